@@ -1,0 +1,92 @@
+#include "lattice/kernels/cpu/memory.h"
+
+#include <bit>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+namespace lattice::cpu {
+namespace {
+
+constexpr size_t kSmall = size_t{64} << 10;
+constexpr size_t kAlign = 64;
+constexpr size_t kHuge = size_t{2} << 20;
+
+// Sizes are rounded up to an eighth of a power of two, so that a block fits later requests of about its size.
+size_t round_up(size_t bytes) {
+  size_t unit = bytes < kSmall ? kAlign : std::bit_floor(bytes) / 8;
+  if (bytes >= kHuge) unit = std::max(unit, kHuge / 8);
+  return (bytes + unit - 1) / unit * unit;
+}
+
+struct Pool {
+  std::mutex mutex;
+  std::vector<std::pair<size_t, void*>> free;  // oldest first
+  size_t bytes = 0;
+};
+
+// Never destroyed: arrays may be released after static destruction began.
+Pool& pool() {
+  static Pool* instance = new Pool;
+  return *instance;
+}
+
+}  // namespace
+
+void* pool_take(size_t bytes, size_t* capacity) {
+  size_t size = round_up(bytes);
+  if (size < bytes) throw std::bad_alloc();
+  if (size >= kSmall) {
+    Pool& p = pool();
+    std::lock_guard lock(p.mutex);
+    for (size_t i = p.free.size(); i-- > 0;) {
+      auto [have, block] = p.free[i];
+      if (have < size || have > size + size / 4) continue;
+      p.free.erase(p.free.begin() + static_cast<std::ptrdiff_t>(i));
+      p.bytes -= have;
+      *capacity = have;
+      return block;
+    }
+  }
+  void* block = std::aligned_alloc(size >= kHuge ? kHuge : kAlign, size >= kHuge ? (size + kHuge - 1) / kHuge * kHuge : size);
+  if (!block) throw std::bad_alloc();
+#if defined(__linux__)
+  if (size >= kHuge) madvise(block, size, MADV_HUGEPAGE);
+#endif
+  *capacity = size;
+  return block;
+}
+
+void pool_give(void* block, size_t capacity) noexcept {
+  if (capacity < kSmall || capacity > kPoolBytes / 2) return std::free(block);
+  Pool& p = pool();
+  {
+    std::lock_guard lock(p.mutex);
+    try {
+      p.free.emplace_back(capacity, block);
+    } catch (...) {
+      return std::free(block);
+    }
+    p.bytes += capacity;
+    while (p.bytes > kPoolBytes) {
+      std::free(p.free.front().second);
+      p.bytes -= p.free.front().first;
+      p.free.erase(p.free.begin());
+    }
+  }
+}
+
+void pool_trim() noexcept {
+  Pool& p = pool();
+  std::lock_guard lock(p.mutex);
+  for (auto [size, block] : p.free) std::free(block);
+  p.free.clear();
+  p.bytes = 0;
+}
+
+}  // namespace lattice::cpu
