@@ -1,0 +1,18 @@
+# Compiler flags of all targets: lattice_flags(target).
+#
+# Release is -O3 for the generic architecture; instruction sets are chosen at run time by Highway.
+# -ffp-contract=off: a*b + c is two roundings on every machine, unless a kernel asks for a fused multiply-add by name.
+
+set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
+
+if(LATTICE_SANITIZE)
+  add_compile_options(-fsanitize=${LATTICE_SANITIZE} -fno-omit-frame-pointer -g1)
+  add_link_options(-fsanitize=${LATTICE_SANITIZE})
+  if(LATTICE_SANITIZE MATCHES "undefined")
+    add_compile_options(-fno-sanitize-recover=undefined)
+  endif()
+endif()
+
+function(lattice_flags target)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -ffp-contract=off)
+endfunction()

@@ -1,0 +1,7 @@
+#include "lattice/core/errors.h"
+
+namespace lattice {
+
+TypeError::~TypeError() = default;
+
+}  // namespace lattice

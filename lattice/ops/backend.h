@@ -1,0 +1,32 @@
+// What this build can do on this machine.
+#pragma once
+
+#include <string>
+
+namespace lattice {
+
+// Matrix units that kernels may use on the GPU.
+enum class TensorOps {
+  unavailable,         // no Metal
+  gpu,                 // 8x8 simdgroup matrices
+  neural_accelerator,  // tensor operations of Metal 4: macOS 26.2 or later on GPU generation 17 or later
+};
+TensorOps tensor_ops();
+const char* name(TensorOps tier);
+
+struct BackendInfo {
+  std::string version;      // of this library
+  std::string mlx_built;    // MLX whose headers it was compiled with
+  std::string mlx_running;  // MLX that is loaded
+  bool cpu;
+  bool metal;
+  std::string simd;  // instruction set chosen at run time
+  int threads;
+  TensorOps tensor_ops;
+};
+BackendInfo backend_info();
+
+// GPU generation in an architecture name: "applegpu_g16s" -> 16; 0 when there is none.
+int gpu_generation(const std::string& architecture);
+
+}  // namespace lattice

@@ -1,0 +1,8 @@
+// Each file of this folder binds one topic; module.cpp calls them all.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace nb = nanobind;
+
+void bind_backend(nb::module_& m);

@@ -1,0 +1,10 @@
+"""Sparse tensors and point clouds on MLX."""
+
+from ._build import VERSION as __version__
+from ._load import load_extension
+
+_ext = load_extension()
+
+from ._ext import backend_info  # noqa: E402
+
+__all__ = ["__version__", "backend_info"]

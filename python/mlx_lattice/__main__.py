@@ -1,0 +1,7 @@
+"""python -m mlx_lattice <command>"""
+
+import sys
+
+from .cli import main
+
+sys.exit(main())

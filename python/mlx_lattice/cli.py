@@ -1,0 +1,51 @@
+"""The command line: python -m mlx_lattice <command>.
+
+A command is a module with `add_command(commands)`, which adds its parser and sets `run=` to a function of the parsed
+arguments. Modules are listed in COMMANDS and imported when the command line starts.
+"""
+
+import argparse
+import importlib
+import sys
+
+from . import __version__, backend_info
+
+COMMANDS = ()  # e.g. "mlx_lattice.demo"
+
+
+def _rows(values, prefix=""):
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _rows(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, str(value)
+
+
+def info(_arguments):
+    """Prints what this build can do on this machine."""
+    rows = list(_rows(backend_info()))
+    width = max(len(key) for key, _ in rows)
+    for key, value in rows:
+        print(f"{key:<{width}}  {value}")
+
+
+def build_parser():
+    parser = argparse.ArgumentParser(prog="mlx_lattice", description="Sparse tensors and point clouds on MLX.")
+    parser.add_argument("--version", action="version", version=f"mlx_lattice {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    commands.add_parser("info", help=info.__doc__).set_defaults(run=info)
+    for module in COMMANDS:
+        importlib.import_module(module).add_command(commands)
+    return parser
+
+
+def main(argv=None):
+    """Returns the exit status: 0 done, 1 the user's mistake, 130 interrupted."""
+    arguments = build_parser().parse_args(argv)
+    try:
+        return arguments.run(arguments) or 0
+    except (ValueError, TypeError, OverflowError, OSError) as error:
+        print(f"mlx_lattice {arguments.command}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
