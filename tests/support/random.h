@@ -19,8 +19,11 @@ class Random {
   }
   // Uniform in [0, n), n >= 1. The bias of the remainder is below n / 2^64.
   int64_t below(int64_t n) { return static_cast<int64_t>(bits() % static_cast<uint64_t>(n)); }
-  // Uniform in [lo, hi], both included; hi - lo < 2^63.
-  int64_t between(int64_t lo, int64_t hi) { return lo + below(hi - lo + 1); }
+  // Uniform in [lo, hi], both included, hi - lo < 2^64 - 1.
+  int64_t between(int64_t lo, int64_t hi) {
+    const uint64_t first = static_cast<uint64_t>(lo), count = static_cast<uint64_t>(hi) - first + 1;
+    return static_cast<int64_t>(first + bits() % count);
+  }
   // Uniform in [0, 1), a multiple of 2^-53.
   double unit() { return static_cast<double>(bits() >> 11) * 0x1p-53; }
   double uniform(double lo, double hi) { return lo + (hi - lo) * unit(); }
