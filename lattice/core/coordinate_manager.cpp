@@ -1,0 +1,225 @@
+#include "lattice/core/coordinate_manager.h"
+
+#include <mlx/ops.h>
+
+#include <atomic>
+#include <stdexcept>
+
+#include "lattice/kernels/cpu/coords.h"
+
+namespace lattice {
+namespace {
+
+int64_t next_manager_id() {
+  static std::atomic<int64_t> next{1};
+  return next.fetch_add(1);
+}
+
+Triple product(const Triple& a, const Triple& b, std::string_view operation) {
+  Triple out;
+  for (size_t i = 0; i < 3; ++i)
+    if (__builtin_mul_overflow(a[i], b[i], &out[i]))
+      throw std::overflow_error("[" + std::string(operation) + "] stride " + triple_text(a) + " * " + triple_text(b) +
+                                " leaves the range of int64");
+  return out;
+}
+
+Triple quotient(const Triple& a, const Triple& b, std::string_view operation) {
+  Triple out;
+  for (size_t i = 0; i < 3; ++i) {
+    if (a[i] % b[i] != 0)
+      throw std::invalid_argument("[" + std::string(operation) + "] stride " + triple_text(b) +
+                                  " must divide the input's stride " + triple_text(a));
+    out[i] = a[i] / b[i];
+  }
+  return out;
+}
+
+}  // namespace
+
+mx::array keep_active(const mx::array& rows, const std::optional<mx::array>& active_rows, std::string_view operation) {
+  if (!active_rows) return rows;
+  const std::string head = "[" + std::string(operation) + "] active_rows must ";
+  if (active_rows->shape() != mx::Shape{1} || active_rows->dtype() != mx::int32)
+    throw std::invalid_argument(head + "be an int32 array of shape (1,), got shape " + shape_text(active_rows->shape()));
+  const int n = evaluated(*active_rows, operation, "active_rows").data<int32_t>()[0];
+  if (n < 0 || n > rows.shape(0))
+    throw std::invalid_argument(head + "be in 0.." + std::to_string(rows.shape(0)) + ", got " + std::to_string(n));
+  return n == rows.shape(0) ? rows : mx::slice(rows, {0, 0}, {n, rows.shape(1)});
+}
+
+CoordinateManager::CoordinateManager(size_t budget) : id_(next_manager_id()), budget_(budget) {}
+
+std::shared_ptr<CoordinateManager> CoordinateManager::create(size_t budget) {
+  return std::shared_ptr<CoordinateManager>(new CoordinateManager(budget));
+}
+
+CoordinateMapKey CoordinateManager::insert_coords(const mx::array& coords, const Triple& stride,
+                                                  const std::optional<mx::array>& active_rows) {
+  const std::string op = "CoordinateManager.insert_coords";
+  for (int64_t s : stride)
+    if (s < 1) throw std::invalid_argument("[" + op + "] stride must be >= 1, got " + triple_text(stride));
+  if (!active_rows) {
+    std::lock_guard lock(mutex_);
+    if (const auto found = by_array_.find({coords.id(), stride}); found != by_array_.end()) return found->second;
+  }
+  if (coords.ndim() == 2) return insert_set(CoordinateSet(keep_active(coords, active_rows, op), op), stride);
+  return insert_set(CoordinateSet(coords, op), stride);
+}
+
+CoordinateMapKey CoordinateManager::insert_set(const CoordinateSet& set, const Triple& stride) {
+  std::lock_guard lock(mutex_);
+  return insert_locked(set, stride);
+}
+
+CoordinateMapKey CoordinateManager::insert_locked(const CoordinateSet& set, const Triple& stride) {
+  const auto slot = std::pair(set.array().id(), stride);
+  if (const auto found = by_array_.find(slot); found != by_array_.end()) return found->second;
+  const CoordinateMapKey key{next_id_++, stride, id_};
+  sets_.emplace(key, set);
+  by_array_.emplace(slot, key);
+  return key;
+}
+
+bool CoordinateManager::owns(const CoordinateMapKey& key) const {
+  std::lock_guard lock(mutex_);
+  return sets_.contains(key);
+}
+
+const CoordinateSet& CoordinateManager::set_locked(const CoordinateMapKey& key) const {
+  const auto found = sets_.find(key);
+  if (found == sets_.end())
+    throw std::invalid_argument("[CoordinateManager] key " + std::to_string(key.id) + " of manager " +
+                                std::to_string(key.manager_id) + " does not belong to manager " + std::to_string(id_));
+  return found->second;
+}
+
+const CoordinateSet& CoordinateManager::set(const CoordinateMapKey& key) const {
+  std::lock_guard lock(mutex_);
+  return set_locked(key);  // nodes of a std::map never move, and sets are never erased
+}
+
+mx::array CoordinateManager::active_rows(const CoordinateMapKey& key) const {
+  return mx::array({static_cast<int32_t>(set(key).rows())}, {1}, mx::int32);
+}
+
+mx::array CoordinateManager::inverse_map(const CoordinateMapKey& source, const CoordinateMapKey& target) const {
+  const std::string op = "CoordinateManager.inverse_map";
+  const CoordinateSet& from = set(source);
+  const CoordinateSet& to = set(target);
+  check_same_dtype(from, to, op, "source and target");
+  const Triple ratio = quotient(target.stride, source.stride, op);
+  cpu::Buffer<std::byte> scaled(from.rows() * 4 * (from.span().is64 ? 8 : 4));
+  cpu::floor_coords(from.span(), ratio, scaled.data());
+  const cpu::CoordIndex queries = cpu::index_coords({scaled.data(), from.rows(), from.span().is64});
+  cpu::Buffer<int32_t> rows = cpu::lookup(*to.index(), queries);
+  return adopt(std::move(rows), {static_cast<int>(from.rows())});
+}
+
+Relation::Ptr CoordinateManager::find_or_build(RelationKind kind, const CoordinateMapKey& in,
+                                               const std::optional<CoordinateMapKey>& target, const KernelSpec& spec,
+                                               std::string_view operation) {
+  // One builder at a time: the kernels use all threads, and equal requests must give one object.
+  std::lock_guard lock(mutex_);
+  const CacheKey key{in.id, target ? target->id : -1, spec, kind};
+  const CoordinateSet in_set = set_locked(in);
+  std::optional<CoordinateSet> target_set;
+  if (target) target_set = set_locked(*target);
+  if (const auto found = by_key_.find(key); found != by_key_.end()) {
+    ++hits_;
+    entries_.splice(entries_.begin(), entries_, found->second);
+    return found->second->relation;
+  }
+  ++misses_;
+  const Triple out_stride = is_indexed(kind) ? quotient(in.stride, spec.stride, operation)
+                                             : product(in.stride, spec.stride, operation);
+  if (target && target->stride != out_stride)
+    throw std::invalid_argument("[" + std::string(operation) + "] target must have stride " + triple_text(out_stride) +
+                                ", got " + triple_text(target->stride));
+  std::shared_ptr<Relation> relation;
+  if (const auto made = made_keys_.find(key); made != made_keys_.end()) {
+    // The coordinates exist: relate onto them, so that the key stays the same.
+    const auto onto = is_indexed(kind) ? RelationKind::target_transposed : RelationKind::target;
+    relation = std::const_pointer_cast<Relation>(relate(onto, in_set, spec, set_locked(made->second), operation));
+    relation->kind_ = kind;
+    relation->out_key_ = made->second;
+  } else {
+    relation = std::const_pointer_cast<Relation>(relate(kind, in_set, spec, target_set, operation));
+    if (target) {
+      relation->out_key_ = *target;
+    } else if (kind == RelationKind::submanifold) {
+      relation->out_key_ = in;
+    } else if (relation->out_coords().same_as(in_set)) {
+      // A new key even at stride 1: another set with the same rows.
+      const CoordinateMapKey fresh{next_id_++, out_stride, id_};
+      sets_.emplace(fresh, in_set);
+      relation->out_key_ = fresh;
+      made_keys_.emplace(key, fresh);
+    } else {
+      relation->out_key_ = insert_locked(relation->out_coords(), out_stride);
+      made_keys_.emplace(key, *relation->out_key_);
+    }
+  }
+  entries_.push_front({key, relation});
+  by_key_[key] = entries_.begin();
+  evict_locked();
+  return relation;
+}
+
+Relation::Ptr CoordinateManager::kernel_relation(const CoordinateMapKey& in, const KernelSpec& spec) {
+  return find_or_build(RelationKind::forward, in, std::nullopt, spec, "kernel_relation");
+}
+Relation::Ptr CoordinateManager::submanifold_kernel_relation(const CoordinateMapKey& in, const KernelSpec& spec) {
+  return find_or_build(RelationKind::submanifold, in, std::nullopt, spec, "submanifold_kernel_relation");
+}
+Relation::Ptr CoordinateManager::target_kernel_relation(const CoordinateMapKey& in, const CoordinateMapKey& target,
+                                                        const KernelSpec& spec) {
+  return find_or_build(RelationKind::target, in, target, spec, "target_kernel_relation");
+}
+Relation::Ptr CoordinateManager::transposed_kernel_relation(const CoordinateMapKey& in, const KernelSpec& spec) {
+  return find_or_build(RelationKind::transposed, in, std::nullopt, spec, "transposed_kernel_relation");
+}
+Relation::Ptr CoordinateManager::generative_relation(const CoordinateMapKey& in, const KernelSpec& spec) {
+  return find_or_build(RelationKind::generative, in, std::nullopt, spec, "generative_relation");
+}
+Relation::Ptr CoordinateManager::target_transposed_relation(const CoordinateMapKey& in, const CoordinateMapKey& target,
+                                                            const KernelSpec& spec) {
+  return find_or_build(RelationKind::target_transposed, in, target, spec, "target_transposed_relation");
+}
+
+size_t CoordinateManager::bytes_locked() const {
+  size_t bytes = 0;
+  for (const Entry& entry : entries_) bytes += entry.relation->nbytes();
+  return bytes;
+}
+
+// The newest entry stays even when it is larger than the budget.
+void CoordinateManager::evict_locked() {
+  size_t bytes = bytes_locked();
+  while (bytes > budget_ && entries_.size() > 1) {
+    bytes -= std::min(bytes, entries_.back().relation->nbytes());
+    by_key_.erase(entries_.back().key);
+    entries_.pop_back();
+    ++evictions_;
+  }
+}
+
+CacheStats CoordinateManager::stats() const {
+  std::lock_guard lock(mutex_);
+  return {hits_,   misses_, evictions_, static_cast<int64_t>(entries_.size()), static_cast<int64_t>(sets_.size()),
+          bytes_locked(), budget_};
+}
+
+void CoordinateManager::clear() {
+  std::lock_guard lock(mutex_);
+  entries_.clear();
+  by_key_.clear();
+}
+
+void CoordinateManager::set_budget(size_t bytes) {
+  std::lock_guard lock(mutex_);
+  budget_ = bytes;
+  evict_locked();
+}
+
+}  // namespace lattice

@@ -1,0 +1,256 @@
+#include "lattice/core/relation.h"
+
+#include <atomic>
+#include <limits>
+#include <mutex>
+#include <numeric>
+#include <stdexcept>
+
+#include "lattice/kernels/cpu/sort.h"
+
+namespace lattice {
+namespace {
+
+// Output rows that the CPU kernels treat together: measured flat between 128 and 1,024.
+constexpr int64_t kTileRows = 256;
+
+// A value made on first use.
+template <typename T>
+struct Lazy {
+  std::once_flag once;
+  std::optional<T> value;
+  std::atomic<bool> ready{false};
+  template <typename F>
+  const T& get(const F& make) {
+    std::call_once(once, [&] {
+      value.emplace(make());
+      ready.store(true, std::memory_order_release);
+    });
+    return *value;
+  }
+  const T* peek() const { return ready.load(std::memory_order_acquire) ? &*value : nullptr; }
+};
+
+mx::array column(cpu::Buffer<int32_t>&& values) {
+  const int n = static_cast<int>(values.size());
+  return adopt(std::move(values), {n});
+}
+
+int checked_int(int64_t n, const char* what) {
+  if (n > std::numeric_limits<int32_t>::max())
+    throw std::length_error("[relation] " + std::string(what) + " needs " + std::to_string(n) +
+                            " entries; the limit is 2^31 - 1");
+  return static_cast<int>(n);
+}
+
+Csr group(const mx::array& keys, int64_t n_groups) {
+  const int64_t n = keys.size();
+  cpu::Buffer<int32_t> offsets(n_groups + 1), ids(n);
+  cpu::group_edges(keys.data<int32_t>(), n, n_groups, offsets.data(), ids.data());
+  return {column(std::move(offsets)), column(std::move(ids))};
+}
+
+size_t bytes_of(std::initializer_list<const mx::array*> arrays) {
+  size_t total = 0;
+  for (const mx::array* a : arrays) total += a->nbytes();
+  return total;
+}
+
+}  // namespace
+
+struct Relation::Views {
+  Lazy<cpu::RelationLists> lists;
+  Lazy<cpu::TileBounds> tiles;
+  Lazy<Edges> edges;
+  Lazy<Csr> output_csr, input_csr, kernel_csr;
+  Lazy<ImplicitGemm> implicit_gemm;
+  Lazy<SortedImplicitGemm> sorted_implicit_gemm;
+  std::mutex reversed_mutex;
+  Ptr reversed;                        // owned by the relation that was built
+  std::weak_ptr<const Relation> from;  // the relation that owns this reversed one
+};
+
+Relation::Relation() : views_(std::make_unique<Views>()) {}
+Relation::~Relation() = default;
+
+const char* kind_name(RelationKind kind) {
+  static constexpr const char* kNames[] = {"forward",    "target",     "submanifold",      "transposed",
+                                           "generative", "target_transposed", "custom"};
+  return kNames[static_cast<int>(kind)];
+}
+
+bool is_indexed(RelationKind kind) {
+  return kind == RelationKind::transposed || kind == RelationKind::generative || kind == RelationKind::target_transposed;
+}
+
+Relation::Ptr Relation::from_lists(RelationKind kind, const KernelSpec& spec, cpu::RelationLists lists,
+                                   CoordinateSet out_coords) {
+  std::shared_ptr<Relation> r(new Relation);
+  r->kind_ = kind;
+  r->spec_ = spec;
+  r->n_in_ = lists.n_in;
+  r->n_out_ = lists.n_out;
+  r->n_k_ = lists.n_k();
+  r->n_edges_ = lists.n_edges;
+  r->out_coords_ = std::move(out_coords);
+  r->views_->lists.get([&] { return std::move(lists); });
+  return r;
+}
+
+Relation::Ptr Relation::from_edges(const mx::array& in_rows, const mx::array& out_rows, const mx::array& kernel_ids,
+                                   int64_t n_in, int64_t n_out, int64_t n_kernels) {
+  const std::string op = "KernelRelation";
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  if (n_in < 0 || n_out < 0 || n_kernels < 1 || n_in > kMost || n_out > kMost || n_kernels > kMost)
+    throw std::invalid_argument("[KernelRelation] n_in and n_out must be >= 0 and n_kernels >= 1, got " +
+                                std::to_string(n_in) + ", " + std::to_string(n_out) + " and " + std::to_string(n_kernels));
+  if (in_rows.size() != out_rows.size() || in_rows.size() != kernel_ids.size())
+    throw std::invalid_argument("[KernelRelation] in_rows, out_rows and kernel_ids must have equal lengths, got " +
+                                std::to_string(in_rows.size()) + ", " + std::to_string(out_rows.size()) + " and " +
+                                std::to_string(kernel_ids.size()));
+  std::shared_ptr<Relation> r(new Relation);
+  r->n_in_ = n_in;
+  r->n_out_ = n_out;
+  r->n_k_ = n_kernels;
+  r->n_edges_ = static_cast<int64_t>(in_rows.size());
+  Edges edges{checked_rows(in_rows, n_in, op, "in_rows"), checked_rows(out_rows, n_out, op, "out_rows"),
+              checked_rows(kernel_ids, n_kernels, op, "kernel_ids")};
+  r->views_->edges.get([&] { return std::move(edges); });
+  return r;
+}
+
+const CoordinateSet& Relation::out_coords() const {
+  if (!out_coords_)
+    throw std::invalid_argument("[KernelRelation] out_coords: this relation has no output coordinates (made from edges or "
+                                "reversed)");
+  return *out_coords_;
+}
+
+std::vector<Triple> Relation::offsets() const {
+  if (kind_ == RelationKind::custom) return {};
+  return kernel_offsets(spec_.size, spec_.dilation, !is_indexed(kind_));
+}
+
+const cpu::RelationLists& Relation::lists() const {
+  return views_->lists.get([&] {
+    const Edges& e = *views_->edges.peek();
+    return cpu::lists_of_edges(e.in_rows.data<int32_t>(), e.out_rows.data<int32_t>(), e.kernel_ids.data<int32_t>(),
+                               n_edges_, n_in_, n_out_, n_k_);
+  });
+}
+
+const cpu::TileBounds& Relation::tiles() const {
+  return views_->tiles.get([&] { return cpu::tile_bounds(lists(), kTileRows); });
+}
+
+Relation::Ptr Relation::reversed() const {
+  if (const Ptr original = views_->from.lock()) return original;
+  std::lock_guard lock(views_->reversed_mutex);
+  if (!views_->reversed) {
+    std::shared_ptr<Relation> r(new Relation);
+    r->kind_ = kind_;
+    r->spec_ = spec_;
+    r->n_in_ = n_out_;
+    r->n_out_ = n_in_;
+    r->n_k_ = n_k_;
+    r->n_edges_ = n_edges_;
+    r->is_reversed_ = !is_reversed_;
+    r->views_->lists.get([&] { return cpu::reversed(lists()); });
+    r->views_->from = weak_from_this();
+    views_->reversed = std::move(r);
+  }
+  return views_->reversed;
+}
+
+const Edges& Relation::edges() const {
+  return views_->edges.get([&] {
+    const int32_t* offsets = output_csr().row_offsets.data<int32_t>();
+    const int64_t n = checked_int(n_edges_, "the edge arrays");
+    cpu::Buffer<int32_t> in(n), out(n), k(n);
+    cpu::edge_arrays(lists(), offsets, in.data(), out.data(), k.data());
+    return Edges{column(std::move(in)), column(std::move(out)), column(std::move(k))};
+  });
+}
+
+const Csr& Relation::output_csr() const {
+  return views_->output_csr.get([&] {
+    if (kind_ == RelationKind::custom) return group(edges().out_rows, n_out_);
+    cpu::Buffer<int32_t> offsets(checked_int(n_out_ + 1, "output_csr")), ids(checked_int(n_edges_, "output_csr"));
+    cpu::edge_offsets(lists(), offsets.data());
+    std::iota(ids.begin(), ids.end(), 0);
+    return Csr{column(std::move(offsets)), column(std::move(ids))};
+  });
+}
+
+const Csr& Relation::input_csr() const {
+  return views_->input_csr.get([&] { return group(edges().in_rows, n_in_); });
+}
+
+const Csr& Relation::kernel_csr() const {
+  return views_->kernel_csr.get([&] { return group(edges().kernel_ids, n_k_); });
+}
+
+const ImplicitGemm& Relation::implicit_gemm() const {
+  return views_->implicit_gemm.get([&] {
+    const int64_t words = (n_k_ + 31) / 32;
+    cpu::Buffer<int32_t> map(checked_int(n_out_ * n_k_, "implicit_gemm"));
+    cpu::Buffer<uint32_t> masks(n_out_ * words);
+    if (!cpu::implicit_map(lists(), map.data(), masks.data()))
+      throw std::invalid_argument("[KernelRelation] implicit_gemm: some output row has two edges with one offset; the map "
+                                  "holds one");
+    const int rows = static_cast<int>(n_out_), k = static_cast<int>(n_k_);
+    return ImplicitGemm{adopt(std::move(map), {rows, k}), adopt(std::move(masks), {rows, static_cast<int>(words)})};
+  });
+}
+
+const SortedImplicitGemm& Relation::sorted_implicit_gemm() const {
+  const bool fits = kind_ == RelationKind::forward || kind_ == RelationKind::target || kind_ == RelationKind::submanifold;
+  if (n_k_ > 32 || !fits || is_reversed_)
+    throw std::invalid_argument("[KernelRelation] sorted_implicit_gemm needs at most 32 offsets and a forward, target or "
+                                "submanifold relation, got " + std::to_string(n_k_) + " offsets and kind " +
+                                (is_reversed_ ? "reversed " : "") + kind_name(kind_));
+  return views_->sorted_implicit_gemm.get([&] {
+    const ImplicitGemm& plain = implicit_gemm();
+    const int32_t* map = plain.out_in_map.size() ? plain.out_in_map.data<int32_t>() : nullptr;
+    const uint32_t* masks = plain.row_masks.size() ? plain.row_masks.data<uint32_t>() : nullptr;
+    const int64_t n = n_out_, k_count = n_k_;
+    cpu::Buffer<uint64_t> keys(n);
+    cpu::Buffer<int32_t> order(n);
+    cpu::sort_keys(n, static_cast<int>(k_count), [&](int64_t r) { return uint64_t{masks[r]}; }, keys, order);
+    cpu::Buffer<int32_t> sorted(n * k_count), by_k(n * k_count);
+    const int64_t tiles = (n + 63) / 64;
+    cpu::Buffer<uint32_t> tile_masks(tiles * 4);
+    std::fill(tile_masks.begin(), tile_masks.end(), 0u);
+    for (int64_t p = 0; p < n; ++p) {
+      tile_masks[p / 16] |= masks[order[p]];
+      for (int64_t k = 0; k < k_count; ++k) by_k[k * n + p] = sorted[p * k_count + k] = map[order[p] * k_count + k];
+    }
+    const int rows = static_cast<int>(n), ks = static_cast<int>(k_count);
+    return SortedImplicitGemm{adopt(std::move(sorted), {rows, ks}), adopt(std::move(by_k), {ks, rows}),
+                              column(std::move(order)), adopt(std::move(tile_masks), {static_cast<int>(tiles), 4})};
+  });
+}
+
+cpu::Coverage Relation::coverage() const { return cpu::coverage(lists()); }
+
+size_t Relation::nbytes() const {
+  size_t total = sizeof(*this) + sizeof(Views);
+  const Views& v = *views_;
+  if (const auto* x = v.lists.peek()) total += x->nbytes();
+  if (const auto* x = v.tiles.peek()) total += x->bounds.nbytes();
+  if (const auto* x = v.edges.peek()) total += bytes_of({&x->in_rows, &x->out_rows, &x->kernel_ids});
+  for (const auto* csr : {&v.output_csr, &v.input_csr, &v.kernel_csr})
+    if (const auto* x = csr->peek()) total += bytes_of({&x->row_offsets, &x->edge_ids});
+  if (const auto* x = v.implicit_gemm.peek()) total += bytes_of({&x->out_in_map, &x->row_masks});
+  if (const auto* x = v.sorted_implicit_gemm.peek())
+    total += bytes_of({&x->sorted_out_in_map, &x->sorted_kv_out_in_map, &x->reorder_rows, &x->tile_masks});
+  return total;
+}
+
+std::string Relation::text() const {
+  return std::string("KernelRelation(kind=") + (is_reversed_ ? "reversed " : "") + kind_name(kind_) +
+         ", n_in=" + std::to_string(n_in_) + ", n_out=" + std::to_string(n_out_) + ", n_kernels=" + std::to_string(n_k_) +
+         ", edges=" + std::to_string(n_edges_) + ")";
+}
+
+}  // namespace lattice

@@ -1,0 +1,104 @@
+// A kernel relation: a set of edges (input row, output row, offset id), with the views that kernels and users read.
+//
+// Built from coordinates it holds the sorted lists of kernels/cpu/lists.h, 4 to 8 bytes an edge; every other view is made
+// on first use, once, from any thread, and kept.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "lattice/core/coordinate_set.h"
+#include "lattice/core/kernel_spec.h"
+#include "lattice/core/map_key.h"
+#include "lattice/kernels/cpu/edges.h"
+
+namespace lattice {
+
+enum class RelationKind { forward, target, submanifold, transposed, generative, target_transposed, custom };
+const char* kind_name(RelationKind kind);
+// Kinds whose offsets start at 0 instead of being centred.
+bool is_indexed(RelationKind kind);
+
+// int32 arrays of one length, ordered by output row, then offset id, then input row.
+struct Edges {
+  mx::array in_rows, out_rows, kernel_ids;
+};
+// Edges of group g are edge_ids[row_offsets[g] .. row_offsets[g + 1]].
+struct Csr {
+  mx::array row_offsets, edge_ids;
+};
+// out_in_map (n_out, n_k), -1 = none; row_masks (n_out, ceil(n_k / 32)) uint32.
+struct ImplicitGemm {
+  mx::array out_in_map, row_masks;
+};
+// Rows stably sorted by mask. tile_masks (ceil(n_out / 64), 4): OR of each 16 sorted rows' masks.
+struct SortedImplicitGemm {
+  mx::array sorted_out_in_map, sorted_kv_out_in_map, reorder_rows, tile_masks;
+};
+
+class Relation : public std::enable_shared_from_this<Relation> {
+ public:
+  using Ptr = std::shared_ptr<const Relation>;
+
+  // From sorted lists; out_coords are the rows of the output end.
+  static Ptr from_lists(RelationKind kind, const KernelSpec& spec, cpu::RelationLists lists, CoordinateSet out_coords);
+  // From edge arrays in any order. Checks lengths, dtypes and ranges.
+  static Ptr from_edges(const mx::array& in_rows, const mx::array& out_rows, const mx::array& kernel_ids, int64_t n_in,
+                        int64_t n_out, int64_t n_kernels);
+
+  RelationKind kind() const { return kind_; }
+  const KernelSpec& spec() const { return spec_; }
+  int64_t n_in() const { return n_in_; }
+  int64_t n_out() const { return n_out_; }
+  int64_t n_kernels() const { return n_k_; }
+  int64_t edge_count() const { return n_edges_; }
+  // Throws when the relation was made from edges or is reversed.
+  const CoordinateSet& out_coords() const;
+  bool has_out_coords() const { return out_coords_.has_value(); }
+  // Offsets in id order; empty for a custom relation.
+  std::vector<Triple> offsets() const;
+  // Where the output coordinates live in the manager that built this.
+  const std::optional<CoordinateMapKey>& out_key() const { return out_key_; }
+
+  const cpu::RelationLists& lists() const;
+  const cpu::TileBounds& tiles() const;
+  // Ends swapped; arrays are shared. reversed()->reversed() is this object while it lives.
+  Ptr reversed() const;
+  bool is_reversed() const { return is_reversed_; }
+
+  const Edges& edges() const;
+  const Csr& output_csr() const;
+  const Csr& input_csr() const;
+  const Csr& kernel_csr() const;
+  const ImplicitGemm& implicit_gemm() const;
+  // n_kernels <= 32; kinds forward, target, submanifold.
+  const SortedImplicitGemm& sorted_implicit_gemm() const;
+  cpu::Coverage coverage() const;
+
+  // Bytes held now, views that exist included.
+  size_t nbytes() const;
+  std::string text() const;
+
+  ~Relation();
+
+ private:
+  friend class CoordinateManager;
+  Relation();
+  struct Views;
+
+  RelationKind kind_ = RelationKind::custom;
+  KernelSpec spec_;
+  int64_t n_in_ = 0, n_out_ = 0, n_k_ = 0, n_edges_ = 0;
+  std::optional<CoordinateSet> out_coords_;
+  std::optional<CoordinateMapKey> out_key_;
+  bool is_reversed_ = false;
+  std::unique_ptr<Views> views_;
+};
+
+// Builds a relation from coordinates, as api documentation section "relations" defines the kinds. `target` is given for the two
+// target kinds only. Throws std::invalid_argument, std::overflow_error; `operation` heads the message.
+Relation::Ptr relate(RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
+                     const std::optional<CoordinateSet>& target, std::string_view operation);
+
+}  // namespace lattice
