@@ -15,4 +15,7 @@ endif()
 
 function(lattice_flags target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -ffp-contract=off)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    target_compile_options(${target} PRIVATE -Wno-restrict) # false alarm on "[" + std::string (GCC bug 105651)
+  endif()
 endfunction()

@@ -1,0 +1,117 @@
+#include "lattice/graph/cpu_call.h"
+
+#include <mlx/allocator.h>
+#include <mlx/backend/cpu/encoder.h>
+#include <mlx/ops.h>
+#include <mlx/primitives.h>
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <utility>
+
+namespace lattice::graph {
+namespace mx = mlx::core;
+namespace {
+
+// MLX 0.32.4 drops the tasks behind one that threw, and with them the messages "task done" that eval waits for while more
+// than ten tasks are under way: that eval or a later one would never return. So a failing task sends kSpare of these
+// messages in advance (one stands for ten nodes), and the next cpu_call takes back those that were not used up. A count
+// that is too low for a while only lets MLX queue more.
+constexpr int kSpare = 4096;
+std::atomic<bool> spares_sent{false};
+
+void send_spares(const mx::Stream& stream) {
+  for (int i = 0; i < kSpare; ++i) mx::scheduler::notify_task_completion(stream);
+  spares_sent = true;
+}
+
+void take_back_spares(const mx::Stream& stream) {
+  if (!spares_sent.exchange(false)) return;
+  while (mx::scheduler::n_active_tasks() < 0) mx::scheduler::notify_new_task(stream);
+}
+
+class CpuCall : public mx::Primitive {
+ public:
+  CpuCall(mx::Stream stream, std::string name, std::string key, CpuFunction run)
+      : Primitive(stream),
+        name_(std::move(name)),
+        key_(std::move(key)),
+        run_(std::make_shared<const CpuFunction>(std::move(run))) {}
+
+  // MLX keeps the buffers of inputs and outputs until the dispatched task is done; the task holds pointers only.
+  void eval_cpu(const std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) override {
+    auto& encoder = mx::cpu::get_command_encoder(stream());
+    std::vector<Input> ins;
+    std::vector<Output> outs;
+    ins.reserve(inputs.size());
+    outs.reserve(outputs.size());
+    for (const mx::array& a : inputs) {
+      encoder.set_input_array(a);
+      ins.push_back({a.data<char>(), a.shape(), a.strides(), a.dtype(), static_cast<int64_t>(a.size()),
+                     a.flags().row_contiguous});
+    }
+    for (mx::array& a : outputs) {
+      a.set_data(mx::allocator::malloc(a.nbytes()));
+      encoder.set_output_array(a);
+      outs.push_back({a.data<char>(), a.shape(), a.dtype(), static_cast<int64_t>(a.size())});
+    }
+    encoder.dispatch([run = run_, ins = std::move(ins), outs = std::move(outs), stream = stream()] {
+      try {
+        (*run)(ins, outs);
+      } catch (...) {
+        // MLX takes the outputs for evaluated from now on: let them be NaN or -1, not old memory.
+        for (const Output& out : outs) std::memset(out.data, 0xFF, static_cast<size_t>(out.size) * out.dtype.size());
+        send_spares(stream);
+        throw;
+      }
+    });
+  }
+
+  void eval_gpu(const std::vector<mx::array>&, std::vector<mx::array>&) override {
+    throw std::runtime_error("[" + name_ + "] found a GPU stream, expected a CPU stream");
+  }
+
+  std::pair<std::vector<mx::array>, std::vector<int>> vmap(const std::vector<mx::array>&,
+                                                           const std::vector<int>&) override {
+    throw std::invalid_argument("[" + name_ + "] vmap is not supported: put the batch into the coordinates");
+  }
+
+  const char* name() const override { return name_.c_str(); }
+
+  bool is_equivalent(const mx::Primitive& other) const override {
+    const auto* call = dynamic_cast<const CpuCall*>(&other);
+    return call && call->name_ == name_ && call->key_ == key_;
+  }
+
+ private:
+  std::string name_;
+  std::string key_;
+  std::shared_ptr<const CpuFunction> run_;
+};
+
+}  // namespace
+
+mx::Stream cpu_stream(mx::StreamOrDevice s) {
+  mx::Stream stream = mx::to_stream(s);
+  return stream.device == mx::Device::cpu ? stream : mx::default_stream(mx::Device::cpu);
+}
+
+std::vector<mx::array> cpu_call(std::string name, std::string key, std::vector<mx::array> inputs,
+                                std::vector<OutputSpec> outputs, CpuFunction run, mx::StreamOrDevice s) {
+  std::vector<mx::Shape> shapes;
+  std::vector<mx::Dtype> dtypes;
+  for (OutputSpec& spec : outputs) {
+    shapes.push_back(std::move(spec.shape));
+    dtypes.push_back(spec.dtype);
+  }
+  mx::Stream stream = cpu_stream(s);
+  take_back_spares(stream);
+  auto node = std::make_shared<CpuCall>(stream, std::move(name), std::move(key), std::move(run));
+  return mx::array::make_arrays(std::move(shapes), dtypes, node, inputs);
+}
+
+mx::array row_contiguous(const mx::array& a, mx::StreamOrDevice s) { return mx::contiguous(a, false, cpu_stream(s)); }
+
+}  // namespace lattice::graph
