@@ -116,6 +116,20 @@ Relation::Ptr Relation::from_edges(const mx::array& in_rows, const mx::array& ou
   Edges edges{checked_rows(in_rows, n_in, op, "in_rows"), checked_rows(out_rows, n_out, op, "out_rows"),
               checked_rows(kernel_ids, n_kernels, op, "kernel_ids")};
   r->views_->edges.get([&] { return std::move(edges); });
+  r->given_edges_ = true;
+  return r;
+}
+
+Relation::Ptr Relation::identity(int64_t n) {
+  std::shared_ptr<Relation> r(new Relation);
+  r->n_in_ = r->n_out_ = r->n_edges_ = n;
+  r->n_k_ = 1;
+  r->views_->lists.get([&] {
+    cpu::RelationLists lists;
+    lists.n_in = lists.n_out = lists.n_edges = n;
+    lists.lists = {{nullptr, nullptr, n}};
+    return lists;
+  });
   return r;
 }
 
@@ -174,7 +188,7 @@ const Edges& Relation::edges() const {
 
 const Csr& Relation::output_csr() const {
   return views_->output_csr.get([&] {
-    if (kind_ == RelationKind::custom) return group(edges().out_rows, n_out_);
+    if (given_edges_) return group(edges().out_rows, n_out_);
     cpu::Buffer<int32_t> offsets(checked_int(n_out_ + 1, "output_csr")), ids(checked_int(n_edges_, "output_csr"));
     cpu::edge_offsets(lists(), offsets.data());
     std::iota(ids.begin(), ids.end(), 0);

@@ -47,6 +47,9 @@ class Relation : public std::enable_shared_from_this<Relation> {
   static Ptr from_edges(const mx::array& in_rows, const mx::array& out_rows, const mx::array& kernel_ids, int64_t n_in,
                         int64_t n_out, int64_t n_kernels);
 
+  // Every row of n with itself, one offset.
+  static Ptr identity(int64_t n);
+
   RelationKind kind() const { return kind_; }
   const KernelSpec& spec() const { return spec_; }
   int64_t n_in() const { return n_in_; }
@@ -93,6 +96,7 @@ class Relation : public std::enable_shared_from_this<Relation> {
   std::optional<CoordinateSet> out_coords_;
   std::optional<CoordinateMapKey> out_key_;
   bool is_reversed_ = false;
+  bool given_edges_ = false;  // made by from_edges: the edge arrays keep the user's order
   std::unique_ptr<Views> views_;
 };
 
