@@ -1,0 +1,104 @@
+#include "lattice/ops/conv_routes.h"
+
+#include <mlx/ops.h>
+
+#include "lattice/graph/cpu_call.h"
+#include "lattice/graph/dtype.h"
+#include "lattice/kernels/cpu/reduce.h"
+#include "lattice/kernels/cpu/reference.h"
+#include "lattice/ops/conv_mlx.h"
+
+namespace lattice {
+namespace {
+
+using Step = Rejection::Step;
+
+cpu::Storage storage_of(mx::Dtype dtype) {
+  return dtype == mx::float32 ? cpu::Storage::f32 : dtype == mx::float16 ? cpu::Storage::f16 : cpu::Storage::bf16;
+}
+
+Rejection always(const Call&) { return {}; }
+
+Rejection dense_only(const Call& call) {
+  if (call.storage != "dense") return {Step::storage, "weights are " + call.storage + ", not dense"};
+  return {};
+}
+
+// Everything that a node depends on besides its inputs; the relation by its address, which the closure keeps alive.
+std::string node_key(const Call& call) {
+  return std::to_string(reinterpret_cast<std::uintptr_t>(call.relation.get())) + "/" + std::to_string(call.groups);
+}
+
+// A node that runs `kernel(call data, inputs, outputs)` for a result of the given shape. Features are made contiguous; weights
+// (inputs[1] of conv) keep their strides.
+template <typename Kernel>
+mx::array node(const Call& call, const char* route, mx::Shape shape, bool strided_weight, Kernel kernel) {
+  std::vector<mx::array> inputs;
+  for (size_t i = 0; i < call.inputs.size(); ++i)
+    inputs.push_back(strided_weight && i == 1 ? call.inputs[i] : graph::row_contiguous(call.inputs[i], call.stream));
+  return graph::cpu_call(
+      call.operation + "." + route, node_key(call), std::move(inputs), {{std::move(shape), call.dtype}},
+      [kernel, relation = call.relation, operation = call.operation, name = std::string(route), c_in = call.c_in,
+       c_out = call.c_out, groups = call.groups](std::span<const graph::Input> in, std::span<const graph::Output> out) {
+        count_run(operation, name);
+        kernel(*relation, c_in, c_out, groups, in, out[0]);
+      },
+      call.stream)[0];
+}
+
+mx::Shape rows_shape(const Call& call) { return {static_cast<int>(call.n_out()), static_cast<int>(call.c_out)}; }
+mx::Shape weight_shape(const Call& call) {
+  return {static_cast<int>(call.relation->n_kernels()), static_cast<int>(call.c_in / call.groups),
+          static_cast<int>(call.c_out)};
+}
+
+const void* bias_of(std::span<const graph::Input> in) { return in.size() == 3 ? in[2].data : nullptr; }
+
+mx::array conv_reference(const Call& call) {
+  return node(call, "cpu.reference", rows_shape(call), true,
+              [](const Relation& r, int64_t c_in, int64_t c_out, int64_t groups, std::span<const graph::Input> in,
+                 const graph::Output& out) {
+                const cpu::WeightStrides strides{in[1].strides[0], in[1].strides[1], in[1].strides[2]};
+                cpu::visit_storage(storage_of(out.dtype), [&]<typename T>(T) {
+                  cpu::reference_conv(r.lists(), in[0].as<T>(), c_in, in[1].as<T>(), strides,
+                                      static_cast<const T*>(bias_of(in)), out.as<T>(), c_out, groups);
+                });
+              });
+}
+
+mx::array outer_reference(const Call& call) {
+  return node(call, "cpu.reference", weight_shape(call), false,
+              [](const Relation& r, int64_t c_in, int64_t c_out, int64_t groups, std::span<const graph::Input> in,
+                 const graph::Output& out) {
+                cpu::visit_storage(storage_of(out.dtype), [&]<typename T>(T) {
+                  cpu::reference_outer(r.lists(), in[0].as<T>(), c_in, in[1].as<T>(), c_out, out.as<T>(), groups);
+                });
+              });
+}
+
+}  // namespace
+
+void add_conv_routes(std::vector<Route>& rows) {
+  const auto cpu = mx::Device::cpu, gpu = mx::Device::gpu;
+  const std::string plain = "any shape: gather, matmul and scatter-add of MLX, in float32";
+  const std::string slow = "any shape: one multiplication at a time, sums in float64";
+  for (const char* op : {"conv", "linear"}) {
+    rows.push_back({op, cpu, "cpu.reference", slow, dense_only, conv_reference});
+  }
+  rows.push_back({"outer", cpu, "cpu.reference", slow, always, outer_reference});
+  rows.push_back({"conv", gpu, "gpu.mlx", plain, dense_only, conv_with_mlx});
+  rows.push_back({"linear", gpu, "gpu.mlx", "any shape: matmul of MLX", dense_only, linear_with_mlx});
+  rows.push_back({"outer", gpu, "gpu.mlx", plain, always, outer_with_mlx});
+}
+
+mx::array launch_sum_rows(const mx::array& x, mx::StreamOrDevice s) {
+  if (mx::to_stream(s).device == mx::Device::gpu) return mx::sum(x, 0, false, s);
+  return graph::cpu_call(
+      "sum_rows", "", {graph::row_contiguous(x, s)}, {{{x.shape(1)}, x.dtype()}},
+      [](std::span<const graph::Input> in, std::span<const graph::Output> out) {
+        cpu::sum_rows(storage_of(in[0].dtype), in[0].data, in[0].shape[0], in[0].shape[1], out[0].data);
+      },
+      s)[0];
+}
+
+}  // namespace lattice

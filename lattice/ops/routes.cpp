@@ -1,0 +1,159 @@
+#include "lattice/ops/routes.h"
+
+#include <mlx/device.h>
+#include <mlx/stream.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+
+#include "lattice/graph/dtype.h"
+#include "lattice/ops/conv_routes.h"
+
+namespace lattice {
+namespace {
+
+thread_local DecisionLog* current_log = nullptr;
+
+// "conv=cpu.reference,outer=cpu.mlx" -> the name for this operation, if any.
+std::optional<std::string> forced_route(const std::string& operation) {
+  const char* text = std::getenv("LATTICE_ROUTE");
+  if (!text) return std::nullopt;
+  std::stringstream list{std::string(text)};
+  for (std::string item; std::getline(list, item, ',');) {
+    const size_t equals = item.find('=');
+    if (equals == std::string::npos)
+      throw std::invalid_argument("[LATTICE_ROUTE] expected \"operation=route,...\", got \"" + item + "\"");
+    if (item.substr(0, equals) == operation) return item.substr(equals + 1);
+  }
+  return std::nullopt;
+}
+
+std::string scaled(double value, const char* unit) {
+  static constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T", "P"};
+  int prefix = 0;
+  while (value >= 1000 && prefix < 5) value /= 1000, ++prefix;
+  std::ostringstream out;
+  out.precision(3);
+  out << value << " " << kPrefixes[prefix] << unit;
+  return out.str();
+}
+
+}  // namespace
+
+mx::Device Call::device() const { return mx::to_stream(stream).device; }
+int64_t Call::n_in() const { return relation ? relation->n_in() : inputs[0].shape(0); }
+int64_t Call::n_out() const { return relation ? relation->n_out() : inputs[0].shape(0); }
+int64_t Call::n_edges() const { return relation ? relation->edge_count() : inputs[0].shape(0); }
+double Call::flop() const {
+  return 2.0 * static_cast<double>(n_edges()) * static_cast<double>(c_in) * static_cast<double>(c_out) /
+         static_cast<double>(groups);
+}
+double Call::bytes() const {
+  const double features = static_cast<double>(n_in() * c_in + n_out() * c_out);
+  const double weights = static_cast<double>((relation ? relation->n_kernels() : 1) * (c_in / groups) * c_out);
+  return (features + weights) * static_cast<double>(mx::size_of(dtype));
+}
+const char* Call::family() const {
+  if (operation == "linear") return "matrix product";
+  if (operation == "outer") return "weight gradient";
+  return "convolution";
+}
+
+const char* name(Rejection::Step step) {
+  static constexpr const char* kNames[] = {"device", "family", "relation", "storage", "shape and dtype", "capability"};
+  return kNames[static_cast<int>(step)];
+}
+
+std::span<const Route> routes() {
+  static const std::vector<Route> table = [] {
+    std::vector<Route> rows;
+    add_conv_routes(rows);
+    return rows;
+  }();
+  return table;
+}
+
+Decision decide(const Call& call) {
+  Decision decision{call, nullptr, false, {}};
+  const std::optional<std::string> forced = forced_route(call.operation);
+  decision.forced = forced.has_value();
+  const auto device = call.device().type;
+  std::string known;
+  for (const Route& route : routes()) {
+    if (route.operation != call.operation) continue;
+    known += " " + route.name;
+    if (forced && route.name != *forced) continue;
+    Rejection why;
+    if (route.device != device)
+      why = {Rejection::Step::device, route.device == mx::Device::gpu ? "the call is not on a GPU" : "the call is not on the CPU"};
+    else
+      why = route.check(call);
+    if (why.fits()) {
+      decision.chosen = &route;
+      return decision;
+    }
+    decision.rejected.emplace_back(&route, why);
+  }
+  if (!forced) throw std::runtime_error("[" + call.operation + "] no route fits; known:" + known);
+  if (decision.rejected.empty())
+    throw std::invalid_argument("[LATTICE_ROUTE] " + call.operation + " has no route \"" + *forced + "\"; known:" + known);
+  const Rejection& why = decision.rejected.front().second;
+  throw std::invalid_argument("[LATTICE_ROUTE] " + call.operation + "=" + *forced + " does not fit: " + name(why.step) + ": " +
+                              why.text);
+}
+
+std::string Decision::text() const {
+  std::ostringstream out;
+  const auto line = [&](const char* step, const std::string& value) {
+    out << "  " << step << std::string(16 - std::min<size_t>(15, std::string(step).size()), ' ') << value << "\n";
+  };
+  out << call.operation << " -> " << chosen->name << (forced ? " (forced by LATTICE_ROUTE)" : "") << "\n";
+  line("device", call.device().type == mx::Device::gpu ? "gpu" : "cpu");
+  line("family", call.family());
+  line("relation", call.relation ? call.relation->text() : "none: every row with itself");
+  line("storage", call.storage);
+  line("shape and dtype", std::to_string(call.c_in) + " -> " + std::to_string(call.c_out) + " channels" +
+                              (call.groups > 1 ? " in " + std::to_string(call.groups) + " groups" : "") + ", " +
+                              graph::dtype_name(call.dtype));
+  line("work", std::to_string(call.n_in()) + " -> " + std::to_string(call.n_out()) + " rows, " +
+                   std::to_string(call.n_edges()) + " edges, " + scaled(call.flop(), "FLOP") + ", " +
+                   scaled(call.bytes(), "B"));
+  line("chosen", chosen->name + ": " + chosen->predicate);
+  for (const auto& [route, why] : rejected) line("rejected", route->name + ": " + name(why.step) + ": " + why.text);
+  return out.str();
+}
+
+mx::array run(const Call& call) {
+  Decision decision = decide(call);
+  for (DecisionLog* log = current_log; log; log = log->outer_) log->decisions_.push_back(decision);
+  return decision.chosen->launch(call);
+}
+
+DecisionLog::DecisionLog() : outer_(current_log) { current_log = this; }
+DecisionLog::~DecisionLog() { current_log = outer_; }
+
+namespace {
+std::mutex counts_mutex;
+std::map<std::pair<std::string, std::string>, int64_t>& counts() {
+  static auto* map = new std::map<std::pair<std::string, std::string>, int64_t>;
+  return *map;
+}
+}  // namespace
+
+int64_t run_count(const std::string& operation, const std::string& route) {
+  std::lock_guard lock(counts_mutex);
+  const auto found = counts().find({operation, route});
+  return found == counts().end() ? 0 : found->second;
+}
+
+void count_run(const std::string& operation, const std::string& route) {
+  std::lock_guard lock(counts_mutex);
+  ++counts()[{operation, route}];
+}
+
+}  // namespace lattice

@@ -1,0 +1,90 @@
+// The one table of routes: every way to evaluate an operation is a row, tried in order; the last row of an operation and
+// device always fits. Tests, benchmarks, explain() and the documentation read the same rows.
+#pragma once
+
+#include <mlx/array.h>
+#include <mlx/utils.h>
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lattice/core/relation.h"
+
+namespace lattice {
+
+// One evaluation that is about to be built: what a route may look at, and what it needs to launch.
+struct Call {
+  std::string operation;            // "conv", "outer", "linear"
+  std::vector<mx::array> inputs;    // as the operation documents them
+  Relation::Ptr relation;           // null where there is none
+  int64_t c_in = 0, c_out = 0;      // channels of all groups
+  int64_t groups = 1;
+  mx::Dtype dtype = mx::float32;
+  std::string storage = "dense";    // of the weights
+  mx::StreamOrDevice stream = {};
+
+  mx::Device device() const;
+  int64_t n_in() const;
+  int64_t n_out() const;
+  int64_t n_edges() const;
+  double flop() const;   // 2 * edges * c_in * c_out / groups
+  double bytes() const;  // features, weights and result, each once
+  const char* family() const;  // "convolution on a submanifold relation", ...
+};
+
+// Why a route does not fit: which step of the decision, and the predicate that failed. Empty text: it fits.
+struct Rejection {
+  enum class Step { device, family, relation, storage, shape, capability };
+  Step step = Step::device;
+  std::string text;
+  bool fits() const { return text.empty(); }
+};
+const char* name(Rejection::Step step);
+
+struct Route {
+  std::string operation;
+  mx::Device::DeviceType device;
+  std::string name;       // "cpu.tiles"
+  std::string predicate;  // in words
+  std::function<Rejection(const Call&)> check;
+  std::function<mx::array(const Call&)> launch;
+};
+std::span<const Route> routes();
+
+// What was decided for one call.
+struct Decision {
+  Call call;
+  const Route* chosen = nullptr;
+  bool forced = false;
+  std::vector<std::pair<const Route*, Rejection>> rejected;
+  std::string text() const;
+};
+
+// The first row that fits, or the one that LATTICE_ROUTE="operation=name,..." asks for; throws std::invalid_argument when that
+// does not exist or does not fit.
+Decision decide(const Call& call);
+
+// decide() and launch.
+mx::array run(const Call& call);
+
+// While one lives, the decisions of this thread are kept. They nest: each sees what happens during its life.
+class DecisionLog {
+ public:
+  DecisionLog();
+  ~DecisionLog();
+  DecisionLog(const DecisionLog&) = delete;
+  const std::vector<Decision>& decisions() const { return decisions_; }
+
+ private:
+  friend mx::array run(const Call& call);
+  std::vector<Decision> decisions_;
+  DecisionLog* outer_;
+};
+
+// How often nodes of a route were evaluated in this process (counted when the kernel runs).
+int64_t run_count(const std::string& operation, const std::string& route);
+void count_run(const std::string& operation, const std::string& route);
+
+}  // namespace lattice
