@@ -15,10 +15,10 @@ namespace lattice::graph {
 namespace mx = mlx::core;
 namespace {
 
-// MLX 0.32.4 drops the tasks behind one that threw, and with them the messages "task done" that eval waits for while more
-// than ten tasks are under way: that eval or a later one would never return. So a failing task sends kSpare of these
-// messages in advance (one stands for ten nodes), and the next cpu_call takes back those that were not used up. A count
-// that is too low for a while only lets MLX queue more.
+// MLX 0.32.4 drops the tasks behind one that threw, and with them the messages "task done" that eval waits for while
+// more than ten tasks are under way: that eval or a later one would never return. So a failing task sends kSpare of
+// these messages in advance (one stands for ten nodes), and the next cpu_call takes back those that were not used up. A
+// count that is too low for a while only lets MLX queue more.
 constexpr int kSpare = 4096;
 std::atomic<bool> spares_sent{false};
 

@@ -1,8 +1,9 @@
 // The one way onto Metal: function templates of kernels/metal/<topic>.metal become an MLX node.
 //
 // MLX writes the kernel's signature. The final text is MLX's own header, then `header`, then the signature with
-// `source` as its body. Inputs arrive as `const device T*`, as `const constant T*` when they have fewer than 8 elements;
-// outputs are `device T*`, uninitialised unless init_value is given. `grid` counts threads; the last group may be partial.
+// `source` as its body. Inputs arrive as `const device T*`, as `const constant T*` when they have fewer than 8
+// elements; outputs are `device T*`, uninitialised unless init_value is given. `grid` counts threads; the last group
+// may be partial.
 #pragma once
 
 #include <mlx/array.h>

@@ -28,7 +28,8 @@ int gpu_generation(const std::string& architecture) {
   size_t at = architecture.find("_g");
   if (at == std::string::npos) return 0;
   int generation = 0;
-  for (at += 2; at < architecture.size() && architecture[at] >= '0' && architecture[at] <= '9' && generation < 1000; ++at) {
+  for (at += 2; at < architecture.size() && architecture[at] >= '0' && architecture[at] <= '9' && generation < 1000;
+       ++at) {
     generation = 10 * generation + (architecture[at] - '0');
   }
   return generation;
@@ -56,8 +57,8 @@ const char* name(TensorOps tier) {
 }
 
 BackendInfo backend_info() {
-  return {LATTICE_VERSION, LATTICE_MLX_VERSION, mx::version(),        true, mx::metal::is_available(), cpu::simd_name(),
-          cpu::thread_count(), tensor_ops()};
+  return {LATTICE_VERSION,           LATTICE_MLX_VERSION, mx::version(),       true,
+          mx::metal::is_available(), cpu::simd_name(),    cpu::thread_count(), tensor_ops()};
 }
 
 }  // namespace lattice

@@ -9,7 +9,8 @@ std::string_view text(std::string_view topic) {
   for (const Text& entry : texts()) {
     if (entry.topic == topic) return entry.text;
   }
-  throw std::invalid_argument("[metal] found no kernels/metal/" + std::string(topic) + ".metal, expected a known topic");
+  throw std::invalid_argument("[metal] found no kernels/metal/" + std::string(topic) +
+                              ".metal, expected a known topic");
 }
 
 }  // namespace lattice::metal

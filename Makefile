@@ -1,0 +1,36 @@
+# The commands of this project. Everything happens inside this folder: .venv/ and build/.
+#   make demo    build, then show the library at work
+#   make test    build, C++ and Python tests, then the C++ tests under AddressSanitizer and UBSan
+#   make tsan    the kernels' tests under ThreadSanitizer
+#   make bench   all benchmarks; make bench BENCH=conv ARGS=--benchmark_filter=lidar
+#   make format  clang-format on all C++ files
+#   make clean   removes build/; make distclean also .venv/
+
+BENCH ?= *
+ARGS ?=
+
+.PHONY: build demo test tsan bench format clean distclean
+
+build:
+	scripts/build.sh
+
+demo: build
+	.venv/bin/python -m mlx_lattice demo
+
+test: build
+	scripts/test.sh
+
+tsan:
+	scripts/sanitize.sh tsan
+
+bench: build
+	scripts/bench.sh "$(BENCH)" $(ARGS)
+
+format:
+	scripts/format.sh
+
+clean:
+	rm -rf build
+
+distclean: clean
+	rm -rf .venv

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Builds and runs examples/cpp, a project of its own, against an installed library: example.sh <prefix>
+set -euo pipefail
+cd "$(dirname "$0")/.."
+rm -rf build/example
+cmake -G Ninja -S examples/cpp -B build/example -DCMAKE_PREFIX_PATH="$(cd "$1" && pwd)" >/dev/null
+cmake --build build/example -- --quiet
+ctest --test-dir build/example --output-on-failure
