@@ -37,6 +37,10 @@ Triple quotient(const Triple& a, const Triple& b, std::string_view operation) {
 
 }  // namespace
 
+Triple output_stride(const Triple& in, const Triple& step, RelationKind kind, std::string_view operation) {
+  return is_indexed(kind) ? quotient(in, step, operation) : product(in, step, operation);
+}
+
 mx::array keep_active(const mx::array& rows, const std::optional<mx::array>& active_rows, std::string_view operation) {
   if (!active_rows) return rows;
   const std::string head = "[" + std::string(operation) + "] active_rows must ";
@@ -131,16 +135,17 @@ Relation::Ptr CoordinateManager::find_or_build(RelationKind kind, const Coordina
     return found->second->relation;
   }
   ++misses_;
-  const Triple out_stride = is_indexed(kind) ? quotient(in.stride, spec.stride, operation)
-                                             : product(in.stride, spec.stride, operation);
+  const Triple out_stride = output_stride(in.stride, spec.stride, kind, operation);
   if (target && target->stride != out_stride)
     throw std::invalid_argument("[" + std::string(operation) + "] target must have stride " + triple_text(out_stride) +
                                 ", got " + triple_text(target->stride));
   std::shared_ptr<Relation> relation;
   if (const auto made = made_keys_.find(key); made != made_keys_.end()) {
     // The coordinates exist: relate onto them, so that the key stays the same.
+    const CoordinateSet& out = set_locked(made->second);
     const auto onto = is_indexed(kind) ? RelationKind::target_transposed : RelationKind::target;
-    relation = std::const_pointer_cast<Relation>(relate(onto, in_set, spec, set_locked(made->second), operation));
+    relation = std::const_pointer_cast<Relation>(out.same_as(in_set) ? relate(kind, in_set, spec, std::nullopt, operation)
+                                                                     : relate(onto, in_set, spec, out, operation));
     relation->kind_ = kind;
     relation->out_key_ = made->second;
   } else {

@@ -1,0 +1,181 @@
+#include "lattice/ops/conv.h"
+
+#include <mlx/ops.h>
+
+#include <cmath>
+#include <stdexcept>
+
+#include "lattice/ops/bilinear.h"
+
+namespace lattice {
+namespace {
+
+using Bias = std::optional<mx::array>;
+
+[[noreturn]] void fail(const std::string& op, const std::string& message) {
+  throw std::invalid_argument("[" + op + "] " + message);
+}
+
+// Any accepted layout as a view (K, C_in / groups, C_out).
+mx::array kernel_major(const std::string& op, const mx::array& w, const KernelSpec& spec, int64_t c_in, int64_t groups,
+                       mx::StreamOrDevice s) {
+  if (groups < 1 || c_in % groups != 0)
+    fail(op, "groups must be >= 1 and divide C_in = " + std::to_string(c_in) + ", got " + std::to_string(groups));
+  const int64_t in_group = c_in / groups, k = spec.volume();
+  const auto wrong = [&](const std::string& expected) {
+    fail(op, "weight must have shape " + expected + ", got " + shape_text(w.shape()));
+  };
+  const std::string ins = std::to_string(in_group);
+  if (w.ndim() == 2) {
+    if (!spec.is_pointwise())
+      fail(op, "a weight (C_out, C_in) is for pointwise kernels only, got shape " + shape_text(w.shape()) + " with " + spec.text());
+    if (w.shape(1) != in_group) wrong("(C_out, " + ins + ")");
+    return mx::expand_dims(mx::transpose(w, s), 0, s);
+  }
+  if (w.ndim() == 3) {
+    if (w.shape(0) != k || w.shape(1) != in_group) wrong("(" + std::to_string(k) + ", " + ins + ", C_out)");
+    return w;
+  }
+  const Triple& z = spec.size;
+  if (w.ndim() != 5 || w.shape(1) != z[0] || w.shape(2) != z[1] || w.shape(3) != z[2] || w.shape(4) != in_group)
+    wrong("(C_out, " + std::to_string(z[0]) + ", " + std::to_string(z[1]) + ", " + std::to_string(z[2]) + ", " + ins +
+          ") or (" + std::to_string(k) + ", " + ins + ", C_out)");
+  return mx::transpose(mx::reshape(w, {w.shape(0), static_cast<int>(k), w.shape(4)}, s), {1, 2, 0}, s);
+}
+
+// The key that `coordinates` names in x's manager, at the output stride.
+std::optional<CoordinateMapKey> target_key(const std::string& op, const SparseTensor& x, const Target& target,
+                                           const Triple& stride) {
+  const auto check = [&](const CoordinateMapKey& key) {
+    if (key.stride != stride)
+      fail(op, "coordinates must have stride " + triple_text(stride) + ", got " + triple_text(key.stride));
+    return key;
+  };
+  if (const auto* tensor = std::get_if<SparseTensor>(&target)) {
+    check(tensor->coord_key());
+    if (tensor->coord_manager() == x.coord_manager()) return tensor->coord_key();
+    return x.coord_manager()->insert_set(tensor->coordinate_set(), stride);
+  }
+  if (const auto* key = std::get_if<CoordinateMapKey>(&target)) {
+    if (!x.coord_manager()->owns(*key)) fail(op, "coordinates is a key of another manager than x's");
+    return check(*key);
+  }
+  if (const auto* coords = std::get_if<mx::array>(&target)) return x.coord_manager()->insert_coords(*coords, stride);
+  return std::nullopt;
+}
+
+Triple divided_stride(const std::string& op, const Triple& stride, const Triple& by) {
+  Triple out;
+  for (size_t a = 0; a < 3; ++a) {
+    if (stride[a] % by[a] != 0)
+      fail(op, "stride " + triple_text(by) + " must divide the tensor's stride " + triple_text(stride));
+    out[a] = stride[a] / by[a];
+  }
+  return out;
+}
+
+SparseTensor result_on(const SparseTensor& x, const CoordinateMapKey& key, mx::array feats) {
+  if (key == x.coord_key()) return x.with_feats(std::move(feats));
+  std::optional<BatchCounts> counts;
+  if (x.batch_counts())
+    counts = count_batches(x.coord_manager()->set(key), static_cast<int64_t>(x.batch_counts()->size()));
+  return SparseTensor(x.coord_manager(), key, std::move(feats), std::move(counts));
+}
+
+// The relation of a call; null for a pointwise kernel on x's own coordinates.
+Relation::Ptr find_relation(const std::string& op, RelationKind kind, const SparseTensor& x, const ConvOptions& options) {
+  CoordinateManager& manager = *x.coord_manager();
+  const KernelSpec& spec = options.spec;
+  const bool free = std::holds_alternative<std::monostate>(options.coordinates);
+  switch (kind) {
+    case RelationKind::submanifold:
+      if (!spec.is_centered_submanifold())
+        fail(op, "needs an odd kernel_size on each axis, got " + triple_text(spec.size));
+      return spec.is_pointwise() ? nullptr : manager.submanifold_kernel_relation(x.coord_key(), spec);
+    case RelationKind::transposed:
+    case RelationKind::generative: {
+      const Triple stride = divided_stride(op, x.stride(), spec.stride);
+      if (!free) return manager.target_transposed_relation(x.coord_key(), *target_key(op, x, options.coordinates, stride), spec);
+      if (spec.is_pointwise()) return nullptr;
+      return kind == RelationKind::generative ? manager.generative_relation(x.coord_key(), spec)
+                                              : manager.transposed_kernel_relation(x.coord_key(), spec);
+    }
+    default: {
+      if (free) return spec.is_pointwise() ? nullptr : manager.kernel_relation(x.coord_key(), spec);
+      Triple stride;
+      for (size_t a = 0; a < 3; ++a) stride[a] = x.stride()[a] * spec.stride[a];
+      return manager.target_kernel_relation(x.coord_key(), *target_key(op, x, options.coordinates, stride), spec);
+    }
+  }
+}
+
+SparseTensor convolve(const std::string& op, RelationKind kind, const SparseTensor& x, const mx::array& weight,
+                      const Bias& bias, const ConvOptions& options, std::optional<float> eps, mx::StreamOrDevice s) {
+  if (eps && !(*eps > 0 && std::isfinite(*eps))) fail(op, "eps must be > 0, got " + std::to_string(*eps));
+  const mx::array w = kernel_major(op, weight, options.spec, x.channels(), options.groups, s);
+  const Relation::Ptr r = find_relation(op, kind, x, options);
+  if (!r) {
+    if (options.groups == 1) return x.with_feats(matmul_rows(x.feats(), mx::squeeze(w, 0, s), bias, s));
+    return x.with_feats(conv(x.feats(), w, Relation::identity(x.active_count()), bias, options.groups, s));
+  }
+  if (!eps) return result_on(x, *r->out_key(), conv(x.feats(), w, r, bias, options.groups, s));
+  // conv(1, W^2) needs no features: with one input channel of ones the sum over C_in is taken once per weight.
+  const mx::array norm_w = mx::sum(mx::square(mx::astype(w, mx::float32, s), s), 1, true, s);
+  const mx::array ones = mx::ones({static_cast<int>(x.active_count()), 1}, mx::float32, s);
+  const mx::array norm = mx::rsqrt(mx::add(conv(ones, norm_w, r, std::nullopt, 1, s), mx::array(*eps), s), s);
+  mx::array y = mx::multiply(mx::astype(conv(x.feats(), w, r, std::nullopt, options.groups, s), mx::float32, s), norm, s);
+  if (bias) {
+    if (bias->ndim() != 1 || bias->shape(0) != w.shape(2))
+      fail(op, "bias must have shape (" + std::to_string(w.shape(2)) + ",), got " + shape_text(bias->shape()));
+    y = mx::add(y, mx::astype(*bias, mx::float32, s), s);
+  }
+  return result_on(x, *r->out_key(), mx::astype(y, x.dtype(), s));
+}
+
+}  // namespace
+
+SparseTensor conv3d(const SparseTensor& x, const mx::array& weight, const Bias& bias, const ConvOptions& options,
+                    mx::StreamOrDevice s) {
+  return convolve("conv3d", RelationKind::forward, x, weight, bias, options, std::nullopt, s);
+}
+
+SparseTensor subm_conv3d(const SparseTensor& x, const mx::array& weight, const Bias& bias, const ConvOptions& options,
+                         mx::StreamOrDevice s) {
+  return convolve("subm_conv3d", RelationKind::submanifold, x, weight, bias, options, std::nullopt, s);
+}
+
+SparseTensor conv_transpose3d(const SparseTensor& x, const mx::array& weight, const Bias& bias, const ConvOptions& options,
+                              mx::StreamOrDevice s) {
+  return convolve("conv_transpose3d", RelationKind::transposed, x, weight, bias, options, std::nullopt, s);
+}
+
+SparseTensor generative_conv_transpose3d(const SparseTensor& x, const mx::array& weight, const Bias& bias,
+                                         const ConvOptions& options, mx::StreamOrDevice s) {
+  return convolve("generative_conv_transpose3d", RelationKind::generative, x, weight, bias, options, std::nullopt, s);
+}
+
+SparseTensor normalized_subm_conv3d(const SparseTensor& x, const mx::array& weight, const Bias& bias,
+                                    const ConvOptions& options, float eps, mx::StreamOrDevice s) {
+  return convolve("normalized_subm_conv3d", RelationKind::submanifold, x, weight, bias, options, eps, s);
+}
+
+SparseTensor normalized_conv_transpose3d(const SparseTensor& x, const mx::array& weight, const Bias& bias,
+                                         const ConvOptions& options, float eps, mx::StreamOrDevice s) {
+  return convolve("normalized_conv_transpose3d", RelationKind::transposed, x, weight, bias, options, eps, s);
+}
+
+SparseTensor normalized_generative_conv_transpose3d(const SparseTensor& x, const mx::array& weight, const Bias& bias,
+                                                    const ConvOptions& options, float eps, mx::StreamOrDevice s) {
+  return convolve("normalized_generative_conv_transpose3d", RelationKind::generative, x, weight, bias, options, eps, s);
+}
+
+mx::array linear_features(const mx::array& feats, const mx::array& weight, const Bias& bias, mx::StreamOrDevice s) {
+  if (weight.ndim() != 2) fail("linear", "weight must have shape (C_out, C_in), got " + shape_text(weight.shape()));
+  return matmul_rows(feats, mx::transpose(weight, s), bias, s);
+}
+
+SparseTensor linear(const SparseTensor& x, const mx::array& weight, const Bias& bias, mx::StreamOrDevice s) {
+  return x.with_feats(linear_features(x.feats(), weight, bias, s));
+}
+
+}  // namespace lattice
