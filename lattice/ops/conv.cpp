@@ -64,16 +64,6 @@ std::optional<CoordinateMapKey> target_key(const std::string& op, const SparseTe
   return std::nullopt;
 }
 
-Triple divided_stride(const std::string& op, const Triple& stride, const Triple& by) {
-  Triple out;
-  for (size_t a = 0; a < 3; ++a) {
-    if (stride[a] % by[a] != 0)
-      fail(op, "stride " + triple_text(by) + " must divide the tensor's stride " + triple_text(stride));
-    out[a] = stride[a] / by[a];
-  }
-  return out;
-}
-
 SparseTensor result_on(const SparseTensor& x, const CoordinateMapKey& key, mx::array feats) {
   if (key == x.coord_key()) return x.with_feats(std::move(feats));
   std::optional<BatchCounts> counts;
@@ -94,7 +84,7 @@ Relation::Ptr find_relation(const std::string& op, RelationKind kind, const Spar
       return spec.is_pointwise() ? nullptr : manager.submanifold_kernel_relation(x.coord_key(), spec);
     case RelationKind::transposed:
     case RelationKind::generative: {
-      const Triple stride = divided_stride(op, x.stride(), spec.stride);
+      const Triple stride = output_stride(x.stride(), spec.stride, kind, op);
       if (!free) return manager.target_transposed_relation(x.coord_key(), *target_key(op, x, options.coordinates, stride), spec);
       if (spec.is_pointwise()) return nullptr;
       return kind == RelationKind::generative ? manager.generative_relation(x.coord_key(), spec)
@@ -102,8 +92,7 @@ Relation::Ptr find_relation(const std::string& op, RelationKind kind, const Spar
     }
     default: {
       if (free) return spec.is_pointwise() ? nullptr : manager.kernel_relation(x.coord_key(), spec);
-      Triple stride;
-      for (size_t a = 0; a < 3; ++a) stride[a] = x.stride()[a] * spec.stride[a];
+      const Triple stride = output_stride(x.stride(), spec.stride, kind, op);
       return manager.target_kernel_relation(x.coord_key(), *target_key(op, x, options.coordinates, stride), spec);
     }
   }
