@@ -86,6 +86,9 @@ class CoordinateManager : public std::enable_shared_from_this<CoordinateManager>
   int64_t hits_ = 0, misses_ = 0, evictions_ = 0;
 };
 
+// in * step for gathering kinds; in / step for scattering ones, where step must divide.
+Triple output_stride(const Triple& in, const Triple& step, RelationKind kind, std::string_view operation);
+
 // coords without the rows behind `active_rows`; checks its shape, dtype and range.
 mx::array keep_active(const mx::array& rows, const std::optional<mx::array>& active_rows, std::string_view operation);
 

@@ -15,6 +15,8 @@ struct CoordinateSet::State {
   std::once_flag once;
   std::shared_ptr<const cpu::CoordIndex> index;
   std::atomic<bool> indexed{false};
+  std::mutex shown_mutex;
+  std::shared_ptr<mx::array> shown;
 
   State(mx::array g, mx::array v) : given(std::move(g)), values(std::move(v)) {}
   cpu::CoordSpan span() const {
@@ -22,13 +24,13 @@ struct CoordinateSet::State {
   }
 };
 
-CoordinateSet::CoordinateSet(mx::array coords, std::string_view operation) {
-  const std::string head = "[" + std::string(operation) + "] coords must ";
+CoordinateSet::CoordinateSet(mx::array coords, std::string_view operation, std::string_view what) {
+  const std::string head = "[" + std::string(operation) + "] " + std::string(what) + " must ";
   if (coords.ndim() != 2 || coords.shape(1) != 4)
     throw std::invalid_argument(head + "have shape (N, 4), got " + shape_text(coords.shape()));
   if (coords.dtype() != mx::int32 && coords.dtype() != mx::int64)
     throw std::invalid_argument(head + "be int32 or int64, got " + graph::dtype_name(coords.dtype()));
-  mx::array values = evaluated(coords, operation, "coords");
+  mx::array values = evaluated(coords, operation, what);
   state_ = std::make_shared<State>(std::move(coords), std::move(values));
   state_->box = cpu::bounding_box(state_->span());
   if (!state_->box.empty() && state_->box.lo[0] < 0)
@@ -36,6 +38,11 @@ CoordinateSet::CoordinateSet(mx::array coords, std::string_view operation) {
 }
 
 const mx::array& CoordinateSet::array() const { return state_->given; }
+std::shared_ptr<mx::array> CoordinateSet::shown() const {
+  std::lock_guard lock(state_->shown_mutex);
+  if (!state_->shown || state_->shown->id() != state_->given.id()) state_->shown = std::make_shared<mx::array>(state_->given);
+  return state_->shown;
+}
 int64_t CoordinateSet::rows() const { return state_->values.shape(0); }
 cpu::CoordSpan CoordinateSet::span() const { return state_->span(); }
 const cpu::Box& CoordinateSet::box() const { return state_->box; }

@@ -13,11 +13,15 @@ namespace lattice {
 
 class CoordinateSet {
  public:
-  // Shape (N, 4), int32 or int64, batch >= 0, N < 2^31; evaluated here. Throws std::invalid_argument otherwise.
-  CoordinateSet(mx::array coords, std::string_view operation);
+  // Shape (N, 4), int32 or int64, batch >= 0, N < 2^31; evaluated here. Throws std::invalid_argument otherwise. `what` names
+  // the argument in messages.
+  CoordinateSet(mx::array coords, std::string_view operation, std::string_view what = "coords");
 
   // The array that was given, as it was given.
   const mx::array& array() const;
+  // The same as an object for Python, which can write to arrays in place: one object until somebody did that, then another
+  // with the true values.
+  std::shared_ptr<mx::array> shown() const;
   int64_t rows() const;
   mx::Dtype dtype() const { return array().dtype(); }
   cpu::CoordSpan span() const;

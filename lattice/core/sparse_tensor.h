@@ -1,0 +1,100 @@
+// A sparse tensor: row r is the feature vector feats[r] at coords[r] = (batch, x, y, z), lattice indices at `stride`.
+//
+// Coordinates are concrete and named by a key in a manager: two tensors share coordinates iff manager and key are equal.
+// Features stay lazy. Immutable and cheap to copy.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lattice/core/coordinate_manager.h"
+
+namespace lattice {
+
+using ManagerPtr = std::shared_ptr<CoordinateManager>;
+using BatchCounts = std::vector<int64_t>;
+
+// What a tensor is made of, as plain data. Key and manager are present or absent together; absent, the tensor that is made
+// from this gets an identity of its own.
+struct SparseTensorComponents {
+  mx::array coords;
+  mx::array feats;
+  Triple stride{1, 1, 1};
+  std::optional<BatchCounts> batch_counts;
+  std::optional<mx::array> active_rows;
+  std::optional<CoordinateMapKey> coord_key;
+  ManagerPtr coord_manager;
+};
+
+class SparseTensor {
+ public:
+  // `coords` (N, 4), `feats` (N, C). `active_rows`, a (1,) int32 array, keeps that many leading rows. `batch_counts` must
+  // be the counts of the batch column. A key needs its manager, the key's stride and the manager's own array as `coords`; without
+  // a key the coordinates are inserted into `manager`, without a manager into a new one.
+  SparseTensor(const mx::array& coords, const mx::array& feats, const Triple& stride = {1, 1, 1},
+               const std::optional<CoordinateMapKey>& key = std::nullopt, ManagerPtr manager = nullptr,
+               std::optional<BatchCounts> batch_counts = std::nullopt,
+               const std::optional<mx::array>& active_rows = std::nullopt);
+  // On a coordinate set that the manager owns.
+  SparseTensor(ManagerPtr manager, const CoordinateMapKey& key, mx::array feats,
+               std::optional<BatchCounts> batch_counts = std::nullopt);
+  static SparseTensor from_components(const SparseTensorComponents& parts);
+
+  const mx::array& coords() const { return set_.array(); }
+  const CoordinateSet& coordinate_set() const { return set_; }
+  const mx::array& feats() const { return feats_; }
+  const Triple& stride() const { return key_.stride; }
+  const CoordinateMapKey& coord_key() const { return key_; }
+  const ManagerPtr& coord_manager() const { return manager_; }
+  const std::optional<BatchCounts>& batch_counts() const { return batch_counts_; }
+  // (1,) int32: the number of rows.
+  mx::array active_rows() const;
+  int64_t capacity() const { return set_.rows(); }
+  int64_t active_count() const { return set_.rows(); }
+  int64_t channels() const { return feats_.shape(1); }
+  mx::Dtype dtype() const { return feats_.dtype(); }
+
+  // batch_counts, else the largest batch + 1.
+  int64_t batch_size() const;
+  // (N,), dtype of the coordinates.
+  mx::array batch_indices() const;
+  // For each batch item its rows, ascending, int32.
+  std::vector<mx::array> batch_rows() const;
+  // For each batch item (n, 3) coordinates without the batch, and (n, C) features, in row order.
+  std::vector<mx::array> decomposed_coordinates() const;
+  std::vector<mx::array> decomposed_features() const;
+
+  // Same coordinates, same identity.
+  SparseTensor with_feats(mx::array feats) const;
+  SparseTensor astype(mx::Dtype dtype) const;
+  // Feats alone keep the identity; other coordinates or another stride name another set of the same manager.
+  SparseTensor replace(const std::optional<mx::array>& coords, const std::optional<mx::array>& feats,
+                       const std::optional<Triple>& stride) const;
+  // These features on the other's coordinates, row by row.
+  SparseTensor reuse_coords_from(const SparseTensor& other) const;
+  bool same_coords(const SparseTensor& other) const;
+  // Rows in the order (batch, x, y, z), in which the kernels walk, and the row of each before. Convolutions read such rows
+  // faster; a whole network profits from sorting once. Already sorted: this tensor itself.
+  std::pair<SparseTensor, mx::array> sorted() const;
+
+  SparseTensorComponents export_components() const;
+  // One line.
+  std::string text() const;
+
+ private:
+  void check_feats(const char* operation) const;
+
+  ManagerPtr manager_;
+  CoordinateMapKey key_;
+  CoordinateSet set_;
+  mx::array feats_;
+  std::optional<BatchCounts> batch_counts_;
+};
+
+// Rows of each batch item, at least `size` of them.
+BatchCounts count_batches(const CoordinateSet& coords, int64_t size = 0);
+
+}  // namespace lattice
