@@ -1,35 +1,82 @@
 #include "lattice/kernels/cpu/coords.h"
 
 #include <cstring>
+#include <vector>
 
 namespace lattice::cpu {
 namespace {
 
 constexpr int64_t kGrain = 1 << 14;
 
-// Exclusive ranks of the set flags: rank[r] = number of set flags before r. Returns their total.
-int64_t ranks(std::span<const uint8_t> flags, Buffer<int32_t>& rank) {
-  int32_t total = 0;
-  for (size_t r = 0; r < flags.size(); ++r) {
-    rank[static_cast<int64_t>(r)] = total;
-    total += flags[r] != 0;
-  }
+int64_t piece_count(int64_t n) { return (n + kGrain - 1) / kGrain; }
+
+// Calls body(piece, begin, end) for pieces of [0, n) of fixed size.
+template <typename F>
+void each_piece(int64_t n, const F& body) {
+  parallel_for(piece_count(n), [&](int64_t p) { body(static_cast<size_t>(p), p * kGrain, std::min(n, (p + 1) * kGrain)); });
+}
+
+// Replaces each value by the sum of those before it; returns the total.
+int64_t exclusive_sum(std::vector<int64_t>& values) {
+  int64_t total = 0;
+  for (int64_t& v : values) total += std::exchange(v, total);
   return total;
 }
 
-// Walks both sorted sets once: match(query position, index position) for each query, -1 where there is none.
+// Ascending list of the rows in [0, n) with keep(row).
+template <typename Keep>
+Buffer<int32_t> rows_that(int64_t n, const Keep& keep) {
+  std::vector<int64_t> first(static_cast<size_t>(piece_count(n)));
+  each_piece(n, [&](size_t piece, int64_t begin, int64_t end) {
+    int64_t count = 0;
+    for (int64_t r = begin; r < end; ++r) count += keep(r) ? 1 : 0;
+    first[piece] = count;
+  });
+  Buffer<int32_t> rows(exclusive_sum(first));
+  each_piece(n, [&](size_t piece, int64_t begin, int64_t end) {
+    int64_t at = first[piece];
+    for (int64_t r = begin; r < end; ++r)
+      if (keep(r)) rows[at++] = static_cast<int32_t>(r);
+  });
+  return rows;
+}
+
+// Walks both sorted sets once: match(query position, index position) for each query, -1 where there is none. The pointer
+// moves by up to two without a branch, as in merge.h.
 template <typename Key, typename Match>
 void merge_equal(const Key* keys, int64_t n, const Key* queries, int64_t n_queries, const Match& match) {
-  const int64_t pieces = (n_queries + kGrain - 1) / kGrain;
-  parallel_for(pieces, [&](int64_t piece) {
-    const int64_t begin = piece * kGrain;
-    const int64_t end = std::min(n_queries, begin + kGrain);
+  each_piece(n_queries, [&](size_t, int64_t begin, int64_t end) {
     int64_t j = std::lower_bound(keys, keys + n, queries[begin]) - keys;
     for (int64_t i = begin; i < end; ++i) {
-      while (j < n && keys[j] < queries[i]) ++j;
-      match(i, j < n && keys[j] == queries[i] ? j : -1);
+      const Key query = queries[i];
+      j += keys[j] < query;  // stops at the padding
+      j += keys[j] < query;
+      while (keys[j] < query) ++j;
+      match(i, keys[j] == query ? j : -1);
     }
   });
+}
+
+// Keys of the index in `space`: its own when they are.
+template <typename Space, typename F>
+void with_keys_in(const CoordIndex& index, const Space& space, const F& run) {
+  if constexpr (std::is_same_v<Space, PackedSpace>) {
+    const auto* own = std::get_if<Sorted<PackedSpace>>(&index.sorted);
+    if (own && own->space.base == space.base && own->space.shift == space.shift) return run(own->keys.data());
+  }
+  const auto keys = rekey(index, space);
+  run(keys.data());
+}
+
+// Calls run(space) with a space that holds both sets, if possible one that has the keys of a set already.
+template <typename F>
+void with_common_space(const CoordIndex& a, const CoordIndex& b, const F& run) {
+  for (const auto& [own, other] : {std::pair(&a, &b), std::pair(&b, &a)})
+    if (const auto* s = std::get_if<Sorted<PackedSpace>>(&own->sorted); s && s->space.box.holds(other->box))
+      return run(s->space);
+  const Box both = a.box.joined(b.box);
+  if (const auto space = PackedSpace::plan(both)) return run(*space);
+  run(WideSpace::plan(both));
 }
 
 }  // namespace
@@ -37,22 +84,36 @@ void merge_equal(const Key* keys, int64_t n, const Key* queries, int64_t n_queri
 Distinct distinct_rows(const CoordIndex& index) {
   return std::visit(
       [&](const auto& s) {
+        const auto is_head = [&](int64_t p) { return p == 0 || !(s.keys[p] == s.keys[p - 1]); };
+        // Positions that begin a run of equal keys: how many before each piece, and the last one up to its end. Equal keys
+        // lie by ascending row, so that the head of a run is its first row.
         Buffer<uint8_t> is_first(s.n);
-        parallel_range(s.n, kGrain, [&](int64_t begin, int64_t end) {
-          for (int64_t p = begin; p < end; ++p) is_first[s.order[p]] = p == 0 || !(s.keys[p] == s.keys[p - 1]);
-        });
-        Buffer<int32_t> rank(s.n);
-        const int64_t count = ranks(is_first.span(), rank);
-        Distinct out{rows_where(is_first.span()), Buffer<int32_t>(s.n), Buffer<int32_t>(count)};
-        int32_t current = -1;
-        int64_t position = 0;
-        for (int64_t p = 0; p < s.n; ++p) {
-          if (is_first[s.order[p]]) {
-            current = rank[s.order[p]];
-            out.sorted[position++] = current;
+        std::vector<int64_t> heads(static_cast<size_t>(piece_count(s.n)));
+        std::vector<int64_t> last_head(heads.size(), -1);
+        each_piece(s.n, [&](size_t piece, int64_t begin, int64_t end) {
+          for (int64_t p = begin; p < end; ++p) {
+            const bool head = is_head(p);
+            is_first[s.order[p]] = head;
+            heads[piece] += head;
+            if (head) last_head[piece] = p;
           }
-          out.inverse[s.order[p]] = current;
-        }
+        });
+        const int64_t count = exclusive_sum(heads);
+        Distinct out{rows_that(s.n, [&](int64_t r) { return is_first[r] != 0; }), Buffer<int32_t>(s.n), Buffer<int32_t>(count)};
+        Buffer<int32_t> rank(s.n);
+        each_piece(count, [&](size_t, int64_t begin, int64_t end) {
+          for (int64_t d = begin; d < end; ++d) rank[out.first[d]] = static_cast<int32_t>(d);
+        });
+        for (size_t piece = 1; piece < last_head.size(); ++piece)
+          last_head[piece] = std::max(last_head[piece], last_head[piece - 1]);
+        each_piece(s.n, [&](size_t piece, int64_t begin, int64_t end) {
+          int64_t at = heads[piece];
+          int32_t current = piece == 0 ? 0 : rank[s.order[last_head[piece - 1]]];
+          for (int64_t p = begin; p < end; ++p) {
+            if (is_head(p)) out.sorted[at++] = current = rank[s.order[p]];
+            out.inverse[s.order[p]] = current;
+          }
+        });
         return out;
       },
       index.sorted);
@@ -62,17 +123,14 @@ Buffer<int32_t> lookup(const CoordIndex& index, const CoordIndex& queries) {
   Buffer<int32_t> found(queries.rows());
   const Buffer<int32_t>& rows = index.order();
   const Buffer<int32_t>& query_rows = queries.order();
-  const auto walk = [&](const auto& space) {
-    const auto keys = rekey(index, space);
-    const auto query_keys = rekey(queries, space);
-    merge_equal(keys.data(), index.rows(), query_keys.data(), queries.rows(),
-                [&](int64_t q, int64_t p) { found[query_rows[q]] = p < 0 ? -1 : rows[p]; });
-  };
-  const Box both = index.box.joined(queries.box);
-  if (const auto space = PackedSpace::plan(both))
-    walk(*space);
-  else
-    walk(WideSpace::plan(both));
+  with_common_space(index, queries, [&](const auto& space) {
+    with_keys_in(index, space, [&](const auto* keys) {
+      with_keys_in(queries, space, [&](const auto* query_keys) {
+        merge_equal(keys, index.rows(), query_keys, queries.rows(),
+                    [&](int64_t q, int64_t p) { found[query_rows[q]] = p < 0 ? -1 : rows[p]; });
+      });
+    });
+  });
   return found;
 }
 
@@ -100,13 +158,7 @@ void take_rows(const CoordSpan& coords, std::span<const int32_t> rows, void* out
 }
 
 Buffer<int32_t> rows_where(std::span<const uint8_t> keep) {
-  int64_t count = 0;
-  for (uint8_t flag : keep) count += flag != 0;
-  Buffer<int32_t> rows(count);
-  int64_t at = 0;
-  for (size_t r = 0; r < keep.size(); ++r)
-    if (keep[r]) rows[at++] = static_cast<int32_t>(r);
-  return rows;
+  return rows_that(static_cast<int64_t>(keep.size()), [&](int64_t r) { return keep[static_cast<size_t>(r)] != 0; });
 }
 
 Alignment align(const CoordIndex& lhs, const CoordIndex& rhs, Join join) {
@@ -117,23 +169,22 @@ Alignment align(const CoordIndex& lhs, const CoordIndex& rhs, Join join) {
   Buffer<int32_t> partner = lookup(rhs, lhs);  // lhs row -> rhs row
   const int64_t n = partner.size();
   if (join == Join::inner) {
-    Buffer<uint8_t> matched(n);
-    for (int64_t r = 0; r < n; ++r) matched[r] = partner[r] >= 0;
-    Alignment out{rows_where(matched.span()), {}};
+    Alignment out{rows_that(n, [&](int64_t r) { return partner[r] >= 0; }), {}};
     out.rhs = Buffer<int32_t>(out.lhs.size());
-    for (int64_t i = 0; i < out.lhs.size(); ++i) out.rhs[i] = partner[out.lhs[i]];
+    each_piece(out.lhs.size(), [&](size_t, int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) out.rhs[i] = partner[out.lhs[i]];
+    });
     return out;
   }
   Buffer<int32_t> extra;
   if (join == Join::outer) {
-    Buffer<uint8_t> alone(rhs.rows());
-    std::fill(alone.begin(), alone.end(), uint8_t{1});
-    for (int32_t row : partner)
-      if (row >= 0) alone[row] = 0;
-    extra = rows_where(alone.span());
+    Buffer<int32_t> back = lookup(lhs, rhs);
+    extra = rows_that(rhs.rows(), [&](int64_t r) { return back[r] < 0; });
   }
   Alignment out{Buffer<int32_t>(n + extra.size()), Buffer<int32_t>(n + extra.size())};
-  for (int64_t r = 0; r < n; ++r) out.lhs[r] = static_cast<int32_t>(r), out.rhs[r] = partner[r];
+  each_piece(n, [&](size_t, int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) out.lhs[r] = static_cast<int32_t>(r), out.rhs[r] = partner[r];
+  });
   for (int64_t e = 0; e < extra.size(); ++e) out.lhs[n + e] = -1, out.rhs[n + e] = extra[e];
   return out;
 }

@@ -1,5 +1,6 @@
 #include "lattice/kernels/cpu/memory.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <mutex>
@@ -9,6 +10,9 @@
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
+#if !defined(_WIN32)
+#include <pthread.h>
+#endif
 
 namespace lattice::cpu {
 namespace {
@@ -17,10 +21,11 @@ constexpr size_t kSmall = size_t{64} << 10;
 constexpr size_t kAlign = 64;
 constexpr size_t kHuge = size_t{2} << 20;
 
-// Sizes are rounded up to an eighth of a power of two, so that a block fits later requests of about its size.
+// Sizes are rounded up to an eighth of a power of two, so that a block fits later requests of about its size; huge ones to
+// whole huge pages.
 size_t round_up(size_t bytes) {
   size_t unit = bytes < kSmall ? kAlign : std::bit_floor(bytes) / 8;
-  if (bytes >= kHuge) unit = std::max(unit, kHuge / 8);
+  if (bytes >= kHuge) unit = std::max(unit, kHuge);
   return (bytes + unit - 1) / unit * unit;
 }
 
@@ -30,17 +35,24 @@ struct Pool {
   size_t bytes = 0;
 };
 
-// Never destroyed: arrays may be released after static destruction began.
+// Never destroyed: arrays may be released after static destruction began. fork() waits for the mutex, so that the child
+// does not inherit it locked by a thread that it does not have.
 Pool& pool() {
-  static Pool* instance = new Pool;
+  static Pool* instance = [] {
+    auto* made = new Pool;
+#if !defined(_WIN32)
+    pthread_atfork([] { pool().mutex.lock(); }, [] { pool().mutex.unlock(); }, [] { pool().mutex.unlock(); });
+#endif
+    return made;
+  }();
   return *instance;
 }
 
 }  // namespace
 
 void* pool_take(size_t bytes, size_t* capacity) {
-  size_t size = round_up(bytes);
-  if (size < bytes) throw std::bad_alloc();
+  if (bytes > size_t{PTRDIFF_MAX}) throw std::bad_alloc();
+  const size_t size = round_up(bytes);
   if (size >= kSmall) {
     Pool& p = pool();
     std::lock_guard lock(p.mutex);
@@ -53,7 +65,7 @@ void* pool_take(size_t bytes, size_t* capacity) {
       return block;
     }
   }
-  void* block = std::aligned_alloc(size >= kHuge ? kHuge : kAlign, size >= kHuge ? (size + kHuge - 1) / kHuge * kHuge : size);
+  void* block = std::aligned_alloc(size >= kHuge ? kHuge : kAlign, size);
   if (!block) throw std::bad_alloc();
 #if defined(__linux__)
   if (size >= kHuge) madvise(block, size, MADV_HUGEPAGE);
@@ -87,6 +99,12 @@ void pool_trim() noexcept {
   for (auto [size, block] : p.free) std::free(block);
   p.free.clear();
   p.bytes = 0;
+}
+
+size_t pool_bytes() noexcept {
+  Pool& p = pool();
+  std::lock_guard lock(p.mutex);
+  return p.bytes;
 }
 
 }  // namespace lattice::cpu

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -19,6 +20,8 @@ void* pool_take(size_t bytes, size_t* capacity);
 void pool_give(void* block, size_t capacity) noexcept;
 // Returns all kept blocks to the system.
 void pool_trim() noexcept;
+// Bytes of the kept blocks, at most kPoolBytes.
+size_t pool_bytes() noexcept;
 
 // A fixed-size array of T without construction or zeroing.
 template <typename T>
@@ -28,6 +31,7 @@ class Buffer {
  public:
   Buffer() = default;
   explicit Buffer(int64_t size) : size_(size) {
+    if (size < 0 || static_cast<size_t>(size) > size_t{PTRDIFF_MAX} / sizeof(T)) throw std::bad_array_new_length();
     if (size > 0) data_ = static_cast<T*>(pool_take(static_cast<size_t>(size) * sizeof(T), &capacity_));
   }
   Buffer(Buffer&& other) noexcept { swap(other); }
