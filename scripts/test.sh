@@ -1,8 +1,15 @@
 #!/usr/bin/env bash
-# All tests: C++ and Python on the release build, then C++ under AddressSanitizer and UndefinedBehaviorSanitizer.
-set -euo pipefail
+# All tests: C++ and Python on the release build, then C++ under AddressSanitizer and UndefinedBehaviorSanitizer. Each
+# part runs even when one before it failed.
+set -uo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv"
-ctest --test-dir build/release --output-on-failure
-python -m pytest
-scripts/sanitize.sh asan
+failed=()
+ctest --test-dir build/release --output-on-failure || failed+=(ctest)
+python -m pytest || failed+=(pytest)
+scripts/sanitize.sh asan || failed+=(asan)
+if [ ${#failed[@]} -gt 0 ]; then
+  echo "FAILED: ${failed[*]}" >&2
+  exit 1
+fi
+echo "all tests passed: ctest, pytest, asan"

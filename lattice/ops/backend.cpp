@@ -56,6 +56,8 @@ const char* name(TensorOps tier) {
   }
 }
 
+void set_thread_count(int n) { cpu::set_thread_count(n); }
+
 BackendInfo backend_info() {
   return {LATTICE_VERSION,           LATTICE_MLX_VERSION, mx::version(),       true,
           mx::metal::is_available(), cpu::simd_name(),    cpu::thread_count(), tensor_ops()};

@@ -3,7 +3,6 @@
 #include <nanobind/stl/string.h>
 
 #include "bind.h"
-#include "lattice/kernels/cpu/threads.h"
 
 void bind_backend(nb::module_& m) {
   m.def(
@@ -24,6 +23,6 @@ void bind_backend(nb::module_& m) {
         return result;
       },
       "What this build can do on this machine: versions, devices, instruction set, threads, matrix units.");
-  m.def("set_thread_count", &lattice::cpu::set_thread_count, nb::arg("n"),
+  m.def("set_thread_count", &lattice::set_thread_count, nb::arg("n"),
         "Threads that one operation may use. Results do not depend on it.");
 }

@@ -1,0 +1,38 @@
+// What the library says about itself.
+#include "lattice/ops/backend.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+TEST(Backend, versions_agree) {
+  lattice::BackendInfo info = lattice::backend_info();
+  EXPECT_EQ(info.mlx_built, info.mlx_running);
+  EXPECT_FALSE(info.version.empty());
+  EXPECT_FALSE(info.simd.empty());
+  EXPECT_TRUE(info.cpu);
+}
+
+TEST(Backend, tier_follows_metal) {
+  lattice::BackendInfo info = lattice::backend_info();
+  EXPECT_EQ(info.metal, info.tensor_ops != lattice::TensorOps::unavailable);
+  EXPECT_STREQ(lattice::name(lattice::TensorOps::unavailable), "unavailable");
+  EXPECT_STREQ(lattice::name(lattice::TensorOps::gpu), "gpu");
+  EXPECT_STREQ(lattice::name(lattice::TensorOps::neural_accelerator), "neural_accelerator");
+}
+
+TEST(Backend, generation_of_a_gpu) {
+  EXPECT_EQ(lattice::gpu_generation("applegpu_g13g"), 13);
+  EXPECT_EQ(lattice::gpu_generation("applegpu_g17s"), 17);
+  EXPECT_EQ(lattice::gpu_generation("applegpu"), 0);
+  EXPECT_EQ(lattice::gpu_generation(""), 0);
+}
+
+TEST(Backend, thread_count) {
+  int before = lattice::backend_info().threads;
+  lattice::set_thread_count(3);
+  EXPECT_EQ(lattice::backend_info().threads, 3);
+  EXPECT_THROW(lattice::set_thread_count(0), std::invalid_argument);
+  EXPECT_EQ(lattice::backend_info().threads, 3);
+  lattice::set_thread_count(before);
+}

@@ -1,0 +1,100 @@
+"""Import, versions and the command line."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import mlx.core as mx
+import pytest
+
+import mlx_lattice
+from mlx_lattice import _load, cli
+
+PACKAGE = Path(mlx_lattice.__file__).parent
+
+
+def test_backend_info():
+    info = mlx_lattice.backend_info()
+    assert info["version"] == mlx_lattice.__version__
+    assert info["mlx"] == {"built": mx.__version__, "running": mx.__version__}
+    assert info["capabilities"]["cpu"] is True
+    assert info["capabilities"]["metal"] == mx.metal.is_available()
+    assert (info["tensor_ops"] == "unavailable") == (not mx.metal.is_available())
+    assert info["tensor_ops"] in {"unavailable", "gpu", "neural_accelerator"}
+    assert info["simd"] and info["threads"] >= 1
+
+
+def test_thread_count_errors():
+    with pytest.raises(ValueError):
+        mlx_lattice._ext.set_thread_count(0)
+    with pytest.raises(TypeError):
+        mlx_lattice._ext.set_thread_count("2")
+
+
+def test_wrong_mlx_is_named_before_loading():
+    with pytest.raises(ImportError, match=r"built for MLX 0\.0\.1, found MLX .*pip install 'mlx\[cpu\]==0\.0\.1'"):
+        _load.load_extension("mlx_lattice._no_such_module", built="0.0.1")
+
+
+def copy_package(tmp_path):
+    copy = tmp_path / "mlx_lattice"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "include", "share"))
+    return copy
+
+
+def import_copy(tmp_path):
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import mlx_lattice"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+
+def test_import_with_another_mlx(tmp_path):
+    build = copy_package(tmp_path) / "_build.py"
+    build.write_text(build.read_text().replace(mx.__version__, "0.0.1"))
+    result = import_copy(tmp_path)
+    assert result.returncode == 1
+    assert "ImportError: mlx_lattice" in result.stderr and "'mlx[cpu]==0.0.1'" in result.stderr
+
+
+def test_extension_that_cannot_be_loaded(tmp_path):
+    copy = copy_package(tmp_path)
+    assert import_copy(tmp_path).returncode == 0
+    for extension in copy.glob("_ext*"):
+        extension.write_bytes(b"not a library")
+    result = import_copy(tmp_path)
+    assert result.returncode == 1
+    assert f"'mlx[cpu]=={mx.__version__}'" in result.stderr.splitlines()[-1]
+
+
+def test_info_command(capsys):
+    assert cli.main(["info"]) == 0
+    printed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert printed["version"] == mlx_lattice.__version__
+    assert printed["mlx.running"] == mx.__version__
+
+
+def test_unknown_command(capsys):
+    with pytest.raises(SystemExit) as error:
+        cli.main(["no-such-command"])
+    assert error.value.code == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_users_mistake_is_one_line(monkeypatch, capsys):
+    def fail(_arguments):
+        raise ValueError("[demo] size: found -1, expected a positive number")
+
+    monkeypatch.setattr(cli, "info", fail)
+    assert cli.main(["info"]) == 1
+    assert capsys.readouterr().err == "mlx_lattice info: [demo] size: found -1, expected a positive number\n"
+
+
+def test_module_runs():
+    result = subprocess.run([sys.executable, "-m", "mlx_lattice", "--version"], capture_output=True, text=True)
+    assert result.returncode == 0 and mlx_lattice.__version__ in result.stdout
+
+
+def test_cpp_package_is_in_the_wheel():
+    assert (PACKAGE / "share/cmake/lattice/latticeConfig.cmake").is_file()
+    assert (PACKAGE / "include/lattice/ops/backend.h").is_file()
+    assert list((PACKAGE / "lib").glob("liblattice.*"))
