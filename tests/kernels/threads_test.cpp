@@ -111,6 +111,9 @@ TEST_P(Threads, CallersFromSeveralThreads) {
 
 #if !defined(_WIN32)
 TEST_P(Threads, WorksInAForkedChild) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the thread sanitizer allows no threads in a forked child";
+#endif
   std::atomic<int> warm{0};
   parallel_for(100, [&](int64_t) { ++warm; });
   const pid_t child = fork();

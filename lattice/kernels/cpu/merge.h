@@ -1,7 +1,8 @@
 // The walk of two sorted key sequences that finds all edges of a relation; see relations.h for the idea.
 #pragma once
 
-#include <cstring>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "lattice/kernels/cpu/keys.h"
@@ -9,15 +10,16 @@
 
 namespace lattice::cpu {
 
-// Offsets that differ in z only: ids first_k + d stand for a move by `step` and d * z_step in z, d in [0, count).
+// Offsets that are neighbours in z: ids first_k + d stand for a move by `step` and by d in z, d in [0, count). Offsets further
+// apart (dilation) have a group each: a common walk would pass over every key between them.
 template <typename Key>
 struct OffsetGroup {
   Key step;
   Key last_step;  // the move of d = count - 1
   int64_t first_k;
   int64_t count;
-  uint64_t z_step;
 };
+inline constexpr int64_t kMaxGroup = 16;
 
 // An edge as a walk finds it: position in the keys, position in the anchors. One 8-byte store.
 struct Match {
@@ -25,11 +27,11 @@ struct Match {
   int32_t anchor;
 };
 
-// Any spacing, any number of z offsets, repeated keys. List d of the group is out[d * stride ...], sizes[d] entries.
+// Any number of z offsets, repeated keys. List d of the group is out[d * stride ...], sizes[d] entries.
 template <typename Space>
 void walk_any(const typename Space::Key* keys, int64_t n, const typename Space::Key* anchors, int64_t begin, int64_t end,
               const OffsetGroup<typename Space::Key>& group, Match* out, int64_t stride, int64_t* sizes) {
-  const uint64_t window = static_cast<uint64_t>(group.count - 1) * group.z_step;
+  const uint64_t window = static_cast<uint64_t>(group.count - 1);
   int64_t j = std::lower_bound(keys, keys + n, Space::add(anchors[begin], group.step)) - keys;
   std::fill(sizes, sizes + group.count, 0);
   for (int64_t i = begin; i < end; ++i) {
@@ -38,8 +40,7 @@ void walk_any(const typename Space::Key* keys, int64_t n, const typename Space::
     for (int64_t p = j; p < n; ++p) {
       const uint64_t ahead = Space::ahead(from, keys[p]);
       if (ahead > window) break;
-      if (ahead % group.z_step) continue;
-      const int64_t d = static_cast<int64_t>(ahead / group.z_step);
+      const int64_t d = static_cast<int64_t>(ahead);
       out[d * stride + sizes[d]++] = {static_cast<int32_t>(p), static_cast<int32_t>(i)};
     }
   }
@@ -98,100 +99,119 @@ int64_t keys_in_reach(const typename Space::Key* keys, int64_t n, const typename
   return to - from;
 }
 
-// What the walks of a block of anchors found, compactly: list k begins at start[k], key positions first, then anchors.
+// What the walks of a block of anchors found: list l is data[start[l]] and the size[l] entries from there.
 struct BlockEdges {
-  Buffer<int32_t> data;
-  int64_t used = 0;
+  Buffer<Match> data;
   std::vector<int64_t> start;
   std::vector<int64_t> size;
-
-  void append(int64_t k, const Match* matches, int64_t n) {
-    if (used + 2 * n > data.size()) {
-      Buffer<int32_t> larger(std::max(used + 2 * n, data.size() * 2));
-      std::copy(data.begin(), data.begin() + used, larger.begin());
-      data = std::move(larger);
-    }
-    int32_t* to = data.data() + used;
-    for (int64_t e = 0; e < n; ++e) {
-      to[e] = matches[e].key;
-      to[n + e] = matches[e].anchor;
-    }
-    start[static_cast<size_t>(k)] = used;
-    size[static_cast<size_t>(k)] = n;
-    used += 2 * n;
-  }
 };
 
-// Edges of all groups: list k of the result holds (key position, anchor position), in its `in` and `out` fields.
-// Scratch: twice the edges, and one block of anchors for four groups per thread.
+// Number of groups from g on, one or four, that one walk serves; four need equal counts.
+template <typename Key>
+size_t walk_width(std::span<const OffsetGroup<Key>> groups, size_t g) {
+  if (g + 4 > groups.size()) return 1;
+  for (size_t i = 1; i < 4; ++i)
+    if (groups[g + i].count != groups[g].count) return 1;
+  return 4;
+}
+
 template <typename Space>
-RelationLists merge_lists(const typename Space::Key* keys, int64_t n, bool unique, const typename Space::Key* anchors,
-                          int64_t n_anchors, const std::vector<OffsetGroup<typename Space::Key>>& groups, int64_t n_k) {
+BlockEdges walk_block(const typename Space::Key* keys, int64_t n, bool unique, const typename Space::Key* anchors, int64_t begin,
+                      int64_t end, std::span<const OffsetGroup<typename Space::Key>> groups) {
+  BlockEdges block;
+  std::vector<int64_t> stride;  // room for one list of each group
+  int64_t total = 0;
+  for (const auto& group : groups) {
+    const int64_t reach = unique ? 0 : keys_in_reach<Space>(keys, n, anchors[begin], anchors[end - 1], group);
+    stride.push_back(end - begin + reach + 1);
+    for (int64_t d = 0; d < group.count; ++d, total += stride.back()) block.start.push_back(total);
+  }
+  block.size.resize(block.start.size());
+  block.data = Buffer<Match>(total);
+  size_t list = 0;
+  for (size_t g = 0; g < groups.size();) {
+    const auto& group = groups[g];
+    Match* to = block.data.data() + block.start[list];
+    int64_t* sizes = block.size.data() + list;
+    size_t width = 1;
+    const bool adjacent = std::is_same_v<Space, PackedSpace> && unique && group.count <= 3;
+    if constexpr (std::is_same_v<Space, PackedSpace>) {
+      if (adjacent) {
+        width = walk_width(groups, g);
+        adjacent_walk(width == 4, group.count)(keys, n, anchors, begin, end, &group, to, stride[g], sizes);
+      }
+    }
+    if (!adjacent) walk_any<Space>(keys, n, anchors, begin, end, group, to, stride[g], sizes);
+    list += width * static_cast<size_t>(group.count);
+    g += width;
+  }
+  return block;
+}
+
+// The lists of some groups, in blocks of anchors: walk all blocks, add up their sizes, copy to the final place.
+template <typename Space>
+void merge_batch(const typename Space::Key* keys, int64_t n, bool unique, const typename Space::Key* anchors,
+                 int64_t n_anchors, std::span<const OffsetGroup<typename Space::Key>> groups, RelationLists& result) {
   constexpr int64_t kBlock = 1 << 11;
   const int64_t n_blocks = (n_anchors + kBlock - 1) / kBlock;
   std::vector<BlockEdges> blocks(static_cast<size_t>(n_blocks));
   parallel_for(n_blocks, [&](int64_t b) {
-    BlockEdges& block = blocks[static_cast<size_t>(b)];
-    block.start.assign(static_cast<size_t>(n_k), 0);
-    block.size.assign(static_cast<size_t>(n_k), 0);
-    const int64_t begin = b * kBlock;
-    const int64_t end = std::min(n_anchors, begin + kBlock);
-    block.data = Buffer<int32_t>(24 * (end - begin));
-    Buffer<Match> scratch;
-    std::vector<int64_t> sizes;
-    for (size_t g = 0; g < groups.size();) {
-      const auto& group = groups[g];
-      const bool adjacent = std::is_same_v<Space, PackedSpace> && unique && group.z_step == 1 && group.count <= 3;
-      const bool four = adjacent && g + 4 <= groups.size() && groups[g + 3].count == group.count;
-      const int64_t lists = (four ? 4 : 1) * group.count;
-      const int64_t reach = unique ? 0 : keys_in_reach<Space>(keys, n, anchors[begin], anchors[end - 1], group);
-      const int64_t stride = end - begin + reach + 1;
-      if (scratch.size() < lists * stride) scratch = Buffer<Match>(lists * stride);
-      sizes.resize(static_cast<size_t>(lists));
-      if constexpr (std::is_same_v<Space, PackedSpace>) {
-        if (adjacent)
-          adjacent_walk(four, group.count)(keys, n, anchors, begin, end, &group, scratch.data(), stride, sizes.data());
-      }
-      if (!adjacent) walk_any<Space>(keys, n, anchors, begin, end, group, scratch.data(), stride, sizes.data());
-      // Groups follow each other without gaps, so that list l of this walk is offset first_k + l.
-      for (int64_t l = 0; l < lists; ++l)
-        block.append(group.first_k + l, scratch.data() + l * stride, sizes[static_cast<size_t>(l)]);
-      g += four ? 4 : 1;
-    }
+    blocks[static_cast<size_t>(b)] =
+        walk_block<Space>(keys, n, unique, anchors, b * kBlock, std::min(n_anchors, (b + 1) * kBlock), groups);
   });
 
-  RelationLists result;
-  result.lists.resize(static_cast<size_t>(n_k));
-  std::vector<int64_t> at(static_cast<size_t>(n_k), 0);
+  // Groups follow each other without gaps, so that list l of the batch is offset first_k + l.
+  const size_t n_lists = static_cast<size_t>(groups.back().first_k + groups.back().count - groups.front().first_k);
+  OffsetList* lists = result.lists.data() + groups.front().first_k;
+  std::vector<int64_t> place(blocks.size() * n_lists);
   int64_t total = 0;
-  for (size_t k = 0; k < static_cast<size_t>(n_k); ++k) {
-    at[k] = total;
-    for (const BlockEdges& block : blocks) result.lists[k].size += block.size[k];
-    total += result.lists[k].size;
+  for (size_t l = 0; l < n_lists; ++l) {
+    const int64_t first = total;
+    for (size_t b = 0; b < blocks.size(); ++b) {
+      place[b * n_lists + l] = total;
+      total += blocks[b].size[l];
+    }
+    lists[l].size = total - first;
   }
   auto storage = std::make_shared<Buffer<int32_t>>(2 * total);
   int32_t* key_side = storage->data();
   int32_t* anchor_side = storage->data() + total;
-  for (size_t k = 0; k < static_cast<size_t>(n_k); ++k) {
-    result.lists[k].in = key_side + at[k];
-    result.lists[k].out = anchor_side + at[k];
-  }
-  std::vector<std::vector<int64_t>> from(blocks.size());
-  for (size_t b = 0; b < blocks.size(); ++b) {
-    from[b] = at;
-    for (size_t k = 0; k < at.size(); ++k) at[k] += blocks[b].size[k];
+  int64_t first = 0;
+  for (size_t l = 0; l < n_lists; first += lists[l++].size) {
+    lists[l].in = key_side + first;
+    lists[l].out = anchor_side + first;
   }
   parallel_for(n_blocks, [&](int64_t b) {
-    const BlockEdges& block = blocks[static_cast<size_t>(b)];
-    for (size_t k = 0; k < static_cast<size_t>(n_k); ++k) {
-      const int32_t* source = block.data.data() + block.start[k];
-      const int64_t to = from[static_cast<size_t>(b)][k];
-      std::copy(source, source + block.size[k], key_side + to);
-      std::copy(source + block.size[k], source + 2 * block.size[k], anchor_side + to);
+    BlockEdges& block = blocks[static_cast<size_t>(b)];
+    for (size_t l = 0; l < n_lists; ++l) {
+      const Match* from = block.data.data() + block.start[l];
+      int32_t* to_key = key_side + place[static_cast<size_t>(b) * n_lists + l];
+      int32_t* to_anchor = anchor_side + place[static_cast<size_t>(b) * n_lists + l];
+      for (int64_t e = 0; e < block.size[l]; ++e) {
+        to_key[e] = from[e].key;
+        to_anchor[e] = from[e].anchor;
+      }
     }
+    block.data = {};
   });
-  result.n_edges = total;
+  result.n_edges += total;
   result.storage.push_back(std::move(storage));
+}
+
+// Edges of all groups: list k of the result holds (key position, anchor position), in its `in` and `out` fields. Groups are
+// taken in batches of about kBatch lists, so that scratch is at most 8 * kBatch bytes per anchor however large the kernel.
+template <typename Space>
+RelationLists merge_lists(const typename Space::Key* keys, int64_t n, bool unique, const typename Space::Key* anchors,
+                          int64_t n_anchors, const std::vector<OffsetGroup<typename Space::Key>>& groups, int64_t n_k) {
+  constexpr int64_t kBatch = 16;
+  RelationLists result;
+  result.lists.resize(static_cast<size_t>(n_k));
+  for (size_t g = 0; g < groups.size();) {
+    const size_t first = g;
+    for (int64_t n_lists = 0; g < groups.size() && (g == first || n_lists + groups[g].count <= kBatch); ++g)
+      n_lists += groups[g].count;
+    merge_batch<Space>(keys, n, unique, anchors, n_anchors, std::span(groups).subspan(first, g - first), result);
+  }
   return result;
 }
 

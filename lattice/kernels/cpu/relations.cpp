@@ -50,19 +50,18 @@ Buffer<typename Space::Key> make_anchors(const Space& space, const CoordIndex& i
   return std::visit([&](const auto& s) { return make_anchors(space, s.space, s.keys.data(), s.n, kernel); }, index.sorted);
 }
 
-// One group per (x, y) offset; with `half` only the offsets after the centre.
+// Offsets in groups of z neighbours, in the order of their ids; with `half` only the offsets after the centre.
 template <typename Space>
 std::vector<OffsetGroup<typename Space::Key>> offset_groups(const Space& space, const Kernel& kernel, bool half) {
   std::vector<OffsetGroup<typename Space::Key>> groups;
   const int64_t volume = kernel.volume();
-  for (int64_t k = 0; k < volume; k += kernel.size[2]) {
-    const int64_t begin = half ? std::max(k, volume / 2 + 1) : k;
-    const int64_t count = k + kernel.size[2] - begin;
-    if (count <= 0) continue;
-    const Triple from = kernel.offset(begin);
-    const Triple to = kernel.offset(begin + count - 1);
-    groups.push_back({space.step(from[0], from[1], from[2]), space.step(to[0], to[1], to[2]), begin, count,
-                      static_cast<uint64_t>(kernel.dilation[2])});
+  const int64_t longest = kernel.dilation[2] == 1 ? kMaxGroup : 1;
+  for (int64_t k = half ? volume / 2 + 1 : 0; k < volume;) {
+    const int64_t count = std::min(longest, kernel.size[2] - k % kernel.size[2]);
+    const Triple from = kernel.offset(k);
+    const Triple to = kernel.offset(k + count - 1);
+    groups.push_back({space.step(from[0], from[1], from[2]), space.step(to[0], to[1], to[2]), k, count});
+    k += count;
   }
   return groups;
 }
