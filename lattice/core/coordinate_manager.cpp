@@ -59,8 +59,9 @@ std::shared_ptr<CoordinateManager> CoordinateManager::create(size_t budget) {
 }
 
 CoordinateMapKey CoordinateManager::insert_coords(const mx::array& coords, const Triple& stride,
-                                                  const std::optional<mx::array>& active_rows) {
-  const std::string op = "CoordinateManager.insert_coords";
+                                                  const std::optional<mx::array>& active_rows,
+                                                  std::string_view operation) {
+  const std::string op(operation);
   for (int64_t s : stride)
     if (s < 1) throw std::invalid_argument("[" + op + "] stride must be >= 1, got " + triple_text(stride));
   if (!active_rows) {

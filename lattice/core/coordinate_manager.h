@@ -30,7 +30,8 @@ class CoordinateManager : public std::enable_shared_from_this<CoordinateManager>
 
   // The same array object with the same stride gives the same key. `active_rows`, a (1,) int32 array, keeps that many rows.
   CoordinateMapKey insert_coords(const mx::array& coords, const Triple& stride,
-                                 const std::optional<mx::array>& active_rows = std::nullopt);
+                                 const std::optional<mx::array>& active_rows = std::nullopt,
+                                 std::string_view operation = "CoordinateManager.insert_coords");
   CoordinateMapKey insert_set(const CoordinateSet& set, const Triple& stride);
   bool owns(const CoordinateMapKey& key) const;
   const CoordinateSet& set(const CoordinateMapKey& key) const;

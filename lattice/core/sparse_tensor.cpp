@@ -38,7 +38,7 @@ void check_counts(const std::optional<BatchCounts>& counts, const CoordinateSet&
 
 CoordinateMapKey place(const mx::array& coords, const Triple& stride, const std::optional<CoordinateMapKey>& key,
                        const ManagerPtr& manager, const std::optional<mx::array>& active_rows) {
-  if (!key) return manager->insert_coords(coords, stride, active_rows);
+  if (!key) return manager->insert_coords(coords, stride, active_rows, kName);
   if (!manager->owns(*key))
     fail("coord_key " + std::to_string(key->id) + " of manager " + std::to_string(key->manager_id) +
          " does not belong to coord_manager " + std::to_string(manager->id()));
@@ -184,7 +184,8 @@ SparseTensor SparseTensor::replace(const std::optional<mx::array>& coords, const
   SparseTensor out = *this;
   if (feats) out.feats_ = *feats;
   if (coords || stride) {
-    out.key_ = manager_->insert_coords(coords ? *coords : this->coords(), stride ? *stride : this->stride());
+    out.key_ = manager_->insert_coords(coords ? *coords : this->coords(), stride ? *stride : this->stride(), std::nullopt,
+                                       "SparseTensor.replace");
     out.set_ = manager_->set(out.key_);
     if (coords && batch_counts_) out.batch_counts_ = count_batches(out.set_);
   }

@@ -57,6 +57,7 @@ const char* name(TensorOps tier) {
 }
 
 void set_thread_count(int n) { cpu::set_thread_count(n); }
+int thread_count() { return cpu::thread_count(); }
 
 BackendInfo backend_info() {
   return {LATTICE_VERSION,           LATTICE_MLX_VERSION, mx::version(),       true,

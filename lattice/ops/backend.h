@@ -28,6 +28,7 @@ BackendInfo backend_info();
 
 // Threads that one operation may use; n >= 1, else std::invalid_argument. Results do not depend on it.
 void set_thread_count(int n);
+int thread_count();
 
 // GPU generation in an architecture name: "applegpu_g16s" -> 16; 0 when there is none.
 int gpu_generation(const std::string& architecture);

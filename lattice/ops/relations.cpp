@@ -39,7 +39,7 @@ Triple output_stride(const SparseTensor& x, const KernelSpec& spec, RelationKind
   return output_stride(x.stride(), spec.stride, kind, operation);
 }
 
-CoordinateMapKey target_key(const SparseTensor& x, const Target& target, const Triple& stride, std::string_view operation) {
+CoordinateMapKey target_key(const SparseTensor& x, const TargetCoords& target, const Triple& stride, std::string_view operation) {
   const std::string head = "[" + std::string(operation) + "] ";
   const auto check_stride = [&](const Triple& found) {
     if (found != stride)
@@ -58,7 +58,7 @@ CoordinateMapKey target_key(const SparseTensor& x, const Target& target, const T
     check_stride(key->stride);
     return *key;
   }
-  return x.coord_manager()->insert_coords(std::get<mx::array>(target), stride);
+  return x.coord_manager()->insert_coords(std::get<mx::array>(target), stride, std::nullopt, operation);
 }
 
 Relation::Ptr kernel_relation(const SparseTensor& x, const KernelSpec& spec, mx::StreamOrDevice) {
@@ -67,7 +67,7 @@ Relation::Ptr kernel_relation(const SparseTensor& x, const KernelSpec& spec, mx:
 Relation::Ptr submanifold_kernel_relation(const SparseTensor& x, const KernelSpec& spec, mx::StreamOrDevice) {
   return x.coord_manager()->submanifold_kernel_relation(x.coord_key(), spec);
 }
-Relation::Ptr target_kernel_relation(const SparseTensor& x, const Target& target, const KernelSpec& spec,
+Relation::Ptr target_kernel_relation(const SparseTensor& x, const TargetCoords& target, const KernelSpec& spec,
                                      mx::StreamOrDevice) {
   constexpr const char* kOperation = "target_kernel_relation";
   const Triple stride = output_stride(x, spec, RelationKind::target, kOperation);
@@ -79,7 +79,7 @@ Relation::Ptr transposed_kernel_relation(const SparseTensor& x, const KernelSpec
 Relation::Ptr generative_kernel_relation(const SparseTensor& x, const KernelSpec& spec, mx::StreamOrDevice) {
   return x.coord_manager()->generative_relation(x.coord_key(), spec);
 }
-Relation::Ptr target_transposed_kernel_relation(const SparseTensor& x, const Target& target, const KernelSpec& spec,
+Relation::Ptr target_transposed_kernel_relation(const SparseTensor& x, const TargetCoords& target, const KernelSpec& spec,
                                                 mx::StreamOrDevice) {
   constexpr const char* kOperation = "target_transposed_kernel_relation";
   const Triple stride = output_stride(x, spec, RelationKind::target_transposed, kOperation);

@@ -28,19 +28,19 @@ Relation::Ptr build_target_transposed_relation(const mx::array& coords, const mx
                                                mx::StreamOrDevice s = {});
 
 // Output coordinates that a caller chose: those of a tensor, a key of the input's manager, or rows at the output stride.
-using Target = std::variant<SparseTensor, CoordinateMapKey, mx::array>;
+using TargetCoords = std::variant<SparseTensor, CoordinateMapKey, mx::array>;
 // The target as a key of x's manager. Throws std::invalid_argument when its stride is not `stride` or the key is foreign.
-CoordinateMapKey target_key(const SparseTensor& x, const Target& target, const Triple& stride, std::string_view operation);
+CoordinateMapKey target_key(const SparseTensor& x, const TargetCoords& target, const Triple& stride, std::string_view operation);
 // Stride of the output: x.stride * spec.stride, or for scattering kinds x.stride / spec.stride, which must divide.
 Triple output_stride(const SparseTensor& x, const KernelSpec& spec, RelationKind kind, std::string_view operation);
 
 Relation::Ptr kernel_relation(const SparseTensor& x, const KernelSpec& spec, mx::StreamOrDevice s = {});
 Relation::Ptr submanifold_kernel_relation(const SparseTensor& x, const KernelSpec& spec, mx::StreamOrDevice s = {});
-Relation::Ptr target_kernel_relation(const SparseTensor& x, const Target& target, const KernelSpec& spec,
+Relation::Ptr target_kernel_relation(const SparseTensor& x, const TargetCoords& target, const KernelSpec& spec,
                                      mx::StreamOrDevice s = {});
 Relation::Ptr transposed_kernel_relation(const SparseTensor& x, const KernelSpec& spec, mx::StreamOrDevice s = {});
 Relation::Ptr generative_kernel_relation(const SparseTensor& x, const KernelSpec& spec, mx::StreamOrDevice s = {});
-Relation::Ptr target_transposed_kernel_relation(const SparseTensor& x, const Target& target, const KernelSpec& spec,
+Relation::Ptr target_transposed_kernel_relation(const SparseTensor& x, const TargetCoords& target, const KernelSpec& spec,
                                                 mx::StreamOrDevice s = {});
 
 }  // namespace lattice

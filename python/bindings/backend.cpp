@@ -25,4 +25,5 @@ void bind_backend(nb::module_& m) {
       "What this build can do on this machine: versions, devices, instruction set, threads, matrix units.");
   m.def("set_thread_count", &lattice::set_thread_count, nb::arg("n"),
         "Threads that one operation may use. Results do not depend on it.");
+  m.def("thread_count", &lattice::thread_count, "Threads that one operation may use.");
 }

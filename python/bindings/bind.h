@@ -6,3 +6,5 @@
 namespace nb = nanobind;
 
 void bind_backend(nb::module_& m);
+void bind_relations(nb::module_& m);
+void bind_tensor(nb::module_& m);

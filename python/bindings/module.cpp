@@ -13,4 +13,6 @@ NB_MODULE(_ext, m) {
   });
 
   bind_backend(m);
+  bind_relations(m);
+  bind_tensor(m);
 }

@@ -1,0 +1,314 @@
+// KernelSpec, CoordinateMapKey, KernelRelation, CoordinateManager and the functions that build relations.
+#include "lattice/ops/relations.h"
+
+#include <nanobind/operators.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
+
+#include "bind.h"
+#include "triple.h"
+
+using namespace lattice;
+using namespace nb::literals;
+
+namespace {
+
+using Release = nb::gil_scoped_release;
+
+nb::tuple triples(const std::vector<Triple>& values) {
+  nb::list out;
+  for (const Triple& t : values) out.append(to_python(t));
+  return nb::tuple(out);
+}
+
+// Frozen values: equality, hash and pickling by the tuple of fields.
+template <typename T, typename Fields>
+void def_frozen(nb::class_<T>& c, Fields fields) {
+  c.def(nb::self == nb::self, nb::sig("def __eq__(self, arg: object, /) -> bool"));
+  c.def("__hash__", [fields](const T& self) { return nb::hash(fields(self)); });
+  c.def("__reduce__", [fields](nb::handle self) { return nb::make_tuple(self.type(), fields(nb::cast<const T&>(self))); });
+}
+
+void bind_values(nb::module_& m) {
+  nb::class_<KernelSpec> spec(m, "KernelSpec", "Size, stride, padding and dilation of a kernel: integers or triples.");
+  spec.def(
+      "__init__",
+      [](KernelSpec* self, nb::object size, nb::object stride, nb::object padding, nb::object dilation) {
+        new (self) KernelSpec(triple(size, "KernelSpec", "size"), triple(stride, "KernelSpec", "stride"),
+                              triple(padding, "KernelSpec", "padding"), triple(dilation, "KernelSpec", "dilation"));
+      },
+      "size"_a = 3, "stride"_a = 1, "padding"_a = 0, "dilation"_a = 1);
+  spec.def_prop_ro("size", [](const KernelSpec& s) { return to_python(s.size); })
+      .def_prop_ro("stride", [](const KernelSpec& s) { return to_python(s.stride); })
+      .def_prop_ro("padding", [](const KernelSpec& s) { return to_python(s.padding); })
+      .def_prop_ro("dilation", [](const KernelSpec& s) { return to_python(s.dilation); })
+      .def_prop_ro("volume", &KernelSpec::volume)
+      .def_prop_ro("is_pointwise", &KernelSpec::is_pointwise)
+      .def_prop_ro("is_centered_submanifold", &KernelSpec::is_centered_submanifold)
+      .def("__repr__", [](const KernelSpec& s) { return "KernelSpec(" + s.text() + ")"; });
+  def_frozen(spec, [](const KernelSpec& s) {
+    return nb::make_tuple(to_python(s.size), to_python(s.stride), to_python(s.padding), to_python(s.dilation));
+  });
+
+  nb::class_<CoordinateMapKey> key(m, "CoordinateMapKey", "The name of a coordinate set in a manager.");
+  key.def(
+      "__init__",
+      [](CoordinateMapKey* self, int64_t id, nb::object stride, int64_t manager_id) {
+        new (self) CoordinateMapKey{id, triple(stride, "CoordinateMapKey", "stride"), manager_id};
+      },
+      "id"_a, "stride"_a, "manager_id"_a);
+  key.def_ro("id", &CoordinateMapKey::id)
+      .def_prop_ro("stride", [](const CoordinateMapKey& k) { return to_python(k.stride); })
+      .def_ro("manager_id", &CoordinateMapKey::manager_id)
+      .def("__repr__", [](const CoordinateMapKey& k) {
+        return "CoordinateMapKey(id=" + std::to_string(k.id) + ", stride=" + triple_text(k.stride) +
+               ", manager_id=" + std::to_string(k.manager_id) + ")";
+      });
+  def_frozen(key, [](const CoordinateMapKey& k) { return nb::make_tuple(k.id, to_python(k.stride), k.manager_id); });
+}
+
+// Arrays are returned as new handles: writing to one in place does not reach the relation.
+template <typename T>
+auto copy_of(mx::array T::*member) {
+  return [member](const T& self) { return mx::array(self.*member); };
+}
+
+void bind_views(nb::module_& m) {
+  nb::class_<Edges>(m, "Edges", "Edge e joins input row in_rows[e] and output row out_rows[e] with offset kernel_ids[e].")
+      .def_prop_ro("in_rows", copy_of(&Edges::in_rows))
+      .def_prop_ro("out_rows", copy_of(&Edges::out_rows))
+      .def_prop_ro("kernel_ids", copy_of(&Edges::kernel_ids));
+  nb::class_<Csr>(m, "EdgeCsr", "Edges of group g: edge_ids[row_offsets[g]:row_offsets[g + 1]].")
+      .def_prop_ro("row_offsets", copy_of(&Csr::row_offsets))
+      .def_prop_ro("edge_ids", copy_of(&Csr::edge_ids));
+  nb::class_<ImplicitGemm>(m, "ImplicitGemm", "Input row of each (output row, offset), -1 = none, and the mask of a row.")
+      .def_prop_ro("out_in_map", copy_of(&ImplicitGemm::out_in_map))
+      .def_prop_ro("row_masks", copy_of(&ImplicitGemm::row_masks));
+  using Sorted = SortedImplicitGemm;
+  nb::class_<Sorted>(m, "SortedImplicitGemm", "The same with rows stably sorted by mask.")
+      .def_prop_ro("sorted_out_in_map", copy_of(&Sorted::sorted_out_in_map))
+      .def_prop_ro("sorted_kv_out_in_map", copy_of(&Sorted::sorted_kv_out_in_map))
+      .def_prop_ro("reorder_rows", copy_of(&Sorted::reorder_rows))
+      .def_prop_ro("tile_masks", copy_of(&Sorted::tile_masks));
+  nb::class_<cpu::Coverage>(m, "Coverage", "Input rows that reach no output, output rows without an edge.")
+      .def_ro("unused_inputs", &cpu::Coverage::unused_inputs)
+      .def_ro("empty_outputs", &cpu::Coverage::empty_outputs)
+      .def("__repr__", [](const cpu::Coverage& c) {
+        return "Coverage(unused_inputs=" + std::to_string(c.unused_inputs) +
+               ", empty_outputs=" + std::to_string(c.empty_outputs) + ")";
+      });
+}
+
+void bind_relation(nb::module_& m) {
+  const auto view = nb::call_guard<Release>();
+  nb::class_<Relation>(m, "KernelRelation",
+                       "A set of edges (input row, output row, kernel offset). Views are built on first use and kept.")
+      .def(nb::new_([](const mx::array& in_rows, const mx::array& out_rows, const mx::array& kernel_ids, nb::object n_in,
+                       nb::object n_out, nb::object n_kernels) {
+             const char* name = "KernelRelation";
+             const int64_t in = integer(n_in, name, "n_in"), out = integer(n_out, name, "n_out");
+             const int64_t k = integer(n_kernels, name, "n_kernels");
+             Release release;
+             return std::const_pointer_cast<Relation>(Relation::from_edges(in_rows, out_rows, kernel_ids, in, out, k));
+           }),
+           "in_rows"_a, "out_rows"_a, "kernel_ids"_a, nb::kw_only(), "n_in"_a, "n_out"_a, "n_kernels"_a)
+      .def_prop_ro("kind", [](const Relation& r) { return std::string(kind_name(r.kind())); })
+      .def_prop_ro("spec", &Relation::spec)
+      .def_prop_ro("n_in", &Relation::n_in)
+      .def_prop_ro("n_out", &Relation::n_out)
+      .def_prop_ro("n_kernels", &Relation::n_kernels)
+      .def_prop_ro("edge_count", &Relation::edge_count)
+      .def_prop_ro("out_count", &Relation::n_out)
+      .def_prop_ro("counts",
+                   [](const Relation& r) {
+                     nb::list counts;
+                     counts.append(r.edge_count());
+                     counts.append(r.n_out());
+                     return counts;
+                   })
+      .def_prop_ro("out_coords",
+                   [](const Relation& r) { return r.has_out_coords() ? r.out_coords().shown() : nullptr; })
+      .def_prop_ro("out_key", &Relation::out_key)
+      .def_prop_ro("kernel_offsets", [](const Relation& r) { return triples(r.offsets()); })
+      .def_prop_ro("is_reversed", &Relation::is_reversed)
+      .def_prop_ro("edges", &Relation::edges, nb::rv_policy::reference_internal, view)
+      .def_prop_ro("output_csr", &Relation::output_csr, nb::rv_policy::reference_internal, view)
+      .def_prop_ro("input_csr", &Relation::input_csr, nb::rv_policy::reference_internal, view)
+      .def_prop_ro("kernel_csr", &Relation::kernel_csr, nb::rv_policy::reference_internal, view)
+      .def_prop_ro("implicit_gemm", &Relation::implicit_gemm, nb::rv_policy::reference_internal, view)
+      .def_prop_ro("sorted_implicit_gemm", &Relation::sorted_implicit_gemm, nb::rv_policy::reference_internal, view)
+      .def("coverage", &Relation::coverage, view)
+      .def("reversed", &Relation::reversed, view, "Ends swapped; arrays are shared.")
+      .def_prop_ro("nbytes", &Relation::nbytes)
+      .def("__repr__", &Relation::text);
+}
+
+using Manager = CoordinateManager;
+
+template <auto method>
+auto manager_relation(const char* name) {
+  return [name](Manager& self, const CoordinateMapKey& key, nb::object size, nb::object stride, nb::object padding,
+                nb::object dilation) {
+    const KernelSpec spec = kernel_spec(name, size, stride, padding, dilation);
+    Release release;
+    return (self.*method)(key, spec);
+  };
+}
+
+template <auto method>
+auto manager_target_relation(const char* name) {
+  return [name](Manager& self, const CoordinateMapKey& key, const CoordinateMapKey& target, nb::object size,
+                nb::object stride, nb::object padding, nb::object dilation) {
+    const KernelSpec spec = kernel_spec(name, size, stride, padding, dilation);
+    Release release;
+    return (self.*method)(key, target, spec);
+  };
+}
+
+void bind_manager(nb::module_& m) {
+  nb::class_<Manager> c(m, "CoordinateManager", "Owner of coordinate sets, and cache of the relations between them.");
+  c.def(nb::new_([](size_t budget) { return Manager::create(budget); }), "budget"_a = Manager::kDefaultBudget)
+      .def_prop_ro("id", &Manager::id)
+      .def(
+          "insert_coords",
+          [](Manager& self, const mx::array& coords, nb::object stride, const std::optional<mx::array>& active_rows) {
+            const Triple s = triple(stride, "CoordinateManager.insert_coords", "stride");
+            Release release;
+            return self.insert_coords(coords, s, active_rows);
+          },
+          "coords"_a, "stride"_a = 1, "active_rows"_a = nb::none())
+      .def("owns", &Manager::owns, "key"_a)
+      .def("coords", [](const Manager& self, const CoordinateMapKey& key) { return self.set(key).shown(); }, "key"_a)
+      .def("active_rows", &Manager::active_rows, "key"_a)
+      .def("inverse_map", &Manager::inverse_map, "source_key"_a, "target_key"_a, nb::call_guard<Release>())
+      .def("stats",
+           [](const Manager& self) {
+             const CacheStats s = self.stats();
+             nb::dict out;
+             out["hits"] = s.hits;
+             out["misses"] = s.misses;
+             out["evictions"] = s.evictions;
+             out["relations"] = s.relations;
+             out["coordinate_sets"] = s.coordinate_sets;
+             out["bytes"] = s.bytes;
+             out["budget"] = s.budget;
+             return out;
+           })
+      .def("clear", &Manager::clear, "Drops the cached relations; keys and coordinates stay.")
+      .def("set_budget", &Manager::set_budget, "bytes"_a)
+      .def("__repr__", [](const Manager& self) {
+        const CacheStats s = self.stats();
+        return "CoordinateManager(id=" + std::to_string(self.id()) + ", coordinate_sets=" +
+               std::to_string(s.coordinate_sets) + ", relations=" + std::to_string(s.relations) + ")";
+      });
+  const auto relation = [&](const char* name, auto function, int size, int stride) {
+    c.def(name, function, "key"_a, "kernel_size"_a = size, "stride"_a = stride, "padding"_a = 0, "dilation"_a = 1);
+  };
+  const auto target_relation = [&](const char* name, auto function, int size, int stride) {
+    c.def(name, function, "key"_a, "target_key"_a, "kernel_size"_a = size, "stride"_a = stride, "padding"_a = 0,
+          "dilation"_a = 1);
+  };
+  relation("kernel_relation", manager_relation<&Manager::kernel_relation>("kernel_relation"), 3, 1);
+  relation("submanifold_kernel_relation",
+           manager_relation<&Manager::submanifold_kernel_relation>("submanifold_kernel_relation"), 3, 1);
+  relation("transposed_kernel_relation",
+           manager_relation<&Manager::transposed_kernel_relation>("transposed_kernel_relation"), 2, 2);
+  relation("generative_relation", manager_relation<&Manager::generative_relation>("generative_relation"), 2, 2);
+  target_relation("target_kernel_relation",
+                  manager_target_relation<&Manager::target_kernel_relation>("target_kernel_relation"), 3, 1);
+  target_relation("target_transposed_relation",
+                  manager_target_relation<&Manager::target_transposed_relation>("target_transposed_relation"), 2, 2);
+}
+
+// The functions: In is an array or a tensor, To what its target may be.
+template <typename In>
+using Builder = Relation::Ptr (*)(const In&, const KernelSpec&, mx::StreamOrDevice);
+template <typename In, typename To>
+using TargetBuilder = Relation::Ptr (*)(const In&, const To&, const KernelSpec&, mx::StreamOrDevice);
+
+template <typename In>
+void def_builder(nb::module_& m, const char* name, Builder<In> build, const char* in, int size, int stride) {
+  m.def(
+      name,
+      [name, build](const In& x, nb::object kernel, nb::object step, nb::object padding, nb::object dilation,
+                    mx::StreamOrDevice s) {
+        const KernelSpec spec = kernel_spec(name, kernel, step, padding, dilation);
+        Release release;
+        return build(x, spec, s);
+      },
+      nb::arg(in), "kernel_size"_a = size, "stride"_a = stride, "padding"_a = 0, "dilation"_a = 1, nb::kw_only(),
+      "stream"_a = nb::none());
+}
+
+template <typename In>
+void def_submanifold(nb::module_& m, const char* name, Builder<In> build, const char* in) {
+  m.def(
+      name,
+      [name, build](const In& x, nb::object kernel, nb::object dilation, mx::StreamOrDevice s) {
+        const KernelSpec spec = kernel_spec(name, kernel, nb::int_(1), nb::int_(0), dilation);
+        Release release;
+        return build(x, spec, s);
+      },
+      nb::arg(in), "kernel_size"_a = 3, "dilation"_a = 1, nb::kw_only(), "stream"_a = nb::none());
+}
+
+template <typename In>
+void def_generative(nb::module_& m, const char* name, Builder<In> build, const char* in) {
+  m.def(
+      name,
+      [name, build](const In& x, nb::object kernel, nb::object stride, mx::StreamOrDevice s) {
+        const KernelSpec spec = kernel_spec(name, kernel, stride, nb::int_(0), nb::int_(1));
+        Release release;
+        return build(x, spec, s);
+      },
+      nb::arg(in), "kernel_size"_a = 2, "stride"_a = 2, nb::kw_only(), "stream"_a = nb::none());
+}
+
+template <typename In, typename To>
+void def_target(nb::module_& m, const char* name, TargetBuilder<In, To> build, const char* in, const char* to, int size,
+                int stride) {
+  m.def(
+      name,
+      [name, build](const In& x, const To& target, nb::object kernel, nb::object step, nb::object padding,
+                    nb::object dilation, mx::StreamOrDevice s) {
+        const KernelSpec spec = kernel_spec(name, kernel, step, padding, dilation);
+        Release release;
+        return build(x, target, spec, s);
+      },
+      nb::arg(in), nb::arg(to), "kernel_size"_a = size, "stride"_a = stride, "padding"_a = 0, "dilation"_a = 1,
+      nb::kw_only(), "stream"_a = nb::none());
+}
+
+}  // namespace
+
+void bind_relations(nb::module_& m) {
+  bind_values(m);
+  bind_views(m);
+  bind_relation(m);
+  bind_manager(m);
+  m.def(
+      "kernel_offsets",
+      [](nb::object size, nb::object dilation, bool centred) {
+        return triples(kernel_offsets(triple(size, "kernel_offsets", "kernel_size"),
+                                      triple(dilation, "kernel_offsets", "dilation"), centred));
+      },
+      "kernel_size"_a = 3, "dilation"_a = 1, "centred"_a = true,
+      "Offsets in id order. Centred: an odd size is centred on 0; otherwise from 0.");
+  def_builder<mx::array>(m, "build_kernel_relation", &build_kernel_relation, "coords", 3, 1);
+  def_submanifold<mx::array>(m, "build_submanifold_kernel_relation", &build_submanifold_kernel_relation, "coords");
+  def_builder<mx::array>(m, "build_transposed_kernel_relation", &build_transposed_kernel_relation, "coords", 2, 2);
+  def_generative<mx::array>(m, "build_generative_relation", &build_generative_relation, "coords");
+  def_target<mx::array, mx::array>(m, "build_target_kernel_relation", &build_target_kernel_relation, "coords",
+                                   "target_coords", 3, 1);
+  def_target<mx::array, mx::array>(m, "build_target_transposed_relation", &build_target_transposed_relation, "coords",
+                                   "target_coords", 2, 2);
+  def_builder<SparseTensor>(m, "kernel_relation", &kernel_relation, "x", 3, 1);
+  def_submanifold<SparseTensor>(m, "submanifold_kernel_relation", &submanifold_kernel_relation, "x");
+  def_builder<SparseTensor>(m, "transposed_kernel_relation", &transposed_kernel_relation, "x", 2, 2);
+  def_generative<SparseTensor>(m, "generative_kernel_relation", &generative_kernel_relation, "x");
+  def_target<SparseTensor, TargetCoords>(m, "target_kernel_relation", &target_kernel_relation, "x", "target", 3, 1);
+  def_target<SparseTensor, TargetCoords>(m, "target_transposed_kernel_relation", &target_transposed_kernel_relation, "x",
+                                   "target", 2, 2);
+}

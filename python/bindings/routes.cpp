@@ -1,0 +1,93 @@
+// Routes: the table, what was decided, the self test.
+#include "lattice/ops/routes.h"
+
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+
+#include "bind.h"
+#include "lattice/graph/dtype.h"
+#include "lattice/ops/oracle_cases.h"
+
+using namespace lattice;
+
+namespace {
+
+const char* device_name(mx::Device::DeviceType device) { return device == mx::Device::gpu ? "gpu" : "cpu"; }
+
+// `with DecisionLog() as log`: the C++ log lives from enter to exit; the decisions stay.
+struct PyDecisionLog {
+  std::unique_ptr<DecisionLog> open;
+  std::vector<Decision> decisions;
+  const std::vector<Decision>& current() const { return open ? open->decisions() : decisions; }
+};
+
+}  // namespace
+
+void bind_routes(nb::module_& m) {
+  nb::class_<Route>(m, "Route", "One way to evaluate an operation.")
+      .def_ro("operation", &Route::operation)
+      .def_prop_ro("device", [](const Route& r) { return device_name(r.device); })
+      .def_ro("name", &Route::name)
+      .def_ro("predicate", &Route::predicate, "When it fits, in words.")
+      .def("__repr__", [](const Route& r) { return "Route(" + r.operation + ", " + r.name + ": " + r.predicate + ")"; });
+  m.def(
+      "routes",
+      [] {
+        nb::list out;
+        for (const Route& r : routes()) out.append(nb::cast(&r, nb::rv_policy::reference));
+        return out;
+      },
+      "All rows of the route table, in the order in which they are tried.");
+  m.def("run_count", &run_count, nb::arg("operation"), nb::arg("route"),
+        "How often kernels of this route were run in this process.");
+
+  nb::class_<Decision>(m, "Decision", "What was decided for one operation.")
+      .def_prop_ro("operation", [](const Decision& d) { return d.call.operation; })
+      .def_prop_ro("route", [](const Decision& d) { return d.chosen->name; })
+      .def_ro("forced", &Decision::forced)
+      .def_prop_ro("rejected",
+                   [](const Decision& d) {
+                     nb::list out;
+                     for (const auto& [route, why] : d.rejected)
+                       out.append(nb::make_tuple(route->name, name(why.step), why.text));
+                     return out;
+                   })
+      .def_prop_ro("device", [](const Decision& d) { return device_name(d.call.device().type); })
+      .def_prop_ro("dtype", [](const Decision& d) { return graph::dtype_name(d.call.dtype); })
+      .def_prop_ro("n_in", [](const Decision& d) { return d.call.n_in(); })
+      .def_prop_ro("n_out", [](const Decision& d) { return d.call.n_out(); })
+      .def_prop_ro("edges", [](const Decision& d) { return d.call.n_edges(); })
+      .def_prop_ro("flop", [](const Decision& d) { return d.call.flop(); })
+      .def_prop_ro("bytes", [](const Decision& d) { return d.call.bytes(); })
+      .def_prop_ro("text", &Decision::text)
+      .def("__repr__", &Decision::text);
+
+  nb::class_<PyDecisionLog>(m, "DecisionLog", "Keeps the decisions of this thread inside a with block.")
+      .def(nb::init<>())
+      .def("__enter__",
+           [](nb::handle self) {
+             nb::cast<PyDecisionLog&>(self).open = std::make_unique<DecisionLog>();
+             return nb::borrow(self);
+           })
+      .def(
+          "__exit__",
+          [](PyDecisionLog& log, nb::object, nb::object, nb::object) {
+            log.decisions = log.open->decisions();
+            log.open.reset();
+          },
+          nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none())
+      .def_prop_ro("decisions", [](const PyDecisionLog& log) { return log.current(); });
+
+  nb::class_<SelftestRow>(m, "SelftestRow", "One case of one route.")
+      .def_ro("operation", &SelftestRow::operation)
+      .def_ro("route", &SelftestRow::route)
+      .def_ro("device", &SelftestRow::device)
+      .def_ro("label", &SelftestRow::label)
+      .def_ro("error", &SelftestRow::error, "Largest error in units of the tolerance; at most 1 is right.")
+      .def_ro("failure", &SelftestRow::failure)
+      .def_prop_ro("ok", &SelftestRow::ok);
+  m.def("selftest_rows", &selftest, nb::call_guard<nb::gil_scoped_release>());
+}

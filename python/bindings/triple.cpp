@@ -1,0 +1,77 @@
+#include "triple.h"
+
+#include <nanobind/stl/string.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "lattice/core/errors.h"
+
+namespace {
+
+std::string head(const char* operation, const char* argument) {
+  return "[" + std::string(operation) + "] " + argument + " must ";
+}
+
+[[noreturn]] void wrong_type(const char* operation, const char* argument, const char* expected, nb::handle found) {
+  throw lattice::TypeError(head(operation, argument) + "be " + expected + ", found " +
+                           nb::cast<std::string>(nb::repr(found)) + " of type " +
+                           nb::cast<std::string>(nb::str(found.type().attr("__name__"))));
+}
+
+// Arrays and scalars of NumPy and MLX as plain Python values; anything else as it is.
+nb::object plain(nb::handle value) {
+  return nb::hasattr(value, "tolist") ? nb::object(value.attr("tolist")()) : nb::borrow(value);
+}
+
+bool is_sequence(nb::handle value) {
+  return PySequence_Check(value.ptr()) && !nb::isinstance<nb::str>(value) && !nb::isinstance<nb::bytes>(value);
+}
+
+}  // namespace
+
+int64_t integer(nb::handle value, const char* operation, const char* argument) {
+  const nb::object number = plain(value);
+  if (nb::isinstance<nb::bool_>(number) || !PyIndex_Check(number.ptr()))
+    wrong_type(operation, argument, "an integer", value);
+  const nb::object index = nb::steal(PyNumber_Index(number.ptr()));
+  if (!index.is_valid()) throw nb::python_error();
+  int overflow = 0;
+  const int64_t result = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
+  if (overflow)
+    throw std::invalid_argument(head(operation, argument) + "fit 64 bits, found " +
+                                nb::cast<std::string>(nb::repr(index)));
+  return result;
+}
+
+std::vector<int64_t> integers(nb::handle value, const char* operation, const char* argument) {
+  const nb::object sequence = plain(value);
+  if (!is_sequence(sequence)) wrong_type(operation, argument, "a sequence of integers", value);
+  std::vector<int64_t> out;
+  for (nb::handle item : sequence) out.push_back(integer(item, operation, argument));
+  return out;
+}
+
+lattice::Triple triple(nb::handle value, const char* operation, const char* argument) {
+  const nb::object given = plain(value);
+  if (!is_sequence(given)) {
+    if (nb::isinstance<nb::bool_>(given) || !PyIndex_Check(given.ptr()))
+      wrong_type(operation, argument, "an integer or three integers", value);
+    const int64_t all = integer(given, operation, argument);
+    return {all, all, all};
+  }
+  const std::vector<int64_t> values = integers(given, operation, argument);
+  if (values.size() != 3)
+    throw std::invalid_argument(head(operation, argument) + "be an integer or three integers, found " +
+                                std::to_string(values.size()) + " of them");
+  return {values[0], values[1], values[2]};
+}
+
+nb::tuple to_python(const lattice::Triple& t) { return nb::make_tuple(t[0], t[1], t[2]); }
+
+lattice::KernelSpec kernel_spec(const char* operation, nb::handle size, nb::handle stride, nb::handle padding,
+                                nb::handle dilation) {
+  if (nb::isinstance<lattice::KernelSpec>(size)) return nb::cast<lattice::KernelSpec>(size);
+  return {triple(size, operation, "kernel_size"), triple(stride, operation, "stride"),
+          triple(padding, operation, "padding"), triple(dilation, operation, "dilation")};
+}

@@ -1,0 +1,8 @@
+"""Values: sparse tensors, coordinate sets, kernels and relations."""
+
+from .._ext import set_thread_count, thread_count
+from . import relations, tensor
+from .relations import *  # noqa: F403
+from .tensor import *  # noqa: F403
+
+__all__ = ["set_thread_count", "thread_count", *relations.__all__, *tensor.__all__]

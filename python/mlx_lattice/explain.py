@@ -1,0 +1,58 @@
+"""explain(): which route a call takes, and why. selftest(): every route against the oracle."""
+
+from ._ext import DecisionLog, selftest_rows
+
+
+class Explanation:
+    """The decisions of one call, in order. Prints as text; `routes` lists (operation, route)."""
+
+    def __init__(self, decisions):
+        self.decisions = decisions
+
+    @property
+    def routes(self):
+        return [(d.operation, d.route) for d in self.decisions]
+
+    def __str__(self):
+        if not self.decisions:
+            return "no operation of the route table was called"
+        return "\n".join(d.text for d in self.decisions)
+
+    __repr__ = __str__
+
+
+def explain(fn, *args, **kwargs):
+    """Builds the graph of `fn(*args, **kwargs)` without evaluating it and tells what was decided for each operation."""
+    with DecisionLog() as log:
+        fn(*args, **kwargs)
+        return Explanation(log.decisions)
+
+
+class SelftestReport:
+    """One row per route and case. `ok` is True when all are right."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    @property
+    def ok(self):
+        return bool(self.rows) and all(r.ok for r in self.rows)
+
+    def __str__(self):
+        routes = {}
+        for row in self.rows:
+            routes.setdefault((row.operation, row.device, row.route), []).append(row)
+        lines = [f"{'operation':10} {'route':16} {'cases':>6} {'worst error / tolerance':>24}  result"]
+        for (operation, _, route), rows in routes.items():
+            bad = [r for r in rows if not r.ok]
+            worst = max(r.error for r in rows)
+            lines.append(f"{operation:10} {route:16} {len(rows):6} {worst:24.3f}  {'FAIL' if bad else 'ok'}")
+            lines += [f"    {r.label}: {r.failure or f'error {r.error:.3g}'}" for r in bad]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def selftest():
+    """Runs every route of every available device against one float64 oracle."""
+    return SelftestReport(selftest_rows())

@@ -1,0 +1,168 @@
+"""Convolution modules and Linear. Weights are (C_out, Kx, Ky, Kz, C_in), uniform in +-sqrt(1 / (C_in * K)); biases start at 0."""
+
+import math
+
+import mlx.core as mx
+import mlx.nn as nn
+
+from .. import ops
+from ..core import KernelSpec
+
+
+def _channels(name, value):
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be an int, got {value!r}")
+    if value < 1:
+        raise ValueError(f"{name} must be >= 1, got {value}")
+    return value
+
+
+class _Conv(nn.Module):
+    """What all convolutions share: checked arguments, weight, bias, repr."""
+
+
+    def __init__(self, in_channels, out_channels, spec, groups, bias):
+        super().__init__()
+        in_channels, out_channels = _channels("in_channels", in_channels), _channels("out_channels", out_channels)
+        groups = _channels("groups", groups)
+        if in_channels % groups or out_channels % groups:
+            raise ValueError(f"groups {groups} must divide in_channels {in_channels} and out_channels {out_channels}")
+        self._spec, self._groups = spec, groups
+        inside = in_channels // groups
+        bound = math.sqrt(1 / (inside * spec.volume))
+        self.weight = mx.random.uniform(-bound, bound, (out_channels, *spec.size, inside))
+        if bias:
+            self.bias = mx.zeros((out_channels,))
+
+    def _arguments(self):
+        """Further arguments of the operation."""
+        return {}
+
+    @property
+    def spec(self):
+        """The KernelSpec."""
+        return self._spec
+
+    @property
+    def groups(self):
+        return self._groups
+
+    def _extra_repr(self):
+        s = self._spec
+        return (
+            f"{self.weight.shape[-1] * self._groups}, {self.weight.shape[0]}, kernel_size={tuple(s.size)}, "
+            f"stride={tuple(s.stride)}, padding={tuple(s.padding)}, dilation={tuple(s.dilation)}, "
+            f"groups={self._groups}, bias={'bias' in self}"
+        )
+
+
+class Conv3d(_Conv):
+    """Sparse convolution; output stride is x.stride * stride. A second argument gives the output coordinates."""
+
+    def __init__(self, in_channels, out_channels, kernel_size=3, stride=1, padding=0, dilation=1, groups=1, bias=True):
+        super().__init__(in_channels, out_channels, KernelSpec(kernel_size, stride, padding, dilation), groups, bias)
+
+    def __call__(self, x, coordinates=None):
+        s = self._spec
+        return ops.conv3d(
+            x, self.weight, self.get("bias"), kernel_size=s.size, stride=s.stride, padding=s.padding,
+            dilation=s.dilation, coordinates=coordinates, groups=self._groups,
+        )  # fmt: skip
+
+
+class SubmConv3d(_Conv):
+    """Submanifold convolution: the output has the input's coordinates. Odd sizes only."""
+
+    _run = staticmethod(ops.subm_conv3d)
+
+    def __init__(self, in_channels, out_channels, kernel_size=3, dilation=1, groups=1, bias=True):
+        spec = KernelSpec(kernel_size, 1, 0, dilation)
+        if not spec.is_centered_submanifold:
+            raise ValueError(f"SubmConv3d needs an odd kernel_size on each axis, got {tuple(spec.size)}")
+        super().__init__(in_channels, out_channels, spec, groups, bias)
+
+    def __call__(self, x):
+        s = self._spec
+        return self._run(
+            x, self.weight, self.get("bias"), kernel_size=s.size, dilation=s.dilation, groups=self._groups,
+            **self._arguments(),
+        )  # fmt: skip
+
+
+class ConvTranspose3d(_Conv):
+    """Transposed convolution; output stride is x.stride / stride. A second argument gives the output coordinates."""
+
+    _run = staticmethod(ops.conv_transpose3d)
+
+    def __init__(self, in_channels, out_channels, kernel_size=2, stride=2, padding=0, dilation=1, groups=1, bias=True):
+        super().__init__(in_channels, out_channels, KernelSpec(kernel_size, stride, padding, dilation), groups, bias)
+
+    def __call__(self, x, coordinates=None):
+        s = self._spec
+        return self._run(
+            x, self.weight, self.get("bias"), kernel_size=s.size, stride=s.stride, padding=s.padding,
+            dilation=s.dilation, coordinates=coordinates, groups=self._groups, **self._arguments(),
+        )  # fmt: skip
+
+
+class GenerativeConvTranspose3d(_Conv):
+    """Transposed convolution that makes its own support: every input row gives one output row per offset."""
+
+    _run = staticmethod(ops.generative_conv_transpose3d)
+
+    def __init__(self, in_channels, out_channels, kernel_size=2, stride=2, groups=1, bias=True):
+        super().__init__(in_channels, out_channels, KernelSpec(kernel_size, stride, 0, 1), groups, bias)
+
+    def __call__(self, x, coordinates=None):
+        s = self._spec
+        return self._run(
+            x, self.weight, self.get("bias"), kernel_size=s.size, stride=s.stride, coordinates=coordinates,
+            groups=self._groups, **self._arguments(),
+        )  # fmt: skip
+
+
+class _Normalized:
+    """Divides by sqrt(conv(1, W^2) + eps), so that rows with few neighbours are not weaker."""
+
+    def __init__(self, *args, eps=1e-8, **kwargs):
+        super().__init__(*args, **kwargs)
+        if not eps > 0:
+            raise ValueError(f"eps must be > 0, got {eps}")
+        self._eps = eps
+
+    def _arguments(self):
+        return {"eps": self._eps}
+
+    def _extra_repr(self):
+        return f"{super()._extra_repr()}, eps={self._eps}"
+
+
+class NormalizedSubmConv3d(_Normalized, SubmConv3d):
+    _run = staticmethod(ops.normalized_subm_conv3d)
+
+
+class NormalizedConvTranspose3d(_Normalized, ConvTranspose3d):
+    _run = staticmethod(ops.normalized_conv_transpose3d)
+
+
+class NormalizedGenerativeConvTranspose3d(_Normalized, GenerativeConvTranspose3d):
+    _run = staticmethod(ops.normalized_generative_conv_transpose3d)
+
+
+class Linear(nn.Module):
+    """y = x W^T + bias on the features of a sparse tensor, or on an (N, C) array."""
+
+    def __init__(self, in_channels, out_channels, bias=True):
+        super().__init__()
+        in_channels, out_channels = _channels("in_channels", in_channels), _channels("out_channels", out_channels)
+        bound = math.sqrt(1 / in_channels)
+        self.weight = mx.random.uniform(-bound, bound, (out_channels, in_channels))
+        if bias:
+            self.bias = mx.zeros((out_channels,))
+
+    def __call__(self, x):
+        run = ops.linear_features if isinstance(x, mx.array) else ops.linear
+        return run(x, self.weight, self.get("bias"))
+
+    def _extra_repr(self):
+        return f"{self.weight.shape[1]}, {self.weight.shape[0]}, bias={'bias' in self}"

@@ -1,0 +1,33 @@
+"""Builders of kernel relations: build_* on arrays, the others on tensors, cached in the tensor's manager."""
+
+from .._ext import (
+    build_generative_relation,
+    build_kernel_relation,
+    build_submanifold_kernel_relation,
+    build_target_kernel_relation,
+    build_target_transposed_relation,
+    build_transposed_kernel_relation,
+    generative_kernel_relation,
+    kernel_offsets,
+    kernel_relation,
+    submanifold_kernel_relation,
+    target_kernel_relation,
+    target_transposed_kernel_relation,
+    transposed_kernel_relation,
+)
+
+__all__ = [
+    "build_generative_relation",
+    "build_kernel_relation",
+    "build_submanifold_kernel_relation",
+    "build_target_kernel_relation",
+    "build_target_transposed_relation",
+    "build_transposed_kernel_relation",
+    "generative_kernel_relation",
+    "kernel_offsets",
+    "kernel_relation",
+    "submanifold_kernel_relation",
+    "target_kernel_relation",
+    "target_transposed_kernel_relation",
+    "transposed_kernel_relation",
+]

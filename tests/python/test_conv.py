@@ -1,0 +1,278 @@
+"""Convolutions from Python: values against the oracle, derivatives, compile, modules, errors."""
+
+import mlx.core as mx
+import mlx.nn
+import mlx.optimizers as optim
+import numpy as np
+import pytest
+
+import mlx_lattice as ml
+from mlx_lattice import nn, ops
+from mlx_lattice.core import set_thread_count, thread_count
+
+DTYPES = [mx.float32, mx.float16, mx.bfloat16]
+
+
+def tensor(n=80, channels=5, dtype=mx.float32, extent=4, seed=0, stride=1, batches=2):
+    rng = np.random.default_rng(seed)
+    rows = np.unique(
+        np.concatenate([rng.integers(0, batches, (3 * n, 1)), rng.integers(-extent, extent, (3 * n, 3))], 1), axis=0
+    )
+    rng.shuffle(rows)
+    coords = mx.array(rows[:n].astype(np.int32))
+    feats = mx.array(rng.standard_normal((coords.shape[0], channels)).astype(np.float32)).astype(dtype)
+    return ml.SparseTensor(coords, feats, stride=stride)
+
+
+def weights(*shape, dtype=mx.float32, seed=1):
+    values = np.random.default_rng(seed).standard_normal(shape).astype(np.float32) / 8
+    return mx.array(values).astype(dtype)
+
+
+def exact(a):
+    return np.array(a.astype(mx.float32), dtype=np.float64)
+
+
+def by_edges(relation, x, w, bias=None):
+    """The formula, edge by edge, in float64."""
+    y = np.zeros((relation.n_out, w.shape[2]))
+    edges = relation.edges
+    for i, o, k in zip(*(np.array(a) for a in (edges.in_rows, edges.out_rows, edges.kernel_ids))):
+        y[o] += exact(x)[i] @ exact(w)[k]
+    return y if bias is None else y + exact(bias)
+
+
+CALLS = {
+    "forward": (lambda x, w, **k: ops.conv3d(x, w, kernel_size=2, stride=2, **k), 8,
+                lambda x: ops.kernel_relation(x, kernel_size=2, stride=2)),
+    "same": (lambda x, w, **k: ops.conv3d(x, w, **k), 27, lambda x: ops.kernel_relation(x)),
+    "submanifold": (lambda x, w, **k: ops.subm_conv3d(x, w, **k), 27,
+                    lambda x: ops.submanifold_kernel_relation(x)),
+    "transposed": (lambda x, w, **k: ops.conv_transpose3d(x, w, **k), 8,
+                   lambda x: ops.transposed_kernel_relation(x, kernel_size=2, stride=2)),
+    "generative": (lambda x, w, **k: ops.generative_conv_transpose3d(x, w, **k), 8,
+                   lambda x: ops.generative_kernel_relation(x, kernel_size=2, stride=2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_values(name, dtype):
+    call, k, relation = CALLS[name]
+    x, w, b = tensor(dtype=dtype, stride=2), weights(k, 5, 7, dtype=dtype), weights(7, dtype=dtype, seed=2)
+    expected = by_edges(relation(x), x.feats, w, b)
+    y = call(x, w, bias=b)
+    tolerance = {mx.float32: 1e-5, mx.float16: 1e-3, mx.bfloat16: 8e-3}[dtype]
+    assert y.feats.dtype == dtype
+    np.testing.assert_allclose(exact(y.feats), expected, rtol=tolerance, atol=tolerance)
+
+
+def test_target_coordinates_in_all_forms():
+    x = tensor(seed=3)
+    target = tensor(seed=4, n=50)
+    w = weights(27, 5, 6)
+    by_array = ops.conv3d(x, w, coordinates=target.coords)
+    by_tensor = ops.conv3d(x, w, coordinates=target)
+    by_key = ops.conv3d(x, w, coordinates=by_array.coord_key)
+    assert by_array.coords is by_key.coords or by_array.same_coords(by_key)
+    assert mx.array_equal(by_array.feats, by_tensor.feats) and mx.array_equal(by_array.feats, by_key.feats)
+    assert by_array.feats.shape == (target.feats.shape[0], 6)
+
+
+def test_groups_equal_separate_convolutions():
+    x, w = tensor(channels=6), weights(27, 3, 8)
+    y = ops.subm_conv3d(x, w, groups=2)
+    parts = [
+        ops.subm_conv3d(x.replace(feats=x.feats[:, 3 * g : 3 * g + 3]), w[:, :, 4 * g : 4 * g + 4]).feats for g in range(2)
+    ]
+    assert mx.allclose(y.feats, mx.concatenate(parts, 1), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_gradients_match_finite_differences(name):
+    call, k, _ = CALLS[name]
+    x, w, b = tensor(n=30, channels=3, stride=2), weights(k, 3, 4), weights(4, seed=5)
+
+    def loss(feats, w, b):
+        return (call(x.replace(feats=feats), w, bias=b).feats ** 2).sum()
+
+    grads = mx.grad(loss, argnums=(0, 1, 2))(x.feats, w, b)
+    rng = np.random.default_rng(6)
+    for index, (value, grad) in enumerate(zip((x.feats, w, b), grads)):
+        step = mx.array(rng.standard_normal(value.shape).astype(np.float32))
+        h = 1e-2
+
+        def at(t):
+            args = [x.feats, w, b]
+            args[index] = value + t * step
+            return loss(*args).item()
+
+        difference = (at(h) - at(-h)) / (2 * h)  # exact for a quadratic
+        assert abs((grad * step).sum().item() - difference) <= 2e-3 * (abs(difference) + 1)
+
+
+def test_second_order_and_jvp_and_compile():
+    x, w = tensor(n=30, channels=3), weights(27, 3, 4)
+
+    def loss(w):
+        return (ops.subm_conv3d(x, w).feats ** 2).sum()
+
+    # The loss is quadratic in w, so that H v = grad(v) - grad(0) = grad(v).
+    v = weights(27, 3, 4, seed=9)
+    hv = mx.grad(lambda w: (mx.grad(loss)(w) * v).sum())(w)
+    assert mx.allclose(hv, mx.grad(loss)(v), rtol=1e-3, atol=1e-3)
+    _, tangents = mx.jvp(loss, [w], [v])
+    assert abs(tangents[0].item() - (mx.grad(loss)(w) * v).sum().item()) < 1e-2
+    for compiled in (mx.compile(mx.grad(loss)), mx.grad(mx.compile(loss))):
+        assert mx.allclose(compiled(w), mx.grad(loss)(w), rtol=1e-5, atol=1e-5)
+
+
+def test_traced_coordinates_and_vmap_are_errors():
+    x, w = tensor(), weights(27, 5, 5)
+    with pytest.raises(ValueError, match="traced"):
+        mx.compile(lambda c: ops.subm_conv3d(ml.SparseTensor(c, x.feats), w).feats)(x.coords)
+    with pytest.raises(ValueError, match="vmap"):
+        mx.eval(mx.vmap(lambda f: ops.subm_conv3d(x.replace(feats=f), w).feats)(mx.stack([x.feats] * 2)))
+
+
+def test_threads_do_not_change_bits():
+    x, w = tensor(n=400, channels=16, extent=8), weights(27, 16, 16)
+    before = thread_count()
+    results = []
+    for n in (1, 2):
+        set_thread_count(n)
+        grad = mx.grad(lambda w: (ops.subm_conv3d(x, w).feats ** 2).sum())(w)
+        results.append((np.array(ops.subm_conv3d(x, w).feats), np.array(grad)))
+    set_thread_count(before)
+    assert all(np.array_equal(a, b) for a, b in zip(*results))
+
+
+def test_empty_tensor():
+    x = ml.SparseTensor(mx.zeros((0, 4), mx.int32), mx.zeros((0, 5)))
+    w = weights(27, 5, 6)
+    assert ops.subm_conv3d(x, w).feats.shape == (0, 6)
+    assert mx.array_equal(mx.grad(lambda w: ops.conv3d(x, w).feats.sum())(w), mx.zeros_like(w))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda x: ops.subm_conv3d(x, weights(8, 5, 6), kernel_size=2),
+        lambda x: ops.subm_conv3d(x, weights(27, 4, 6)),
+        lambda x: ops.subm_conv3d(x, weights(27, 5, 6, dtype=mx.float16)),
+        lambda x: ops.subm_conv3d(x, weights(27, 5, 6), weights(5)),
+        lambda x: ops.subm_conv3d(x, weights(27, 5, 6), groups=2),
+        lambda x: ops.subm_conv3d(x, weights(27, 5, 6).astype(mx.int32)),
+        lambda x: ops.conv3d(x, weights(6, 3, 3, 2, 5)),
+        lambda x: ops.conv3d(x, weights(27, 5, 6), stride=0),
+        lambda x: ops.conv3d(x, weights(27, 5, 6), coordinates=tensor(stride=2)),
+        lambda x: ops.conv3d(x, weights(27, 5, 6), coordinates=tensor().coord_key),
+        lambda x: ops.conv_transpose3d(x, weights(8, 5, 6)),
+        lambda x: ops.normalized_subm_conv3d(x, weights(27, 5, 6), eps=0),
+        lambda x: ops.linear(x, weights(6, 4)),
+    ],
+)
+def test_bad_values(bad):
+    with pytest.raises(ValueError, match=r"\["):
+        bad(tensor())
+
+
+def test_bad_types():
+    x, w = tensor(), weights(27, 5, 6)
+    for call in (
+        lambda: ops.conv3d(x, w, kernel_size=1.5),
+        lambda: ops.conv3d(x, w, stride=True),
+        lambda: ops.conv3d(x, w, coordinates="here"),
+        lambda: ops.conv3d(x, None),
+    ):
+        with pytest.raises(TypeError):
+            call()
+
+
+def test_explain_and_routes(monkeypatch):
+    x, w = tensor(), weights(27, 5, 6)
+    told = ml.explain(ops.subm_conv3d, x, w)
+    assert told.routes == [("conv", "cpu.tiles")]
+    for word in ("device", "family", "relation", "storage", "shape and dtype", "edges", "FLOP"):
+        assert word in str(told)
+    names = {(r.operation, r.name) for r in ml.routes()}
+    assert ("conv", "cpu.tiles") in names and ("conv", "cpu.reference") in names
+    fast = ops.subm_conv3d(x, w).feats
+    monkeypatch.setenv("LATTICE_ROUTE", "conv=cpu.reference")
+    assert ml.explain(ops.subm_conv3d, x, w).routes == [("conv", "cpu.reference")]
+    assert mx.allclose(fast, ops.subm_conv3d(x, w).feats, atol=1e-5)
+    monkeypatch.setenv("LATTICE_ROUTE", "conv=nonsense")
+    with pytest.raises(ValueError, match="nonsense"):
+        ops.subm_conv3d(x, w)
+
+
+def test_selftest():
+    report = ml.selftest()
+    assert report.ok, str(report)
+    assert "cpu.tiles" in str(report)
+
+
+def test_devices():
+    x, w = tensor(), weights(27, 5, 6)
+    before = mx.default_device()
+    with pytest.raises(RuntimeError), ml.on(mx.cpu):
+        raise RuntimeError
+    assert mx.default_device() == before
+    assert ml.supported_on(mx.cpu, ops.subm_conv3d, x, w)
+    assert ml.supported_on(mx.gpu, ops.subm_conv3d, x, w) == mx.is_available(mx.gpu)
+    assert mx.default_device() == before
+    assert mx.array_equal(ops.subm_conv3d(x, w, stream=mx.cpu).feats, ops.subm_conv3d(x, w).feats)
+
+
+MODULES = [
+    lambda: nn.Conv3d(4, 6, kernel_size=2, stride=2),
+    lambda: nn.SubmConv3d(4, 6, bias=False),
+    lambda: nn.ConvTranspose3d(4, 6),
+    lambda: nn.GenerativeConvTranspose3d(4, 6),
+    lambda: nn.NormalizedSubmConv3d(4, 6),
+    lambda: nn.NormalizedConvTranspose3d(4, 6),
+    lambda: nn.NormalizedGenerativeConvTranspose3d(4, 6),
+    lambda: nn.Linear(4, 6),
+]
+
+
+@pytest.mark.parametrize("make", MODULES)
+def test_modules_run_train_and_save(make, tmp_path):
+    module, x = make(), tensor(channels=4, stride=2)
+    assert "4, 6" in repr(module)
+    y = module(x)
+    assert y.feats.shape[1] == 6
+    module.save_weights(str(tmp_path / "w.npz"))
+    other = make()
+    other.load_weights(str(tmp_path / "w.npz"))
+    assert mx.array_equal(other(x).feats, y.feats)
+    goal = mx.zeros_like(y.feats) + 0.1
+    optimizer = optim.Adam(1e-2)
+    step = mlx.nn.value_and_grad(module, lambda m: ((m(x).feats - goal) ** 2).mean())
+    losses = []
+    for _ in range(60):
+        loss, grads = step(module)
+        optimizer.update(module, grads)
+        mx.eval(module.parameters(), optimizer.state, loss)
+        losses.append(loss.item())
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_module_arguments_are_checked():
+    for bad, error in (
+        (lambda: nn.SubmConv3d(4, 6, kernel_size=2), ValueError),
+        (lambda: nn.Conv3d(0, 6), ValueError),
+        (lambda: nn.Conv3d(4.0, 6), TypeError),
+        (lambda: nn.Conv3d(4, 6, groups=3), ValueError),
+        (lambda: nn.Conv3d(4, 6, kernel_size=(3, 3)), ValueError),
+        (lambda: nn.NormalizedSubmConv3d(4, 6, eps=0), ValueError),
+    ):
+        with pytest.raises(error):
+            bad()
+
+
+def test_target_transposed_module_keeps_the_skip_identity():
+    x = tensor(channels=4)
+    down = nn.Conv3d(4, 8, kernel_size=2, stride=2)(x)
+    up = nn.ConvTranspose3d(8, 4)(down, x)
+    assert up.same_coords(x)
