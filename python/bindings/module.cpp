@@ -13,6 +13,9 @@ NB_MODULE(_ext, m) {
   });
 
   bind_backend(m);
+  bind_coords(m);
   bind_relations(m);
   bind_tensor(m);
+  bind_routes(m);
+  bind_conv(m);
 }
