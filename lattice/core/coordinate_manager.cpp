@@ -15,6 +15,11 @@ int64_t next_manager_id() {
   return next.fetch_add(1);
 }
 
+void check_stride(const Triple& stride, const std::string& operation) {
+  for (int64_t s : stride)
+    if (s < 1) throw std::invalid_argument("[" + operation + "] stride must be >= 1, got " + triple_text(stride));
+}
+
 Triple product(const Triple& a, const Triple& b, std::string_view operation) {
   Triple out;
   for (size_t i = 0; i < 3; ++i)
@@ -62,8 +67,7 @@ CoordinateMapKey CoordinateManager::insert_coords(const mx::array& coords, const
                                                   const std::optional<mx::array>& active_rows,
                                                   std::string_view operation) {
   const std::string op(operation);
-  for (int64_t s : stride)
-    if (s < 1) throw std::invalid_argument("[" + op + "] stride must be >= 1, got " + triple_text(stride));
+  check_stride(stride, op);
   if (!active_rows) {
     std::lock_guard lock(mutex_);
     if (const auto found = by_array_.find({coords.id(), stride}); found != by_array_.end()) return found->second;
@@ -73,6 +77,7 @@ CoordinateMapKey CoordinateManager::insert_coords(const mx::array& coords, const
 }
 
 CoordinateMapKey CoordinateManager::insert_set(const CoordinateSet& set, const Triple& stride) {
+  check_stride(stride, "CoordinateManager.insert_set");
   std::lock_guard lock(mutex_);
   return insert_locked(set, stride);
 }

@@ -41,7 +41,8 @@ Extent dense_extent(const SparseTensor& x, const std::optional<std::vector<int64
   } else {
     const cpu::Box& box = x.coordinate_set().box();
     for (size_t a = 1; a < 4 && !box.empty(); ++a)
-      extent[a] = static_cast<int64_t>(std::clamp<int128>(box.hi[a] - lowest[a] + 1, 0, std::numeric_limits<int32_t>::max()));
+      extent[a] =
+          static_cast<int64_t>(std::clamp<int128>(box.hi[a] - lowest[a] + 1, 0, std::numeric_limits<int32_t>::max()));
   }
   int128 cells = 1;
   for (int64_t v : extent) cells = std::min<int128>(cells * v, int128{1} << 62);
@@ -68,8 +69,9 @@ mx::array to_dense(const SparseTensor& x, const std::optional<std::vector<int64_
       const int128 v = int128{span.at(r, a)} - lowest[static_cast<size_t>(a)];
       const int64_t size = extent[static_cast<size_t>(a)];
       if (v < 0 || v >= size)
-        fail("to_dense", "coords row " + std::to_string(r) + " = " + cpu::to_string(span.row(r)) + " lies outside shape " +
-                             extent_text(extent) + " from min_coord " + triple_text(min_coord.value_or(Triple{0, 0, 0})) +
+        fail("to_dense", "coords row " + std::to_string(r) + " = " + cpu::to_string(span.row(r)) +
+                             " lies outside shape " + extent_text(extent) + " from min_coord " +
+                             triple_text(min_coord.value_or(Triple{0, 0, 0})) +
                              "; give shape= and min_coord= that hold every row");
       at = at * size + static_cast<int64_t>(v);
     }
@@ -82,7 +84,8 @@ mx::array to_dense(const SparseTensor& x, const std::optional<std::vector<int64_
   full.push_back(channels);
   mx::array dense = mx::zeros({cells, channels}, x.dtype(), s);
   if (rows > 0)
-    dense = mx::scatter(dense, {adopt(std::move(cell), {rows})}, mx::reshape(x.feats(), {rows, 1, channels}, s), {0}, s);
+    dense =
+        mx::scatter(dense, {adopt(std::move(cell), {rows})}, mx::reshape(x.feats(), {rows, 1, channels}, s), {0}, s);
   return mx::reshape(dense, full, s);
 }
 
@@ -106,8 +109,8 @@ SparseTensor from_dense(const mx::array& dense, const std::optional<mx::array>& 
       int64_t value = 0;
       if (__builtin_add_overflow(at % cells[static_cast<int>(a)], min_coord[a - 1], &value) ||
           value != static_cast<int32_t>(value))
-        throw std::overflow_error("[from_dense] " + std::string(cpu::axis_name(static_cast<int>(a))) + " of min_coord " +
-                                  triple_text(min_coord) + " moves a row out of the range of int32");
+        throw std::overflow_error("[from_dense] " + std::string(cpu::axis_name(static_cast<int>(a))) +
+                                  " of min_coord " + triple_text(min_coord) + " moves a row out of the range of int32");
       coords[r * 4 + static_cast<int64_t>(a)] = static_cast<int32_t>(value);
       at /= cells[static_cast<int>(a)];
     }
@@ -116,8 +119,12 @@ SparseTensor from_dense(const mx::array& dense, const std::optional<mx::array>& 
   }
   const int channels = dense.shape(4);
   const mx::array flat = mx::reshape(dense, {static_cast<int>(keep.size()), channels}, s);
-  return {adopt(std::move(coords), {rows, 4}), mx::take(flat, adopt(std::move(cell), {rows}), 0, s), stride, std::nullopt,
-          nullptr, std::move(counts)};
+  return {adopt(std::move(coords), {rows, 4}),
+          mx::take(flat, adopt(std::move(cell), {rows}), 0, s),
+          stride,
+          std::nullopt,
+          nullptr,
+          std::move(counts)};
 }
 
 }  // namespace lattice

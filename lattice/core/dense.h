@@ -20,6 +20,7 @@ mx::array to_dense(const SparseTensor& x, const std::optional<std::vector<int64_
 // Rows for the cells where `mask` (B, X, Y, Z) is true; without it, where some channel is not 0. Order (b, x, y, z), int32
 // coordinates, batch_counts set. Differentiable in `dense`; the choice of cells is evaluated here.
 SparseTensor from_dense(const mx::array& dense, const std::optional<mx::array>& mask = std::nullopt,
-                        const Triple& stride = {1, 1, 1}, const Triple& min_coord = {0, 0, 0}, mx::StreamOrDevice s = {});
+                        const Triple& stride = {1, 1, 1}, const Triple& min_coord = {0, 0, 0},
+                        mx::StreamOrDevice s = {});
 
 }  // namespace lattice

@@ -29,11 +29,12 @@ void check_counts(const std::optional<BatchCounts>& counts, const CoordinateSet&
   for (int64_t n : *counts)
     if (n < 0) fail("batch_counts must not be negative, got " + counts_text(*counts));
   if (const int64_t sum = std::accumulate(counts->begin(), counts->end(), int64_t{0}); sum != set.rows())
-    fail("batch_counts must sum to " + std::to_string(set.rows()) + " rows, got " + counts_text(*counts) + " with sum " +
-         std::to_string(sum));
+    fail("batch_counts must sum to " + std::to_string(set.rows()) + " rows, got " + counts_text(*counts) +
+         " with sum " + std::to_string(sum));
   const auto found = count_batches(set, static_cast<int64_t>(counts->size()));
   if (found != *counts)
-    fail("batch_counts must be the counts of the batch column, " + counts_text(found) + ", got " + counts_text(*counts));
+    fail("batch_counts must be the counts of the batch column, " + counts_text(found) + ", got " +
+         counts_text(*counts));
 }
 
 CoordinateMapKey place(const mx::array& coords, const Triple& stride, const std::optional<CoordinateMapKey>& key,
@@ -42,7 +43,8 @@ CoordinateMapKey place(const mx::array& coords, const Triple& stride, const std:
   if (!manager->owns(*key))
     fail("coord_key " + std::to_string(key->id) + " of manager " + std::to_string(key->manager_id) +
          " does not belong to coord_manager " + std::to_string(manager->id()));
-  if (key->stride != stride) fail("stride must be the key's " + triple_text(key->stride) + ", got " + triple_text(stride));
+  if (key->stride != stride)
+    fail("stride must be the key's " + triple_text(key->stride) + ", got " + triple_text(stride));
   if (manager->coords(*key).id() != coords.id())
     fail("coords must be the manager's own array, coord_manager.coords(coord_key), got another array");
   if (active_rows && keep_active(coords, active_rows, kName).id() != coords.id())
@@ -73,7 +75,8 @@ BatchCounts count_batches(const CoordinateSet& coords, int64_t size) {
   if (coords.rows() > 0) {
     const cpu::int128 largest = coords.box().hi[0];
     if (largest >= kMaxBatches)
-      fail("batch must be below " + std::to_string(kMaxBatches) + " to count the items, got " + cpu::to_string(largest));
+      fail("batch must be below " + std::to_string(kMaxBatches) + " to count the items, got " +
+           cpu::to_string(largest));
     size = std::max(size, static_cast<int64_t>(largest) + 1);
   }
   BatchCounts counts(static_cast<size_t>(size), 0);
@@ -113,8 +116,9 @@ SparseTensor SparseTensor::from_components(const SparseTensorComponents& parts) 
 
 void SparseTensor::check_feats(const char* operation) const {
   if (feats_.ndim() != 2 || feats_.shape(0) != set_.rows())
-    throw std::invalid_argument("[" + std::string(operation) + "] feats must have shape (" + std::to_string(set_.rows()) +
-                                ", C), one row per coordinate, got " + shape_text(feats_.shape()));
+    throw std::invalid_argument("[" + std::string(operation) + "] feats must have shape (" +
+                                std::to_string(set_.rows()) + ", C), one row per coordinate, got " +
+                                shape_text(feats_.shape()));
 }
 
 mx::array SparseTensor::active_rows() const { return manager_->active_rows(key_); }
@@ -184,8 +188,9 @@ SparseTensor SparseTensor::replace(const std::optional<mx::array>& coords, const
   SparseTensor out = *this;
   if (feats) out.feats_ = *feats;
   if (coords || stride) {
-    out.key_ = manager_->insert_coords(coords ? *coords : this->coords(), stride ? *stride : this->stride(), std::nullopt,
-                                       "SparseTensor.replace");
+    const Triple step = stride.value_or(this->stride());
+    out.key_ = coords ? manager_->insert_coords(*coords, step, std::nullopt, "SparseTensor.replace")
+                      : manager_->insert_set(set_, step);
     out.set_ = manager_->set(out.key_);
     if (coords && batch_counts_) out.batch_counts_ = count_batches(out.set_);
   }
@@ -227,8 +232,8 @@ SparseTensorComponents SparseTensor::export_components() const {
 std::string SparseTensor::text() const {
   std::string text = "SparseTensor(rows=" + std::to_string(capacity()) + ", channels=" + std::to_string(channels()) +
                      ", dtype=" + graph::dtype_name(dtype()) + ", stride=" + triple_text(stride()) +
-                     ", coords=" + graph::dtype_name(coords().dtype()) + ", key=" + std::to_string(key_.manager_id) + "." +
-                     std::to_string(key_.id);
+                     ", coords=" + graph::dtype_name(coords().dtype()) + ", key=" + std::to_string(key_.manager_id) +
+                     "." + std::to_string(key_.id);
   if (batch_counts_) text += ", batches=" + std::to_string(batch_counts_->size());
   return text + ")";
 }

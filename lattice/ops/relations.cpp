@@ -39,11 +39,13 @@ Triple output_stride(const SparseTensor& x, const KernelSpec& spec, RelationKind
   return output_stride(x.stride(), spec.stride, kind, operation);
 }
 
-CoordinateMapKey target_key(const SparseTensor& x, const TargetCoords& target, const Triple& stride, std::string_view operation) {
+CoordinateMapKey target_key(const SparseTensor& x, const TargetCoords& target, const Triple& stride,
+                            std::string_view operation) {
   const std::string head = "[" + std::string(operation) + "] ";
   const auto check_stride = [&](const Triple& found) {
     if (found != stride)
-      throw std::invalid_argument(head + "target must have stride " + triple_text(stride) + ", got " + triple_text(found));
+      throw std::invalid_argument(head + "target must have stride " + triple_text(stride) + ", got " +
+                                  triple_text(found));
   };
   if (const auto* tensor = std::get_if<SparseTensor>(&target)) {
     check_stride(tensor->stride());
@@ -79,8 +81,8 @@ Relation::Ptr transposed_kernel_relation(const SparseTensor& x, const KernelSpec
 Relation::Ptr generative_kernel_relation(const SparseTensor& x, const KernelSpec& spec, mx::StreamOrDevice) {
   return x.coord_manager()->generative_relation(x.coord_key(), spec);
 }
-Relation::Ptr target_transposed_kernel_relation(const SparseTensor& x, const TargetCoords& target, const KernelSpec& spec,
-                                                mx::StreamOrDevice) {
+Relation::Ptr target_transposed_kernel_relation(const SparseTensor& x, const TargetCoords& target,
+                                                const KernelSpec& spec, mx::StreamOrDevice) {
   constexpr const char* kOperation = "target_transposed_kernel_relation";
   const Triple stride = output_stride(x, spec, RelationKind::target_transposed, kOperation);
   return x.coord_manager()->target_transposed_relation(x.coord_key(), target_key(x, target, stride, kOperation), spec);

@@ -22,7 +22,8 @@ Relation::Ptr build_submanifold_kernel_relation(const mx::array& coords, const K
                                                 mx::StreamOrDevice s = {});
 Relation::Ptr build_target_kernel_relation(const mx::array& coords, const mx::array& target, const KernelSpec& spec,
                                            mx::StreamOrDevice s = {});
-Relation::Ptr build_transposed_kernel_relation(const mx::array& coords, const KernelSpec& spec, mx::StreamOrDevice s = {});
+Relation::Ptr build_transposed_kernel_relation(const mx::array& coords, const KernelSpec& spec,
+                                               mx::StreamOrDevice s = {});
 Relation::Ptr build_generative_relation(const mx::array& coords, const KernelSpec& spec, mx::StreamOrDevice s = {});
 Relation::Ptr build_target_transposed_relation(const mx::array& coords, const mx::array& target, const KernelSpec& spec,
                                                mx::StreamOrDevice s = {});
@@ -30,7 +31,8 @@ Relation::Ptr build_target_transposed_relation(const mx::array& coords, const mx
 // Output coordinates that a caller chose: those of a tensor, a key of the input's manager, or rows at the output stride.
 using TargetCoords = std::variant<SparseTensor, CoordinateMapKey, mx::array>;
 // The target as a key of x's manager. Throws std::invalid_argument when its stride is not `stride` or the key is foreign.
-CoordinateMapKey target_key(const SparseTensor& x, const TargetCoords& target, const Triple& stride, std::string_view operation);
+CoordinateMapKey target_key(const SparseTensor& x, const TargetCoords& target, const Triple& stride,
+                            std::string_view operation);
 // Stride of the output: x.stride * spec.stride, or for scattering kinds x.stride / spec.stride, which must divide.
 Triple output_stride(const SparseTensor& x, const KernelSpec& spec, RelationKind kind, std::string_view operation);
 
@@ -40,7 +42,7 @@ Relation::Ptr target_kernel_relation(const SparseTensor& x, const TargetCoords& 
                                      mx::StreamOrDevice s = {});
 Relation::Ptr transposed_kernel_relation(const SparseTensor& x, const KernelSpec& spec, mx::StreamOrDevice s = {});
 Relation::Ptr generative_kernel_relation(const SparseTensor& x, const KernelSpec& spec, mx::StreamOrDevice s = {});
-Relation::Ptr target_transposed_kernel_relation(const SparseTensor& x, const TargetCoords& target, const KernelSpec& spec,
-                                                mx::StreamOrDevice s = {});
+Relation::Ptr target_transposed_kernel_relation(const SparseTensor& x, const TargetCoords& target,
+                                                const KernelSpec& spec, mx::StreamOrDevice s = {});
 
 }  // namespace lattice

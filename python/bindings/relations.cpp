@@ -28,7 +28,8 @@ template <typename T, typename Fields>
 void def_frozen(nb::class_<T>& c, Fields fields) {
   c.def(nb::self == nb::self, nb::sig("def __eq__(self, arg: object, /) -> bool"));
   c.def("__hash__", [fields](const T& self) { return nb::hash(fields(self)); });
-  c.def("__reduce__", [fields](nb::handle self) { return nb::make_tuple(self.type(), fields(nb::cast<const T&>(self))); });
+  c.def("__reduce__",
+        [fields](nb::handle self) { return nb::make_tuple(self.type(), fields(nb::cast<const T&>(self))); });
 }
 
 void bind_values(nb::module_& m) {
@@ -76,14 +77,16 @@ auto copy_of(mx::array T::*member) {
 }
 
 void bind_views(nb::module_& m) {
-  nb::class_<Edges>(m, "Edges", "Edge e joins input row in_rows[e] and output row out_rows[e] with offset kernel_ids[e].")
+  nb::class_<Edges>(m, "Edges",
+                    "Edge e joins input row in_rows[e] and output row out_rows[e] with offset kernel_ids[e].")
       .def_prop_ro("in_rows", copy_of(&Edges::in_rows))
       .def_prop_ro("out_rows", copy_of(&Edges::out_rows))
       .def_prop_ro("kernel_ids", copy_of(&Edges::kernel_ids));
   nb::class_<Csr>(m, "EdgeCsr", "Edges of group g: edge_ids[row_offsets[g]:row_offsets[g + 1]].")
       .def_prop_ro("row_offsets", copy_of(&Csr::row_offsets))
       .def_prop_ro("edge_ids", copy_of(&Csr::edge_ids));
-  nb::class_<ImplicitGemm>(m, "ImplicitGemm", "Input row of each (output row, offset), -1 = none, and the mask of a row.")
+  nb::class_<ImplicitGemm>(m, "ImplicitGemm",
+                           "Input row of each (output row, offset), -1 = none, and the mask of a row.")
       .def_prop_ro("out_in_map", copy_of(&ImplicitGemm::out_in_map))
       .def_prop_ro("row_masks", copy_of(&ImplicitGemm::row_masks));
   using Sorted = SortedImplicitGemm;
@@ -105,8 +108,8 @@ void bind_relation(nb::module_& m) {
   const auto view = nb::call_guard<Release>();
   nb::class_<Relation>(m, "KernelRelation",
                        "A set of edges (input row, output row, kernel offset). Views are built on first use and kept.")
-      .def(nb::new_([](const mx::array& in_rows, const mx::array& out_rows, const mx::array& kernel_ids, nb::object n_in,
-                       nb::object n_out, nb::object n_kernels) {
+      .def(nb::new_([](const mx::array& in_rows, const mx::array& out_rows, const mx::array& kernel_ids,
+                       nb::object n_in, nb::object n_out, nb::object n_kernels) {
              const char* name = "KernelRelation";
              const int64_t in = integer(n_in, name, "n_in"), out = integer(n_out, name, "n_out");
              const int64_t k = integer(n_kernels, name, "n_kernels");
@@ -180,7 +183,8 @@ void bind_manager(nb::module_& m) {
           },
           "coords"_a, "stride"_a = 1, "active_rows"_a = nb::none())
       .def("owns", &Manager::owns, "key"_a)
-      .def("coords", [](const Manager& self, const CoordinateMapKey& key) { return self.set(key).shown(); }, "key"_a)
+      .def(
+          "coords", [](const Manager& self, const CoordinateMapKey& key) { return self.set(key).shown(); }, "key"_a)
       .def("active_rows", &Manager::active_rows, "key"_a)
       .def("inverse_map", &Manager::inverse_map, "source_key"_a, "target_key"_a, nb::call_guard<Release>())
       .def("stats",
@@ -200,8 +204,9 @@ void bind_manager(nb::module_& m) {
       .def("set_budget", &Manager::set_budget, "bytes"_a)
       .def("__repr__", [](const Manager& self) {
         const CacheStats s = self.stats();
-        return "CoordinateManager(id=" + std::to_string(self.id()) + ", coordinate_sets=" +
-               std::to_string(s.coordinate_sets) + ", relations=" + std::to_string(s.relations) + ")";
+        return "CoordinateManager(id=" + std::to_string(self.id()) +
+               ", coordinate_sets=" + std::to_string(s.coordinate_sets) + ", relations=" + std::to_string(s.relations) +
+               ")";
       });
   const auto relation = [&](const char* name, auto function, int size, int stride) {
     c.def(name, function, "key"_a, "kernel_size"_a = size, "stride"_a = stride, "padding"_a = 0, "dilation"_a = 1);
@@ -309,6 +314,6 @@ void bind_relations(nb::module_& m) {
   def_builder<SparseTensor>(m, "transposed_kernel_relation", &transposed_kernel_relation, "x", 2, 2);
   def_generative<SparseTensor>(m, "generative_kernel_relation", &generative_kernel_relation, "x");
   def_target<SparseTensor, TargetCoords>(m, "target_kernel_relation", &target_kernel_relation, "x", "target", 3, 1);
-  def_target<SparseTensor, TargetCoords>(m, "target_transposed_kernel_relation", &target_transposed_kernel_relation, "x",
-                                   "target", 2, 2);
+  def_target<SparseTensor, TargetCoords>(m, "target_transposed_kernel_relation", &target_transposed_kernel_relation,
+                                         "x", "target", 2, 2);
 }

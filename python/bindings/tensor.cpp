@@ -34,13 +34,16 @@ nb::object counts_tuple(const std::optional<BatchCounts>& counts) {
 Parts parts(const mx::array& coords, const mx::array& feats, nb::handle stride,
             const std::optional<CoordinateMapKey>& key, ManagerPtr manager, nb::handle counts,
             const std::optional<mx::array>& active_rows) {
-  return {coords, feats, triple(stride, "SparseTensor", "stride"), batch_counts(counts), active_rows, key,
+  return {coords,
+          feats,
+          triple(stride, "SparseTensor", "stride"),
+          batch_counts(counts),
+          active_rows,
+          key,
           std::move(manager)};
 }
 
-nb::tuple zipped(const SparseTensor& t) {
-  return nb::make_tuple(t.decomposed_coordinates(), t.decomposed_features());
-}
+nb::tuple zipped(const SparseTensor& t) { return nb::make_tuple(t.decomposed_coordinates(), t.decomposed_features()); }
 
 void bind_components(nb::module_& m) {
   nb::class_<Parts>(m, "SparseTensorComponents", "What a SparseTensor is made of, as plain data.")
@@ -149,8 +152,8 @@ void bind_tensor(nb::module_& m) {
                                    counts_tuple(t.batch_counts()));
            })
       .def("__setstate__", [](SparseTensor& t, nb::tuple state) {
-        const Parts p = parts(nb::cast<mx::array>(state[0]), nb::cast<mx::array>(state[1]), state[2], std::nullopt, nullptr,
-                              state[3], std::nullopt);
+        const Parts p = parts(nb::cast<mx::array>(state[0]), nb::cast<mx::array>(state[1]), state[2], std::nullopt,
+                              nullptr, state[3], std::nullopt);
         new (&t) SparseTensor(SparseTensor::from_components(p));
       });
 }

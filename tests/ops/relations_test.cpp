@@ -51,12 +51,18 @@ Relation::Ptr build(const support::Case& c) {
   const mx::array in = to_array(c.in, c.is64), target = to_array(c.target, c.is64);
   const KernelSpec spec(c.spec.size, c.spec.stride, c.spec.padding, c.spec.dilation);
   switch (c.kind) {
-    case support::Kind::forward: return build_kernel_relation(in, spec);
-    case support::Kind::target: return build_target_kernel_relation(in, target, spec);
-    case support::Kind::submanifold: return build_submanifold_kernel_relation(in, spec);
-    case support::Kind::transposed: return build_transposed_kernel_relation(in, spec);
-    case support::Kind::generative: return build_generative_relation(in, spec);
-    default: return build_target_transposed_relation(in, target, spec);
+    case support::Kind::forward:
+      return build_kernel_relation(in, spec);
+    case support::Kind::target:
+      return build_target_kernel_relation(in, target, spec);
+    case support::Kind::submanifold:
+      return build_submanifold_kernel_relation(in, spec);
+    case support::Kind::transposed:
+      return build_transposed_kernel_relation(in, spec);
+    case support::Kind::generative:
+      return build_generative_relation(in, spec);
+    default:
+      return build_target_transposed_relation(in, target, spec);
   }
 }
 
@@ -102,7 +108,8 @@ void check_maps(const Relation& r) {
     return;
   }
   const SortedImplicitGemm& s = r.sorted_implicit_gemm();
-  const auto order = to_vector(s.reorder_rows), sorted = to_vector(s.sorted_out_in_map), by_k = to_vector(s.sorted_kv_out_in_map);
+  const auto order = to_vector(s.reorder_rows), sorted = to_vector(s.sorted_out_in_map),
+             by_k = to_vector(s.sorted_kv_out_in_map);
   const int64_t n = r.n_out();
   std::vector<uint32_t> tiles(static_cast<size_t>((n + 63) / 64 * 4), 0);
   for (int64_t p = 0; p < n; ++p) {
@@ -164,7 +171,8 @@ TEST(Relations, SmallCasesOfTheContract) {
   EXPECT_EQ(to_edges(strided->edges()), (std::vector<Edge>{{0, 0, 1}, {1, 1, 0}, {2, 1, 1}}));
   EXPECT_EQ(strided->coverage().unused_inputs, 0);
   const auto up = build_transposed_kernel_relation(line({0, 1}), {{3, 1, 1}, {2, 1, 1}, {0, 0, 0}, {1, 1, 1}});
-  EXPECT_EQ(to_edges(up->edges()), (std::vector<Edge>{{0, 0, 0}, {0, 1, 1}, {1, 2, 0}, {0, 2, 2}, {1, 3, 1}, {1, 4, 2}}));
+  EXPECT_EQ(to_edges(up->edges()),
+            (std::vector<Edge>{{0, 0, 0}, {0, 1, 1}, {1, 2, 0}, {0, 2, 2}, {1, 3, 1}, {1, 4, 2}}));
   const auto dropping = build_kernel_relation(line({0, 1}), {{1, 1, 1}, {2, 1, 1}, {0, 0, 0}, {1, 1, 1}});
   EXPECT_EQ(dropping->coverage().unused_inputs, 1);
 }
@@ -286,7 +294,8 @@ TEST(Relations, HugeKernelsAndFarTargets) {
   const auto wide = build_kernel_relation(line({0, 1000}), {{2001, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}});
   EXPECT_EQ(to_edges(wide->edges()), (std::vector<Edge>{{0, 0, 1000}, {1, 0, 2000}, {0, 1, 0}, {1, 1, 1000}}));
   const int32_t end = 2147483647;
-  EXPECT_THROW(build_transposed_kernel_relation(line({end}), {{2, 1, 1}, {2, 1, 1}, {0, 0, 0}, {1, 1, 1}}), std::overflow_error);
+  EXPECT_THROW(build_transposed_kernel_relation(line({end}), {{2, 1, 1}, {2, 1, 1}, {0, 0, 0}, {1, 1, 1}}),
+               std::overflow_error);
   EXPECT_EQ(build_kernel_relation(line({end, -end - 1}), {})->edge_count(), 2);
 }
 

@@ -99,7 +99,8 @@ TEST(Tensor, IdentityIsManagerAndKey) {
 }
 
 TEST(Tensor, BatchesInAnyOrder) {
-  const SparseTensor t(rows({2, 1, 0, 0, 0, 2, 0, 0, 2, 3, 0, 0}), ramp(3, 2), {1, 1, 1}, {}, nullptr, BatchCounts{1, 0, 2, 0});
+  const SparseTensor t(rows({2, 1, 0, 0, 0, 2, 0, 0, 2, 3, 0, 0}), ramp(3, 2), {1, 1, 1}, {}, nullptr,
+                       BatchCounts{1, 0, 2, 0});
   const auto found = t.batch_rows();
   ASSERT_EQ(found.size(), 4u);
   EXPECT_TRUE(same_values(found[2], mx::array({0, 2}, {2}, mx::int32)));
