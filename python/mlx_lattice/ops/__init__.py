@@ -1,6 +1,7 @@
 """Operations on coordinates, relations and sparse tensors."""
 
-from . import relations
+from . import coords, relations
+from .coords import *  # noqa: F403
 from .relations import *  # noqa: F403
 
-__all__ = [*relations.__all__]
+__all__ = [*coords.__all__, *relations.__all__]
