@@ -15,7 +15,7 @@ build:
 	scripts/build.sh
 
 demo: build
-	.venv/bin/python -m mlx_lattice demo
+	.venv/bin/python -m mlx_lattice demo --output build/demo.png
 
 test: build
 	scripts/test.sh

@@ -10,7 +10,7 @@ import sys
 
 from . import __version__, backend_info
 
-COMMANDS = ()  # e.g. "mlx_lattice.demo"
+COMMANDS = ("mlx_lattice.demo",)
 
 
 def _rows(values, prefix=""):
