@@ -69,7 +69,7 @@ def test_headers(folder):
         body = header.with_suffix(".cpp")
         if body.is_file():
             own = str(header.relative_to(ROOT))
-            assert includes(body)[0] == ('"', own), f"{body.relative_to(ROOT)} does not include {own} first"
+            assert includes(body)[0][1] in (own, header.name), f"{body.relative_to(ROOT)} does not include {own} first"
 
 
 def test_comment_at_the_top():
@@ -98,7 +98,7 @@ def test_topic_is_complete(topic):
 def test_bindings_are_called():
     text = (ROOT / "python/bindings/module.cpp").read_text(encoding="utf-8")
     for path in (ROOT / "python/bindings").glob("*.cpp"):
-        if path.stem != "module":
+        if path.stem != "module" and not path.with_suffix(".h").is_file():
             assert f"bind_{path.stem}(m)" in text, path.name
 
 
