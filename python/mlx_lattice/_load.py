@@ -19,13 +19,18 @@ def cure(built, running):
     )
 
 
+def release(version):
+    """The version without the date of a development build: 0.33.0.dev20260101+abc -> 0.33.0."""
+    return version.split("+")[0].split(".dev")[0]
+
+
 def load_extension(name="mlx_lattice._ext", built=_build.MLX_VERSION):
     try:
         import mlx.core as mx  # first: it loads libmlx and registers mx.array
     except ImportError as error:
         raise ImportError(cure(built, "none")) from error
     running = mx.__version__
-    if running != built:
+    if release(running) != built:
         raise ImportError(cure(built, running))
     try:
         return importlib.import_module(name)

@@ -37,6 +37,11 @@ def test_wrong_mlx_is_named_before_loading():
         _load.load_extension("mlx_lattice._no_such_module", built="0.0.1")
 
 
+def test_development_builds_of_mlx():
+    assert _load.release("0.33.0.dev20260101+abc") == "0.33.0"
+    assert _load.release("0.32.4") == "0.32.4"
+
+
 def copy_package(tmp_path):
     copy = tmp_path / "mlx_lattice"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "include", "share"))
