@@ -10,9 +10,17 @@
 namespace lattice::cpu {
 namespace {
 
-// Rows whose edges are written together: their lines stay in the second-level cache while the offsets pass by.
-constexpr int64_t kTile = 512;
+// Rows whose edges are collected together, in the cache, before each row's run goes to its place: a public row order scatters
+// the runs over all pages. Measured on `room`, one run on a busy machine, ns a row: 158 without, 93 with; rows in key order 77
+// and 57. Tiles of 64 to 512 rows are within 10%. Collecting all edges first and then writing the arrays in row order: 124, 80.
+constexpr int64_t kTile = 256;
 constexpr int64_t kGrain = 1 << 15;
+constexpr int64_t kAhead = 8;  // rows whose lines are fetched early
+
+struct Edge {
+  int32_t in;
+  int32_t k;
+};
 
 int32_t row_at(const std::shared_ptr<const Buffer<int32_t>>& order, int64_t position) {
   return order ? (*order)[position] : static_cast<int32_t>(position);
@@ -24,8 +32,15 @@ void visit_tile(const RelationLists& lists, const TileBounds& tiles, int64_t t, 
   const int64_t n_k = lists.n_k();
   for (int64_t k = 0; k < n_k; ++k) {
     const OffsetList& list = lists.lists[static_cast<size_t>(k)];
+    const int32_t* in = list.in;
+    const int32_t* out = list.out;
+    const int64_t begin = tiles.bounds[t * n_k + k];
     const int64_t end = tiles.bounds[(t + 1) * n_k + k];
-    for (int64_t e = tiles.bounds[t * n_k + k]; e < end; ++e) visit(k, list.in_at(e), list.out_at(e));
+    if (in) {
+      for (int64_t e = begin; e < end; ++e) visit(k, in[e], out[e]);
+    } else {
+      for (int64_t e = begin; e < end; ++e) visit(k, static_cast<int32_t>(e), static_cast<int32_t>(e));
+    }
   }
 }
 
@@ -50,19 +65,42 @@ void edge_arrays(const RelationLists& lists, const int32_t* row_offsets, int32_t
                  int32_t* kernel_ids) {
   const TileBounds tiles = tile_bounds(lists, kTile);
   parallel_for(tiles.n_tiles, [&](int64_t t) {
-    int32_t cursor[kTile];
     const int64_t begin = t * kTile;
-    const int64_t end = std::min(lists.n_out, begin + kTile);
-    for (int64_t p = begin; p < end; ++p) cursor[p - begin] = row_offsets[row_at(lists.out_order, p)];
+    const int64_t count = std::min(lists.n_out, begin + kTile) - begin;
+    int32_t rows[kTile];
+    int32_t first[kTile + 1];
+    int32_t cursor[kTile];
+    first[0] = 0;
+    for (int64_t p = 0; p < count; ++p) {
+      rows[p] = row_at(lists.out_order, begin + p);
+      cursor[p] = first[p];
+      first[p + 1] = first[p] + (row_offsets[rows[p] + 1] - row_offsets[rows[p]]);
+    }
+    Buffer<Edge> edges(first[count]);
+    const int32_t* in_order = lists.in_order ? lists.in_order->data() : nullptr;
     visit_tile(lists, tiles, t, [&](int64_t k, int32_t in, int32_t out) {
-      const int32_t e = cursor[out - begin]++;
-      in_rows[e] = row_at(lists.in_order, in);
-      kernel_ids[e] = static_cast<int32_t>(k);
+      edges[cursor[out - begin]++] = {in_order ? in_order[in] : in, static_cast<int32_t>(k)};
     });
+    for (int64_t p = 0; p < count; ++p) {
+      if (p + kAhead < count) {
+        const int64_t next = row_offsets[rows[p + kAhead]], last = row_offsets[rows[p + kAhead] + 1] - 1;
+        for (int32_t* array : {in_rows, kernel_ids}) {
+          __builtin_prefetch(array + next, 1);
+          __builtin_prefetch(array + last, 1);
+        }
+      }
+      const int64_t to = row_offsets[rows[p]];
+      const Edge* from = edges.data() + first[p];
+      const int64_t n = first[p + 1] - first[p];
+      for (int64_t e = 0; e < n; ++e) {
+        in_rows[to + e] = from[e].in;
+        kernel_ids[to + e] = from[e].k;
+      }
+    }
   });
   parallel_range(lists.n_out, kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t o = begin; o < end; ++o)
-      std::fill(out_rows + row_offsets[o], out_rows + row_offsets[o + 1], static_cast<int32_t>(o));
+      for (int32_t e = row_offsets[o]; e < row_offsets[o + 1]; ++e) out_rows[e] = static_cast<int32_t>(o);
   });
 }
 
