@@ -1,0 +1,185 @@
+// From raw coordinates to a relation, sorting included, against std::unordered_map code in the same run.
+//
+//   relations_bench                                the table: best CPU time of all threads per input row, ratio to plain code
+//   relations_bench --benchmark_filter=lidar       some of its lines
+//   relations_bench --benchmark_format=console     Google Benchmark's own report; also json, csv
+//
+// Edges are compared with the plain code before anything is timed.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <tuple>
+
+#include "bench/support/cpu_time.h"
+#include "bench/support/plain_relations.h"
+#include "lattice/kernels/cpu/edges.h"
+#include "lattice/kernels/cpu/relations.h"
+#include "lattice/kernels/cpu/threads.h"
+#include "tests/support/workloads.h"
+
+namespace {
+
+using namespace lattice::cpu;
+using lattice::bench::PlainRelation;
+using lattice::support::Coords;
+
+CoordSpan span(const Coords& c) { return {c.data(), static_cast<int64_t>(c.size()) / 4, false}; }
+
+std::shared_ptr<const CoordIndex> index_of(const Coords& c) {
+  return std::make_shared<const CoordIndex>(index_coords(span(c)));
+}
+
+Kernel halving(bool centred) { return {.size = {2, 2, 2}, .stride = {2, 2, 2}, .centred = centred}; }
+
+RelationLists submanifold(const Coords& c) { return relate_same(index_of(c), Kernel{}); }
+
+RelationLists strided(const Coords& c) {
+  MadeCoords made;
+  return relate_downscaled(span(c), index_of(c), halving(true), &made);
+}
+
+RelationLists transposed(const Coords& c) {
+  MadeCoords made;
+  return relate_generated(span(c), index_of(c), halving(false), &made);
+}
+
+// Edge arrays and output CSR as users see them.
+struct PublicEdges {
+  Buffer<int32_t> offsets, in, out, k;
+  size_t nbytes() const { return offsets.nbytes() + in.nbytes() + out.nbytes() + k.nbytes(); }
+};
+PublicEdges edges_of(const RelationLists& lists) {
+  PublicEdges e{Buffer<int32_t>(lists.n_out + 1), Buffer<int32_t>(lists.n_edges), Buffer<int32_t>(lists.n_edges),
+                Buffer<int32_t>(lists.n_edges)};
+  edge_offsets(lists, e.offsets.data());
+  edge_arrays(lists, e.offsets.data(), e.in.data(), e.out.data(), e.k.data());
+  return e;
+}
+
+// Strided edges of the plain code come in input order, so both are sorted first.
+using Edge = std::tuple<int32_t, int32_t, int32_t>;
+std::vector<Edge> sorted(const int32_t* in, const int32_t* out, const int32_t* k, size_t n) {
+  std::vector<Edge> edges;
+  for (size_t e = 0; e < n; ++e) edges.emplace_back(out[e], k[e], in[e]);
+  std::sort(edges.begin(), edges.end());
+  return edges;
+}
+
+void check_parity(const std::string& name, const RelationLists& lists, const PlainRelation& plain) {
+  const PublicEdges e = edges_of(lists);
+  if (sorted(e.in.data(), e.out.data(), e.k.data(), static_cast<size_t>(lists.n_edges)) !=
+      sorted(plain.in_rows.data(), plain.out_rows.data(), plain.kernel_ids.data(), plain.in_rows.size()))
+    throw std::runtime_error("relations of " + name + " differ from the plain ones");
+}
+
+struct Made {
+  int64_t edges;
+  size_t bytes;
+};
+Made made(const RelationLists& lists) { return {lists.n_edges, lists.nbytes()}; }
+Made made(const PlainRelation& r) {
+  return {static_cast<int64_t>(r.in_rows.size()), r.in_rows.size() * 12 + r.out.size() * 16};
+}
+
+// What is timed; `plain` names the line it is compared with.
+struct Work {
+  const char* name;
+  const char* plain;
+  Made (*run)(const Coords&);
+};
+const Work kPlain[] = {
+    {"plain submanifold 3x3x3", "", [](const Coords& c) { return made(lattice::bench::plain_submanifold(c)); }},
+    {"plain strided 2x2x2", "", [](const Coords& c) { return made(lattice::bench::plain_strided(c)); }},
+};
+const Work kWorks[] = {
+    {"submanifold 3x3x3", kPlain[0].name, [](const Coords& c) { return made(submanifold(c)); }},
+    {"submanifold 3x3x3, edges, CSR", kPlain[0].name,
+     [](const Coords& c) {
+       const RelationLists lists = submanifold(c);
+       return Made{lists.n_edges, lists.nbytes() + edges_of(lists).nbytes()};
+     }},
+    {"strided 2x2x2", kPlain[1].name, [](const Coords& c) { return made(strided(c)); }},
+    {"transposed 2x2x2", "", [](const Coords& c) { return made(transposed(c)); }},
+};
+
+void add(const std::string& scene, const Coords& coords, const Work& work, int threads) {
+  const auto run = [&coords, work, threads](benchmark::State& state) {
+    set_thread_count(threads);
+    double cpu = 1e30, wall = 1e30;
+    Made result{};
+    for (auto _ : state) {
+      const double begin = lattice::bench::cpu_seconds();
+      const auto start = std::chrono::steady_clock::now();
+      result = work.run(coords);
+      wall = std::min(wall, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+      const double spent = lattice::bench::cpu_seconds() - begin;
+      state.SetIterationTime(spent);
+      cpu = std::min(cpu, spent);
+    }
+    const double rows = static_cast<double>(span(coords).rows), edges = static_cast<double>(result.edges);
+    state.counters["ns_row"] = cpu * 1e9 / rows;
+    state.counters["wall_ns_row"] = wall * 1e9 / rows;
+    state.counters["edges"] = edges;
+    state.counters["Medges_s"] = edges / wall * 1e-6;
+    state.counters["bytes_edge"] = static_cast<double>(result.bytes) / edges;
+    state.SetLabel(work.plain);
+  };
+  const std::string title = scene + "/" + work.name + "/threads:" + std::to_string(threads);
+  benchmark::RegisterBenchmark(title.c_str(), run)->UseManualTime()->Unit(benchmark::kMillisecond);
+}
+
+// One line a benchmark; the last column is the plain code's CPU time divided by this one's.
+class Table : public benchmark::BenchmarkReporter {
+ public:
+  bool ReportContext(const Context&) override {
+    std::printf("%-6s %-31s %7s %10s %12s %10s %8s %9s %9s\n", "scene", "relation", "threads", "CPU ns/row",
+                "wall ns/row", "edges", "Medge/s", "byte/edge", "vs plain");
+    return true;
+  }
+  void ReportRuns(const std::vector<Run>& runs) override {
+    for (const Run& run : runs) {
+      const std::string title = run.run_name.function_name;
+      const size_t first = title.find('/'), last = title.rfind('/');
+      const std::string scene = title.substr(0, first), relation = title.substr(first + 1, last - first - 1);
+      const auto value = [&](const char* name) { return run.counters.at(name).value; };
+      seen_[scene + "/" + relation] = value("ns_row");
+      const auto plain = seen_.find(scene + "/" + run.report_label);
+      std::printf("%-6s %-31s %7s %10.1f %12.1f %10.0f %8.1f %9.1f ", scene.c_str(), relation.c_str(),
+                  title.substr(title.rfind(':') + 1).c_str(), value("ns_row"), value("wall_ns_row"), value("edges"),
+                  value("Medges_s"), value("bytes_edge"));
+      if (plain != seen_.end())
+        std::printf("%8.1fx\n", plain->second / value("ns_row"));
+      else
+        std::printf("%9s\n", "");
+      std::fflush(stdout);
+    }
+  }
+
+ private:
+  std::map<std::string, double> seen_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bool own_table = std::none_of(
+      argv, argv + argc, [](const char* a) { return std::string_view(a).starts_with("--benchmark_format"); });
+  benchmark::Initialize(&argc, argv);
+  std::map<std::string, Coords> scenes;
+  for (const std::string name : {"lidar", "room"}) {
+    const Coords& coords = scenes[name] = lattice::support::scene(name).coords;
+    check_parity(name, submanifold(coords), lattice::bench::plain_submanifold(coords));
+    check_parity(name, strided(coords), lattice::bench::plain_strided(coords));
+    for (const Work& work : kPlain) add(name, coords, work, 1);
+    for (const Work& work : kWorks)
+      for (int threads : {1, 2}) add(name, coords, work, threads);
+  }
+  Table table;
+  own_table ? benchmark::RunSpecifiedBenchmarks(&table) : benchmark::RunSpecifiedBenchmarks();
+}
