@@ -192,6 +192,9 @@ TEST(Boxes, FloorDivision) {
   EXPECT_EQ(floor_div<int64_t>(3, 2), 1);
   EXPECT_EQ(floor_div<int64_t>(kMin, 1), kMin);
   EXPECT_EQ(floor_div<int64_t>(kMin, kMax), -2);
+  for (int64_t divisor : {int64_t{1}, int64_t{2}, int64_t{3}, int64_t{8}, int64_t{10}, int64_t{1} << 40, int64_t{1} << 62, kMax})
+    for (int64_t v : {kMin, kMin + 1, int64_t{-17}, int64_t{-8}, int64_t{-1}, int64_t{0}, int64_t{1}, int64_t{7}, int64_t{8}, kMax})
+      EXPECT_EQ(FloorDivider(divisor)(v), floor_div(v, divisor)) << v << " / " << divisor;
 }
 
 }  // namespace

@@ -3,43 +3,10 @@
 #include <cstring>
 #include <vector>
 
+#include "lattice/kernels/cpu/pieces.h"
+
 namespace lattice::cpu {
 namespace {
-
-constexpr int64_t kGrain = 1 << 14;
-
-int64_t piece_count(int64_t n) { return (n + kGrain - 1) / kGrain; }
-
-// Calls body(piece, begin, end) for pieces of [0, n) of fixed size.
-template <typename F>
-void each_piece(int64_t n, const F& body) {
-  parallel_for(piece_count(n), [&](int64_t p) { body(static_cast<size_t>(p), p * kGrain, std::min(n, (p + 1) * kGrain)); });
-}
-
-// Replaces each value by the sum of those before it; returns the total.
-int64_t exclusive_sum(std::vector<int64_t>& values) {
-  int64_t total = 0;
-  for (int64_t& v : values) total += std::exchange(v, total);
-  return total;
-}
-
-// Ascending list of the rows in [0, n) with keep(row).
-template <typename Keep>
-Buffer<int32_t> rows_that(int64_t n, const Keep& keep) {
-  std::vector<int64_t> first(static_cast<size_t>(piece_count(n)));
-  each_piece(n, [&](size_t piece, int64_t begin, int64_t end) {
-    int64_t count = 0;
-    for (int64_t r = begin; r < end; ++r) count += keep(r) ? 1 : 0;
-    first[piece] = count;
-  });
-  Buffer<int32_t> rows(exclusive_sum(first));
-  each_piece(n, [&](size_t piece, int64_t begin, int64_t end) {
-    int64_t at = first[piece];
-    for (int64_t r = begin; r < end; ++r)
-      if (keep(r)) rows[at++] = static_cast<int32_t>(r);
-  });
-  return rows;
-}
 
 // Walks both sorted sets once: match(query position, index position) for each query, -1 where there is none. The pointer
 // moves by up to two without a branch, as in merge.h.
@@ -137,11 +104,13 @@ Buffer<int32_t> lookup(const CoordIndex& index, const CoordIndex& queries) {
 void floor_coords(const CoordSpan& coords, const Triple& stride, void* out) {
   coords.visit([&]<typename T>(const T* c) {
     T* to = static_cast<T*>(out);
-    parallel_range(coords.rows, kGrain, [&](int64_t begin, int64_t end) {
+    const FloorDivider x(stride[0]), y(stride[1]), z(stride[2]);
+    parallel_range(coords.rows, kPiece, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin * 4; i < end * 4; i += 4) {
         to[i] = c[i];
-        for (int64_t a = 1; a < 4; ++a)
-          to[i + a] = static_cast<T>(floor_div<int64_t>(c[i + a], stride[static_cast<size_t>(a - 1)]));
+        to[i + 1] = static_cast<T>(x(c[i + 1]));
+        to[i + 2] = static_cast<T>(y(c[i + 2]));
+        to[i + 3] = static_cast<T>(z(c[i + 3]));
       }
     });
   });
@@ -150,7 +119,7 @@ void floor_coords(const CoordSpan& coords, const Triple& stride, void* out) {
 void take_rows(const CoordSpan& coords, std::span<const int32_t> rows, void* out) {
   coords.visit([&]<typename T>(const T* c) {
     T* to = static_cast<T*>(out);
-    parallel_range(static_cast<int64_t>(rows.size()), kGrain, [&](int64_t begin, int64_t end) {
+    parallel_range(static_cast<int64_t>(rows.size()), kPiece, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i)
         std::memcpy(to + i * 4, c + int64_t{rows[static_cast<size_t>(i)]} * 4, 4 * sizeof(T));
     });

@@ -63,6 +63,18 @@ T floor_div(T a, T b) {
   return a / b - (a % b < 0);
 }
 
+// floor(v / divisor), divisor > 0; a power of two shifts, which is a tenth of the time of a division.
+class FloorDivider {
+ public:
+  explicit FloorDivider(int64_t divisor)
+      : divisor_(divisor), shift_((divisor & (divisor - 1)) ? -1 : std::countr_zero(static_cast<uint64_t>(divisor))) {}
+  int64_t operator()(int64_t v) const { return shift_ >= 0 ? v >> shift_ : floor_div(v, divisor_); }
+
+ private:
+  int64_t divisor_;
+  int shift_;
+};
+
 // ---- the two kinds of key ----
 struct WideKey {
   Wide4 c;

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "lattice/kernels/cpu/merge.h"
+#include "lattice/kernels/cpu/pieces.h"
 
 namespace lattice::cpu {
 namespace {
@@ -111,25 +112,29 @@ DistinctKeys<Space> distinct_keys(const Space& space, int64_t n, const KeyOf& ke
     std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return key_of(a) < key_of(b); });
     for (int64_t p = 0; p < n; ++p) keys[p] = key_of(order[p]);
   }
+  // Heads of runs of equal keys: the first candidates, because the sort is stable.
+  const auto is_head = [&](int64_t p) { return p == 0 || !(keys[p] == keys[p - 1]); };
   Buffer<uint8_t> is_first(n);
-  int64_t count = 0;
-  for (int64_t p = 0; p < n; ++p) {
-    const bool first = p == 0 || !(keys[p] == keys[p - 1]);
-    is_first[order[p]] = first;
-    if (first) {
-      keys[count] = keys[p];
-      order[count++] = order[p];
-    }
-  }
+  std::vector<int64_t> heads(static_cast<size_t>(piece_count(n)));
+  each_piece(n, [&](size_t piece, int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) heads[piece] += is_first[order[p]] = is_head(p);
+  });
+  const int64_t count = exclusive_sum(heads);
+  const Buffer<int32_t> first = rows_that(n, [&](int64_t c) { return is_first[c] != 0; });
   Buffer<int32_t> rank(n);
-  int32_t seen = 0;
-  for (int64_t c = 0; c < n; ++c) {
-    rank[c] = seen;
-    seen += is_first[c];
-  }
-  DistinctKeys<Space> out{std::move(keys), std::make_shared<Buffer<int32_t>>(count), count};
-  for (int64_t p = 0; p < count; ++p) (*out.order)[p] = rank[order[p]];
-  std::fill(out.keys.begin() + count, out.keys.begin() + count + kPad, Space::last());
+  each_piece(count, [&](size_t, int64_t begin, int64_t end) {
+    for (int64_t d = begin; d < end; ++d) rank[first[d]] = static_cast<int32_t>(d);
+  });
+  DistinctKeys<Space> out{Buffer<typename Space::Key>(count + kPad), std::make_shared<Buffer<int32_t>>(count), count};
+  each_piece(n, [&](size_t piece, int64_t begin, int64_t end) {
+    int64_t at = heads[piece];
+    for (int64_t p = begin; p < end; ++p) {
+      if (!is_head(p)) continue;
+      out.keys[at] = keys[p];
+      (*out.order)[at++] = rank[order[p]];
+    }
+  });
+  std::fill(out.keys.begin() + count, out.keys.end(), Space::last());
   return out;
 }
 
@@ -220,11 +225,10 @@ RelationLists relate_downscaled(const CoordSpan& coords, const std::shared_ptr<c
   const Box out_box = in->box.divided(kernel.stride);
   return with_space(out_box, [&](const auto& out_space) {
     using OutSpace = std::remove_cvref_t<decltype(out_space)>;
+    const FloorDivider x(kernel.stride[0]), y(kernel.stride[1]), z(kernel.stride[2]);
     const auto distinct = coords.visit([&](const auto* c) {
       return distinct_keys(out_space, coords.rows, [&](int64_t i) {
-        return out_space.make(c[i * 4], floor_div<int64_t>(c[i * 4 + 1], kernel.stride[0]),
-                              floor_div<int64_t>(c[i * 4 + 2], kernel.stride[1]),
-                              floor_div<int64_t>(c[i * 4 + 3], kernel.stride[2]));
+        return out_space.make(c[i * 4], x(c[i * 4 + 1]), y(c[i * 4 + 2]), z(c[i * 4 + 3]));
       });
     });
     *made = decode(out_space, distinct, coords.is64);
