@@ -35,11 +35,11 @@ Spec random_spec(Random& random, Kind kind) {
     spec.size = pick3(random, {1, 2, 2, 3, 3, 4, 5});
     spec.stride = random.chance(0.3) ? Triple{1, 1, 1} : pick3(random, {1, 2, 2, 3, 4});
     spec.padding = random.chance(0.5) ? Triple{0, 0, 0} : pick3(random, {0, 1, 2, 3});
-    if (random.chance(0.05)) spec.stride[1] = pick(random, {1000, 1 << 20, 1 << 30});
-    if (random.chance(0.05)) spec.padding[2] = pick(random, {100, 1 << 30});
+    if (random.chance(0.05)) spec.stride[1] = pick(random, {1000, 1 << 20, 2147483647});
+    if (random.chance(0.05)) spec.padding[2] = pick(random, {100, 2147483647});
   }
   if (random.chance(0.4)) spec.dilation = pick3(random, {1, 2, 3});
-  if (random.chance(0.05)) spec.dilation[0] = pick(random, {50, 1 << 20, 1 << 29});
+  if (random.chance(0.05)) spec.dilation[0] = pick(random, {50, 1 << 20, 2147483647});
   if (kind == Kind::generative) spec.padding = {0, 0, 0}, spec.dilation = {1, 1, 1};
   return spec;
 }
