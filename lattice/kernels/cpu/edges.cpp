@@ -83,7 +83,8 @@ void edge_arrays(const RelationLists& lists, const int32_t* row_offsets, int32_t
     });
     for (int64_t p = 0; p < count; ++p) {
       if (p + kAhead < count) {
-        const int64_t next = row_offsets[rows[p + kAhead]], last = row_offsets[rows[p + kAhead] + 1] - 1;
+        const int64_t next = row_offsets[rows[p + kAhead]];
+        const int64_t last = std::max<int64_t>(next, row_offsets[rows[p + kAhead] + 1] - 1);  // a row may be empty
         for (int32_t* array : {in_rows, kernel_ids}) {
           __builtin_prefetch(array + next, 1);
           __builtin_prefetch(array + last, 1);
