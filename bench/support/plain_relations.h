@@ -1,5 +1,5 @@
-// Relations as one writes them first: a std::unordered_map from coordinate to row, one look-up per output row and offset.
-// What the relation benchmarks compare with.
+// Relations as one writes them first: a std::unordered_map from coordinate to row, one look-up per output row and
+// offset. What the relation benchmarks compare with.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// Curve orders against sorting by spelled-out bits; the Hilbert curve by what defines it: on a full cube every step goes to
-// a face neighbour and every aligned sub-cube is visited in one run.
+// Curve orders against sorting by spelled-out bits; the Hilbert curve by what defines it: on a full cube every step
+// goes to a face neighbour and every aligned sub-cube is visited in one run.
 #include "lattice/kernels/cpu/curves.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,8 @@ Digits morton_digits(const Coordinate& c) {
 
 portable::Hilbert3<uint64_t> hilbert_transposed(const std::array<uint64_t, 3>& u, int bits) {
   portable::Hilbert3<uint64_t> p{u[0], u[1], u[2]};
-  for (uint64_t bit = bits == 0 ? 0 : uint64_t{1} << (bits - 1); bit > 1; bit >>= 1) p = portable::hilbert_unrotate(p, bit);
+  for (uint64_t bit = bits == 0 ? 0 : uint64_t{1} << (bits - 1); bit > 1; bit >>= 1)
+    p = portable::hilbert_unrotate(p, bit);
   return portable::hilbert_gray(p);
 }
 
@@ -73,8 +74,9 @@ Buffer<int32_t> order_of(const std::vector<Coordinate>& rows, Buffer<int32_t> (*
 std::vector<int32_t> expected_order(const std::vector<Digits>& digits) {
   std::vector<int32_t> order(digits.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int32_t a, int32_t b) { return digits[static_cast<size_t>(a)] < digits[static_cast<size_t>(b)]; });
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return digits[static_cast<size_t>(a)] < digits[static_cast<size_t>(b)];
+  });
   return order;
 }
 
@@ -88,7 +90,8 @@ std::vector<int32_t> expected_hilbert(const std::vector<Coordinate>& rows) {
   std::array<uint64_t, 3> low{};
   uint64_t widest = 0;
   for (size_t a = 0; a < 3; ++a) {
-    const auto [lo, hi] = std::minmax_element(rows.begin(), rows.end(), [&](auto& p, auto& q) { return p[a + 1] < q[a + 1]; });
+    const auto [lo, hi] =
+        std::minmax_element(rows.begin(), rows.end(), [&](auto& p, auto& q) { return p[a + 1] < q[a + 1]; });
     low[a] = static_cast<uint64_t>((*lo)[a + 1]);
     widest |= static_cast<uint64_t>((*hi)[a + 1]) - low[a];
   }
@@ -167,7 +170,8 @@ TEST(Curves, HilbertIsInvertibleForEveryWidth) {
   Random random(7);
   for (int bits = 1; bits <= 64; ++bits)
     for (int i = 0; i < 50; ++i) {
-      std::array<uint64_t, 3> u{random.bits() >> (64 - bits), random.bits() >> (64 - bits), random.bits() >> (64 - bits)};
+      std::array<uint64_t, 3> u{random.bits() >> (64 - bits), random.bits() >> (64 - bits),
+                                random.bits() >> (64 - bits)};
       const auto h = hilbert_transposed(u, bits);
       EXPECT_EQ((h.x | h.y | h.z) >> (bits - 1) >> 1, 0u);
       EXPECT_EQ(hilbert_axes({h.x, h.y, h.z}, bits), u) << bits;

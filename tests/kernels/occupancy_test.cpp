@@ -122,10 +122,12 @@ TEST(Occupancy, BadChildren) {
   EXPECT_EQ(message<Bad>(p, {0, 3, -1}, {0, 0, 0}), "[child_coords] parent_rows found 3 at entry 1, expected 0..2");
   EXPECT_EQ(message<Bad>(p, {0, 0}, {0, 8}), "[child_coords] indices found 8 at entry 1, expected 0..7");
   EXPECT_EQ(message<Bad>(p, {0}, {-1}), "[child_coords] indices found -1 at entry 0, expected 0..7");
-  EXPECT_EQ(message<Bad>(p, {0, 0}, {1}), "[child_coords] indices found 1 entries, expected 2, one for each of parent_rows");
+  EXPECT_EQ(message<Bad>(p, {0, 0}, {1}),
+            "[child_coords] indices found 1 entries, expected 2, one for each of parent_rows");
   const std::vector<int64_t> wide{0, INT64_MAX, 0, 0};
-  EXPECT_EQ(message<Over>(wide, {0}, {1}),
-            "[child_coords] x found 18446744073709551615 at entry 0, expected -9223372036854775808..9223372036854775807");
+  EXPECT_EQ(
+      message<Over>(wide, {0}, {1}),
+      "[child_coords] x found 18446744073709551615 at entry 0, expected -9223372036854775808..9223372036854775807");
 }
 
 TEST(Occupancy, FirstBadEntryOfMany) {
@@ -134,7 +136,8 @@ TEST(Occupancy, FirstBadEntryOfMany) {
   indices[70001] = 9;
   indices[90000] = 10;
   const std::string expected = "[child_coords] indices found 9 at entry 70001, expected 0..7";
-  for (int repeat = 0; repeat < 20; ++repeat) EXPECT_EQ(message<std::invalid_argument>(parents, rows, indices), expected);
+  for (int repeat = 0; repeat < 20; ++repeat)
+    EXPECT_EQ(message<std::invalid_argument>(parents, rows, indices), expected);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The oracle itself: the small cases that the contract prints, symmetries, adjoints, and that the case generator reaches
-// the corners it promises.
+// The oracle itself: the small cases that the contract prints, symmetries, adjoints, and that the case generator
+// reaches the corners it promises.
 #include "tests/support/oracle.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,8 @@ TEST(Oracle, ForwardOnALine) {
 }
 
 TEST(Oracle, StridedWithPadding) {
-  auto r = relate(Kind::forward, on_x({0, 1, 2}), {.size = {2, 1, 1}, .stride = {2, 1, 1}, .padding = {1, 0, 0}}, false);
+  auto r =
+      relate(Kind::forward, on_x({0, 1, 2}), {.size = {2, 1, 1}, .stride = {2, 1, 1}, .padding = {1, 0, 0}}, false);
   EXPECT_EQ(r.out, on_x({0, 1}));
   EXPECT_EQ(text(r.edges), "(0,0,1)(1,1,0)(2,1,1)");
 }

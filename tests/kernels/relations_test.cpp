@@ -1,5 +1,5 @@
-// Relations against the oracle: output coordinates, lists, public edges and views, for every kind, hundreds of random cases
-// at every end of int32 and int64, and scenes large enough for several blocks of work.
+// Relations against the oracle: output coordinates, lists, public edges and views, for every kind, hundreds of random
+// cases at every end of int32 and int64, and scenes large enough for several blocks of work.
 #include "lattice/kernels/cpu/relations.h"
 
 #include <gtest/gtest.h>
@@ -156,7 +156,8 @@ int64_t check(const Case& c) {
   if (expected.overflow) {
     try {
       build(c);
-      ADD_FAILURE() << "no overflow, expected axis " << expected.overflow->axis << " value " << expected.overflow->value;
+      ADD_FAILURE() << "no overflow, expected axis " << expected.overflow->axis << " value "
+                    << expected.overflow->value;
     } catch (const std::overflow_error& e) {
       EXPECT_TRUE(std::string(e.what()).find(" = ") != std::string::npos) << e.what();
     }
@@ -201,7 +202,8 @@ std::vector<Case> large_cases() {
   const auto add = [&](const support::Coords& coords, Kind kind, const support::Spec& spec, bool is64 = false) {
     Case c{cases.size(), kind, is64, support::rows(coords.data(), static_cast<int64_t>(coords.size()) / 4), {}, spec};
     if (kind == Kind::target || kind == Kind::target_transposed)
-      for (size_t i = 0; i < c.in.size(); i += 2) c.target.push_back({c.in[i][0], c.in[i][1] + 1, c.in[i][2] / 2, c.in[i][3]});
+      for (size_t i = 0; i < c.in.size(); i += 2)
+        c.target.push_back({c.in[i][0], c.in[i][1] + 1, c.in[i][2] / 2, c.in[i][3]});
     cases.push_back(c);
   };
   const auto scattered = support::random_set(20000, 16, 2);

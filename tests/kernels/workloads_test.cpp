@@ -1,5 +1,5 @@
-// The shared workloads are what their header says: rows and edges to the number, no duplicates, the same every time, not
-// sorted.
+// The shared workloads are what their header says: rows and edges to the number, no duplicates, the same every time,
+// not sorted.
 #include "tests/support/workloads.h"
 
 #include <gtest/gtest.h>

@@ -47,11 +47,16 @@ Spec random_spec(Random& random, Kind kind) {
 // Where a cluster of coordinates sits on an axis. `divisor` > 1: the ends after multiplication by it.
 int64_t anchor(Random& random, const Range& range, int64_t divisor) {
   switch (random.below(8)) {
-    case 0: return range.lo / divisor;
-    case 1: return range.hi / divisor;
-    case 2: return random.between(range.lo / 2, range.hi / 2) / divisor;
-    case 3: return random.between(-1000, 1000);
-    default: return 0;
+    case 0:
+      return range.lo / divisor;
+    case 1:
+      return range.hi / divisor;
+    case 2:
+      return random.between(range.lo / 2, range.hi / 2) / divisor;
+    case 3:
+      return random.between(-1000, 1000);
+    default:
+      return 0;
   }
 }
 
@@ -81,8 +86,10 @@ std::vector<Coordinate> random_target(Random& random, const Case& c, const Range
     for (size_t a = 0; a < 3; ++a) {
       int64_t& v = t[a + 1];
       const int64_t s = c.spec.stride[a];
-      if (c.kind == Kind::target) v /= s;
-      else v = v > range.hi / s ? range.hi : v < range.lo / s ? range.lo : v * s;
+      if (c.kind == Kind::target)
+        v /= s;
+      else
+        v = v > range.hi / s ? range.hi : v < range.lo / s ? range.lo : v * s;
       v = moved(v, random.between(-2, 3), range);
     }
     out.push_back(t);
@@ -90,7 +97,8 @@ std::vector<Coordinate> random_target(Random& random, const Case& c, const Range
   if (random.chance(0.7)) {
     std::sort(out.begin(), out.end());
     out.erase(std::unique(out.begin(), out.end()), out.end());
-    for (size_t i = out.size(); i > 1; --i) std::swap(out[i - 1], out[static_cast<size_t>(random.below(static_cast<int64_t>(i)))]);
+    for (size_t i = out.size(); i > 1; --i)
+      std::swap(out[i - 1], out[static_cast<size_t>(random.below(static_cast<int64_t>(i)))]);
   }
   return out;
 }

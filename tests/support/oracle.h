@@ -1,5 +1,5 @@
-// Relations and convolutions written for clarity: std::map look-ups, 128-bit coordinates, float64 sums. Tests compare the
-// library with this; nothing here shares code with it.
+// Relations and convolutions written for clarity: std::map look-ups, 128-bit coordinates, float64 sums. Tests compare
+// the library with this; nothing here shares code with it.
 //
 //   edge (i, o, k):   y[o] += x[i] W[k],   dx[i] += W[k] gy[o],   dW[k] += x[i] gy[o]
 //
@@ -50,8 +50,8 @@ struct RelationOracle {
   std::optional<Overflow> overflow;  // then out and edges are empty
 };
 
-// Offset k = (ix * Ky + iy) * Kz + iz. Centred: an odd size is centred on 0, an even one is 0 .. size - 1; indexed: always
-// 0 .. size - 1. Then times dilation.
+// Offset k = (ix * Ky + iy) * Kz + iz. Centred: an odd size is centred on 0, an even one is 0 .. size - 1; indexed:
+// always 0 .. size - 1. Then times dilation.
 std::vector<Triple> kernel_offsets(const Triple& size, const Triple& dilation, bool centred);
 
 // `in` is free of duplicates. `target` is read by the two target kinds only. is64: produced coordinates must fit int64,

@@ -91,7 +91,8 @@ std::vector<Sheet> rooms(Random& random) {
     for (double at : {0.0, wide}) sheets.push_back({{x0 + at, y0, 0}, {0, deep, 0}, {0, 0, high}, 0.2});
     for (int i = 0; i < 9; ++i) {  // cupboards, tables, chairs
       Point size{random.uniform(0.5, 1.8), random.uniform(0.4, 0.9), random.uniform(0.4, 1.4)};
-      add_box(sheets, {x0 + random.uniform(0, wide - size[0]), y0 + random.uniform(0, deep - size[1]), 0.0}, size, 0.25);
+      add_box(sheets, {x0 + random.uniform(0, wide - size[0]), y0 + random.uniform(0, deep - size[1]), 0.0}, size,
+              0.25);
     }
     for (int i = 0; i < 60; ++i) {  // clutter at any height, tilted
       double s = random.uniform(0.1, 0.4);
@@ -184,8 +185,8 @@ Coords dense_block(int64_t nx, int64_t ny, int64_t nz, uint64_t seed) {
   for (int64_t x = 0; x < nx; ++x)
     for (int64_t y = 0; y < ny; ++y)
       for (int64_t z = 0; z < nz; ++z)
-        rows.push_back({0, static_cast<int32_t>(x - nx / 2), static_cast<int32_t>(y - ny / 2),
-                        static_cast<int32_t>(z - nz / 2)});
+        rows.push_back(
+            {0, static_cast<int32_t>(x - nx / 2), static_cast<int32_t>(y - ny / 2), static_cast<int32_t>(z - nz / 2)});
   return finish(rows, random);
 }
 

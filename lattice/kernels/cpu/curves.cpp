@@ -22,7 +22,8 @@ void refine(Buffer<int32_t>& order, int key_bits, const KeyOf& key_of) {
   const int64_t n = order.size();
   Buffer<uint64_t> keys(n);
   Buffer<int32_t> moved(n);
-  sort_keys(n, key_bits, [&](int64_t p) { return key_of(order[p]); }, keys, moved);
+  sort_keys(
+      n, key_bits, [&](int64_t p) { return key_of(order[p]); }, keys, moved);
   parallel_range(n, kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) moved[p] = order[moved[p]];
   });
@@ -42,7 +43,8 @@ Buffer<int32_t> interleaved_order(const T* c, int64_t n, const Box& box, int bit
   Buffer<int32_t> order(n);
   if (3 * bits + batch_bits <= 64) {
     Buffer<uint64_t> keys(n);
-    sort_keys(n, 3 * bits + batch_bits, [&](int64_t row) { return digits(row, 0) | batch(row) << (3 * bits); }, keys, order);
+    sort_keys(
+        n, 3 * bits + batch_bits, [&](int64_t row) { return digits(row, 0) | batch(row) << (3 * bits); }, keys, order);
     return order;
   }
   for (int64_t row = 0; row < n; ++row) order[row] = static_cast<int32_t>(row);
@@ -69,8 +71,8 @@ struct MortonPlan {
   }
 };
 
-// The transposed Hilbert index of each row. A block of rows takes each step together, which the compiler turns into vector
-// code: 11 ns a row for 10 bits on SSE2, 40 row by row.
+// The transposed Hilbert index of each row. A block of rows takes each step together, which the compiler turns into
+// vector code: 11 ns a row for 10 bits on SSE2, 40 row by row.
 template <typename U, typename T>
 Buffer<portable::Hilbert3<U>> hilbert_index(const T* c, int64_t n, const Bits3& low, int bits) {
   constexpr int64_t kBlock = 256;
@@ -123,8 +125,9 @@ Buffer<int32_t> hilbert_order(const CoordSpan& coords) {
   return coords.visit([&](const auto* c) {
     const auto sort = [&]<typename U>(U) {
       const Buffer<portable::Hilbert3<U>> index = hilbert_index<U>(c, coords.rows, low, bits);
-      return interleaved_order(c, coords.rows, box, bits,
-                               [&](int64_t row) { return Bits3{index[row].z, index[row].y, index[row].x}; });
+      return interleaved_order(c, coords.rows, box, bits, [&](int64_t row) {
+        return Bits3{index[row].z, index[row].y, index[row].x};
+      });
     };
     return bits <= 32 ? sort(uint32_t{}) : sort(uint64_t{});
   });
@@ -140,8 +143,8 @@ void morton_codes(const CoordSpan& coords, std::span<int64_t> codes) {
   for (int64_t row = 0; !good; ++row)
     for (int a = 0; a < 4; ++a)
       if (const int64_t v = coords.at(row, a); v < 0 || v >= limit(a))
-        throw std::overflow_error("[morton_codes] " + std::string(axis_name(a)) + " found " + std::to_string(v) + " at row " +
-                                  std::to_string(row) + ", expected 0.." + std::to_string(limit(a) - 1));
+        throw std::overflow_error("[morton_codes] " + std::string(axis_name(a)) + " found " + std::to_string(v) +
+                                  " at row " + std::to_string(row) + ", expected 0.." + std::to_string(limit(a) - 1));
   coords.visit([&](const auto* c) {
     parallel_range(coords.rows, kGrain, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {

@@ -26,8 +26,8 @@ constexpr int64_t kGrain = 1 << 14;
     value = int128{parents.at(row, axis)} * 2 + (index >> (axis - 1) & 1);
     if (value > limit || value < -limit - 1) break;
   }
-  throw std::overflow_error("[child_coords] " + std::string(axis_name(axis)) + " found " + to_string(value) + at + ", expected " +
-                            to_string(-limit - 1) + ".." + to_string(limit));
+  throw std::overflow_error("[child_coords] " + std::string(axis_name(axis)) + " found " + to_string(value) + at +
+                            ", expected " + to_string(-limit - 1) + ".." + to_string(limit));
 }
 
 // Smallest of several threads' entries.
@@ -63,7 +63,8 @@ Children occupancy_expand(std::span<const uint8_t> masks) {
   const int64_t pieces = (n + kGrain - 1) / kGrain;
   std::vector<int64_t> starts(static_cast<size_t>(pieces) + 1);
   const auto each_row = [&](int64_t piece, const auto& f) {
-    for (int64_t row = piece * kGrain; row < std::min(n, (piece + 1) * kGrain); ++row) f(row, masks[static_cast<size_t>(row)]);
+    for (int64_t row = piece * kGrain; row < std::min(n, (piece + 1) * kGrain); ++row)
+      f(row, masks[static_cast<size_t>(row)]);
   };
   parallel_for(pieces, [&](int64_t piece) {
     int64_t count = 0;
@@ -87,10 +88,12 @@ Children occupancy_expand(std::span<const uint8_t> masks) {
   return out;
 }
 
-void child_coords(const CoordSpan& parents, std::span<const int32_t> parent_rows, std::span<const int32_t> indices, void* out) {
+void child_coords(const CoordSpan& parents, std::span<const int32_t> parent_rows, std::span<const int32_t> indices,
+                  void* out) {
   if (parent_rows.size() != indices.size())
-    throw std::invalid_argument("[child_coords] indices found " + std::to_string(indices.size()) + " entries, expected " +
-                                std::to_string(parent_rows.size()) + ", one for each of parent_rows");
+    throw std::invalid_argument("[child_coords] indices found " + std::to_string(indices.size()) +
+                                " entries, expected " + std::to_string(parent_rows.size()) +
+                                ", one for each of parent_rows");
   const int64_t n = static_cast<int64_t>(indices.size());
   std::atomic<int64_t> bad{n};
   parents.visit([&]<typename T>(const T* c) {

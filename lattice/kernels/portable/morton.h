@@ -19,8 +19,6 @@ inline uint64_t spread3(uint64_t v) {
 }
 
 // The low 21 bits of each, x lowest.
-inline uint64_t morton3(uint64_t x, uint64_t y, uint64_t z) {
-  return spread3(x) | spread3(y) << 1 | spread3(z) << 2;
-}
+inline uint64_t morton3(uint64_t x, uint64_t y, uint64_t z) { return spread3(x) | spread3(y) << 1 | spread3(z) << 2; }
 
 }  // namespace lattice::portable
