@@ -62,7 +62,7 @@ PublicEdges edges_of(const RelationLists& lists) {
   return e;
 }
 
-// Strided edges of the plain code come in input order, so both are sorted first.
+// plain_parents gives its edges in input order, so both are sorted first.
 using Edge = std::tuple<int32_t, int32_t, int32_t>;
 std::vector<Edge> sorted(const int32_t* in, const int32_t* out, const int32_t* k, size_t n) {
   std::vector<Edge> edges;
@@ -96,6 +96,7 @@ struct Work {
 const Work kPlain[] = {
     {"plain submanifold 3x3x3", "", [](const Coords& c) { return made(lattice::bench::plain_submanifold(c)); }},
     {"plain strided 2x2x2", "", [](const Coords& c) { return made(lattice::bench::plain_strided(c)); }},
+    {"plain strided, size == stride", "", [](const Coords& c) { return made(lattice::bench::plain_parents(c)); }},
 };
 const Work kWorks[] = {
     {"submanifold 3x3x3", kPlain[0].name, [](const Coords& c) { return made(submanifold(c)); }},
@@ -176,6 +177,7 @@ int main(int argc, char** argv) {
     const Coords& coords = scenes[name] = lattice::support::scene(name).coords;
     check_parity(name, submanifold(coords), lattice::bench::plain_submanifold(coords));
     check_parity(name, strided(coords), lattice::bench::plain_strided(coords));
+    check_parity(name, strided(coords), lattice::bench::plain_parents(coords));
     for (const Work& work : kPlain) add(name, coords, work, 1);
     for (const Work& work : kWorks)
       for (int threads : {1, 2}) add(name, coords, work, threads);
