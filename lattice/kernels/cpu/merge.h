@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "lattice/kernels/cpu/keys.h"
@@ -99,9 +100,11 @@ int64_t keys_in_reach(const typename Space::Key* keys, int64_t n, const typename
   return to - from;
 }
 
-// What the walks of a block of anchors found: list l is data[start[l]] and the size[l] entries from there.
+// Room for what the walks of a block of anchors find: list l is data[start[l]] and the size[l] entries from there.
 struct BlockEdges {
-  Buffer<Match> data;
+  Match* data = nullptr;
+  int64_t room = 0;             // entries of all lists together
+  std::vector<int64_t> stride;  // room for one list of each group
   std::vector<int64_t> start;
   std::vector<int64_t> size;
 };
@@ -116,36 +119,38 @@ size_t walk_width(std::span<const OffsetGroup<Key>> groups, size_t g) {
 }
 
 template <typename Space>
-BlockEdges walk_block(const typename Space::Key* keys, int64_t n, bool unique, const typename Space::Key* anchors, int64_t begin,
+BlockEdges plan_block(const typename Space::Key* keys, int64_t n, bool unique, const typename Space::Key* anchors, int64_t begin,
                       int64_t end, std::span<const OffsetGroup<typename Space::Key>> groups) {
   BlockEdges block;
-  std::vector<int64_t> stride;  // room for one list of each group
-  int64_t total = 0;
   for (const auto& group : groups) {
     const int64_t reach = unique ? 0 : keys_in_reach<Space>(keys, n, anchors[begin], anchors[end - 1], group);
-    stride.push_back(end - begin + reach + 1);
-    for (int64_t d = 0; d < group.count; ++d, total += stride.back()) block.start.push_back(total);
+    block.stride.push_back(end - begin + reach + 1);
+    for (int64_t d = 0; d < group.count; ++d, block.room += block.stride.back()) block.start.push_back(block.room);
   }
   block.size.resize(block.start.size());
-  block.data = Buffer<Match>(total);
+  return block;
+}
+
+template <typename Space>
+void walk_block(const typename Space::Key* keys, int64_t n, bool unique, const typename Space::Key* anchors, int64_t begin,
+                int64_t end, std::span<const OffsetGroup<typename Space::Key>> groups, BlockEdges& block) {
   size_t list = 0;
   for (size_t g = 0; g < groups.size();) {
     const auto& group = groups[g];
-    Match* to = block.data.data() + block.start[list];
+    Match* to = block.data + block.start[list];
     int64_t* sizes = block.size.data() + list;
     size_t width = 1;
     const bool adjacent = std::is_same_v<Space, PackedSpace> && unique && group.count <= 3;
     if constexpr (std::is_same_v<Space, PackedSpace>) {
       if (adjacent) {
         width = walk_width(groups, g);
-        adjacent_walk(width == 4, group.count)(keys, n, anchors, begin, end, &group, to, stride[g], sizes);
+        adjacent_walk(width == 4, group.count)(keys, n, anchors, begin, end, &group, to, block.stride[g], sizes);
       }
     }
-    if (!adjacent) walk_any<Space>(keys, n, anchors, begin, end, group, to, stride[g], sizes);
+    if (!adjacent) walk_any<Space>(keys, n, anchors, begin, end, group, to, block.stride[g], sizes);
     list += width * static_cast<size_t>(group.count);
     g += width;
   }
-  return block;
 }
 
 // The lists of some groups, in blocks of anchors: walk all blocks, add up their sizes, copy to the final place.
@@ -155,9 +160,18 @@ void merge_batch(const typename Space::Key* keys, int64_t n, bool unique, const 
   constexpr int64_t kBlock = 1 << 11;
   const int64_t n_blocks = (n_anchors + kBlock - 1) / kBlock;
   std::vector<BlockEdges> blocks(static_cast<size_t>(n_blocks));
+  const auto last = [&](int64_t b) { return std::min(n_anchors, (b + 1) * kBlock); };
   parallel_for(n_blocks, [&](int64_t b) {
-    blocks[static_cast<size_t>(b)] =
-        walk_block<Space>(keys, n, unique, anchors, b * kBlock, std::min(n_anchors, (b + 1) * kBlock), groups);
+    blocks[static_cast<size_t>(b)] = plan_block<Space>(keys, n, unique, anchors, b * kBlock, last(b), groups);
+  });
+  // One piece of memory for all blocks: huge pages make the first use several times cheaper than many small pieces.
+  int64_t room = 0;
+  for (const BlockEdges& block : blocks) room += block.room;
+  Buffer<Match> scratch(room);
+  Match* next = scratch.data();
+  for (BlockEdges& block : blocks) block.data = std::exchange(next, next + block.room);
+  parallel_for(n_blocks, [&](int64_t b) {
+    walk_block<Space>(keys, n, unique, anchors, b * kBlock, last(b), groups, blocks[static_cast<size_t>(b)]);
   });
 
   // Groups follow each other without gaps, so that list l of the batch is offset first_k + l.
@@ -182,9 +196,9 @@ void merge_batch(const typename Space::Key* keys, int64_t n, bool unique, const 
     lists[l].out = anchor_side + first;
   }
   parallel_for(n_blocks, [&](int64_t b) {
-    BlockEdges& block = blocks[static_cast<size_t>(b)];
+    const BlockEdges& block = blocks[static_cast<size_t>(b)];
     for (size_t l = 0; l < n_lists; ++l) {
-      const Match* from = block.data.data() + block.start[l];
+      const Match* from = block.data + block.start[l];
       int32_t* to_key = key_side + place[static_cast<size_t>(b) * n_lists + l];
       int32_t* to_anchor = anchor_side + place[static_cast<size_t>(b) * n_lists + l];
       for (int64_t e = 0; e < block.size[l]; ++e) {
@@ -192,7 +206,6 @@ void merge_batch(const typename Space::Key* keys, int64_t n, bool unique, const 
         to_anchor[e] = from[e].anchor;
       }
     }
-    block.data = {};
   });
   result.n_edges += total;
   result.storage.push_back(std::move(storage));
