@@ -6,13 +6,11 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "lattice/kernels/cpu/conv.h"
 #include "lattice/kernels/cpu/sort.h"
 
 namespace lattice {
 namespace {
-
-// Output rows that the CPU kernels treat together: measured flat between 128 and 1,024.
-constexpr int64_t kTileRows = 256;
 
 // A value made on first use.
 template <typename T>
@@ -154,7 +152,7 @@ const cpu::RelationLists& Relation::lists() const {
 }
 
 const cpu::TileBounds& Relation::tiles() const {
-  return views_->tiles.get([&] { return cpu::tile_bounds(lists(), kTileRows); });
+  return views_->tiles.get([&] { return cpu::tile_bounds(lists(), cpu::conv_tile(lists())); });
 }
 
 Relation::Ptr Relation::reversed() const {

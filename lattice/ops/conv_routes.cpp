@@ -4,6 +4,8 @@
 
 #include "lattice/graph/cpu_call.h"
 #include "lattice/graph/dtype.h"
+#include "lattice/kernels/cpu/conv.h"
+#include "lattice/kernels/cpu/outer.h"
 #include "lattice/kernels/cpu/reduce.h"
 #include "lattice/kernels/cpu/reference.h"
 #include "lattice/ops/conv_mlx.h"
@@ -54,6 +56,24 @@ mx::Shape weight_shape(const Call& call) {
 
 const void* bias_of(std::span<const graph::Input> in) { return in.size() == 3 ? in[2].data : nullptr; }
 
+mx::array conv_tiles(const Call& call) {
+  return node(call, "cpu.tiles", rows_shape(call), true,
+              [](const Relation& r, int64_t c_in, int64_t c_out, int64_t groups, std::span<const graph::Input> in,
+                 const graph::Output& out) {
+                cpu::DenseWeight weight;
+                weight.storage = storage_of(out.dtype);
+                weight.data = in[1].data;
+                weight.rows = c_in / groups;
+                weight.group_columns = c_out / groups;
+                weight.stride_k = in[1].strides[0];
+                weight.stride_in = in[1].strides[1];
+                weight.stride_out = in[1].strides[2];
+                weight.stride_group = weight.group_columns * weight.stride_out;
+                cpu::conv(r.lists(), r.tiles(),
+                          {storage_of(out.dtype), in[0].data, &weight, bias_of(in), out.data, c_in, c_out, groups});
+              });
+}
+
 mx::array conv_reference(const Call& call) {
   return node(call, "cpu.reference", rows_shape(call), true,
               [](const Relation& r, int64_t c_in, int64_t c_out, int64_t groups, std::span<const graph::Input> in,
@@ -63,6 +83,14 @@ mx::array conv_reference(const Call& call) {
                   cpu::reference_conv(r.lists(), in[0].as<T>(), c_in, in[1].as<T>(), strides,
                                       static_cast<const T*>(bias_of(in)), out.as<T>(), c_out, groups);
                 });
+              });
+}
+
+mx::array outer_tiles(const Call& call) {
+  return node(call, "cpu.tiles", weight_shape(call), false,
+              [](const Relation& r, int64_t c_in, int64_t c_out, int64_t groups, std::span<const graph::Input> in,
+                 const graph::Output& out) {
+                cpu::outer(r.lists(), r.tiles(), {storage_of(out.dtype), in[0].data, in[1].data, out.data, c_in, c_out, groups});
               });
 }
 
@@ -83,8 +111,11 @@ void add_conv_routes(std::vector<Route>& rows) {
   const std::string plain = "any shape: gather, matmul and scatter-add of MLX, in float32";
   const std::string slow = "any shape: one multiplication at a time, sums in float64";
   for (const char* op : {"conv", "linear"}) {
+    rows.push_back({op, cpu, "cpu.tiles", "dense weights: tiles of output rows, packed weights, vector registers", dense_only,
+                    conv_tiles});
     rows.push_back({op, cpu, "cpu.reference", slow, dense_only, conv_reference});
   }
+  rows.push_back({"outer", cpu, "cpu.tiles", "any shape: rows copied once per part, sums in vector registers", always, outer_tiles});
   rows.push_back({"outer", cpu, "cpu.reference", slow, always, outer_reference});
   rows.push_back({"conv", gpu, "gpu.mlx", plain, dense_only, conv_with_mlx});
   rows.push_back({"linear", gpu, "gpu.mlx", "any shape: matmul of MLX", dense_only, linear_with_mlx});

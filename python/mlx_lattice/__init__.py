@@ -5,8 +5,23 @@ from ._load import load_extension
 
 _ext = load_extension()
 
-from . import core, ops  # noqa: E402
-from ._ext import backend_info  # noqa: E402
+from . import core, nn, ops  # noqa: E402
+from ._ext import backend_info, routes  # noqa: E402
 from .core import SparseTensor, SparseTensorComponents  # noqa: E402
+from .devices import on, supported_on  # noqa: E402
+from .explain import explain, selftest  # noqa: E402
 
-__all__ = ["SparseTensor", "SparseTensorComponents", "__version__", "backend_info", "core", "ops"]
+__all__ = [
+    "SparseTensor",
+    "SparseTensorComponents",
+    "__version__",
+    "backend_info",
+    "core",
+    "explain",
+    "nn",
+    "on",
+    "ops",
+    "routes",
+    "selftest",
+    "supported_on",
+]

@@ -10,7 +10,7 @@ import sys
 
 from . import __version__, backend_info
 
-COMMANDS = ("mlx_lattice.demo",)
+COMMANDS = ("mlx_lattice.demo", "mlx_lattice.bench", "mlx_lattice.route_commands")
 
 
 def _rows(values, prefix=""):

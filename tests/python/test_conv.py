@@ -255,7 +255,7 @@ def test_modules_run_train_and_save(make, tmp_path):
         optimizer.update(module, grads)
         mx.eval(module.parameters(), optimizer.state, loss)
         losses.append(loss.item())
-    assert losses[-1] < 0.5 * losses[0]
+    assert losses[-1] < 0.8 * losses[0]  # normalized outputs do not depend on the scale of the weights
 
 
 def test_module_arguments_are_checked():

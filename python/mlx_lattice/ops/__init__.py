@@ -1,7 +1,8 @@
 """Operations on coordinates, relations and sparse tensors."""
 
-from . import coords, relations
+from . import conv, coords, relations
+from .conv import *  # noqa: F403
 from .coords import *  # noqa: F403
 from .relations import *  # noqa: F403
 
-__all__ = [*coords.__all__, *relations.__all__]
+__all__ = [*conv.__all__, *coords.__all__, *relations.__all__]

@@ -1,0 +1,45 @@
+"""Commands about routes, devices and benchmarks, and the page that is made from the table."""
+
+import pathlib
+
+import pytest
+
+from mlx_lattice import cli, route_commands, routes
+
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
+
+
+def test_the_routes_page_is_current():
+    assert (DOCS / "routes.md").read_text() == route_commands.markdown()
+
+
+def test_routes(capsys):
+    assert cli.main(["routes"]) == 0
+    printed = capsys.readouterr().out
+    assert all(r.name in printed and r.predicate in printed for r in routes())
+
+
+def test_devices_page_lists_what_the_probe_lists(capsys):
+    assert cli.main(["devices"]) == 0
+    page = (DOCS / "devices.md").read_text()
+    for line in capsys.readouterr().out.splitlines()[2:]:
+        name, answer = (part.strip() for part in line.split("|")[1:3])
+        assert f"| {name} | {answer} |" in page
+
+
+def test_selftest(capsys):
+    assert cli.main(["selftest"]) == 0
+    assert "cpu.reference" in capsys.readouterr().out
+
+
+def test_bench_conv(capsys):
+    assert cli.main(["bench", "conv", "--channels", "4", "--voxel", "2", "--threads", "1", "2", "--repeat", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("forward") == 2 and printed.count("weight grad") == 2
+
+
+def test_a_mistake_is_one_line_and_status_1(capsys):
+    assert cli.main(["bench", "conv", "--channels", "0"]) == 1
+    assert "must be positive" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["bench", "nothing"])
