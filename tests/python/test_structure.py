@@ -16,7 +16,7 @@ RULES = {
     "lattice/graph": ["mlx/", "lattice/graph/"],
     "lattice/core": ["mlx/", "lattice/core/", "lattice/kernels/", "lattice/graph/dtype.h"],
     "lattice/ops": ["mlx/", "lattice/ops/", "lattice/core/", "lattice/graph/", "lattice/kernels/"],
-    "python/bindings": ["mlx/", "nanobind/", "lattice/ops/", "lattice/core/"],
+    "python/bindings": ["mlx/", "nanobind/", "lattice/ops/", "lattice/core/", "lattice/graph/dtype.h"],
     "tests/support": ["tests/support/", "lattice/kernels/"],
     "tests/kernels": ["gtest/", "hwy/", "tests/support/", "lattice/kernels/"],
 }

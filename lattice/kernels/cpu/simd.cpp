@@ -1,5 +1,6 @@
 #include "lattice/kernels/cpu/simd.h"
 
+#include "lattice/kernels/cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lattice/kernels/cpu/simd.cpp"
 #include <hwy/foreach_target.h>
