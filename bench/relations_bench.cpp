@@ -57,7 +57,6 @@ struct PublicEdges {
 PublicEdges edges_of(const RelationLists& lists) {
   PublicEdges e{Buffer<int32_t>(lists.n_out + 1), Buffer<int32_t>(lists.n_edges), Buffer<int32_t>(lists.n_edges),
                 Buffer<int32_t>(lists.n_edges)};
-  edge_offsets(lists, e.offsets.data());
   edge_arrays(lists, e.offsets.data(), e.in.data(), e.out.data(), e.k.data());
   return e;
 }

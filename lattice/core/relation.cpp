@@ -60,6 +60,7 @@ struct Relation::Views {
   Lazy<cpu::RelationLists> lists;
   Lazy<cpu::TileBounds> tiles;
   Lazy<Edges> edges;
+  std::optional<mx::array> row_offsets;  // made with the edges, by output row
   Lazy<Csr> output_csr, input_csr, kernel_csr;
   Lazy<ImplicitGemm> implicit_gemm;
   Lazy<SortedImplicitGemm> sorted_implicit_gemm;
@@ -176,21 +177,21 @@ Relation::Ptr Relation::reversed() const {
 
 const Edges& Relation::edges() const {
   return views_->edges.get([&] {
-    const int32_t* offsets = output_csr().row_offsets.data<int32_t>();
     const int64_t n = checked_int(n_edges_, "the edge arrays");
-    cpu::Buffer<int32_t> in(n), out(n), k(n);
-    cpu::edge_arrays(lists(), offsets, in.data(), out.data(), k.data());
+    cpu::Buffer<int32_t> offsets(checked_int(n_out_ + 1, "the edge arrays")), in(n), out(n), k(n);
+    cpu::edge_arrays(lists(), offsets.data(), in.data(), out.data(), k.data());
+    views_->row_offsets = column(std::move(offsets));
     return Edges{column(std::move(in)), column(std::move(out)), column(std::move(k))};
   });
 }
 
 const Csr& Relation::output_csr() const {
   return views_->output_csr.get([&] {
-    if (given_edges_) return group(edges().out_rows, n_out_);
-    cpu::Buffer<int32_t> offsets(checked_int(n_out_ + 1, "output_csr")), ids(checked_int(n_edges_, "output_csr"));
-    cpu::edge_offsets(lists(), offsets.data());
+    const Edges& sorted = edges();
+    if (given_edges_) return group(sorted.out_rows, n_out_);
+    cpu::Buffer<int32_t> ids(n_edges_);
     std::iota(ids.begin(), ids.end(), 0);
-    return Csr{column(std::move(offsets)), column(std::move(ids))};
+    return Csr{*views_->row_offsets, column(std::move(ids))};
   });
 }
 

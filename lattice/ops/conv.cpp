@@ -43,27 +43,6 @@ mx::array kernel_major(const std::string& op, const mx::array& w, const KernelSp
   return mx::transpose(mx::reshape(w, {w.shape(0), static_cast<int>(k), w.shape(4)}, s), {1, 2, 0}, s);
 }
 
-// The key that `coordinates` names in x's manager, at the output stride.
-std::optional<CoordinateMapKey> target_key(const std::string& op, const SparseTensor& x, const Target& target,
-                                           const Triple& stride) {
-  const auto check = [&](const CoordinateMapKey& key) {
-    if (key.stride != stride)
-      fail(op, "coordinates must have stride " + triple_text(stride) + ", got " + triple_text(key.stride));
-    return key;
-  };
-  if (const auto* tensor = std::get_if<SparseTensor>(&target)) {
-    check(tensor->coord_key());
-    if (tensor->coord_manager() == x.coord_manager()) return tensor->coord_key();
-    return x.coord_manager()->insert_set(tensor->coordinate_set(), stride);
-  }
-  if (const auto* key = std::get_if<CoordinateMapKey>(&target)) {
-    if (!x.coord_manager()->owns(*key)) fail(op, "coordinates is a key of another manager than x's");
-    return check(*key);
-  }
-  if (const auto* coords = std::get_if<mx::array>(&target)) return x.coord_manager()->insert_coords(*coords, stride);
-  return std::nullopt;
-}
-
 SparseTensor result_on(const SparseTensor& x, const CoordinateMapKey& key, mx::array feats) {
   if (key == x.coord_key()) return x.with_feats(std::move(feats));
   std::optional<BatchCounts> counts;
@@ -76,25 +55,23 @@ SparseTensor result_on(const SparseTensor& x, const CoordinateMapKey& key, mx::a
 Relation::Ptr find_relation(const std::string& op, RelationKind kind, const SparseTensor& x, const ConvOptions& options) {
   CoordinateManager& manager = *x.coord_manager();
   const KernelSpec& spec = options.spec;
-  const bool free = std::holds_alternative<std::monostate>(options.coordinates);
+  const auto target = [&] {
+    return target_key(x, *options.coordinates, output_stride(x, spec, kind, op), op);
+  };
   switch (kind) {
     case RelationKind::submanifold:
       if (!spec.is_centered_submanifold())
         fail(op, "needs an odd kernel_size on each axis, got " + triple_text(spec.size));
       return spec.is_pointwise() ? nullptr : manager.submanifold_kernel_relation(x.coord_key(), spec);
     case RelationKind::transposed:
-    case RelationKind::generative: {
-      const Triple stride = output_stride(x.stride(), spec.stride, kind, op);
-      if (!free) return manager.target_transposed_relation(x.coord_key(), *target_key(op, x, options.coordinates, stride), spec);
+    case RelationKind::generative:
+      if (options.coordinates) return manager.target_transposed_relation(x.coord_key(), target(), spec);
       if (spec.is_pointwise()) return nullptr;
       return kind == RelationKind::generative ? manager.generative_relation(x.coord_key(), spec)
                                               : manager.transposed_kernel_relation(x.coord_key(), spec);
-    }
-    default: {
-      if (free) return spec.is_pointwise() ? nullptr : manager.kernel_relation(x.coord_key(), spec);
-      const Triple stride = output_stride(x.stride(), spec.stride, kind, op);
-      return manager.target_kernel_relation(x.coord_key(), *target_key(op, x, options.coordinates, stride), spec);
-    }
+    default:
+      if (options.coordinates) return manager.target_kernel_relation(x.coord_key(), target(), spec);
+      return spec.is_pointwise() ? nullptr : manager.kernel_relation(x.coord_key(), spec);
   }
 }
 

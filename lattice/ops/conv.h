@@ -9,19 +9,15 @@
 #include <mlx/utils.h>
 
 #include <optional>
-#include <variant>
 
 #include "lattice/core/sparse_tensor.h"
+#include "lattice/ops/relations.h"
 
 namespace lattice {
 
-// Where the output lies: decided by the kind, or the coordinates of a tensor, a key of x's manager, or an array that is
-// registered at the output stride.
-using Target = std::variant<std::monostate, SparseTensor, CoordinateMapKey, mx::array>;
-
 struct ConvOptions {
   KernelSpec spec;
-  Target coordinates;
+  std::optional<TargetCoords> coordinates;  // where the output lies; otherwise the kind decides
   int64_t groups = 1;
 };
 

@@ -17,8 +17,8 @@ using Bias = const std::optional<mx::array>&;
 using X = const SparseTensor&;
 using Stream = mx::StreamOrDevice;
 
-Target to_target(nb::handle value) {
-  if (value.is_none()) return std::monostate{};
+std::optional<TargetCoords> to_target(nb::handle value) {
+  if (value.is_none()) return std::nullopt;
   if (nb::isinstance<SparseTensor>(value)) return nb::cast<SparseTensor>(value);
   if (nb::isinstance<CoordinateMapKey>(value)) return nb::cast<CoordinateMapKey>(value);
   if (nb::isinstance<mx::array>(value)) return nb::cast<mx::array>(value);

@@ -39,7 +39,6 @@ std::vector<Coordinate> distinct(std::vector<Coordinate> rows) {
 std::vector<Edge> edges_of(const RelationLists& lists) {
   std::vector<int32_t> offsets(static_cast<size_t>(lists.n_out + 1));
   std::vector<int32_t> in(static_cast<size_t>(lists.n_edges)), out(in.size()), k(in.size());
-  edge_offsets(lists, offsets.data());
   edge_arrays(lists, offsets.data(), in.data(), out.data(), k.data());
   std::vector<Edge> edges;
   for (size_t e = 0; e < in.size(); ++e) edges.push_back({in[e], out[e], k[e]});

@@ -119,7 +119,7 @@ SparseTensor line_tensor(int n, int channels) {
   return SparseTensor(mx::array(coords.data(), {n, 4}, mx::int32), normal({n, channels}, 1));
 }
 
-ConvOptions with(KernelSpec spec) { return {spec, std::monostate{}, 1}; }
+ConvOptions with(KernelSpec spec) { return {spec, std::nullopt, 1}; }
 
 TEST(Conv, WeightLayoutsAgree) {
   const SparseTensor x = line_tensor(9, 4);
@@ -171,7 +171,7 @@ TEST(Conv, BadArgumentsAreErrors) {
   fails(normal({4, 3, 3, 2, 4}, 1), std::nullopt, with({}));
   fails(w, normal({3}, 1), with({}));
   fails(mx::astype(w, mx::float16), std::nullopt, with({}));
-  fails(w, std::nullopt, {{}, std::monostate{}, 3});
+  fails(w, std::nullopt, {{}, std::nullopt, 3});
   fails(w, std::nullopt, {{}, line_tensor(5, 4).coord_key(), 1});
   EXPECT_THROW(subm_conv3d(x, normal({8, 4, 4}, 1), std::nullopt, with(KernelSpec({2, 2, 2}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}))),
                std::invalid_argument);

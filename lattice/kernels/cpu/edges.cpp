@@ -1,26 +1,21 @@
 #include "lattice/kernels/cpu/edges.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <stdexcept>
 
+#include "lattice/kernels/cpu/pieces.h"
 #include "lattice/kernels/cpu/threads.h"
 
 namespace lattice::cpu {
 namespace {
 
-// Rows whose edges are collected together, in the cache, before each row's run goes to its place: a public row order scatters
-// the runs over all pages. Measured on `room`, one run on a busy machine, ns a row: 158 without, 93 with; rows in key order 77
-// and 57. Tiles of 64 to 512 rows are within 10%. Collecting all edges first and then writing the arrays in row order: 124, 80.
-constexpr int64_t kTile = 256;
-constexpr int64_t kGrain = 1 << 15;
-constexpr int64_t kAhead = 8;  // rows whose lines are fetched early
-
-struct Edge {
-  int32_t in;
-  int32_t k;
-};
+constexpr int64_t kTile = 256;         // rows whose edges are collected together, in the cache
+constexpr int64_t kSlots = 1 << 14;    // edges that a tile has room for without counting
+constexpr int64_t kAhead = 16;         // rows whose edges are fetched early
+constexpr int64_t kOver = 4;           // copies move four values at a time
 
 int32_t row_at(const std::shared_ptr<const Buffer<int32_t>>& order, int64_t position) {
   return order ? (*order)[position] : static_cast<int32_t>(position);
@@ -44,64 +39,106 @@ void visit_tile(const RelationLists& lists, const TileBounds& tiles, int64_t t, 
   }
 }
 
-}  // namespace
-
-void edge_offsets(const RelationLists& lists, int32_t* row_offsets) {
-  if (lists.n_edges > std::numeric_limits<int32_t>::max())
-    throw std::length_error("a relation with " + std::to_string(lists.n_edges) + " edges has no edge arrays; the limit is 2^31 - 1");
-  const TileBounds tiles = tile_bounds(lists, kTile);
-  parallel_for(tiles.n_tiles, [&](int64_t t) {
-    int32_t counts[kTile] = {};
-    const int64_t begin = t * kTile;
-    visit_tile(lists, tiles, t, [&](int64_t, int32_t, int32_t out) { ++counts[out - begin]; });
-    const int64_t end = std::min(lists.n_out, begin + kTile);
-    for (int64_t p = begin; p < end; ++p) row_offsets[row_at(lists.out_order, p) + 1] = counts[p - begin];
-  });
-  row_offsets[0] = 0;
-  std::partial_sum(row_offsets, row_offsets + lists.n_out + 1, row_offsets);
+// Copies n values, four at a time: up to three values behind the last are overwritten.
+void copy_run(const int32_t* from, int64_t n, int32_t* to) {
+  for (int64_t i = 0; i < n; i += kOver) std::memcpy(to + i, from + i, kOver * sizeof(int32_t));
 }
 
-void edge_arrays(const RelationLists& lists, const int32_t* row_offsets, int32_t* in_rows, int32_t* out_rows,
-                 int32_t* kernel_ids) {
-  const TileBounds tiles = tile_bounds(lists, kTile);
+// All edges by output position, then offset: those of position p are first[p] .. first[p + 1]. Input ends are public rows.
+// kOver further entries may be read and written.
+struct Runs {
+  Buffer<int32_t> first, in, k;
+};
+
+Runs collect_runs(const RelationLists& lists) {
+  const int64_t n_k = lists.n_k();
+  // With at most one edge per (row, offset), n_k slots a row are enough, and nothing has to be counted first.
+  const bool slots = lists.out_once && n_k * 16 <= kSlots;
+  const int64_t tile = slots ? std::min(kTile, kSlots / n_k) : kTile;
+  const TileBounds tiles = tile_bounds(lists, tile);
+  Runs runs{Buffer<int32_t>(lists.n_out + 1), Buffer<int32_t>(lists.n_edges + kOver), Buffer<int32_t>(lists.n_edges + kOver)};
+  const int32_t* in_order = lists.in_order ? lists.in_order->data() : nullptr;
+  runs.first[lists.n_out] = static_cast<int32_t>(lists.n_edges);
   parallel_for(tiles.n_tiles, [&](int64_t t) {
-    const int64_t begin = t * kTile;
-    const int64_t count = std::min(lists.n_out, begin + kTile) - begin;
-    int32_t rows[kTile];
-    int32_t first[kTile + 1];
-    int32_t cursor[kTile];
-    first[0] = 0;
-    for (int64_t p = 0; p < count; ++p) {
-      rows[p] = row_at(lists.out_order, begin + p);
-      cursor[p] = first[p];
-      first[p + 1] = first[p] + (row_offsets[rows[p] + 1] - row_offsets[rows[p]]);
+    const int64_t begin = t * tile;
+    const int64_t count = std::min(lists.n_out, begin + tile) - begin;
+    int64_t base = 0, size = 0;
+    for (int64_t k = 0; k < n_k; ++k) {
+      base += tiles.bounds[t * n_k + k];
+      size += tiles.bounds[(t + 1) * n_k + k] - tiles.bounds[t * n_k + k];
     }
-    Buffer<Edge> edges(first[count]);
-    const int32_t* in_order = lists.in_order ? lists.in_order->data() : nullptr;
-    visit_tile(lists, tiles, t, [&](int64_t k, int32_t in, int32_t out) {
-      edges[cursor[out - begin]++] = {in_order ? in_order[in] : in, static_cast<int32_t>(k)};
-    });
+    int32_t start[kTile + 1], cursor[kTile] = {};
+    if (!slots) visit_tile(lists, tiles, t, [&](int64_t, int32_t, int32_t out) { ++cursor[out - begin]; });
+    start[0] = 0;
     for (int64_t p = 0; p < count; ++p) {
-      if (p + kAhead < count) {
-        const int64_t next = row_offsets[rows[p + kAhead]];
-        const int64_t last = std::max<int64_t>(next, row_offsets[rows[p + kAhead] + 1] - 1);  // a row may be empty
-        for (int32_t* array : {in_rows, kernel_ids}) {
-          __builtin_prefetch(array + next, 1);
-          __builtin_prefetch(array + last, 1);
-        }
+      start[p + 1] = start[p] + (slots ? static_cast<int32_t>(n_k) : cursor[p]);
+      cursor[p] = start[p];
+    }
+    Buffer<int32_t> in(start[count] + kOver), ks(start[count] + kOver);
+    visit_tile(lists, tiles, t, [&](int64_t k, int32_t i, int32_t out) {
+      const int32_t e = cursor[out - begin]++;
+      in[e] = in_order ? in_order[i] : i;
+      ks[e] = static_cast<int32_t>(k);
+    });
+    // The last run of the tile is copied exactly: what follows belongs to another task.
+    for (int64_t p = 0; p < count; ++p) {
+      const int64_t n = cursor[p] - start[p];
+      runs.first[begin + p] = static_cast<int32_t>(base);
+      if (size - n >= kOver) {
+        copy_run(in.data() + start[p], n, runs.in.data() + base);
+        copy_run(ks.data() + start[p], n, runs.k.data() + base);
+      } else {
+        std::copy_n(in.data() + start[p], n, runs.in.data() + base);
+        std::copy_n(ks.data() + start[p], n, runs.k.data() + base);
       }
-      const int64_t to = row_offsets[rows[p]];
-      const Edge* from = edges.data() + first[p];
-      const int64_t n = first[p + 1] - first[p];
-      for (int64_t e = 0; e < n; ++e) {
-        in_rows[to + e] = from[e].in;
-        kernel_ids[to + e] = from[e].k;
-      }
+      base += n;
+      size -= n;
     }
   });
-  parallel_range(lists.n_out, kGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t o = begin; o < end; ++o)
-      for (int32_t e = row_offsets[o]; e < row_offsets[o + 1]; ++e) out_rows[e] = static_cast<int32_t>(o);
+  return runs;
+}
+
+}  // namespace
+
+// 1. Edges are collected by output position, tile by tile in the cache.
+// 2. Counts go to public rows; their sums are the row offsets.
+// 3. Rows are written one after the other, each from its run. Runs are read in public order, scattered, but asked for early.
+// Writing runs to scattered rows instead costs more: a write to a line reads it first.
+void edge_arrays(const RelationLists& lists, int32_t* row_offsets, int32_t* in_rows, int32_t* out_rows, int32_t* kernel_ids) {
+  if (lists.n_edges > std::numeric_limits<int32_t>::max())
+    throw std::length_error("a relation with " + std::to_string(lists.n_edges) + " edges has no edge arrays; the limit is 2^31 - 1");
+  const Runs runs = collect_runs(lists);
+  const int64_t n = lists.n_out;
+  Buffer<int32_t> position(n);  // of each public row
+  each_piece(n, [&](size_t, int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) {
+      const int32_t row = row_at(lists.out_order, p);
+      position[row] = static_cast<int32_t>(p);
+      row_offsets[row + 1] = runs.first[p + 1] - runs.first[p];
+    }
+  });
+  row_offsets[0] = 0;
+  std::partial_sum(row_offsets, row_offsets + n + 1, row_offsets);
+  each_piece(n, [&](size_t, int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      if (row + kAhead < end) {
+        const int32_t next = runs.first[position[row + kAhead]];
+        for (const int32_t* array : {runs.in.data(), runs.k.data()}) {
+          __builtin_prefetch(array + next);
+          __builtin_prefetch(array + next + 16);
+        }
+      }
+      const int32_t from = runs.first[position[row]], to = row_offsets[row], count = row_offsets[row + 1] - to;
+      if (row_offsets[end] - row_offsets[row + 1] >= kOver) {
+        copy_run(runs.in.data() + from, count, in_rows + to);
+        copy_run(runs.k.data() + from, count, kernel_ids + to);
+        for (int32_t e = to; e < to + count; e += kOver) std::fill_n(out_rows + e, kOver, static_cast<int32_t>(row));
+      } else {
+        std::copy_n(runs.in.data() + from, count, in_rows + to);
+        std::copy_n(runs.k.data() + from, count, kernel_ids + to);
+        std::fill_n(out_rows + to, count, static_cast<int32_t>(row));
+      }
+    }
   });
 }
 
@@ -153,7 +190,9 @@ RelationLists lists_of_edges(const int32_t* in_rows, const int32_t* out_rows, co
     const int64_t from = k_offsets[k], to = k_offsets[k + 1];
     lists.lists.push_back({in->data() + from, out->data() + from, to - from});
     lists.monotone = lists.monotone && std::is_sorted(in->data() + from, in->data() + to);
+    lists.out_once = lists.out_once && std::adjacent_find(out->data() + from, out->data() + to) == out->data() + to;
   }
+  lists.in_once = false;  // nobody looked
   lists.storage = {std::move(in), std::move(out)};
   return lists;
 }

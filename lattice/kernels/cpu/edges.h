@@ -6,13 +6,9 @@
 
 namespace lattice::cpu {
 
-// row_offsets[r] .. row_offsets[r + 1]: the edges of output row r; n_out + 1 entries. Throws std::length_error when there are
-// 2^31 edges or more.
-void edge_offsets(const RelationLists& lists, int32_t* row_offsets);
-
-// The three edge arrays, n_edges entries each, from row_offsets.
-void edge_arrays(const RelationLists& lists, const int32_t* row_offsets, int32_t* in_rows, int32_t* out_rows,
-                 int32_t* kernel_ids);
+// The three edge arrays, n_edges entries each, and row_offsets, n_out + 1 entries: the edges of output row r are
+// row_offsets[r] .. row_offsets[r + 1]. Throws std::length_error when there are 2^31 edges or more.
+void edge_arrays(const RelationLists& lists, int32_t* row_offsets, int32_t* in_rows, int32_t* out_rows, int32_t* kernel_ids);
 
 // Edges grouped by a key in [0, n_groups): offsets (n_groups + 1) and edge ids, ascending within a group.
 void group_edges(const int32_t* keys, int64_t n_edges, int64_t n_groups, int32_t* offsets, int32_t* edge_ids);

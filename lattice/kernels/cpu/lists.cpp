@@ -54,6 +54,8 @@ RelationLists reversed(const RelationLists& lists) {
   r.n_out = lists.n_in;
   r.n_edges = lists.n_edges;
   r.monotone = lists.monotone;
+  r.in_once = lists.out_once;
+  r.out_once = lists.in_once;
   r.in_order = lists.out_order;
   r.out_order = lists.in_order;
   r.lists.resize(lists.lists.size());

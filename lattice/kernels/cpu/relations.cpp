@@ -200,6 +200,7 @@ RelationLists relate_gather(const std::shared_ptr<const CoordIndex>& in, const s
   out.n_out = target->rows();
   out.in_order = order_of(in);
   out.out_order = order_of(target);
+  out.in_once = target->duplicate < 0;
   return out;
 }
 
@@ -217,6 +218,7 @@ RelationLists relate_scatter(const std::shared_ptr<const CoordIndex>& in, const 
   out.n_out = target->rows();
   out.in_order = order_of(in);
   out.out_order = order_of(target);
+  out.in_once = target->duplicate < 0;
   return out;
 }
 
