@@ -44,9 +44,10 @@ Extent dense_extent(const SparseTensor& x, const std::optional<std::vector<int64
       extent[a] =
           static_cast<int64_t>(std::clamp<int128>(box.hi[a] - lowest[a] + 1, 0, std::numeric_limits<int32_t>::max()));
   }
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   int128 cells = 1;
   for (int64_t v : extent) cells = std::min<int128>(cells * v, int128{1} << 62);
-  if (cells > std::numeric_limits<int32_t>::max())
+  if (cells > kMost || *std::max_element(extent.begin(), extent.end()) > kMost)
     fail("to_dense", "shape " + extent_text(extent) + " has more than 2^31 - 1 cells");
   return extent;
 }

@@ -3,6 +3,7 @@
 #include <mlx/ops.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <stdexcept>
 
@@ -125,7 +126,8 @@ mx::array SparseTensor::active_rows() const { return manager_->active_rows(key_)
 
 int64_t SparseTensor::batch_size() const {
   if (batch_counts_) return static_cast<int64_t>(batch_counts_->size());
-  return set_.rows() ? static_cast<int64_t>(set_.box().hi[0]) + 1 : 0;
+  if (set_.rows() == 0) return 0;
+  return static_cast<int64_t>(std::min<cpu::int128>(set_.box().hi[0] + 1, std::numeric_limits<int64_t>::max()));
 }
 
 mx::array SparseTensor::batch_indices() const {
@@ -192,7 +194,8 @@ SparseTensor SparseTensor::replace(const std::optional<mx::array>& coords, const
     out.key_ = coords ? manager_->insert_coords(*coords, step, std::nullopt, "SparseTensor.replace")
                       : manager_->insert_set(set_, step);
     out.set_ = manager_->set(out.key_);
-    if (coords && batch_counts_) out.batch_counts_ = count_batches(out.set_);
+    if (coords && batch_counts_)
+      out.batch_counts_ = count_batches(out.set_, static_cast<int64_t>(batch_counts_->size()));
   }
   out.check_feats("SparseTensor.replace");
   return out;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "lattice/graph/dtype.h"
 #include "lattice/ops/bilinear.h"
 
 namespace lattice {
@@ -43,6 +44,18 @@ mx::array kernel_major(const std::string& op, const mx::array& w, const KernelSp
   return mx::transpose(mx::reshape(w, {w.shape(0), static_cast<int>(k), w.shape(4)}, s), {1, 2, 0}, s);
 }
 
+// What every convolution asks of its arrays; w is (K, C_in / groups, C_out).
+void check_arrays(const std::string& op, const SparseTensor& x, const mx::array& w, const Bias& bias, mx::StreamOrDevice s) {
+  graph::visit_float(x.dtype(), [](auto) {}, op);
+  if (w.dtype() != x.dtype())
+    fail(op, "weight must have the dtype of the features, got " + graph::dtype_name(w.dtype()) + " and " +
+                 graph::dtype_name(x.dtype()));
+  if (bias && (bias->ndim() != 1 || bias->shape(0) != w.shape(2)))
+    fail(op, "bias must have shape (" + std::to_string(w.shape(2)) + ",), got " + shape_text(bias->shape()));
+  if (x.coords().dtype() == mx::int64 && mx::to_stream(s).device == mx::Device::gpu)
+    fail(op, "coords must be int32 on a GPU, got int64");
+}
+
 SparseTensor result_on(const SparseTensor& x, const CoordinateMapKey& key, mx::array feats) {
   if (key == x.coord_key()) return x.with_feats(std::move(feats));
   std::optional<BatchCounts> counts;
@@ -79,6 +92,7 @@ SparseTensor convolve(const std::string& op, RelationKind kind, const SparseTens
                       const Bias& bias, const ConvOptions& options, std::optional<float> eps, mx::StreamOrDevice s) {
   if (eps && !(*eps > 0 && std::isfinite(*eps))) fail(op, "eps must be > 0, got " + std::to_string(*eps));
   const mx::array w = kernel_major(op, weight, options.spec, x.channels(), options.groups, s);
+  check_arrays(op, x, w, bias, s);
   const Relation::Ptr r = find_relation(op, kind, x, options);
   if (!r) {
     if (options.groups == 1) return x.with_feats(matmul_rows(x.feats(), mx::squeeze(w, 0, s), bias, s));
@@ -86,15 +100,14 @@ SparseTensor convolve(const std::string& op, RelationKind kind, const SparseTens
   }
   if (!eps) return result_on(x, *r->out_key(), conv(x.feats(), w, r, bias, options.groups, s));
   // conv(1, W^2) needs no features: with one input channel of ones the sum over C_in is taken once per weight.
-  const mx::array norm_w = mx::sum(mx::square(mx::astype(w, mx::float32, s), s), 1, true, s);
+  // Both sums stay in float32, so that the result is rounded once.
+  const mx::array wide = mx::astype(w, mx::float32, s);
+  const mx::array norm_w = mx::sum(mx::square(wide, s), 1, true, s);
   const mx::array ones = mx::ones({static_cast<int>(x.active_count()), 1}, mx::float32, s);
   const mx::array norm = mx::rsqrt(mx::add(conv(ones, norm_w, r, std::nullopt, 1, s), mx::array(*eps), s), s);
-  mx::array y = mx::multiply(mx::astype(conv(x.feats(), w, r, std::nullopt, options.groups, s), mx::float32, s), norm, s);
-  if (bias) {
-    if (bias->ndim() != 1 || bias->shape(0) != w.shape(2))
-      fail(op, "bias must have shape (" + std::to_string(w.shape(2)) + ",), got " + shape_text(bias->shape()));
-    y = mx::add(y, mx::astype(*bias, mx::float32, s), s);
-  }
+  mx::array y = conv(mx::astype(x.feats(), mx::float32, s), wide, r, std::nullopt, options.groups, s);
+  y = mx::multiply(y, norm, s);
+  if (bias) y = mx::add(y, mx::astype(mx::astype(*bias, x.dtype(), s), mx::float32, s), s);
   return result_on(x, *r->out_key(), mx::astype(y, x.dtype(), s));
 }
 

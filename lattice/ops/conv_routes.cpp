@@ -21,9 +21,20 @@ cpu::Storage storage_of(mx::Dtype dtype) {
 
 Rejection always(const Call&) { return {}; }
 
+// The tile kernels divide by channel counts.
+Rejection has_channels(const Call& call) {
+  if (call.c_in == 0 || call.c_out == 0) return {Step::shape, "one side has no channels"};
+  return {};
+}
+
 Rejection dense_only(const Call& call) {
   if (call.storage != "dense") return {Step::storage, "weights are " + call.storage + ", not dense"};
   return {};
+}
+
+Rejection dense_with_channels(const Call& call) {
+  const Rejection why = dense_only(call);
+  return why.fits() ? has_channels(call) : why;
 }
 
 // Everything that a node depends on besides its inputs; the relation by its address, which the closure keeps alive.
@@ -111,11 +122,11 @@ void add_conv_routes(std::vector<Route>& rows) {
   const std::string plain = "any shape: gather, matmul and scatter-add of MLX, in float32";
   const std::string slow = "any shape: one multiplication at a time, sums in float64";
   for (const char* op : {"conv", "linear"}) {
-    rows.push_back({op, cpu, "cpu.tiles", "dense weights: tiles of output rows, packed weights, vector registers", dense_only,
-                    conv_tiles});
+    rows.push_back({op, cpu, "cpu.tiles", "dense weights, no empty side: tiles of output rows, packed weights, vector registers",
+                    dense_with_channels, conv_tiles});
     rows.push_back({op, cpu, "cpu.reference", slow, dense_only, conv_reference});
   }
-  rows.push_back({"outer", cpu, "cpu.tiles", "any shape: rows copied once per part, sums in vector registers", always, outer_tiles});
+  rows.push_back({"outer", cpu, "cpu.tiles", "no empty side: rows copied once per part, sums in vector registers", has_channels, outer_tiles});
   rows.push_back({"outer", cpu, "cpu.reference", slow, always, outer_reference});
   rows.push_back({"conv", gpu, "gpu.mlx", plain, dense_only, conv_with_mlx});
   rows.push_back({"linear", gpu, "gpu.mlx", "any shape: matmul of MLX", dense_only, linear_with_mlx});

@@ -3,7 +3,7 @@
 #include <mlx/device.h>
 #include <mlx/stream.h>
 
-#include <atomic>
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -19,7 +19,12 @@ namespace {
 
 thread_local DecisionLog* current_log = nullptr;
 
-// "conv=cpu.reference,outer=cpu.mlx" -> the name for this operation, if any.
+std::string trimmed(const std::string& text) {
+  const size_t begin = text.find_first_not_of(' '), end = text.find_last_not_of(' ');
+  return begin == std::string::npos ? "" : text.substr(begin, end - begin + 1);
+}
+
+// "conv=cpu.reference, outer=cpu.tiles" -> the name for this operation, if any.
 std::optional<std::string> forced_route(const std::string& operation) {
   const char* text = std::getenv("LATTICE_ROUTE");
   if (!text) return std::nullopt;
@@ -28,7 +33,10 @@ std::optional<std::string> forced_route(const std::string& operation) {
     const size_t equals = item.find('=');
     if (equals == std::string::npos)
       throw std::invalid_argument("[LATTICE_ROUTE] expected \"operation=route,...\", got \"" + item + "\"");
-    if (item.substr(0, equals) == operation) return item.substr(equals + 1);
+    const std::string key = trimmed(item.substr(0, equals));
+    if (key == operation) return trimmed(item.substr(equals + 1));
+    if (std::ranges::none_of(routes(), [&](const Route& r) { return r.operation == key; }))
+      throw std::invalid_argument("[LATTICE_ROUTE] there is no operation \"" + key + "\"");
   }
   return std::nullopt;
 }

@@ -17,17 +17,19 @@ using Bias = const std::optional<mx::array>&;
 using X = const SparseTensor&;
 using Stream = mx::StreamOrDevice;
 
-std::optional<TargetCoords> to_target(nb::handle value) {
+std::optional<TargetCoords> to_target(const char* operation, nb::handle value) {
   if (value.is_none()) return std::nullopt;
   if (nb::isinstance<SparseTensor>(value)) return nb::cast<SparseTensor>(value);
   if (nb::isinstance<CoordinateMapKey>(value)) return nb::cast<CoordinateMapKey>(value);
   if (nb::isinstance<mx::array>(value)) return nb::cast<mx::array>(value);
-  throw TypeError("[coordinates] must be None, a SparseTensor, a CoordinateMapKey or an array, found " +
+  throw TypeError("[" + std::string(operation) + "] coordinates must be None, a SparseTensor, a CoordinateMapKey or an array, found " +
                   std::string(nb::type_name(value.type()).c_str()));
 }
 
-ConvOptions options(const KernelSpec& spec, nb::handle coordinates, nb::handle groups) {
-  return {spec, to_target(coordinates), integer(groups, "conv", "groups")};
+ConvOptions options(const char* operation, nb::handle size, nb::handle stride, nb::handle padding, nb::handle dilation,
+                    nb::handle coordinates, nb::handle groups) {
+  return {kernel_spec(operation, size, stride, padding, dilation), to_target(operation, coordinates),
+          integer(groups, operation, "groups")};
 }
 
 // Geometry may be built here: without the GIL.
@@ -45,7 +47,7 @@ void bind_conv(nb::module_& m) {
       "conv3d",
       [](X x, Arr weight, Bias bias, nb::handle size, nb::handle stride, nb::handle padding, nb::handle dilation,
          nb::handle coordinates, nb::handle groups, Stream s) {
-        const ConvOptions o = options(kernel_spec("conv3d", size, stride, padding, dilation), coordinates, groups);
+        const ConvOptions o = options("conv3d", size, stride, padding, dilation, coordinates, groups);
         return run([&] { return conv3d(x, weight, bias, o, s); });
       },
       nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::kw_only(), nb::arg("kernel_size") = three,
@@ -57,7 +59,7 @@ void bind_conv(nb::module_& m) {
   m.def(
       "subm_conv3d",
       [](X x, Arr weight, Bias bias, nb::handle size, nb::handle dilation, nb::handle groups, Stream s) {
-        const ConvOptions o = options(kernel_spec("subm_conv3d", size, nb::int_(1), nb::int_(0), dilation), nb::none(), groups);
+        const ConvOptions o = options("subm_conv3d", size, nb::int_(1), nb::int_(0), dilation, nb::none(), groups);
         return run([&] { return subm_conv3d(x, weight, bias, o, s); });
       },
       nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::kw_only(), nb::arg("kernel_size") = three,
@@ -66,18 +68,18 @@ void bind_conv(nb::module_& m) {
   m.def(
       "normalized_subm_conv3d",
       [](X x, Arr weight, Bias bias, nb::handle size, nb::handle dilation, nb::handle groups, float eps, Stream s) {
-        const ConvOptions o = options(kernel_spec("normalized_subm_conv3d", size, nb::int_(1), nb::int_(0), dilation), nb::none(), groups);
+        const ConvOptions o = options("normalized_subm_conv3d", size, nb::int_(1), nb::int_(0), dilation, nb::none(), groups);
         return run([&] { return normalized_subm_conv3d(x, weight, bias, o, eps, s); });
       },
       nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::kw_only(), nb::arg("kernel_size") = three,
-      nb::arg("dilation") = one, nb::arg("groups") = one, nb::arg("eps") = 1e-8f, nb::arg("stream") = nb::none(),
+      nb::arg("dilation") = one, nb::arg("groups") = one, nb::arg("eps") = 1e-8, nb::arg("stream") = nb::none(),
       "subm_conv3d(x, W) / sqrt(subm_conv3d(1, W^2) + eps) + bias.");
 
   m.def(
       "conv_transpose3d",
       [](X x, Arr weight, Bias bias, nb::handle size, nb::handle stride, nb::handle padding, nb::handle dilation,
          nb::handle coordinates, nb::handle groups, Stream s) {
-        const ConvOptions o = options(kernel_spec("conv_transpose3d", size, stride, padding, dilation), coordinates, groups);
+        const ConvOptions o = options("conv_transpose3d", size, stride, padding, dilation, coordinates, groups);
         return run([&] { return conv_transpose3d(x, weight, bias, o, s); });
       },
       nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::kw_only(), nb::arg("kernel_size") = two,
@@ -88,17 +90,17 @@ void bind_conv(nb::module_& m) {
       "normalized_conv_transpose3d",
       [](X x, Arr weight, Bias bias, nb::handle size, nb::handle stride, nb::handle padding, nb::handle dilation,
          nb::handle coordinates, nb::handle groups, float eps, Stream s) {
-        const ConvOptions o = options(kernel_spec("normalized_conv_transpose3d", size, stride, padding, dilation), coordinates, groups);
+        const ConvOptions o = options("normalized_conv_transpose3d", size, stride, padding, dilation, coordinates, groups);
         return run([&] { return normalized_conv_transpose3d(x, weight, bias, o, eps, s); });
       },
       nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::kw_only(), nb::arg("kernel_size") = two,
       nb::arg("stride") = two, nb::arg("padding") = zero, nb::arg("dilation") = one, nb::arg("coordinates") = nb::none(),
-      nb::arg("groups") = one, nb::arg("eps") = 1e-8f, nb::arg("stream") = nb::none(),
+      nb::arg("groups") = one, nb::arg("eps") = 1e-8, nb::arg("stream") = nb::none(),
       "conv_transpose3d(x, W) / sqrt(conv_transpose3d(1, W^2) + eps) + bias.");
   m.def(
       "generative_conv_transpose3d",
       [](X x, Arr weight, Bias bias, nb::handle size, nb::handle stride, nb::handle coordinates, nb::handle groups, Stream s) {
-        const ConvOptions o = options(kernel_spec("generative_conv_transpose3d", size, stride, nb::int_(0), nb::int_(1)), coordinates, groups);
+        const ConvOptions o = options("generative_conv_transpose3d", size, stride, nb::int_(0), nb::int_(1), coordinates, groups);
         return run([&] { return generative_conv_transpose3d(x, weight, bias, o, s); });
       },
       nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::kw_only(), nb::arg("kernel_size") = two,
@@ -108,11 +110,11 @@ void bind_conv(nb::module_& m) {
       "normalized_generative_conv_transpose3d",
       [](X x, Arr weight, Bias bias, nb::handle size, nb::handle stride, nb::handle coordinates, nb::handle groups, float eps,
          Stream s) {
-        const ConvOptions o = options(kernel_spec("normalized_generative_conv_transpose3d", size, stride, nb::int_(0), nb::int_(1)), coordinates, groups);
+        const ConvOptions o = options("normalized_generative_conv_transpose3d", size, stride, nb::int_(0), nb::int_(1), coordinates, groups);
         return run([&] { return normalized_generative_conv_transpose3d(x, weight, bias, o, eps, s); });
       },
       nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::kw_only(), nb::arg("kernel_size") = two,
-      nb::arg("stride") = two, nb::arg("coordinates") = nb::none(), nb::arg("groups") = one, nb::arg("eps") = 1e-8f,
+      nb::arg("stride") = two, nb::arg("coordinates") = nb::none(), nb::arg("groups") = one, nb::arg("eps") = 1e-8,
       nb::arg("stream") = nb::none(),
       "generative_conv_transpose3d(x, W) / sqrt(generative_conv_transpose3d(1, W^2) + eps) + bias.");
 

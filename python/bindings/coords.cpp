@@ -2,6 +2,7 @@
 #include "lattice/ops/coords.h"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/variant.h>
 
@@ -61,7 +62,7 @@ void bind_values(nb::module_& m) {
             new (self) CoordinateSet(coords, "CoordinateSet");
           },
           nb::arg("coords"))
-      .def_prop_ro("coords", &CoordinateSet::array, nb::rv_policy::reference_internal)
+      .def_prop_ro("coords", &CoordinateSet::shown)
       .def_prop_ro("dtype", &CoordinateSet::dtype)
       .def_prop_ro("is_unique", [](const CoordinateSet& set) { return set.index()->duplicate < 0; },
                    nb::call_guard<nb::gil_scoped_release>())

@@ -69,12 +69,15 @@ void bind_routes(nb::module_& m) {
       .def(nb::init<>())
       .def("__enter__",
            [](nb::handle self) {
-             nb::cast<PyDecisionLog&>(self).open = std::make_unique<DecisionLog>();
+             auto& log = nb::cast<PyDecisionLog&>(self);
+             if (log.open) throw std::invalid_argument("[DecisionLog] found a log that is open already");
+             log.open = std::make_unique<DecisionLog>();
              return nb::borrow(self);
            })
       .def(
           "__exit__",
           [](PyDecisionLog& log, nb::object, nb::object, nb::object) {
+            if (!log.open) throw std::invalid_argument("[DecisionLog] found a log that is not open");
             log.decisions = log.open->decisions();
             log.open.reset();
           },

@@ -72,6 +72,12 @@ nb::tuple to_python(const lattice::Triple& t) { return nb::make_tuple(t[0], t[1]
 lattice::KernelSpec kernel_spec(const char* operation, nb::handle size, nb::handle stride, nb::handle padding,
                                 nb::handle dilation) {
   if (nb::isinstance<lattice::KernelSpec>(size)) return nb::cast<lattice::KernelSpec>(size);
-  return {triple(size, operation, "kernel_size"), triple(stride, operation, "stride"),
-          triple(padding, operation, "padding"), triple(dilation, operation, "dilation")};
+  const lattice::Triple sizes = triple(size, operation, "kernel_size"), strides = triple(stride, operation, "stride");
+  const lattice::Triple paddings = triple(padding, operation, "padding"), dilations = triple(dilation, operation, "dilation");
+  try {
+    return {sizes, strides, paddings, dilations};
+  } catch (const std::invalid_argument& e) {  // "[KernelSpec] ...": the user called `operation`
+    const std::string text = e.what();
+    throw std::invalid_argument("[" + std::string(operation) + text.substr(text.find(']')));
+  }
 }

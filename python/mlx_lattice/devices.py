@@ -4,7 +4,8 @@ import contextlib
 
 import mlx.core as mx
 
-_answers = {}
+_answers = {}  # key: (function, answer); the function is kept, so that its id stays its own
+_MOST_ANSWERS = 256
 
 
 @contextlib.contextmanager
@@ -23,7 +24,7 @@ def _signature(value):
     if isinstance(value, mx.array):
         return ("array", value.shape, str(value.dtype))
     if hasattr(value, "feats"):
-        return ("tensor", value.feats.shape, str(value.feats.dtype), str(value.coords.dtype))
+        return ("tensor", value.feats.shape, str(value.feats.dtype), str(value.coords.dtype), value.stride)
     if isinstance(value, (list, tuple)):
         return tuple(_signature(v) for v in value)
     return repr(value)
@@ -34,6 +35,8 @@ def _arrays(value):
         return [value]
     if hasattr(value, "feats"):
         return [value.feats]
+    if isinstance(value, dict):
+        value = list(value.values())
     if isinstance(value, (list, tuple)):
         return [a for v in value for a in _arrays(v)]
     return []
@@ -42,13 +45,15 @@ def _arrays(value):
 def supported_on(device, fn, *args, **kwargs):
     """Whether `fn(*args, **kwargs)` runs on `device`. Runs it once and remembers the answer for arguments of this kind."""
     target = mx.Device(device) if isinstance(device, mx.DeviceType) else device
-    name = f"{getattr(fn, '__module__', '')}.{getattr(fn, '__qualname__', repr(fn))}"
-    key = (str(target), name, _signature(args), _signature(tuple(sorted(kwargs.items()))))
+    key = (str(target), id(fn), _signature(args), _signature(tuple(sorted(kwargs.items()))))
     if key not in _answers:
         try:
             with on(target):
                 mx.eval(*_arrays(fn(*args, **kwargs)))
-            _answers[key] = True
-        except (RuntimeError, ValueError, NotImplementedError):
-            _answers[key] = False
-    return _answers[key]
+            answer = True
+        except (RuntimeError, ValueError, OverflowError):
+            answer = False
+        if len(_answers) >= _MOST_ANSWERS:
+            _answers.clear()
+        _answers[key] = (fn, answer)
+    return _answers[key][1]

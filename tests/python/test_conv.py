@@ -276,3 +276,83 @@ def test_target_transposed_module_keeps_the_skip_identity():
     down = nn.Conv3d(4, 8, kernel_size=2, stride=2)(x)
     up = nn.ConvTranspose3d(8, 4)(down, x)
     assert up.same_coords(x)
+
+
+@pytest.mark.parametrize("c_in, c_out", [(0, 5), (5, 0), (0, 0)])
+@pytest.mark.parametrize("groups", [1, 5])
+def test_no_channels(c_in, c_out, groups):
+    x, w, b = tensor(channels=c_in), mx.ones((27, c_in // groups, c_out)), mx.ones((c_out,))
+
+    def total(feats, w, b):
+        return ops.subm_conv3d(x.replace(feats=feats), w, b, groups=groups).feats.sum()
+
+    assert ops.subm_conv3d(x, w, b, groups=groups).feats.tolist() == [[1.0] * c_out] * x.capacity
+    grads = mx.grad(total, (0, 1, 2))(x.feats, w, b)
+    assert [g.tolist() for g in grads[:2]] == [mx.zeros_like(a).tolist() for a in (x.feats, w)]
+    assert grads[2].tolist() == [float(x.capacity)] * c_out
+    assert ops.linear(x, mx.ones((c_out, c_in)), b).feats.tolist() == [[1.0] * c_out] * x.capacity
+
+
+def test_normalized_convolution_rounds_once():
+    x, w = tensor(channels=64, dtype=mx.float16), weights(27, 64, 2, dtype=mx.float16)
+    x, w = x.replace(feats=x.feats * 0 + 200), w * 0 + 30  # the sum itself, 384000 an edge, leaves float16
+    wide = ops.normalized_subm_conv3d(x.astype(mx.float32), w.astype(mx.float32)).feats
+    assert mx.array_equal(ops.normalized_subm_conv3d(x, w).feats, wide.astype(mx.float16))
+    assert mx.isfinite(wide).all()
+
+
+@pytest.mark.parametrize(
+    "arguments, error, text",
+    [
+        ({"stride": 0}, ValueError, r"\[conv3d\] stride"),
+        ({"groups": True}, TypeError, r"\[conv3d\] groups"),
+        ({"coordinates": 5}, TypeError, r"\[conv3d\] coordinates"),
+        ({"bias": mx.zeros((7,))}, ValueError, r"\[conv3d\] bias"),
+        ({"weight": mx.zeros((27, 5, 6), mx.float16)}, ValueError, r"\[conv3d\] weight .* float16 and float32"),
+    ],
+)
+def test_errors_name_the_operation_that_was_called(arguments, error, text):
+    with pytest.raises(error, match="^" + text):
+        ops.conv3d(tensor(), **{"weight": weights(27, 5, 6), **arguments})
+
+
+def test_eps_is_what_the_documentation_says():
+    assert "eps: float = 1e-08" in ops.normalized_subm_conv3d.__doc__
+
+
+def test_forced_routes_may_have_spaces_and_must_exist(monkeypatch):
+    x, w = tensor(), weights(27, 5, 6)
+    monkeypatch.setenv("LATTICE_ROUTE", "outer=cpu.tiles, conv = cpu.reference")
+    assert ml.explain(ops.subm_conv3d, x, w).routes == [("conv", "cpu.reference")]
+    monkeypatch.setenv("LATTICE_ROUTE", "convolution=cpu.reference")
+    with pytest.raises(ValueError, match="no operation \"convolution\""):
+        ops.subm_conv3d(x, w)
+
+
+def test_decision_log_used_wrongly_is_an_error():
+    log = ml._ext.DecisionLog()
+    with pytest.raises(ValueError, match="not open"):
+        log.__exit__(None, None, None)
+    with log, pytest.raises(ValueError, match="open already"):
+        log.__enter__()
+
+
+def test_the_probe_does_not_mix_up_calls():
+    def fails():
+        raise RuntimeError
+
+    assert ml.supported_on(mx.cpu, lambda: mx.array(1))
+    assert not ml.supported_on(mx.cpu, lambda: fails())
+    x, w = tensor(), weights(8, 5, 6)
+    assert not ml.supported_on(mx.cpu, ops.conv_transpose3d, x, w)  # stride 1 is not divisible by 2
+    assert ml.supported_on(mx.cpu, ops.conv_transpose3d, x.replace(stride=2), w)
+
+
+def test_channels_may_be_integer_scalars():
+    module = nn.Conv3d(np.int64(4), mx.array(6), groups=np.uint8(2))
+    assert module.weight.shape == (6, 3, 3, 3, 2)
+    for bad in (np.float32(4), np.bool_(True), mx.array(4.0), mx.array([4])):
+        with pytest.raises(TypeError, match=r"^\[Conv3d\] in_channels"):
+            nn.Conv3d(bad, 6)
+    with pytest.raises(ValueError, match="eps"):
+        nn.NormalizedSubmConv3d(4, 6, eps=float("inf"))

@@ -306,3 +306,12 @@ def test_many_rows(seed):
     _, first = np.unique(np.concatenate([a, b]), axis=0, return_index=True)
     want = np.concatenate([a, b])[np.sort(first)]
     assert (np.array(ops.union_coords(mx.array(a), mx.array(b))) == want).all()
+
+
+def test_writing_to_shown_coordinates_does_not_reach_the_set():
+    kept = core.CoordinateSet(mx.array([[0, 0, 0, 0], [0, 1, 0, 0]], mx.int32))
+    assert kept.coords is kept.coords
+    shown = kept.coords
+    shown[0, 1] = 55
+    assert rows_of(kept.coords) == [(0, 0, 0, 0), (0, 1, 0, 0)]
+    assert rows_of(ops.build_sparse_alignment(kept, None, kept.coords, None, join="left").coords) == rows_of(kept.coords)

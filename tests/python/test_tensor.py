@@ -167,3 +167,22 @@ def test_values_are_frozen_and_hashable():
     assert pickle.loads(pickle.dumps(spec)) == spec
     with pytest.raises(AttributeError):
         spec.size = 2
+
+
+def test_other_coordinates_keep_empty_items_at_the_end():
+    x = SparseTensor(mx.array(COORDS[:2], mx.int32), mx.ones((2, 1)), batch_counts=[2, 0])
+    assert x.replace(coords=mx.array([[0, 5, 5, 5], [0, 6, 6, 6]], mx.int32)).batch_counts == (2, 0)
+
+
+def test_the_largest_batch():
+    x = SparseTensor(mx.array([[2**63 - 1, 0, 0, 0]], mx.int64), mx.ones((1, 1)))
+    assert x.batch_size == 2**63 - 1  # one more does not fit
+    with pytest.raises(ValueError, match="cells"):
+        x.to_dense()
+
+
+def test_dense_sizes_are_not_cut_off():
+    empty = SparseTensor(mx.zeros((0, 4), mx.int32), mx.zeros((0, 3)))
+    assert empty.to_dense((0, 5, 3)).shape == (0, 0, 5, 3, 3)
+    with pytest.raises(ValueError, match="cells"):
+        empty.to_dense((0, 2**32 + 5, 3))

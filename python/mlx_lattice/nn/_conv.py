@@ -9,24 +9,28 @@ from .. import ops
 from ..core import KernelSpec
 
 
-def _channels(name, value):
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be an int, got {value!r}")
-    if value < 1:
-        raise ValueError(f"{name} must be >= 1, got {value}")
-    return value
+def _channels(module, name, value):
+    """An int, also from a NumPy or MLX integer scalar."""
+    number = value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise TypeError(f"[{type(module).__name__}] {name} must be an integer, got {value!r}")
+    if number < 1:
+        raise ValueError(f"[{type(module).__name__}] {name} must be >= 1, got {number}")
+    return number
 
 
 class _Conv(nn.Module):
     """What all convolutions share: checked arguments, weight, bias, repr."""
 
-
     def __init__(self, in_channels, out_channels, spec, groups, bias):
         super().__init__()
-        in_channels, out_channels = _channels("in_channels", in_channels), _channels("out_channels", out_channels)
-        groups = _channels("groups", groups)
+        in_channels = _channels(self, "in_channels", in_channels)
+        out_channels = _channels(self, "out_channels", out_channels)
+        groups = _channels(self, "groups", groups)
         if in_channels % groups or out_channels % groups:
-            raise ValueError(f"groups {groups} must divide in_channels {in_channels} and out_channels {out_channels}")
+            raise ValueError(
+                f"[{type(self).__name__}] groups must divide in_channels {in_channels} and out_channels {out_channels}, got {groups}"
+            )
         self._spec, self._groups = spec, groups
         inside = in_channels // groups
         bound = math.sqrt(1 / (inside * spec.volume))
@@ -78,7 +82,7 @@ class SubmConv3d(_Conv):
     def __init__(self, in_channels, out_channels, kernel_size=3, dilation=1, groups=1, bias=True):
         spec = KernelSpec(kernel_size, 1, 0, dilation)
         if not spec.is_centered_submanifold:
-            raise ValueError(f"SubmConv3d needs an odd kernel_size on each axis, got {tuple(spec.size)}")
+            raise ValueError(f"[{type(self).__name__}] needs an odd kernel_size on each axis, got {tuple(spec.size)}")
         super().__init__(in_channels, out_channels, spec, groups, bias)
 
     def __call__(self, x):
@@ -126,8 +130,8 @@ class _Normalized:
 
     def __init__(self, *args, eps=1e-8, **kwargs):
         super().__init__(*args, **kwargs)
-        if not eps > 0:
-            raise ValueError(f"eps must be > 0, got {eps}")
+        if not 0 < eps < math.inf:
+            raise ValueError(f"[{type(self).__name__}] eps must be > 0 and finite, got {eps}")
         self._eps = eps
 
     def _arguments(self):
@@ -154,7 +158,8 @@ class Linear(nn.Module):
 
     def __init__(self, in_channels, out_channels, bias=True):
         super().__init__()
-        in_channels, out_channels = _channels("in_channels", in_channels), _channels("out_channels", out_channels)
+        in_channels = _channels(self, "in_channels", in_channels)
+        out_channels = _channels(self, "out_channels", out_channels)
         bound = math.sqrt(1 / in_channels)
         self.weight = mx.random.uniform(-bound, bound, (out_channels, in_channels))
         if bias:
