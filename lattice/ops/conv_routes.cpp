@@ -122,11 +122,13 @@ void add_conv_routes(std::vector<Route>& rows) {
   const std::string plain = "any shape: gather, matmul and scatter-add of MLX, in float32";
   const std::string slow = "any shape: one multiplication at a time, sums in float64";
   for (const char* op : {"conv", "linear"}) {
-    rows.push_back({op, cpu, "cpu.tiles", "dense weights, no empty side: tiles of output rows, packed weights, vector registers",
+    rows.push_back({op, cpu, "cpu.tiles",
+                    "dense weights, no empty side: tiles of output rows, packed weights, vector registers",
                     dense_with_channels, conv_tiles});
     rows.push_back({op, cpu, "cpu.reference", slow, dense_only, conv_reference});
   }
-  rows.push_back({"outer", cpu, "cpu.tiles", "no empty side: rows copied once per part, sums in vector registers", has_channels, outer_tiles});
+  rows.push_back({"outer", cpu, "cpu.tiles", "no empty side: rows copied once per part, sums in vector registers",
+                  has_channels, outer_tiles});
   rows.push_back({"outer", cpu, "cpu.reference", slow, always, outer_reference});
   rows.push_back({"conv", gpu, "gpu.mlx", plain, dense_only, conv_with_mlx});
   rows.push_back({"linear", gpu, "gpu.mlx", "any shape: matmul of MLX", dense_only, linear_with_mlx});

@@ -12,6 +12,7 @@
 #include <stdexcept>
 
 #include "lattice/graph/dtype.h"
+#include "lattice/ops/backend.h"
 #include "lattice/ops/conv_routes.h"
 
 namespace lattice {
@@ -121,13 +122,16 @@ std::string Decision::text() const {
     out << "  " << step << std::string(16 - std::min<size_t>(15, std::string(step).size()), ' ') << value << "\n";
   };
   out << call.operation << " -> " << chosen->name << (forced ? " (forced by LATTICE_ROUTE)" : "") << "\n";
-  line("device", call.device().type == mx::Device::gpu ? "gpu" : "cpu");
+  const bool on_gpu = chosen->device == mx::Device::gpu;  // the default device may be another by now
+  line("device", on_gpu ? "gpu" : "cpu");
   line("family", call.family());
   line("relation", call.relation ? call.relation->text() : "none: every row with itself");
   line("storage", call.storage);
   line("shape and dtype", std::to_string(call.c_in) + " -> " + std::to_string(call.c_out) + " channels" +
                               (call.groups > 1 ? " in " + std::to_string(call.groups) + " groups" : "") + ", " +
                               graph::dtype_name(call.dtype));
+  const BackendInfo machine = backend_info();
+  line("capability", on_gpu ? std::string("matrix units: ") + name(machine.tensor_ops) : machine.simd);
   line("work", std::to_string(call.n_in()) + " -> " + std::to_string(call.n_out()) + " rows, " +
                    std::to_string(call.n_edges()) + " edges, " + scaled(call.flop(), "FLOP") + ", " +
                    scaled(call.bytes(), "B"));

@@ -22,8 +22,8 @@ std::optional<TargetCoords> to_target(const char* operation, nb::handle value) {
   if (nb::isinstance<SparseTensor>(value)) return nb::cast<SparseTensor>(value);
   if (nb::isinstance<CoordinateMapKey>(value)) return nb::cast<CoordinateMapKey>(value);
   if (nb::isinstance<mx::array>(value)) return nb::cast<mx::array>(value);
-  throw TypeError("[" + std::string(operation) + "] coordinates must be None, a SparseTensor, a CoordinateMapKey or an array, found " +
-                  std::string(nb::type_name(value.type()).c_str()));
+  throw TypeError("[" + std::string(operation) + "] coordinates must be None, a SparseTensor, a CoordinateMapKey or an " +
+                  "array, found " + std::string(nb::type_name(value.type()).c_str()));
 }
 
 ConvOptions options(const char* operation, nb::handle size, nb::handle stride, nb::handle padding, nb::handle dilation,
@@ -100,7 +100,8 @@ void bind_conv(nb::module_& m) {
   m.def(
       "generative_conv_transpose3d",
       [](X x, Arr weight, Bias bias, nb::handle size, nb::handle stride, nb::handle coordinates, nb::handle groups, Stream s) {
-        const ConvOptions o = options("generative_conv_transpose3d", size, stride, nb::int_(0), nb::int_(1), coordinates, groups);
+        const ConvOptions o = options("generative_conv_transpose3d", size, stride, nb::int_(0), nb::int_(1),
+                                      coordinates, groups);
         return run([&] { return generative_conv_transpose3d(x, weight, bias, o, s); });
       },
       nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::kw_only(), nb::arg("kernel_size") = two,
@@ -110,7 +111,8 @@ void bind_conv(nb::module_& m) {
       "normalized_generative_conv_transpose3d",
       [](X x, Arr weight, Bias bias, nb::handle size, nb::handle stride, nb::handle coordinates, nb::handle groups, float eps,
          Stream s) {
-        const ConvOptions o = options("normalized_generative_conv_transpose3d", size, stride, nb::int_(0), nb::int_(1), coordinates, groups);
+        const ConvOptions o = options("normalized_generative_conv_transpose3d", size, stride, nb::int_(0), nb::int_(1),
+                                      coordinates, groups);
         return run([&] { return normalized_generative_conv_transpose3d(x, weight, bias, o, eps, s); });
       },
       nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::kw_only(), nb::arg("kernel_size") = two,

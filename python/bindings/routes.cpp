@@ -55,7 +55,7 @@ void bind_routes(nb::module_& m) {
                        out.append(nb::make_tuple(route->name, name(why.step), why.text));
                      return out;
                    })
-      .def_prop_ro("device", [](const Decision& d) { return device_name(d.call.device().type); })
+      .def_prop_ro("device", [](const Decision& d) { return device_name(d.chosen->device); })
       .def_prop_ro("dtype", [](const Decision& d) { return graph::dtype_name(d.call.dtype); })
       .def_prop_ro("n_in", [](const Decision& d) { return d.call.n_in(); })
       .def_prop_ro("n_out", [](const Decision& d) { return d.call.n_out(); })

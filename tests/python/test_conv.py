@@ -193,7 +193,7 @@ def test_explain_and_routes(monkeypatch):
     x, w = tensor(), weights(27, 5, 6)
     told = ml.explain(ops.subm_conv3d, x, w)
     assert told.routes == [("conv", "cpu.tiles")]
-    for word in ("device", "family", "relation", "storage", "shape and dtype", "edges", "FLOP"):
+    for word in ("device", "family", "relation", "storage", "shape and dtype", "capability", "edges", "FLOP"):
         assert word in str(told)
     names = {(r.operation, r.name) for r in ml.routes()}
     assert ("conv", "cpu.tiles") in names and ("conv", "cpu.reference") in names

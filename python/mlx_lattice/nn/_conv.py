@@ -29,7 +29,8 @@ class _Conv(nn.Module):
         groups = _channels(self, "groups", groups)
         if in_channels % groups or out_channels % groups:
             raise ValueError(
-                f"[{type(self).__name__}] groups must divide in_channels {in_channels} and out_channels {out_channels}, got {groups}"
+                f"[{type(self).__name__}] groups must divide in_channels {in_channels} and out_channels {out_channels}, "
+                f"got {groups}"
             )
         self._spec, self._groups = spec, groups
         inside = in_channels // groups
