@@ -69,7 +69,7 @@ HWY_INLINE void prefetch_row(const T* row, int64_t c) {
 // Rows order[begin .. end) of x (n, c), widened, to dst with `stride` values each, a multiple of kLine; what lies behind
 // column c is undefined. Null order: the rows begin .. end themselves.
 template <typename T>
-void copy_rows(const T* x, int64_t n, int64_t c, const int32_t* order, int64_t begin, int64_t end, float* HWY_RESTRICT dst,
+HWY_NOINLINE void copy_rows(const T* x, int64_t n, int64_t c, const int32_t* order, int64_t begin, int64_t end, float* HWY_RESTRICT dst,
                int64_t stride) {
   constexpr int64_t kAhead = 16;
   const Floats d;
@@ -89,20 +89,6 @@ struct Rows {
   int64_t stride;
   int32_t first;
   HWY_INLINE int64_t at(int32_t p) const { return static_cast<int64_t>(p - first) * stride; }
-};
-
-// Rows to ask for while other work goes on: next() takes `per_call` of them.
-template <typename T>
-struct Ahead {
-  const T* x = nullptr;
-  const int32_t* order = nullptr;
-  int64_t c = 0;
-  int64_t next_row = 0;
-  int64_t end = 0;
-  int64_t per_call = 0;
-  HWY_INLINE void next() {
-    for (int64_t i = 0; i < per_call && next_row < end; ++i) prefetch_row(x + order[next_row++] * c, c);
-  }
 };
 
 }  // namespace lattice::cpu::HWY_NAMESPACE

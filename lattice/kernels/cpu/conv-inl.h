@@ -23,7 +23,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace lattice::cpu::HWY_NAMESPACE {
 
-// What a call works on. touch(ahead) is called once per block of edges.
 struct ListCall {
   Rows rows;
   const int32_t* in;
@@ -33,8 +32,6 @@ struct ListCall {
   const float* w;
   float* y;
   int32_t first_out;
-  void (*touch)(void*);
-  void* ahead;
 };
 
 // Input channels in pairs (kPaired): a vector holds half as many columns, each twice, for channels c and c + 1, and both values
@@ -80,7 +77,7 @@ HWY_INLINE void step(const float* HWY_RESTRICT x, const int64_t (&at)[M], const 
 
 // M edges with NV vectors of sums each.
 template <int M, int NV, bool kPaired>
-void add_block(const ListCall& call, int64_t e) {
+HWY_INLINE void add_block(const ListCall& call, int64_t e) {
   constexpr int64_t kChannels = kPaired ? 2 : 1;
   constexpr int kColumns = kPaired ? NV / 2 : NV;
   constexpr int64_t kSteps = 4;
@@ -112,12 +109,10 @@ void add_block(const ListCall& call, int64_t e) {
 }
 
 template <int M, int NV, bool kPaired>
-void add_list(const ListCall& call) {
+void add_list(const ListCall& given) {
+  const ListCall call = given;
   int64_t e = 0;
-  for (; e + M <= call.n; e += M) {
-    call.touch(call.ahead);
-    add_block<M, NV, kPaired>(call, e);
-  }
+  for (; e + M <= call.n; e += M) add_block<M, NV, kPaired>(call, e);
   unroll<M - 1>([&](auto m) LATTICE_INLINE_LAMBDA {
     if (call.n - e == m + 1) add_block<m + 1, NV, kPaired>(call, e);
   });
@@ -130,7 +125,6 @@ void add_list_depthwise(const ListCall& call) {
   Vec w[NV];
   unroll<NV>([&](auto v) LATTICE_INLINE_LAMBDA { w[v] = hn::Load(d, call.w + v * kLanes); });
   for (int64_t e = 0; e < call.n; ++e) {
-    if (e % 8 == 0) call.touch(call.ahead);
     const float* HWY_RESTRICT x = call.rows.x + call.rows.at(call.in[e]);
     float* HWY_RESTRICT y = call.y + static_cast<int64_t>(call.out[e] - call.first_out) * (NV * kLanes);
     unroll<NV>([&](auto v) LATTICE_INLINE_LAMBDA {

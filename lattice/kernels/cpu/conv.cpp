@@ -126,7 +126,7 @@ class Conv {
     }
   }
 
-  void pack() {
+  HWY_NOINLINE void pack() {
     weights_ = Buffer<float>(n_k_ * packed_);
     parallel_for(n_k_, [&](int64_t k) {
       if (lists_.lists[k].size == 0) return;
@@ -178,7 +178,7 @@ class Conv {
     Buffer<int32_t> ints(step * tile_ + 2 * kListRows);
     Scratch s{lo, hi, lo, fits, floats.data(), floats.data() + rows_size, floats.data() + rows_size + sums_size, ints.data(),
               ints.data() + step * tile_};
-    for (int64_t t = t0; t < t1; t += step) tiles(t, std::min(t + step, t1), std::min(t + 2 * step, t1), p0, p1, &s);
+    for (int64_t t = t0; t < t1; t += step) tiles(t, std::min(t + step, t1), p0, p1, &s);
   }
 
   struct Scratch {
@@ -192,24 +192,16 @@ class Conv {
     int32_t* list_rows;  // kListRows rows, then 0 .. kListRows - 1
   };
 
-  // Tiles [t, t1) of panels [p0, p1). Tiles [t1, t2) come next.
-  void tiles(int64_t t, int64_t t1, int64_t t2, int64_t p0, int64_t p1, Scratch* s) const {
+  // Tiles [t, t1) of panels [p0, p1).
+  void tiles(int64_t t, int64_t t1, int64_t p0, int64_t p1, Scratch* s) const {
     const int64_t first = t * tile_;
     const int64_t n = std::min(t1 * tile_, lists_.n_out) - first;
     for (int64_t i = 0; i < n; ++i) s->positions[i] = static_cast<int32_t>(first + i);
-    Touch touch;
     if (s->fits) {
       const int64_t end = lists_.monotone ? std::max(s->copied, window(t, t1).second) : s->hi;
       copy_rows(x_, lists_.n_in, args_.c_in, in_order_, s->copied, end, s->rows + (s->copied - s->lo) * stride_, stride_);
       s->copied = end;
-      if (in_order_ && t1 < t2 && lists_.monotone) touch.x = {x_, in_order_, args_.c_in, end, window(t1, t2).second, 0};
     }
-    if (out_order_) touch.y = {y_, out_order_, args_.c_out, first, first + n, 0};
-    int64_t edges = 0;
-    for (int64_t k = 0; k < n_k_; ++k) edges += first_edge(t1, k) - first_edge(t, k);
-    const int64_t blocks = std::max<int64_t>(1, edges / kListKernels[panels_[p0].vectors - 1].edges - n_k_);
-    touch.x.per_call = (touch.x.end - touch.x.next_row) / blocks + 1;
-    touch.y.per_call = n / blocks + 1;
     for (int64_t p = p0; p < p1; ++p) {
       const Panel& panel = panels_[p];
       start(panel, n, s->sums);
@@ -225,20 +217,12 @@ class Conv {
         const int32_t* in = list.in ? list.in + e : s->positions + (e - first);
         const int32_t* out = list.out ? list.out + e : s->positions + (e - first);
         ListCall call{{s->rows + panel.x_column, stride_, static_cast<int32_t>(s->lo)}, in, out, m, c_in_, w, s->sums,
-                      static_cast<int32_t>(first), [](void* touch) { static_cast<Touch*>(touch)->next(); }, &touch};
+                      static_cast<int32_t>(first)};
         add(panel, call, s);
       }
       finish(panel, first, n, s->sums);
     }
   }
-
-  struct Touch {
-    Ahead<T> x, y;
-    HWY_INLINE void next() {
-      x.next();
-      y.next();
-    }
-  };
 
   void add(const Panel& panel, ListCall& call, Scratch* s) const {
     const ListKernel& kernel = kListKernels[panel.vectors - 1];
@@ -263,7 +247,7 @@ class Conv {
     }
   }
 
-  void start(const Panel& p, int64_t n, float* sums) const {
+  HWY_NOINLINE void start(const Panel& p, int64_t n, float* sums) const {
     const Floats d;
     const int64_t width = p.vectors * kLanes;
     HWY_ALIGN float initial[kMaxVectors * kLanes] = {};
@@ -275,9 +259,10 @@ class Conv {
     }
   }
 
-  void finish(const Panel& p, int64_t first, int64_t n, const float* sums) const {
+  HWY_NOINLINE void finish(const Panel& p, int64_t first, int64_t n, const float* sums) const {
     const Floats d;
     for (int64_t r = 0; r < n; ++r, sums += p.vectors * kLanes) {
+      if (out_order_ && r + 8 < n) prefetch_row(y_ + out_order_[first + r + 8] * args_.c_out + p.column, p.columns);
       T* row = y_ + (out_order_ ? out_order_[first + r] : first + r) * args_.c_out + p.column;
       for (int64_t c = 0; c < p.columns; c += kLanes) store(hn::Load(d, sums + c), d, row + c, p.columns - c);
     }
