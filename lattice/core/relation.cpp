@@ -100,8 +100,8 @@ Relation::Ptr Relation::from_edges(const mx::array& in_rows, const mx::array& ou
                                    int64_t n_in, int64_t n_out, int64_t n_kernels) {
   const std::string op = "KernelRelation";
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  if (n_in < 0 || n_out < 0 || n_kernels < 1 || n_in > kMost || n_out > kMost || n_kernels > kMost)
-    throw std::invalid_argument("[KernelRelation] n_in and n_out must be >= 0 and n_kernels >= 1, got " +
+  if (n_in < 0 || n_out < 0 || n_kernels < 1 || n_in > kMost || n_out > kMost || n_kernels > kMaxKernelVolume)
+    throw std::invalid_argument("[KernelRelation] n_in and n_out must be in 0..2^31-1 and n_kernels in 1..2^20, got " +
                                 std::to_string(n_in) + ", " + std::to_string(n_out) + " and " + std::to_string(n_kernels));
   if (in_rows.size() != out_rows.size() || in_rows.size() != kernel_ids.size())
     throw std::invalid_argument("[KernelRelation] in_rows, out_rows and kernel_ids must have equal lengths, got " +
@@ -257,6 +257,13 @@ size_t Relation::nbytes() const {
   if (const auto* x = v.implicit_gemm.peek()) total += bytes_of({&x->out_in_map, &x->row_masks});
   if (const auto* x = v.sorted_implicit_gemm.peek())
     total += bytes_of({&x->sorted_out_in_map, &x->sorted_kv_out_in_map, &x->reorder_rows, &x->tile_masks});
+  // The reversed relation shares the lists when they are monotone.
+  std::lock_guard lock(views_->reversed_mutex);
+  if (v.reversed) {
+    const Views& other = *v.reversed->views_;
+    if (const auto* x = other.tiles.peek()) total += x->bounds.nbytes();
+    if (const auto* x = other.lists.peek(); x && v.lists.peek() && !v.lists.peek()->monotone) total += x->nbytes();
+  }
   return total;
 }
 
