@@ -99,7 +99,8 @@ const Launch kMlx = [](const Problem& p) {
 // |difference| of ours and plain MLX operations, relative to the largest value.
 void check(const std::string& title, const Problem& p) {
   const mx::array ours = mx::astype(run(p.call), mx::float32);
-  const mx::array plain = mx::astype(p.call.operation == "outer" ? outer_with_mlx(p.call) : conv_with_mlx(p.call), mx::float32);
+  const mx::array plain =
+      mx::astype(p.call.operation == "outer" ? outer_with_mlx(p.call) : conv_with_mlx(p.call), mx::float32);
   const float error = mx::max(mx::abs(mx::subtract(ours, plain))).item<float>() / mx::max(mx::abs(plain)).item<float>();
   const float most = p.call.dtype == mx::float32 ? 1e-4f : 1e-2f;
   if (!(error <= most)) throw std::runtime_error(title + ": relative error " + std::to_string(error));
@@ -131,8 +132,8 @@ void add(const std::string& title, int threads, const std::function<void(benchma
       ->MinTime(0.3);
 }
 
-void add_problem(const Scene& scene, const std::string& what, const Relation::Ptr& relation, Pass pass, int c_in, int c_out,
-                 mx::Dtype dtype, bool baselines) {
+void add_problem(const Scene& scene, const std::string& what, const Relation::Ptr& relation, Pass pass, int c_in,
+                 int c_out, mx::Dtype dtype, bool baselines) {
   const std::string title = scene.name + "/" + what + " " + name(pass) + "/" + graph::dtype_name(dtype) + " " +
                             std::to_string(c_in) + "->" + std::to_string(c_out);
   // Made when first needed, shared by the lines of this problem, freed by the last.
@@ -168,8 +169,8 @@ void add_problem(const Scene& scene, const std::string& what, const Relation::Pt
 class Table : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context&) override {
-    std::printf("%-7s %-24s %-17s %7s %8s %8s %8s %10s %10s\n", "scene", "operation", "features", "threads", "core GF/s",
-                "wall GF/s", "/ sgemm", "/ gather", "/ MLX");
+    std::printf("%-7s %-24s %-17s %7s %8s %8s %8s %10s %10s\n", "scene", "operation", "features", "threads",
+                "core GF/s", "wall GF/s", "/ sgemm", "/ gather", "/ MLX");
     return true;
   }
   void ReportRuns(const std::vector<Run>& runs) override {
@@ -185,8 +186,9 @@ class Table : public benchmark::BenchmarkReporter {
       } else if (what == "ours") {
         const size_t a = problem.find('/'), b = problem.rfind('/');
         std::printf("%-7s %-24s %-17s %7s %8.1f %8.1f %s %s %s\n", problem.substr(0, a).c_str(),
-                    problem.substr(a + 1, b - a - 1).c_str(), problem.substr(b + 1).c_str(), threads.c_str(), core, wall,
-                    ratio(core, "dense/sgemm/" + threads, 8).c_str(), ratio(core, problem + "/gather sgemm scatter/1", 10).c_str(),
+                    problem.substr(a + 1, b - a - 1).c_str(), problem.substr(b + 1).c_str(), threads.c_str(), core,
+                    wall, ratio(core, "dense/sgemm/" + threads, 8).c_str(),
+                    ratio(core, problem + "/gather sgemm scatter/1", 10).c_str(),
                     ratio(core, problem + "/plain MLX/1", 10).c_str());
       }
       std::fflush(stdout);

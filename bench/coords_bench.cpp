@@ -85,7 +85,8 @@ void run(benchmark::State& state, const std::string& name, int threads, Body bod
 
 const std::pair<const char*, Body> kBodies[] = {
     {"index", [](const Coords& a, const Coords&) { benchmark::DoNotOptimize(index_coords(span(a)).duplicate); }},
-    {"distinct", [](const Coords& a, const Coords&) { benchmark::DoNotOptimize(distinct_rows(index_coords(span(a))).first.data()); }},
+    {"distinct", [](const Coords& a,
+                    const Coords&) { benchmark::DoNotOptimize(distinct_rows(index_coords(span(a))).first.data()); }},
     {"lookup",
      [](const Coords& a, const Coords& b) {
        benchmark::DoNotOptimize(lookup(index_coords(span(a)), index_coords(span(b))).data());
@@ -97,7 +98,8 @@ const std::pair<const char*, Body> kBodies[] = {
      }},
     {"morton_order", [](const Coords& a, const Coords&) { benchmark::DoNotOptimize(morton_order(span(a)).data()); }},
     {"hilbert_order", [](const Coords& a, const Coords&) { benchmark::DoNotOptimize(hilbert_order(span(a)).data()); }},
-    {"occupancy", [](const Coords& a, const Coords&) { benchmark::DoNotOptimize(occupancy_downsample(span(a)).masks.data()); }},
+    {"occupancy",
+     [](const Coords& a, const Coords&) { benchmark::DoNotOptimize(occupancy_downsample(span(a)).masks.data()); }},
 };
 
 }  // namespace
@@ -107,9 +109,10 @@ int main(int argc, char** argv) {
     for (const auto& [what, body] : kBodies)
       for (int threads : {1, 2}) {
         const std::string title = std::string(name) + "/" + what + "/threads:" + std::to_string(threads);
-        benchmark::RegisterBenchmark(title.c_str(), [=, body = body](benchmark::State& state) {
-          run(state, name, threads, body);
-        })->UseRealTime()->Unit(benchmark::kMillisecond);
+        benchmark::RegisterBenchmark(title.c_str(),
+                                     [=, body = body](benchmark::State& state) { run(state, name, threads, body); })
+            ->UseRealTime()
+            ->Unit(benchmark::kMillisecond);
       }
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();

@@ -42,8 +42,8 @@ mx::array checked_rows(const mx::array& rows, int64_t n, std::string_view operat
   const int64_t* values = wide.data<int64_t>();
   for (size_t i = 0; i < wide.size(); ++i)
     if (values[i] < lowest || values[i] >= n)
-      throw std::invalid_argument(head + "[" + std::to_string(i) + "] = " + std::to_string(values[i]) +
-                                  " is outside " + std::to_string(lowest) + ".." + std::to_string(n - 1));
+      throw std::invalid_argument(head + "[" + std::to_string(i) + "] = " + std::to_string(values[i]) + " is outside " +
+                                  std::to_string(lowest) + ".." + std::to_string(n - 1));
   return evaluated(mx::astype(rows, mx::int32), operation, what);
 }
 

@@ -50,7 +50,8 @@ mx::array keep_active(const mx::array& rows, const std::optional<mx::array>& act
   if (!active_rows) return rows;
   const std::string head = "[" + std::string(operation) + "] active_rows must ";
   if (active_rows->shape() != mx::Shape{1} || active_rows->dtype() != mx::int32)
-    throw std::invalid_argument(head + "be an int32 array of shape (1,), got shape " + shape_text(active_rows->shape()));
+    throw std::invalid_argument(head + "be an int32 array of shape (1,), got shape " +
+                                shape_text(active_rows->shape()));
   const int n = evaluated(*active_rows, operation, "active_rows").data<int32_t>()[0];
   if (n < 0 || n > rows.shape(0))
     throw std::invalid_argument(head + "be in 0.." + std::to_string(rows.shape(0)) + ", got " + std::to_string(n));
@@ -150,8 +151,9 @@ Relation::Ptr CoordinateManager::find_or_build(RelationKind kind, const Coordina
     // The coordinates exist: relate onto them, so that the key stays the same.
     const CoordinateSet& out = set_locked(made->second);
     const auto onto = is_indexed(kind) ? RelationKind::target_transposed : RelationKind::target;
-    relation = std::const_pointer_cast<Relation>(out.same_as(in_set) ? relate(kind, in_set, spec, std::nullopt, operation)
-                                                                     : relate(onto, in_set, spec, out, operation));
+    relation =
+        std::const_pointer_cast<Relation>(out.same_as(in_set) ? relate(kind, in_set, spec, std::nullopt, operation)
+                                                              : relate(onto, in_set, spec, out, operation));
     relation->kind_ = kind;
     relation->out_key_ = made->second;
   } else {
@@ -217,8 +219,9 @@ void CoordinateManager::evict_locked() {
 
 CacheStats CoordinateManager::stats() const {
   std::lock_guard lock(mutex_);
-  return {hits_,   misses_, evictions_, static_cast<int64_t>(entries_.size()), static_cast<int64_t>(sets_.size()),
-          bytes_locked(), budget_};
+  return {
+      hits_,          misses_, evictions_, static_cast<int64_t>(entries_.size()), static_cast<int64_t>(sets_.size()),
+      bytes_locked(), budget_};
 }
 
 void CoordinateManager::clear() {

@@ -44,7 +44,8 @@ class CoordinateManager : public std::enable_shared_from_this<CoordinateManager>
 
   Relation::Ptr kernel_relation(const CoordinateMapKey& in, const KernelSpec& spec);
   Relation::Ptr submanifold_kernel_relation(const CoordinateMapKey& in, const KernelSpec& spec);
-  Relation::Ptr target_kernel_relation(const CoordinateMapKey& in, const CoordinateMapKey& target, const KernelSpec& spec);
+  Relation::Ptr target_kernel_relation(const CoordinateMapKey& in, const CoordinateMapKey& target,
+                                       const KernelSpec& spec);
   Relation::Ptr transposed_kernel_relation(const CoordinateMapKey& in, const KernelSpec& spec);
   Relation::Ptr generative_relation(const CoordinateMapKey& in, const KernelSpec& spec);
   Relation::Ptr target_transposed_relation(const CoordinateMapKey& in, const CoordinateMapKey& target,
@@ -68,8 +69,9 @@ class CoordinateManager : public std::enable_shared_from_this<CoordinateManager>
     Relation::Ptr relation;
   };
 
-  Relation::Ptr find_or_build(RelationKind kind, const CoordinateMapKey& in, const std::optional<CoordinateMapKey>& target,
-                              const KernelSpec& spec, std::string_view operation);
+  Relation::Ptr find_or_build(RelationKind kind, const CoordinateMapKey& in,
+                              const std::optional<CoordinateMapKey>& target, const KernelSpec& spec,
+                              std::string_view operation);
   const CoordinateSet& set_locked(const CoordinateMapKey& key) const;
   CoordinateMapKey insert_locked(const CoordinateSet& set, const Triple& stride);
   size_t bytes_locked() const;

@@ -40,7 +40,8 @@ CoordinateSet::CoordinateSet(mx::array coords, std::string_view operation, std::
 const mx::array& CoordinateSet::array() const { return state_->given; }
 std::shared_ptr<mx::array> CoordinateSet::shown() const {
   std::lock_guard lock(state_->shown_mutex);
-  if (!state_->shown || state_->shown->id() != state_->given.id()) state_->shown = std::make_shared<mx::array>(state_->given);
+  if (!state_->shown || state_->shown->id() != state_->given.id())
+    state_->shown = std::make_shared<mx::array>(state_->given);
   return state_->shown;
 }
 int64_t CoordinateSet::rows() const { return state_->values.shape(0); }
@@ -72,10 +73,12 @@ size_t CoordinateSet::nbytes() const {
   return state_->values.nbytes() + (state_->indexed.load(std::memory_order_acquire) ? state_->index->nbytes() : 0);
 }
 
-void check_same_dtype(const CoordinateSet& a, const CoordinateSet& b, std::string_view operation, std::string_view names) {
+void check_same_dtype(const CoordinateSet& a, const CoordinateSet& b, std::string_view operation,
+                      std::string_view names) {
   if (a.dtype() != b.dtype())
-    throw std::invalid_argument("[" + std::string(operation) + "] " + std::string(names) + " must have equal dtypes, got " +
-                                graph::dtype_name(a.dtype()) + " and " + graph::dtype_name(b.dtype()));
+    throw std::invalid_argument("[" + std::string(operation) + "] " + std::string(names) +
+                                " must have equal dtypes, got " + graph::dtype_name(a.dtype()) + " and " +
+                                graph::dtype_name(b.dtype()));
 }
 
 }  // namespace lattice

@@ -41,6 +41,7 @@ class CoordinateSet {
 };
 
 // Throws std::invalid_argument when the dtypes differ.
-void check_same_dtype(const CoordinateSet& a, const CoordinateSet& b, std::string_view operation, std::string_view names);
+void check_same_dtype(const CoordinateSet& a, const CoordinateSet& b, std::string_view operation,
+                      std::string_view names);
 
 }  // namespace lattice

@@ -27,7 +27,8 @@ KernelSpec::KernelSpec(Triple size_, Triple stride_, Triple padding_, Triple dil
   check("stride", stride, 1);
   check("padding", padding, 0);
   check("dilation", dilation, 1);
-  if (size[0] > kMaxKernelVolume || size[1] > kMaxKernelVolume / size[0] || size[2] > kMaxKernelVolume / (size[0] * size[1]))
+  if (size[0] > kMaxKernelVolume || size[1] > kMaxKernelVolume / size[0] ||
+      size[2] > kMaxKernelVolume / (size[0] * size[1]))
     throw std::invalid_argument("[KernelSpec] kernel_size " + triple_text(size) + " has more than " +
                                 std::to_string(kMaxKernelVolume) + " offsets");
 }

@@ -35,7 +35,8 @@ Relation::Ptr build(RelationKind kind, const CoordinateSet& in, const KernelSpec
     default:
       break;
   }
-  if (spec.stride == Triple{1, 1, 1} && spec.padding == Triple{0, 0, 0}) return finish(cpu::relate_same(index, kernel), in);
+  if (spec.stride == Triple{1, 1, 1} && spec.padding == Triple{0, 0, 0})
+    return finish(cpu::relate_same(index, kernel), in);
   cpu::RelationLists lists = cpu::relate_downscaled(in.span(), index, kernel, &made);
   return finish(std::move(lists), made_set(std::move(made), in.dtype(), operation));
 }

@@ -73,13 +73,14 @@ Relation::Relation() : views_(std::make_unique<Views>()) {}
 Relation::~Relation() = default;
 
 const char* kind_name(RelationKind kind) {
-  static constexpr const char* kNames[] = {"forward",    "target",     "submanifold",      "transposed",
-                                           "generative", "target_transposed", "custom"};
+  static constexpr const char* kNames[] = {"forward",           "target", "submanifold", "transposed", "generative",
+                                           "target_transposed", "custom"};
   return kNames[static_cast<int>(kind)];
 }
 
 bool is_indexed(RelationKind kind) {
-  return kind == RelationKind::transposed || kind == RelationKind::generative || kind == RelationKind::target_transposed;
+  return kind == RelationKind::transposed || kind == RelationKind::generative ||
+         kind == RelationKind::target_transposed;
 }
 
 Relation::Ptr Relation::from_lists(RelationKind kind, const KernelSpec& spec, cpu::RelationLists lists,
@@ -102,7 +103,8 @@ Relation::Ptr Relation::from_edges(const mx::array& in_rows, const mx::array& ou
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   if (n_in < 0 || n_out < 0 || n_kernels < 1 || n_in > kMost || n_out > kMost || n_kernels > kMaxKernelVolume)
     throw std::invalid_argument("[KernelRelation] n_in and n_out must be in 0..2^31-1 and n_kernels in 1..2^20, got " +
-                                std::to_string(n_in) + ", " + std::to_string(n_out) + " and " + std::to_string(n_kernels));
+                                std::to_string(n_in) + ", " + std::to_string(n_out) + " and " +
+                                std::to_string(n_kernels));
   if (in_rows.size() != out_rows.size() || in_rows.size() != kernel_ids.size())
     throw std::invalid_argument("[KernelRelation] in_rows, out_rows and kernel_ids must have equal lengths, got " +
                                 std::to_string(in_rows.size()) + ", " + std::to_string(out_rows.size()) + " and " +
@@ -134,8 +136,9 @@ Relation::Ptr Relation::identity(int64_t n) {
 
 const CoordinateSet& Relation::out_coords() const {
   if (!out_coords_)
-    throw std::invalid_argument("[KernelRelation] out_coords: this relation has no output coordinates (made from edges or "
-                                "reversed)");
+    throw std::invalid_argument(
+        "[KernelRelation] out_coords: this relation has no output coordinates (made from edges or "
+        "reversed)");
   return *out_coords_;
 }
 
@@ -209,19 +212,22 @@ const ImplicitGemm& Relation::implicit_gemm() const {
     cpu::Buffer<int32_t> map(checked_int(n_out_ * n_k_, "implicit_gemm"));
     cpu::Buffer<uint32_t> masks(n_out_ * words);
     if (!cpu::implicit_map(lists(), map.data(), masks.data()))
-      throw std::invalid_argument("[KernelRelation] implicit_gemm: some output row has two edges with one offset; the map "
-                                  "holds one");
+      throw std::invalid_argument(
+          "[KernelRelation] implicit_gemm: some output row has two edges with one offset; the map "
+          "holds one");
     const int rows = static_cast<int>(n_out_), k = static_cast<int>(n_k_);
     return ImplicitGemm{adopt(std::move(map), {rows, k}), adopt(std::move(masks), {rows, static_cast<int>(words)})};
   });
 }
 
 const SortedImplicitGemm& Relation::sorted_implicit_gemm() const {
-  const bool fits = kind_ == RelationKind::forward || kind_ == RelationKind::target || kind_ == RelationKind::submanifold;
+  const bool fits =
+      kind_ == RelationKind::forward || kind_ == RelationKind::target || kind_ == RelationKind::submanifold;
   if (n_k_ > 32 || !fits || is_reversed_)
-    throw std::invalid_argument("[KernelRelation] sorted_implicit_gemm needs at most 32 offsets and a forward, target or "
-                                "submanifold relation, got " + std::to_string(n_k_) + " offsets and kind " +
-                                (is_reversed_ ? "reversed " : "") + kind_name(kind_));
+    throw std::invalid_argument(
+        "[KernelRelation] sorted_implicit_gemm needs at most 32 offsets and a forward, target or "
+        "submanifold relation, got " +
+        std::to_string(n_k_) + " offsets and kind " + (is_reversed_ ? "reversed " : "") + kind_name(kind_));
   return views_->sorted_implicit_gemm.get([&] {
     const ImplicitGemm& plain = implicit_gemm();
     const int32_t* map = plain.out_in_map.size() ? plain.out_in_map.data<int32_t>() : nullptr;
@@ -229,7 +235,8 @@ const SortedImplicitGemm& Relation::sorted_implicit_gemm() const {
     const int64_t n = n_out_, k_count = n_k_;
     cpu::Buffer<uint64_t> keys(n);
     cpu::Buffer<int32_t> order(n);
-    cpu::sort_keys(n, static_cast<int>(k_count), [&](int64_t r) { return uint64_t{masks[r]}; }, keys, order);
+    cpu::sort_keys(
+        n, static_cast<int>(k_count), [&](int64_t r) { return uint64_t{masks[r]}; }, keys, order);
     cpu::Buffer<int32_t> sorted(n * k_count), by_k(n * k_count);
     const int64_t tiles = (n + 63) / 64;
     cpu::Buffer<uint32_t> tile_masks(tiles * 4);
@@ -269,8 +276,8 @@ size_t Relation::nbytes() const {
 
 std::string Relation::text() const {
   return std::string("KernelRelation(kind=") + (is_reversed_ ? "reversed " : "") + kind_name(kind_) +
-         ", n_in=" + std::to_string(n_in_) + ", n_out=" + std::to_string(n_out_) + ", n_kernels=" + std::to_string(n_k_) +
-         ", edges=" + std::to_string(n_edges_) + ")";
+         ", n_in=" + std::to_string(n_in_) + ", n_out=" + std::to_string(n_out_) +
+         ", n_kernels=" + std::to_string(n_k_) + ", edges=" + std::to_string(n_edges_) + ")";
 }
 
 }  // namespace lattice

@@ -20,7 +20,8 @@ void fail(const std::string& operation, const std::string& message) {
 void check_features(const std::string& op, const char* what, const mx::array& a, int64_t rows, const mx::array& like) {
   if (a.ndim() != 2 || a.shape(0) != rows)
     fail(op, std::string(what) + " must have shape (" + std::to_string(rows) + ", C), got " + shape_text(a.shape()));
-  graph::visit_float(a.dtype(), [](auto) {}, op);
+  graph::visit_float(
+      a.dtype(), [](auto) {}, op);
   if (a.dtype() != like.dtype())
     fail(op, std::string(what) + " must have the dtype of the features, got " + graph::dtype_name(a.dtype()) + " and " +
                  graph::dtype_name(like.dtype()));
@@ -61,8 +62,9 @@ mx::array conv_of(const char* operation, const graph::Arrays& inputs, const Rela
     return {run(make_call(operation, in, relation, c_in, c_out, groups, s))};
   };
   const auto vjp = [=](const graph::Arrays& in, const graph::Arrays& ct, const graph::Arrays&) -> graph::Arrays {
-    graph::Arrays grads = {conv_of(operation, {ct[0], transposed_weight(in[1], groups, s)}, relation->reversed(), groups, s),
-                           outer(in[0], ct[0], relation, groups, s)};
+    graph::Arrays grads = {
+        conv_of(operation, {ct[0], transposed_weight(in[1], groups, s)}, relation->reversed(), groups, s),
+        outer(in[0], ct[0], relation, groups, s)};
     if (in.size() == 3) grads.push_back(sum_rows(ct[0], s));
     return grads;
   };
@@ -76,8 +78,8 @@ mx::array conv_of(const char* operation, const graph::Arrays& inputs, const Rela
 
 }  // namespace
 
-mx::array conv(const mx::array& x, const mx::array& w, const Relation::Ptr& relation, const std::optional<mx::array>& bias,
-               int64_t groups, mx::StreamOrDevice s) {
+mx::array conv(const mx::array& x, const mx::array& w, const Relation::Ptr& relation,
+               const std::optional<mx::array>& bias, int64_t groups, mx::StreamOrDevice s) {
   check_features("conv", "x", x, relation->n_in(), x);
   const int64_t c_in = x.shape(1);
   if (w.ndim() != 3 || w.shape(0) != relation->n_kernels() || w.shape(1) * groups != c_in)
@@ -96,7 +98,8 @@ mx::array conv(const mx::array& x, const mx::array& w, const Relation::Ptr& rela
   return conv_of("conv", inputs, relation, groups, s);
 }
 
-mx::array outer(const mx::array& x, const mx::array& g, const Relation::Ptr& relation, int64_t groups, mx::StreamOrDevice s) {
+mx::array outer(const mx::array& x, const mx::array& g, const Relation::Ptr& relation, int64_t groups,
+                mx::StreamOrDevice s) {
   check_features("outer", "x", x, relation->n_in(), x);
   check_features("outer", "g", g, relation->n_out(), x);
   const int64_t c_in = x.shape(1), c_out = g.shape(1);
@@ -114,11 +117,14 @@ mx::array outer(const mx::array& x, const mx::array& g, const Relation::Ptr& rel
   return graph::differentiable({x, g}, forward, vjp, jvp)[0];
 }
 
-mx::array matmul_rows(const mx::array& x, const mx::array& w, const std::optional<mx::array>& bias, mx::StreamOrDevice s) {
+mx::array matmul_rows(const mx::array& x, const mx::array& w, const std::optional<mx::array>& bias,
+                      mx::StreamOrDevice s) {
   if (x.ndim() != 2) fail("linear", "features must have shape (N, C_in), got " + shape_text(x.shape()));
-  graph::visit_float(x.dtype(), [](auto) {}, "linear");
+  graph::visit_float(
+      x.dtype(), [](auto) {}, "linear");
   if (w.ndim() != 2 || w.shape(0) != x.shape(1))
-    fail("linear", "weight must have " + std::to_string(x.shape(1)) + " input channels, got " + std::to_string(w.shape(0)));
+    fail("linear",
+         "weight must have " + std::to_string(x.shape(1)) + " input channels, got " + std::to_string(w.shape(0)));
   if (w.dtype() != x.dtype())
     fail("linear", "weight must have the dtype of the features, got " + graph::dtype_name(w.dtype()) + " and " +
                        graph::dtype_name(x.dtype()));

@@ -29,7 +29,8 @@ mx::array kernel_major(const std::string& op, const mx::array& w, const KernelSp
   const std::string ins = std::to_string(in_group);
   if (w.ndim() == 2) {
     if (!spec.is_pointwise())
-      fail(op, "a weight (C_out, C_in) is for pointwise kernels only, got shape " + shape_text(w.shape()) + " with " + spec.text());
+      fail(op, "a weight (C_out, C_in) is for pointwise kernels only, got shape " + shape_text(w.shape()) + " with " +
+                   spec.text());
     if (w.shape(1) != in_group) wrong("(C_out, " + ins + ")");
     return mx::expand_dims(mx::transpose(w, s), 0, s);
   }
@@ -45,8 +46,10 @@ mx::array kernel_major(const std::string& op, const mx::array& w, const KernelSp
 }
 
 // What every convolution asks of its arrays; w is (K, C_in / groups, C_out).
-void check_arrays(const std::string& op, const SparseTensor& x, const mx::array& w, const Bias& bias, mx::StreamOrDevice s) {
-  graph::visit_float(x.dtype(), [](auto) {}, op);
+void check_arrays(const std::string& op, const SparseTensor& x, const mx::array& w, const Bias& bias,
+                  mx::StreamOrDevice s) {
+  graph::visit_float(
+      x.dtype(), [](auto) {}, op);
   if (w.dtype() != x.dtype())
     fail(op, "weight must have the dtype of the features, got " + graph::dtype_name(w.dtype()) + " and " +
                  graph::dtype_name(x.dtype()));
@@ -65,12 +68,11 @@ SparseTensor result_on(const SparseTensor& x, const CoordinateMapKey& key, mx::a
 }
 
 // The relation of a call; null for a pointwise kernel on x's own coordinates.
-Relation::Ptr find_relation(const std::string& op, RelationKind kind, const SparseTensor& x, const ConvOptions& options) {
+Relation::Ptr find_relation(const std::string& op, RelationKind kind, const SparseTensor& x,
+                            const ConvOptions& options) {
   CoordinateManager& manager = *x.coord_manager();
   const KernelSpec& spec = options.spec;
-  const auto target = [&] {
-    return target_key(x, *options.coordinates, output_stride(x, spec, kind, op), op);
-  };
+  const auto target = [&] { return target_key(x, *options.coordinates, output_stride(x, spec, kind, op), op); };
   switch (kind) {
     case RelationKind::submanifold:
       if (!spec.is_centered_submanifold())
@@ -123,8 +125,8 @@ SparseTensor subm_conv3d(const SparseTensor& x, const mx::array& weight, const B
   return convolve("subm_conv3d", RelationKind::submanifold, x, weight, bias, options, std::nullopt, s);
 }
 
-SparseTensor conv_transpose3d(const SparseTensor& x, const mx::array& weight, const Bias& bias, const ConvOptions& options,
-                              mx::StreamOrDevice s) {
+SparseTensor conv_transpose3d(const SparseTensor& x, const mx::array& weight, const Bias& bias,
+                              const ConvOptions& options, mx::StreamOrDevice s) {
   return convolve("conv_transpose3d", RelationKind::transposed, x, weight, bias, options, std::nullopt, s);
 }
 

@@ -30,14 +30,17 @@ SparseTensor subm_conv3d(const SparseTensor& x, const mx::array& weight, const s
 // Output stride x.stride / stride, which must divide.
 SparseTensor conv_transpose3d(const SparseTensor& x, const mx::array& weight, const std::optional<mx::array>& bias,
                               const ConvOptions& options, mx::StreamOrDevice s = {});
-SparseTensor generative_conv_transpose3d(const SparseTensor& x, const mx::array& weight, const std::optional<mx::array>& bias,
-                                         const ConvOptions& options, mx::StreamOrDevice s = {});
+SparseTensor generative_conv_transpose3d(const SparseTensor& x, const mx::array& weight,
+                                         const std::optional<mx::array>& bias, const ConvOptions& options,
+                                         mx::StreamOrDevice s = {});
 
 // conv(x, W) / sqrt(conv(1, W^2) + eps) + bias; eps > 0. Pointwise kernels are not normalized.
-SparseTensor normalized_subm_conv3d(const SparseTensor& x, const mx::array& weight, const std::optional<mx::array>& bias,
-                                    const ConvOptions& options, float eps, mx::StreamOrDevice s = {});
-SparseTensor normalized_conv_transpose3d(const SparseTensor& x, const mx::array& weight, const std::optional<mx::array>& bias,
-                                         const ConvOptions& options, float eps, mx::StreamOrDevice s = {});
+SparseTensor normalized_subm_conv3d(const SparseTensor& x, const mx::array& weight,
+                                    const std::optional<mx::array>& bias, const ConvOptions& options, float eps,
+                                    mx::StreamOrDevice s = {});
+SparseTensor normalized_conv_transpose3d(const SparseTensor& x, const mx::array& weight,
+                                         const std::optional<mx::array>& bias, const ConvOptions& options, float eps,
+                                         mx::StreamOrDevice s = {});
 SparseTensor normalized_generative_conv_transpose3d(const SparseTensor& x, const mx::array& weight,
                                                     const std::optional<mx::array>& bias, const ConvOptions& options,
                                                     float eps, mx::StreamOrDevice s = {});

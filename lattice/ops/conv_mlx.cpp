@@ -39,7 +39,8 @@ mx::array conv_with_mlx(const Call& call) {
   for (size_t k = 0; k + 1 < rows.begin.size(); ++k) {
     if (rows.size(k) == 0) continue;
     const mx::array gathered = mx::take(x, part(rows.in, rows.begin[k], rows.begin[k + 1], s), 0, s);
-    const mx::array wk = mx::squeeze(mx::slice(w, {static_cast<int>(k), 0, 0}, {static_cast<int>(k) + 1, w.shape(1), c_out}, s), 0, s);
+    const mx::array wk =
+        mx::squeeze(mx::slice(w, {static_cast<int>(k), 0, 0}, {static_cast<int>(k) + 1, w.shape(1), c_out}, s), 0, s);
     mx::array p = gathered;
     if (groups == 1) {
       p = mx::matmul(gathered, wk, s);
@@ -68,7 +69,8 @@ mx::array outer_with_mlx(const Call& call) {
     }
     const mx::array xk = mx::take(x, part(rows.in, rows.begin[k], rows.begin[k + 1], s), 0, s);
     const mx::array gk = mx::take(g, part(rows.out, rows.begin[k], rows.begin[k + 1], s), 0, s);
-    const mx::array u = mx::matmul(mx::swapaxes(by_group(xk, groups, s), 1, 2, s), by_group(gk, groups, s), s);  // (G, c, m)
+    const mx::array u =
+        mx::matmul(mx::swapaxes(by_group(xk, groups, s), 1, 2, s), by_group(gk, groups, s), s);  // (G, c, m)
     parts.push_back(mx::reshape(mx::transpose(u, {1, 0, 2}, s), {in_group, c_out}, s));
   }
   return mx::astype(mx::stack(parts, 0, s), call.dtype, s);

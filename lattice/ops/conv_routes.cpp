@@ -101,7 +101,8 @@ mx::array outer_tiles(const Call& call) {
   return node(call, "cpu.tiles", weight_shape(call), false,
               [](const Relation& r, int64_t c_in, int64_t c_out, int64_t groups, std::span<const graph::Input> in,
                  const graph::Output& out) {
-                cpu::outer(r.lists(), r.tiles(), {storage_of(out.dtype), in[0].data, in[1].data, out.data, c_in, c_out, groups});
+                cpu::outer(r.lists(), r.tiles(),
+                           {storage_of(out.dtype), in[0].data, in[1].data, out.data, c_in, c_out, groups});
               });
 }
 

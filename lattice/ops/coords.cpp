@@ -65,7 +65,8 @@ CoordinateSet active_set(const CoordsLike& coords, const std::optional<mx::array
   return kept.shape(0) == all.rows() ? all : CoordinateSet(kept, operation, what);
 }
 
-mx::array order_array(Buffer<int32_t> (*order)(const cpu::CoordSpan&), const CoordsLike& coords, std::string_view operation) {
+mx::array order_array(Buffer<int32_t> (*order)(const cpu::CoordSpan&), const CoordsLike& coords,
+                      std::string_view operation) {
   return rows_array(order(coords.set(operation).span()));
 }
 
@@ -78,7 +79,8 @@ mx::array children_of(const CoordinateSet& set, std::span<const int32_t> rows, s
     cpu::child_coords(set.span(), rows, indices, out.data());
   } catch (const std::overflow_error& e) {
     const std::string_view text = e.what();
-    throw std::overflow_error("[" + std::string(operation) + std::string(text.substr(std::min(text.find(']'), text.size()))));
+    throw std::overflow_error("[" + std::string(operation) +
+                              std::string(text.substr(std::min(text.find(']'), text.size()))));
   }
   return coords_array(std::move(out), n, set.dtype());
 }
@@ -225,8 +227,9 @@ OccupancyExpansion occupancy_expand(const CoordsLike& coords, const mx::array& o
   constexpr std::string_view op = "occupancy_expand";
   const CoordinateSet set = coords.set(op);
   if (occupancy.ndim() != 1 || occupancy.shape(0) != set.rows() || occupancy.dtype() != mx::uint8)
-    throw std::invalid_argument("[occupancy_expand] occupancy must be uint8 of shape (" + std::to_string(set.rows()) + ",), got " +
-                                graph::dtype_name(occupancy.dtype()) + " of shape " + shape_text(occupancy.shape()));
+    throw std::invalid_argument("[occupancy_expand] occupancy must be uint8 of shape (" + std::to_string(set.rows()) +
+                                ",), got " + graph::dtype_name(occupancy.dtype()) + " of shape " +
+                                shape_text(occupancy.shape()));
   const mx::array masks = evaluated(occupancy, op, "occupancy");
   const auto expand = [&] {
     try {
@@ -242,15 +245,16 @@ OccupancyExpansion occupancy_expand(const CoordsLike& coords, const mx::array& o
           rows_array(std::move(children.indices))};
 }
 
-mx::array child_coords_from_indices(const CoordsLike& coords, const mx::array& parent_rows, const mx::array& child_indices,
-                                    mx::StreamOrDevice) {
+mx::array child_coords_from_indices(const CoordsLike& coords, const mx::array& parent_rows,
+                                    const mx::array& child_indices, mx::StreamOrDevice) {
   constexpr std::string_view op = "child_coords_from_indices";
   const CoordinateSet set = coords.set(op);
   const mx::array rows = checked_rows(parent_rows, set.rows(), op, "parent_rows");
   const mx::array indices = checked_rows(child_indices, 8, op, "child_indices");
   if (rows.size() != indices.size())
-    throw std::invalid_argument("[child_coords_from_indices] parent_rows and child_indices must have equal lengths, got " +
-                                std::to_string(rows.size()) + " and " + std::to_string(indices.size()));
+    throw std::invalid_argument(
+        "[child_coords_from_indices] parent_rows and child_indices must have equal lengths, got " +
+        std::to_string(rows.size()) + " and " + std::to_string(indices.size()));
   const auto span = [](const mx::array& a) {
     return std::span<const int32_t>(a.size() ? a.data<int32_t>() : nullptr, a.size());
   };

@@ -23,8 +23,8 @@ using cpu::Triple;
 // An array, or a CoordinateSet, which sorts its rows once for all calls.
 class CoordsLike {
  public:
-  CoordsLike(mx::array coords) : value_(std::move(coords)) {}       // NOLINT: implicit on purpose
-  CoordsLike(CoordinateSet coords) : value_(std::move(coords)) {}   // NOLINT: implicit on purpose
+  CoordsLike(mx::array coords) : value_(std::move(coords)) {}      // NOLINT: implicit on purpose
+  CoordsLike(CoordinateSet coords) : value_(std::move(coords)) {}  // NOLINT: implicit on purpose
   CoordinateSet set(std::string_view operation, std::string_view what = "coords") const;
 
  private:
@@ -65,7 +65,7 @@ SparseOccupancy occupancy_downsample(const CoordsLike& coords, mx::StreamOrDevic
 // Children of each parent in ascending bit; occupancy (P,) uint8.
 OccupancyExpansion occupancy_expand(const CoordsLike& coords, const mx::array& occupancy, mx::StreamOrDevice s = {});
 // 2 * parent + bits of the index: row m is child child_indices[m], 0..7, of coords[parent_rows[m]].
-mx::array child_coords_from_indices(const CoordsLike& coords, const mx::array& parent_rows, const mx::array& child_indices,
-                                    mx::StreamOrDevice s = {});
+mx::array child_coords_from_indices(const CoordsLike& coords, const mx::array& parent_rows,
+                                    const mx::array& child_indices, mx::StreamOrDevice s = {});
 
 }  // namespace lattice

@@ -56,9 +56,11 @@ Relation::Ptr make_relation(Random& random, RelationKind kind, int64_t n) {
   const CoordinateSet in = random_coords(random, n, 3);
   switch (kind) {
     case RelationKind::target:
-      return relate(kind, in, KernelSpec({3, 2, 3}, {2, 2, 1}, {1, 0, 1}, {1, 1, 1}), random_coords(random, n, 2), "oracle_cases");
+      return relate(kind, in, KernelSpec({3, 2, 3}, {2, 2, 1}, {1, 0, 1}, {1, 1, 1}), random_coords(random, n, 2),
+                    "oracle_cases");
     case RelationKind::target_transposed:
-      return relate(kind, in, KernelSpec({2, 3, 2}, {2, 2, 2}, {0, 1, 0}, {1, 1, 2}), random_coords(random, n, 5), "oracle_cases");
+      return relate(kind, in, KernelSpec({2, 3, 2}, {2, 2, 2}, {0, 1, 0}, {1, 1, 2}), random_coords(random, n, 5),
+                    "oracle_cases");
     case RelationKind::forward:
       return relate(kind, in, KernelSpec({3, 3, 2}, {2, 1, 2}, {1, 0, 0}, {1, 2, 1}), std::nullopt, "oracle_cases");
     case RelationKind::submanifold:
@@ -87,7 +89,8 @@ struct Shape {
   bool bias;
 };
 
-OracleCase conv_case(Random& random, const char* operation, const Relation::Ptr& r, const Shape& shape, mx::Dtype dtype) {
+OracleCase conv_case(Random& random, const char* operation, const Relation::Ptr& r, const Shape& shape,
+                     mx::Dtype dtype) {
   const int64_t in_group = shape.c_in / shape.groups, out_group = shape.c_out / shape.groups;
   const int c_out = static_cast<int>(shape.c_out);
   const Values x = random_values(random, {static_cast<int>(r->n_in()), static_cast<int>(shape.c_in)}, dtype);
@@ -151,15 +154,17 @@ double half_ulp(double value, int bits, int lowest) {
 }  // namespace
 
 std::vector<OracleCase> oracle_cases() {
-  static constexpr RelationKind kKinds[] = {RelationKind::forward,    RelationKind::target,     RelationKind::submanifold,
-                                            RelationKind::transposed, RelationKind::generative, RelationKind::target_transposed,
+  static constexpr RelationKind kKinds[] = {RelationKind::forward,     RelationKind::target,
+                                            RelationKind::submanifold, RelationKind::transposed,
+                                            RelationKind::generative,  RelationKind::target_transposed,
                                             RelationKind::custom};
-  static constexpr Shape kShapes[] = {{1, 1, 1, true},   {3, 32, 1, false}, {16, 16, 1, true}, {5, 7, 1, true},
-                                      {33, 17, 1, true}, {64, 48, 1, false}, {12, 8, 4, true},  {24, 24, 24, true},
-                                      {40, 96, 2, false}};
+  static constexpr Shape kShapes[] = {{1, 1, 1, true},  {3, 32, 1, false},  {16, 16, 1, true},
+                                      {5, 7, 1, true},  {33, 17, 1, true},  {64, 48, 1, false},
+                                      {12, 8, 4, true}, {24, 24, 24, true}, {40, 96, 2, false}};
   std::vector<OracleCase> cases;
   Random random{42};
-  const auto add = [&](OracleCase test, const Relation::Ptr& r, const Shape& shape, mx::Dtype dtype, const std::string& what) {
+  const auto add = [&](OracleCase test, const Relation::Ptr& r, const Shape& shape, mx::Dtype dtype,
+                       const std::string& what) {
     test.call.relation = r;
     test.call.c_in = shape.c_in;
     test.call.c_out = shape.c_out;
@@ -181,7 +186,8 @@ std::vector<OracleCase> oracle_cases() {
       add(conv_case(random, "conv", r->reversed(), kShapes[4], dtype), r->reversed(), kShapes[4], dtype,
           std::string("reversed ") + kind_name(kind));
     }
-    const Relation::Ptr none = relate(RelationKind::submanifold, random_coords(random, 0, 3), KernelSpec(), std::nullopt, "oracle_cases");
+    const Relation::Ptr none =
+        relate(RelationKind::submanifold, random_coords(random, 0, 3), KernelSpec(), std::nullopt, "oracle_cases");
     add(conv_case(random, "conv", none, kShapes[2], dtype), none, kShapes[2], dtype, "empty");
     add(outer_case(random, none, kShapes[2], dtype), none, kShapes[2], dtype, "empty");
     for (const int64_t n : {int64_t{0}, int64_t{1}, int64_t{300}})
@@ -217,7 +223,8 @@ std::vector<SelftestRow> selftest() {
       if (route.operation != test.call.operation || !mx::is_available(mx::Device(route.device))) continue;
       test.call.stream = mx::Device(route.device);
       if (!route.check(test.call).fits()) continue;
-      SelftestRow row{test.call.operation, route.name, route.device == mx::Device::gpu ? "gpu" : "cpu", test.label, 0, ""};
+      SelftestRow row{test.call.operation, route.name, route.device == mx::Device::gpu ? "gpu" : "cpu",
+                      test.label,          0,          ""};
       try {
         row.error = oracle_error(test, route.launch(test.call));
       } catch (const std::exception& e) {

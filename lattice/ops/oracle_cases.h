@@ -27,7 +27,7 @@ double oracle_error(const OracleCase& test, const mx::array& result);
 // One line of selftest().
 struct SelftestRow {
   std::string operation, route, device, label;
-  double error = 0;  // oracle_error
+  double error = 0;     // oracle_error
   std::string failure;  // what was thrown, if anything
   bool ok() const { return failure.empty() && error <= 1; }
 };

@@ -99,7 +99,8 @@ Decision decide(const Call& call) {
     if (forced && route.name != *forced) continue;
     Rejection why;
     if (route.device != device)
-      why = {Rejection::Step::device, route.device == mx::Device::gpu ? "the call is not on a GPU" : "the call is not on the CPU"};
+      why = {Rejection::Step::device,
+             route.device == mx::Device::gpu ? "the call is not on a GPU" : "the call is not on the CPU"};
     else
       why = route.check(call);
     if (why.fits()) {
@@ -110,10 +111,11 @@ Decision decide(const Call& call) {
   }
   if (!forced) throw std::runtime_error("[" + call.operation + "] no route fits; known:" + known);
   if (decision.rejected.empty())
-    throw std::invalid_argument("[LATTICE_ROUTE] " + call.operation + " has no route \"" + *forced + "\"; known:" + known);
+    throw std::invalid_argument("[LATTICE_ROUTE] " + call.operation + " has no route \"" + *forced +
+                                "\"; known:" + known);
   const Rejection& why = decision.rejected.front().second;
-  throw std::invalid_argument("[LATTICE_ROUTE] " + call.operation + "=" + *forced + " does not fit: " + name(why.step) + ": " +
-                              why.text);
+  throw std::invalid_argument("[LATTICE_ROUTE] " + call.operation + "=" + *forced + " does not fit: " + name(why.step) +
+                              ": " + why.text);
 }
 
 std::string Decision::text() const {

@@ -16,21 +16,21 @@ namespace lattice {
 
 // One evaluation that is about to be built: what a route may look at, and what it needs to launch.
 struct Call {
-  std::string operation;            // "conv", "outer", "linear"
-  std::vector<mx::array> inputs;    // as the operation documents them
-  Relation::Ptr relation;           // null where there is none
-  int64_t c_in = 0, c_out = 0;      // channels of all groups
+  std::string operation;          // "conv", "outer", "linear"
+  std::vector<mx::array> inputs;  // as the operation documents them
+  Relation::Ptr relation;         // null where there is none
+  int64_t c_in = 0, c_out = 0;    // channels of all groups
   int64_t groups = 1;
   mx::Dtype dtype = mx::float32;
-  std::string storage = "dense";    // of the weights
+  std::string storage = "dense";  // of the weights
   mx::StreamOrDevice stream = {};
 
   mx::Device device() const;
   int64_t n_in() const;
   int64_t n_out() const;
   int64_t n_edges() const;
-  double flop() const;   // 2 * edges * c_in * c_out / groups
-  double bytes() const;  // features, weights and result, each once
+  double flop() const;         // 2 * edges * c_in * c_out / groups
+  double bytes() const;        // features, weights and result, each once
   const char* family() const;  // "convolution on a submanifold relation", ...
 };
 

@@ -22,8 +22,9 @@ std::optional<TargetCoords> to_target(const char* operation, nb::handle value) {
   if (nb::isinstance<SparseTensor>(value)) return nb::cast<SparseTensor>(value);
   if (nb::isinstance<CoordinateMapKey>(value)) return nb::cast<CoordinateMapKey>(value);
   if (nb::isinstance<mx::array>(value)) return nb::cast<mx::array>(value);
-  throw TypeError("[" + std::string(operation) + "] coordinates must be None, a SparseTensor, a CoordinateMapKey or an " +
-                  "array, found " + std::string(nb::type_name(value.type()).c_str()));
+  throw TypeError("[" + std::string(operation) +
+                  "] coordinates must be None, a SparseTensor, a CoordinateMapKey or an " + "array, found " +
+                  std::string(nb::type_name(value.type()).c_str()));
 }
 
 ConvOptions options(const char* operation, nb::handle size, nb::handle stride, nb::handle padding, nb::handle dilation,
@@ -51,9 +52,10 @@ void bind_conv(nb::module_& m) {
         return run([&] { return conv3d(x, weight, bias, o, s); });
       },
       nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::kw_only(), nb::arg("kernel_size") = three,
-      nb::arg("stride") = one, nb::arg("padding") = zero, nb::arg("dilation") = one, nb::arg("coordinates") = nb::none(),
-      nb::arg("groups") = one, nb::arg("stream") = nb::none(),
-      "y[o] = bias + sum over edges (i, o, k) of x[i] W[k]. Output coordinates: the distinct floor(c / stride), x's own at stride "
+      nb::arg("stride") = one, nb::arg("padding") = zero, nb::arg("dilation") = one,
+      nb::arg("coordinates") = nb::none(), nb::arg("groups") = one, nb::arg("stream") = nb::none(),
+      "y[o] = bias + sum over edges (i, o, k) of x[i] W[k]. Output coordinates: the distinct floor(c / stride), x's "
+      "own at stride "
       "1, or `coordinates`.");
 
   m.def(
@@ -68,7 +70,8 @@ void bind_conv(nb::module_& m) {
   m.def(
       "normalized_subm_conv3d",
       [](X x, Arr weight, Bias bias, nb::handle size, nb::handle dilation, nb::handle groups, float eps, Stream s) {
-        const ConvOptions o = options("normalized_subm_conv3d", size, nb::int_(1), nb::int_(0), dilation, nb::none(), groups);
+        const ConvOptions o =
+            options("normalized_subm_conv3d", size, nb::int_(1), nb::int_(0), dilation, nb::none(), groups);
         return run([&] { return normalized_subm_conv3d(x, weight, bias, o, eps, s); });
       },
       nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::kw_only(), nb::arg("kernel_size") = three,
@@ -83,34 +86,37 @@ void bind_conv(nb::module_& m) {
         return run([&] { return conv_transpose3d(x, weight, bias, o, s); });
       },
       nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::kw_only(), nb::arg("kernel_size") = two,
-      nb::arg("stride") = two, nb::arg("padding") = zero, nb::arg("dilation") = one, nb::arg("coordinates") = nb::none(),
-      nb::arg("groups") = one, nb::arg("stream") = nb::none(),
+      nb::arg("stride") = two, nb::arg("padding") = zero, nb::arg("dilation") = one,
+      nb::arg("coordinates") = nb::none(), nb::arg("groups") = one, nb::arg("stream") = nb::none(),
       "Transposed convolution onto the distinct c * stride + offset - padding, or onto `coordinates`.");
   m.def(
       "normalized_conv_transpose3d",
       [](X x, Arr weight, Bias bias, nb::handle size, nb::handle stride, nb::handle padding, nb::handle dilation,
          nb::handle coordinates, nb::handle groups, float eps, Stream s) {
-        const ConvOptions o = options("normalized_conv_transpose3d", size, stride, padding, dilation, coordinates, groups);
+        const ConvOptions o =
+            options("normalized_conv_transpose3d", size, stride, padding, dilation, coordinates, groups);
         return run([&] { return normalized_conv_transpose3d(x, weight, bias, o, eps, s); });
       },
       nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::kw_only(), nb::arg("kernel_size") = two,
-      nb::arg("stride") = two, nb::arg("padding") = zero, nb::arg("dilation") = one, nb::arg("coordinates") = nb::none(),
-      nb::arg("groups") = one, nb::arg("eps") = 1e-8, nb::arg("stream") = nb::none(),
-      "conv_transpose3d(x, W) / sqrt(conv_transpose3d(1, W^2) + eps) + bias.");
+      nb::arg("stride") = two, nb::arg("padding") = zero, nb::arg("dilation") = one,
+      nb::arg("coordinates") = nb::none(), nb::arg("groups") = one, nb::arg("eps") = 1e-8,
+      nb::arg("stream") = nb::none(), "conv_transpose3d(x, W) / sqrt(conv_transpose3d(1, W^2) + eps) + bias.");
   m.def(
       "generative_conv_transpose3d",
-      [](X x, Arr weight, Bias bias, nb::handle size, nb::handle stride, nb::handle coordinates, nb::handle groups, Stream s) {
-        const ConvOptions o = options("generative_conv_transpose3d", size, stride, nb::int_(0), nb::int_(1),
-                                      coordinates, groups);
+      [](X x, Arr weight, Bias bias, nb::handle size, nb::handle stride, nb::handle coordinates, nb::handle groups,
+         Stream s) {
+        const ConvOptions o =
+            options("generative_conv_transpose3d", size, stride, nb::int_(0), nb::int_(1), coordinates, groups);
         return run([&] { return generative_conv_transpose3d(x, weight, bias, o, s); });
       },
       nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::kw_only(), nb::arg("kernel_size") = two,
-      nb::arg("stride") = two, nb::arg("coordinates") = nb::none(), nb::arg("groups") = one, nb::arg("stream") = nb::none(),
+      nb::arg("stride") = two, nb::arg("coordinates") = nb::none(), nb::arg("groups") = one,
+      nb::arg("stream") = nb::none(),
       "Transposed convolution that makes its own support: one candidate per input row and offset.");
   m.def(
       "normalized_generative_conv_transpose3d",
-      [](X x, Arr weight, Bias bias, nb::handle size, nb::handle stride, nb::handle coordinates, nb::handle groups, float eps,
-         Stream s) {
+      [](X x, Arr weight, Bias bias, nb::handle size, nb::handle stride, nb::handle coordinates, nb::handle groups,
+         float eps, Stream s) {
         const ConvOptions o = options("normalized_generative_conv_transpose3d", size, stride, nb::int_(0), nb::int_(1),
                                       coordinates, groups);
         return run([&] { return normalized_generative_conv_transpose3d(x, weight, bias, o, eps, s); });
@@ -122,6 +128,6 @@ void bind_conv(nb::module_& m) {
 
   m.def("linear", &linear, nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::kw_only(),
         nb::arg("stream") = nb::none(), "y = x W^T + bias on the features; weight (C_out, C_in).");
-  m.def("linear_features", &linear_features, nb::arg("feats"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::kw_only(),
-        nb::arg("stream") = nb::none(), "The same on an (N, C_in) array.");
+  m.def("linear_features", &linear_features, nb::arg("feats"), nb::arg("weight"), nb::arg("bias") = nb::none(),
+        nb::kw_only(), nb::arg("stream") = nb::none(), "The same on an (N, C_in) array.");
 }

@@ -54,7 +54,8 @@ void def_two(nb::module_& m, const char* name, mx::array (*f)(const CoordsLike&,
 }
 
 void bind_values(nb::module_& m) {
-  nb::class_<CoordinateSet>(m, "CoordinateSet", "Coordinate rows with their sorted index, which is built once on first use.")
+  nb::class_<CoordinateSet>(m, "CoordinateSet",
+                            "Coordinate rows with their sorted index, which is built once on first use.")
       .def(
           "__init__",
           [](CoordinateSet* self, const mx::array& coords) {
@@ -64,51 +65,60 @@ void bind_values(nb::module_& m) {
           nb::arg("coords"))
       .def_prop_ro("coords", &CoordinateSet::shown)
       .def_prop_ro("dtype", &CoordinateSet::dtype)
-      .def_prop_ro("is_unique", [](const CoordinateSet& set) { return set.index()->duplicate < 0; },
-                   nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro(
+          "is_unique", [](const CoordinateSet& set) { return set.index()->duplicate < 0; },
+          nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("nbytes", &CoordinateSet::nbytes)
       .def("__len__", &CoordinateSet::rows)
       .def("__repr__", [](const CoordinateSet& set) {
         return "CoordinateSet(" + std::to_string(set.rows()) + " rows, " + (set.span().is64 ? "int64" : "int32") + ")";
       });
-  nb::class_<CoordinateOrdering>(m, "CoordinateOrdering", "coords[p] = given[order[p]], given[r] = coords[inverse_rows[r]].")
-      .def("__init__",
-           [](CoordinateOrdering* self, mx::array coords, mx::array order, mx::array inverse_rows) {
-             new (self) CoordinateOrdering{coords, order, inverse_rows};
-           },
-           nb::arg("coords"), nb::arg("order"), nb::arg("inverse_rows"))
+  nb::class_<CoordinateOrdering>(m, "CoordinateOrdering",
+                                 "coords[p] = given[order[p]], given[r] = coords[inverse_rows[r]].")
+      .def(
+          "__init__",
+          [](CoordinateOrdering* self, mx::array coords, mx::array order, mx::array inverse_rows) {
+            new (self) CoordinateOrdering{coords, order, inverse_rows};
+          },
+          nb::arg("coords"), nb::arg("order"), nb::arg("inverse_rows"))
       .def_ro("coords", &CoordinateOrdering::coords)
       .def_ro("order", &CoordinateOrdering::order)
       .def_ro("inverse_rows", &CoordinateOrdering::inverse_rows);
-  nb::class_<SparseAlignment>(m, "SparseAlignment", "Row i joins lhs_rows[i] and rhs_rows[i]; -1 where that side has none.")
-      .def("__init__",
-           [](SparseAlignment* self, mx::array coords, mx::array active_rows, mx::array lhs_rows, mx::array rhs_rows) {
-             new (self) SparseAlignment{coords, active_rows, lhs_rows, rhs_rows};
-           },
-           nb::arg("coords"), nb::arg("active_rows"), nb::arg("lhs_rows"), nb::arg("rhs_rows"))
+  nb::class_<SparseAlignment>(m, "SparseAlignment",
+                              "Row i joins lhs_rows[i] and rhs_rows[i]; -1 where that side has none.")
+      .def(
+          "__init__",
+          [](SparseAlignment* self, mx::array coords, mx::array active_rows, mx::array lhs_rows, mx::array rhs_rows) {
+            new (self) SparseAlignment{coords, active_rows, lhs_rows, rhs_rows};
+          },
+          nb::arg("coords"), nb::arg("active_rows"), nb::arg("lhs_rows"), nb::arg("rhs_rows"))
       .def_ro("coords", &SparseAlignment::coords)
       .def_ro("active_rows", &SparseAlignment::active_rows)
       .def_ro("lhs_rows", &SparseAlignment::lhs_rows)
       .def_ro("rhs_rows", &SparseAlignment::rhs_rows);
-  nb::class_<SparseOccupancy>(m, "SparseOccupancy", "Parents with the mask of their children, and the parent of each row.")
-      .def("__init__",
-           [](SparseOccupancy* self, mx::array coords, mx::array active_rows, mx::array occupancy, mx::array parent_rows,
-              mx::array child_indices) {
-             new (self) SparseOccupancy{coords, active_rows, occupancy, parent_rows, child_indices};
-           },
-           nb::arg("coords"), nb::arg("active_rows"), nb::arg("occupancy"), nb::arg("parent_rows"), nb::arg("child_indices"))
+  nb::class_<SparseOccupancy>(m, "SparseOccupancy",
+                              "Parents with the mask of their children, and the parent of each row.")
+      .def(
+          "__init__",
+          [](SparseOccupancy* self, mx::array coords, mx::array active_rows, mx::array occupancy, mx::array parent_rows,
+             mx::array child_indices) {
+            new (self) SparseOccupancy{coords, active_rows, occupancy, parent_rows, child_indices};
+          },
+          nb::arg("coords"), nb::arg("active_rows"), nb::arg("occupancy"), nb::arg("parent_rows"),
+          nb::arg("child_indices"))
       .def_ro("coords", &SparseOccupancy::coords)
       .def_ro("active_rows", &SparseOccupancy::active_rows)
       .def_ro("occupancy", &SparseOccupancy::occupancy)
       .def_ro("parent_rows", &SparseOccupancy::parent_rows)
       .def_ro("child_indices", &SparseOccupancy::child_indices);
   nb::class_<OccupancyExpansion>(m, "OccupancyExpansion", "Children by parent, then by bit.")
-      .def("__init__",
-           [](OccupancyExpansion* self, mx::array coords, mx::array active_rows, mx::array parent_rows,
-              mx::array child_indices) {
-             new (self) OccupancyExpansion{coords, active_rows, parent_rows, child_indices};
-           },
-           nb::arg("coords"), nb::arg("active_rows"), nb::arg("parent_rows"), nb::arg("child_indices"))
+      .def(
+          "__init__",
+          [](OccupancyExpansion* self, mx::array coords, mx::array active_rows, mx::array parent_rows,
+             mx::array child_indices) {
+            new (self) OccupancyExpansion{coords, active_rows, parent_rows, child_indices};
+          },
+          nb::arg("coords"), nb::arg("active_rows"), nb::arg("parent_rows"), nb::arg("child_indices"))
       .def_ro("coords", &OccupancyExpansion::coords)
       .def_ro("active_rows", &OccupancyExpansion::active_rows)
       .def_ro("parent_rows", &OccupancyExpansion::parent_rows)
@@ -130,9 +140,12 @@ void bind_coords(nb::module_& m) {
       nb::arg("coords"), nb::arg("stride") = 2, nb::kw_only(), nb::arg("stream") = nb::none(),
       "Distinct floor(coords / stride), first seen first.");
   def_two(m, "union_coords", union_coords, "lhs", "rhs", "Distinct rows of either, first seen first, lhs before rhs.");
-  def_two(m, "intersection_coords", intersection_coords, "lhs", "rhs", "Distinct lhs rows that rhs has, first seen first.");
-  def_two(m, "difference_coords", difference_coords, "lhs", "rhs", "Distinct lhs rows that rhs lacks, first seen first.");
-  def_two(m, "lookup_coords", lookup_coords, "coords", "queries", "The first row of coords equal to each query, or -1.");
+  def_two(m, "intersection_coords", intersection_coords, "lhs", "rhs",
+          "Distinct lhs rows that rhs has, first seen first.");
+  def_two(m, "difference_coords", difference_coords, "lhs", "rhs",
+          "Distinct lhs rows that rhs lacks, first seen first.");
+  def_two(m, "lookup_coords", lookup_coords, "coords", "queries",
+          "The first row of coords equal to each query, or -1.");
   def_two(m, "contains_coords", contains_coords, "coords", "queries", "Whether coords has each query.");
   def_two(m, "inverse_map", inverse_map, "source", "target", "For each source row the first equal target row, or -1.");
   m.def(
@@ -146,7 +159,8 @@ void bind_coords(nb::module_& m) {
       },
       nb::arg("lhs"), nb::arg("lhs_active").none(), nb::arg("rhs"), nb::arg("rhs_active").none(), nb::kw_only(),
       nb::arg("join"), nb::arg("stream") = nb::none(),
-      "Joins two sets by value. inner, left: lhs order; right: rhs order; outer: lhs, then the rhs rows without partner.");
+      "Joins two sets by value. inner, left: lhs order; right: rhs order; outer: lhs, then the rhs rows without "
+      "partner.");
   def_one(m, "morton_codes", morton_codes, "int64 codes: x bit 0, y bit 1, z bit 2 of each triple, batch from bit 60.");
   def_one(m, "morton_order", morton_order, "Rows by batch, then along the Morton curve; stable.");
   def_one(m, "hilbert_order", hilbert_order, "Rows by batch, then along the Hilbert curve; stable.");
@@ -166,6 +180,6 @@ void bind_coords(nb::module_& m) {
         const CoordsLike set = coords_like(coords, "child_coords_from_indices", "coords");
         return unlocked([&] { return child_coords_from_indices(set, parent_rows, child_indices, s); });
       },
-      nb::arg("coords"), nb::arg("parent_rows"), nb::arg("child_indices"), nb::kw_only(), nb::arg("stream") = nb::none(),
-      "Child child_indices[m], 0..7, of parent row parent_rows[m].");
+      nb::arg("coords"), nb::arg("parent_rows"), nb::arg("child_indices"), nb::kw_only(),
+      nb::arg("stream") = nb::none(), "Child child_indices[m], 0..7, of parent row parent_rows[m].");
 }

@@ -32,7 +32,8 @@ void bind_routes(nb::module_& m) {
       .def_prop_ro("device", [](const Route& r) { return device_name(r.device); })
       .def_ro("name", &Route::name)
       .def_ro("predicate", &Route::predicate, "When it fits, in words.")
-      .def("__repr__", [](const Route& r) { return "Route(" + r.operation + ", " + r.name + ": " + r.predicate + ")"; });
+      .def("__repr__",
+           [](const Route& r) { return "Route(" + r.operation + ", " + r.name + ": " + r.predicate + ")"; });
   m.def(
       "routes",
       [] {

@@ -73,7 +73,8 @@ lattice::KernelSpec kernel_spec(const char* operation, nb::handle size, nb::hand
                                 nb::handle dilation) {
   if (nb::isinstance<lattice::KernelSpec>(size)) return nb::cast<lattice::KernelSpec>(size);
   const lattice::Triple sizes = triple(size, operation, "kernel_size"), strides = triple(stride, operation, "stride");
-  const lattice::Triple paddings = triple(padding, operation, "padding"), dilations = triple(dilation, operation, "dilation");
+  const lattice::Triple paddings = triple(padding, operation, "padding"),
+                        dilations = triple(dilation, operation, "dilation");
   try {
     return {sizes, strides, paddings, dilations};
   } catch (const std::invalid_argument& e) {  // "[KernelSpec] ...": the user called `operation`

@@ -134,7 +134,9 @@ TEST(Coords, Align) {
     };
     const Set lhs(unique(), is64), rhs(unique(), is64);
     const auto in_lhs = first_rows(lhs.rows), in_rhs = first_rows(rhs.rows);
-    const auto at = [](const std::map<Row, int32_t>& map, const Row& row) { return map.contains(row) ? map.at(row) : -1; };
+    const auto at = [](const std::map<Row, int32_t>& map, const Row& row) {
+      return map.contains(row) ? map.at(row) : -1;
+    };
     for (Join join : {Join::inner, Join::left, Join::right, Join::outer}) {
       std::vector<std::pair<int32_t, int32_t>> want, got;
       if (join != Join::right)
@@ -173,7 +175,8 @@ TEST(Coords, OneAndTwoThreadsAgree) {
   Random random(13);
   Rows a(60000), b(60000);
   for (Rows* rows : {&a, &b})
-    for (Row& row : *rows) row = {random.below(2), random.between(-60, 60), random.between(-60, 60), random.between(-20, 20)};
+    for (Row& row : *rows)
+      row = {random.below(2), random.between(-60, 60), random.between(-60, 60), random.between(-20, 20)};
   const Set lhs(a, false), rhs(b, false);
   const int before = thread_count();
   std::vector<std::vector<int32_t>> got[2];
@@ -182,7 +185,7 @@ TEST(Coords, OneAndTwoThreadsAgree) {
     const CoordIndex l = lhs.index(), r = rhs.index();
     const Distinct d = distinct_rows(l);
     const Alignment outer = align(l, r, Join::outer), inner = align(l, r, Join::inner);
-    got[threads - 1] = {plain(d.first), plain(d.inverse), plain(d.sorted), plain(outer.lhs),
+    got[threads - 1] = {plain(d.first),   plain(d.inverse), plain(d.sorted), plain(outer.lhs),
                         plain(outer.rhs), plain(inner.lhs), plain(inner.rhs)};
   }
   set_thread_count(before);

@@ -57,7 +57,8 @@ TEST(Keys, SmallSets) {
   EXPECT_TRUE(check_index<int32_t>({}));
   EXPECT_TRUE(check_index<int64_t>({}));
   EXPECT_TRUE(check_index<int32_t>({{3, -1, 5, -7}}));
-  EXPECT_TRUE(check_index<int32_t>({{0, 1, 0, 0}, {0, 0, 1, 0}, {0, 0, 0, 1}, {1, -1, -1, -1}, {0, 0, 0, 0}, {0, 0, 1, 0}}));
+  EXPECT_TRUE(
+      check_index<int32_t>({{0, 1, 0, 0}, {0, 0, 1, 0}, {0, 0, 0, 1}, {1, -1, -1, -1}, {0, 0, 0, 0}, {0, 0, 1, 0}}));
 }
 
 TEST(Keys, EndsOfBothTypes) {
@@ -90,7 +91,8 @@ TEST(Keys, RandomRowsPackedAndWide) {
 TEST(Keys, OneAndTwoThreadsAgree) {
   Random random(6);
   std::vector<Row> rows(60000);
-  for (Row& row : rows) row = {random.below(2), random.between(-40, 40), random.between(-40, 40), random.between(-40, 40)};
+  for (Row& row : rows)
+    row = {random.below(2), random.between(-40, 40), random.between(-40, 40), random.between(-40, 40)};
   const auto data = flat<int32_t>(rows);
   const CoordSpan span{data.data(), static_cast<int64_t>(rows.size()), false};
   const int before = thread_count();
@@ -192,8 +194,10 @@ TEST(Boxes, FloorDivision) {
   EXPECT_EQ(floor_div<int64_t>(3, 2), 1);
   EXPECT_EQ(floor_div<int64_t>(kMin, 1), kMin);
   EXPECT_EQ(floor_div<int64_t>(kMin, kMax), -2);
-  for (int64_t divisor : {int64_t{1}, int64_t{2}, int64_t{3}, int64_t{8}, int64_t{10}, int64_t{1} << 40, int64_t{1} << 62, kMax})
-    for (int64_t v : {kMin, kMin + 1, int64_t{-17}, int64_t{-8}, int64_t{-1}, int64_t{0}, int64_t{1}, int64_t{7}, int64_t{8}, kMax})
+  for (int64_t divisor :
+       {int64_t{1}, int64_t{2}, int64_t{3}, int64_t{8}, int64_t{10}, int64_t{1} << 40, int64_t{1} << 62, kMax})
+    for (int64_t v :
+         {kMin, kMin + 1, int64_t{-17}, int64_t{-8}, int64_t{-1}, int64_t{0}, int64_t{1}, int64_t{7}, int64_t{8}, kMax})
       EXPECT_EQ(FloorDivider(divisor)(v), floor_div(v, divisor)) << v << " / " << divisor;
 }
 

@@ -24,7 +24,8 @@ Sorted sort(const std::vector<uint64_t>& keys, int bits) {
   Buffer<uint64_t> out(n + 2);
   Buffer<int32_t> order(n);
   out[n] = out[n + 1] = 12345;
-  sort_keys(n, bits, [&](int64_t i) { return keys[static_cast<size_t>(i)]; }, out, order);
+  sort_keys(
+      n, bits, [&](int64_t i) { return keys[static_cast<size_t>(i)]; }, out, order);
   EXPECT_TRUE(out[n] == 12345 && out[n + 1] == 12345) << "entries behind n are left alone";
   return {{out.begin(), out.begin() + n}, {order.begin(), order.end()}};
 }
@@ -86,7 +87,8 @@ TEST_P(SortThreads, LowBitsTravelAlong) {
   Random random(4);
   const int64_t n = 40000;
   Buffer<uint64_t> words(n), spare(n);
-  for (int64_t i = 0; i < n; ++i) words[i] = static_cast<uint64_t>(random.below(100)) << 20 | static_cast<uint64_t>(n - i);
+  for (int64_t i = 0; i < n; ++i)
+    words[i] = static_cast<uint64_t>(random.below(100)) << 20 | static_cast<uint64_t>(n - i);
   std::vector<uint64_t> want(words.begin(), words.end());
   std::stable_sort(want.begin(), want.end(), [](uint64_t a, uint64_t b) { return a >> 20 < b >> 20; });
   radix_sort(words, spare, 20, 7);

@@ -105,7 +105,9 @@ TEST(Conv, OuterJvpAndVjpAgree) {
   const OracleCase test = small_cases().front();
   const auto& c = test.call;
   const mx::array g = normal({static_cast<int>(c.n_out()), static_cast<int>(c.c_out)}, 5);
-  const auto f = [&](const std::vector<mx::array>& in) { return std::vector<mx::array>{outer(in[0], in[1], c.relation, c.groups)}; };
+  const auto f = [&](const std::vector<mx::array>& in) {
+    return std::vector<mx::array>{outer(in[0], in[1], c.relation, c.groups)};
+  };
   const mx::array dx = normal(c.inputs[0].shape(), 1), dg = normal(g.shape(), 2), u = normal(c.inputs[1].shape(), 3);
   const auto [y, tangents] = mx::jvp(f, {c.inputs[0], g}, {dx, dg});
   const auto [y2, grads] = mx::vjp(f, {c.inputs[0], g}, {u});
@@ -155,7 +157,8 @@ TEST(Conv, NormalizedDividesByTheWeightNorm) {
   const mx::array plain = subm_conv3d(x, w, std::nullopt, with({})).feats();
   const mx::array norm = subm_conv3d(ones, mx::square(w), std::nullopt, with({})).feats();
   const mx::array expected = mx::add(mx::divide(plain, mx::sqrt(mx::add(norm, mx::array(1e-8f)))), b);
-  EXPECT_TRUE(mx::allclose(normalized_subm_conv3d(x, w, b, with({}), 1e-8f).feats(), expected, 1e-4, 1e-5).item<bool>());
+  EXPECT_TRUE(
+      mx::allclose(normalized_subm_conv3d(x, w, b, with({}), 1e-8f).feats(), expected, 1e-4, 1e-5).item<bool>());
   EXPECT_THROW(normalized_subm_conv3d(x, w, b, with({}), 0.0f), std::invalid_argument);
 }
 
@@ -173,8 +176,9 @@ TEST(Conv, BadArgumentsAreErrors) {
   fails(mx::astype(w, mx::float16), std::nullopt, with({}));
   fails(w, std::nullopt, {{}, std::nullopt, 3});
   fails(w, std::nullopt, {{}, line_tensor(5, 4).coord_key(), 1});
-  EXPECT_THROW(subm_conv3d(x, normal({8, 4, 4}, 1), std::nullopt, with(KernelSpec({2, 2, 2}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}))),
-               std::invalid_argument);
+  EXPECT_THROW(
+      subm_conv3d(x, normal({8, 4, 4}, 1), std::nullopt, with(KernelSpec({2, 2, 2}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}))),
+      std::invalid_argument);
 }
 
 }  // namespace

@@ -103,15 +103,21 @@ TEST(CoordsLike, ASetIsSortedOnce) {
 
 TEST(CoordsErrors, NameTheOperationAndTheArgument) {
   const mx::array good = coords(kRhs);
-  EXPECT_EQ(message<std::invalid_argument>([&] { union_coords(good, mx::zeros({2, 3}, mx::int32)); }),
+  EXPECT_EQ(message<std::invalid_argument>([&] {
+              union_coords(good, mx::zeros({2, 3}, mx::int32));
+            }),
             "[union_coords] rhs must have shape (N, 4), got (2, 3)");
   EXPECT_EQ(message<std::invalid_argument>([&] { lookup_coords(good, coords(kLhs, mx::int64)); }),
             "[lookup_coords] coords and queries must have equal dtypes, got int32 and int64");
-  EXPECT_EQ(message<std::invalid_argument>([&] { downsample_coords(good, {2, 0, 2}); }),
+  EXPECT_EQ(message<std::invalid_argument>([&] {
+              downsample_coords(good, {2, 0, 2});
+            }),
             "[downsample_coords] stride must be >= 1, got (2, 0, 2)");
   EXPECT_EQ(message<std::invalid_argument>([&] { parse_join("cross", "op"); }),
             "[op] join must be inner, left, right or outer, got 'cross'");
-  EXPECT_NE(message<std::overflow_error>([&] { morton_codes(coords({0, 0, 1 << 20, 0})); }).find("[morton_codes] y"),
+  EXPECT_NE(message<std::overflow_error>([&] {
+              morton_codes(coords({0, 0, 1 << 20, 0}));
+            }).find("[morton_codes] y"),
             std::string::npos);
   EXPECT_NE(message<std::invalid_argument>([&] {
               build_sparse_alignment(good, std::nullopt, good, std::nullopt, Join::inner);

@@ -30,7 +30,8 @@ TEST(Routes, EveryRouteMatchesTheOracle) {
   }
   for (const Route& route : routes()) {
     if (route.device == mx::Device::cpu) {
-      EXPECT_GT(cases[route.operation + " " + route.name], 10) << route.operation << " " << route.name << " has no cases";
+      EXPECT_GT(cases[route.operation + " " + route.name], 10)
+          << route.operation << " " << route.name << " has no cases";
     }
   }
 }

@@ -66,21 +66,29 @@ HWY_INLINE void prefetch_row(const T* row, int64_t c) {
   (void)c;
 }
 
-// Rows order[begin .. end) of x (n, c), widened, to dst with `stride` values each, a multiple of kLine; what lies behind
-// column c is undefined. Null order: the rows begin .. end themselves.
+// Columns [column, column + columns) of rows order[begin .. end) of x (n, pitch), widened, to dst with `stride` values each, a
+// multiple of kLine; what lies behind them is undefined. Null order: the rows begin .. end themselves.
 template <typename T>
-HWY_NOINLINE void copy_rows(const T* x, int64_t n, int64_t c, const int32_t* order, int64_t begin, int64_t end, float* HWY_RESTRICT dst,
-               int64_t stride) {
+HWY_NOINLINE void copy_columns(const T* x, int64_t n, int64_t pitch, int64_t column, int64_t columns,
+                               const int32_t* order, int64_t begin, int64_t end, float* HWY_RESTRICT dst,
+                               int64_t stride) {
   constexpr int64_t kAhead = 16;
   const Floats d;
-  const T* x_end = x + n * c;
+  const T* x_end = x + n * pitch;
   for (int64_t p = begin; p < end; ++p, dst += stride) {
-    if (order && p + kAhead < end) prefetch_row(x + order[p + kAhead] * c, c);
-    const T* row = x + (order ? order[p] : p) * c;
+    if (order && p + kAhead < end) prefetch_row(x + order[p + kAhead] * pitch + column, columns);
+    const T* row = x + (order ? order[p] : p) * pitch + column;
     int64_t j = 0;
-    for (; j + kLanes <= c; j += kLanes) hn::Store(load(d, row + j), d, dst + j);
-    if (j < c) hn::Store(load_until(d, row + j, x_end), d, dst + j);
+    for (; j + kLanes <= columns; j += kLanes) hn::Store(load(d, row + j), d, dst + j);
+    if (j < columns) hn::Store(load_until(d, row + j, x_end), d, dst + j);
   }
+}
+
+// The same for whole rows of c values.
+template <typename T>
+void copy_rows(const T* x, int64_t n, int64_t c, const int32_t* order, int64_t begin, int64_t end,
+               float* HWY_RESTRICT dst, int64_t stride) {
+  copy_columns(x, n, c, 0, c, order, begin, end, dst, stride);
 }
 
 // Copied rows: position p is at x + (p - first) * stride.

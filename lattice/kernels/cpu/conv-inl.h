@@ -97,7 +97,8 @@ HWY_INLINE void add_block(const ListCall& call, int64_t e) {
     x += kSteps * kChannels;
     w += kSteps * NV * kLanes;
   }
-  for (; left >= kChannels; left -= kChannels, x += kChannels, w += NV * kLanes) step<M, NV, kPaired>(x, at, w, true, sum);
+  for (; left >= kChannels; left -= kChannels, x += kChannels, w += NV * kLanes)
+    step<M, NV, kPaired>(x, at, w, true, sum);
   if (left > 0) step<M, NV, kPaired>(x, at, w, false, sum);
   unroll<M>([&](auto m) LATTICE_INLINE_LAMBDA {
     float* HWY_RESTRICT y = call.y + static_cast<int64_t>(call.out[e + m] - call.first_out) * (kColumns * kLanes);

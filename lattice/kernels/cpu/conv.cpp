@@ -28,18 +28,12 @@
 namespace lattice::cpu {
 namespace {
 
-#ifndef TB
-#define TB 32
-#endif
-#ifndef WB
-#define WB 2048
-#endif
 constexpr int64_t kPackedFloats = int64_t{7} << 18;  // weights kept for the whole call: 7 MiB
 constexpr int64_t kWindowFloats = int64_t{1} << 20;  // window of a task: at most 4 MiB
-constexpr int64_t kTaskFloats = int64_t{WB} << 8;    // aim of a task: its own rows fill 2 MiB of the window
+constexpr int64_t kTaskFloats = int64_t{1} << 19;    // aim of a task: its own rows fill 2 MiB of the window
 constexpr int64_t kTaskRows = 16384;
-constexpr int64_t kTileFloats = int64_t{TB} << 8;    // sums of a tile and panel: 32 KiB
-constexpr int64_t kListRows = 256;                   // rows copied at a time without a window
+constexpr int64_t kTileFloats = int64_t{1} << 13;  // sums of a tile and panel: 32 KiB
+constexpr int64_t kListRows = 256;                 // rows copied at a time without a window
 
 // Output columns that are computed together.
 struct Panel {
@@ -99,7 +93,8 @@ class Conv {
       for (int64_t p = 0; p < n; ++p) {
         const int64_t begin = vectors * p / n * kLanes, end = vectors * (p + 1) / n * kLanes;
         const int64_t column = g * c_out + begin;
-        panels_.push_back({column, std::min(end, c_out) - begin, (end - begin) / kLanes, depthwise_ ? column : g * c_in_, packed_});
+        panels_.push_back(
+            {column, std::min(end, c_out) - begin, (end - begin) / kLanes, depthwise_ ? column : g * c_in_, packed_});
         packed_ += packed_size(panels_.back());
       }
     }
@@ -176,14 +171,21 @@ class Conv {
     // Sizes vary from task to task; powers of two come back from the pool.
     Buffer<float> floats(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows_size + sums_size + block))));
     Buffer<int32_t> ints(step * tile_ + 2 * kListRows);
-    Scratch s{lo, hi, lo, fits, floats.data(), floats.data() + rows_size, floats.data() + rows_size + sums_size, ints.data(),
+    Scratch s{lo,
+              hi,
+              lo,
+              fits,
+              floats.data(),
+              floats.data() + rows_size,
+              floats.data() + rows_size + sums_size,
+              ints.data(),
               ints.data() + step * tile_};
     for (int64_t t = t0; t < t1; t += step) tiles(t, std::min(t + step, t1), p0, p1, &s);
   }
 
   struct Scratch {
-    int64_t lo, hi;      // window
-    int64_t copied;      // rows [lo, copied) are there
+    int64_t lo, hi;  // window
+    int64_t copied;  // rows [lo, copied) are there
     bool fits;
     float* rows;
     float* sums;
@@ -199,7 +201,8 @@ class Conv {
     for (int64_t i = 0; i < n; ++i) s->positions[i] = static_cast<int32_t>(first + i);
     if (s->fits) {
       const int64_t end = lists_.monotone ? std::max(s->copied, window(t, t1).second) : s->hi;
-      copy_rows(x_, lists_.n_in, args_.c_in, in_order_, s->copied, end, s->rows + (s->copied - s->lo) * stride_, stride_);
+      copy_rows(x_, lists_.n_in, args_.c_in, in_order_, s->copied, end, s->rows + (s->copied - s->lo) * stride_,
+                stride_);
       s->copied = end;
     }
     for (int64_t p = p0; p < p1; ++p) {
@@ -216,7 +219,13 @@ class Conv {
         const OffsetList& list = lists_.lists[k];
         const int32_t* in = list.in ? list.in + e : s->positions + (e - first);
         const int32_t* out = list.out ? list.out + e : s->positions + (e - first);
-        ListCall call{{s->rows + panel.x_column, stride_, static_cast<int32_t>(s->lo)}, in, out, m, c_in_, w, s->sums,
+        ListCall call{{s->rows + panel.x_column, stride_, static_cast<int32_t>(s->lo)},
+                      in,
+                      out,
+                      m,
+                      c_in_,
+                      w,
+                      s->sums,
                       static_cast<int32_t>(first)};
         add(panel, call, s);
       }
@@ -301,8 +310,8 @@ void DenseWeight::fill(int64_t k, int64_t column, int64_t columns, int64_t width
   const int64_t step = group_columns == 1 ? stride_group : stride_out;
   visit_storage(storage, [&](auto zero) {
     using T = decltype(zero);
-    const T* block =
-        static_cast<const T*>(data) + k * stride_k + column / group_columns * stride_group + column % group_columns * stride_out;
+    const T* block = static_cast<const T*>(data) + k * stride_k + column / group_columns * stride_group +
+                     column % group_columns * stride_out;
     for (int64_t c = 0; c < rows; ++c, dst += width) {
       for (int64_t j = 0; j < columns; ++j) dst[j] = widen(block[c * stride_in + j * step]);
       std::fill(dst + columns, dst + width, 0.0f);

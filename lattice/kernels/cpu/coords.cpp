@@ -66,7 +66,8 @@ Distinct distinct_rows(const CoordIndex& index) {
           }
         });
         const int64_t count = exclusive_sum(heads);
-        Distinct out{rows_that(s.n, [&](int64_t r) { return is_first[r] != 0; }), Buffer<int32_t>(s.n), Buffer<int32_t>(count)};
+        Distinct out{rows_that(s.n, [&](int64_t r) { return is_first[r] != 0; }), Buffer<int32_t>(s.n),
+                     Buffer<int32_t>(count)};
         Buffer<int32_t> rank(s.n);
         each_piece(count, [&](size_t, int64_t begin, int64_t end) {
           for (int64_t d = begin; d < end; ++d) rank[out.first[d]] = static_cast<int32_t>(d);

@@ -12,10 +12,10 @@
 namespace lattice::cpu {
 namespace {
 
-constexpr int64_t kTile = 256;         // rows whose edges are collected together, in the cache
-constexpr int64_t kSlots = 1 << 14;    // edges that a tile has room for without counting
-constexpr int64_t kAhead = 16;         // rows whose edges are fetched early
-constexpr int64_t kOver = 4;           // copies move four values at a time
+constexpr int64_t kTile = 256;       // rows whose edges are collected together, in the cache
+constexpr int64_t kSlots = 1 << 14;  // edges that a tile has room for without counting
+constexpr int64_t kAhead = 16;       // rows whose edges are fetched early
+constexpr int64_t kOver = 4;         // copies move four values at a time
 
 int32_t row_at(const std::shared_ptr<const Buffer<int32_t>>& order, int64_t position) {
   return order ? (*order)[position] : static_cast<int32_t>(position);
@@ -56,7 +56,8 @@ Runs collect_runs(const RelationLists& lists) {
   const bool slots = lists.out_once && n_k * 16 <= kSlots;
   const int64_t tile = slots ? std::min(kTile, kSlots / n_k) : kTile;
   const TileBounds tiles = tile_bounds(lists, tile);
-  Runs runs{Buffer<int32_t>(lists.n_out + 1), Buffer<int32_t>(lists.n_edges + kOver), Buffer<int32_t>(lists.n_edges + kOver)};
+  Runs runs{Buffer<int32_t>(lists.n_out + 1), Buffer<int32_t>(lists.n_edges + kOver),
+            Buffer<int32_t>(lists.n_edges + kOver)};
   const int32_t* in_order = lists.in_order ? lists.in_order->data() : nullptr;
   runs.first[lists.n_out] = static_cast<int32_t>(lists.n_edges);
   parallel_for(tiles.n_tiles, [&](int64_t t) {
@@ -104,9 +105,11 @@ Runs collect_runs(const RelationLists& lists) {
 // 2. Counts go to public rows; their sums are the row offsets.
 // 3. Rows are written one after the other, each from its run. Runs are read in public order, scattered, but asked for early.
 // Writing runs to scattered rows instead costs more: a write to a line reads it first.
-void edge_arrays(const RelationLists& lists, int32_t* row_offsets, int32_t* in_rows, int32_t* out_rows, int32_t* kernel_ids) {
+void edge_arrays(const RelationLists& lists, int32_t* row_offsets, int32_t* in_rows, int32_t* out_rows,
+                 int32_t* kernel_ids) {
   if (lists.n_edges > std::numeric_limits<int32_t>::max())
-    throw std::length_error("a relation with " + std::to_string(lists.n_edges) + " edges has no edge arrays; the limit is 2^31 - 1");
+    throw std::length_error("a relation with " + std::to_string(lists.n_edges) +
+                            " edges has no edge arrays; the limit is 2^31 - 1");
   const Runs runs = collect_runs(lists);
   const int64_t n = lists.n_out;
   Buffer<int32_t> position(n);  // of each public row
@@ -170,8 +173,8 @@ bool implicit_map(const RelationLists& lists, int32_t* out_in_map, uint32_t* mas
   return std::find(repeated.begin(), repeated.end(), 1) == repeated.end();
 }
 
-RelationLists lists_of_edges(const int32_t* in_rows, const int32_t* out_rows, const int32_t* kernel_ids, int64_t n_edges,
-                             int64_t n_in, int64_t n_out, int64_t n_k) {
+RelationLists lists_of_edges(const int32_t* in_rows, const int32_t* out_rows, const int32_t* kernel_ids,
+                             int64_t n_edges, int64_t n_in, int64_t n_out, int64_t n_k) {
   Buffer<int32_t> by_out(n_edges), out_offsets(n_out + 1), k_offsets(n_k + 1), k_of(n_edges), by_k(n_edges);
   group_edges(out_rows, n_edges, n_out, out_offsets.data(), by_out.data());
   for (int64_t e = 0; e < n_edges; ++e) k_of[e] = kernel_ids[by_out[e]];

@@ -8,7 +8,8 @@ namespace lattice::cpu {
 
 // The three edge arrays, n_edges entries each, and row_offsets, n_out + 1 entries: the edges of output row r are
 // row_offsets[r] .. row_offsets[r + 1]. Throws std::length_error when there are 2^31 edges or more.
-void edge_arrays(const RelationLists& lists, int32_t* row_offsets, int32_t* in_rows, int32_t* out_rows, int32_t* kernel_ids);
+void edge_arrays(const RelationLists& lists, int32_t* row_offsets, int32_t* in_rows, int32_t* out_rows,
+                 int32_t* kernel_ids);
 
 // Edges grouped by a key in [0, n_groups): offsets (n_groups + 1) and edge ids, ascending within a group.
 void group_edges(const int32_t* keys, int64_t n_edges, int64_t n_groups, int32_t* offsets, int32_t* edge_ids);
@@ -18,8 +19,8 @@ void group_edges(const int32_t* keys, int64_t n_edges, int64_t n_groups, int32_t
 bool implicit_map(const RelationLists& lists, int32_t* out_in_map, uint32_t* masks);
 
 // Lists of given edges: sorted by (k, out), given order within; positions are rows. Ids must be in range.
-RelationLists lists_of_edges(const int32_t* in_rows, const int32_t* out_rows, const int32_t* kernel_ids, int64_t n_edges,
-                             int64_t n_in, int64_t n_out, int64_t n_k);
+RelationLists lists_of_edges(const int32_t* in_rows, const int32_t* out_rows, const int32_t* kernel_ids,
+                             int64_t n_edges, int64_t n_in, int64_t n_out, int64_t n_k);
 
 // Input rows without an edge, output rows without an edge.
 struct Coverage {

@@ -50,8 +50,8 @@ struct Box {
   bool empty() const { return lo[0] > hi[0]; }
   // This box moved by every offset in [from, to] (x, y, z only).
   Box reach(const Triple& from, const Triple& to) const;
-  Box scaled(const Triple& factor) const;      // c * factor
-  Box divided(const Triple& divisor) const;    // floor(c / divisor)
+  Box scaled(const Triple& factor) const;    // c * factor
+  Box divided(const Triple& divisor) const;  // floor(c / divisor)
   Box joined(const Box& other) const;
   bool holds(const Box& other) const;
 };

@@ -17,7 +17,8 @@ using Shared = std::shared_ptr<const Buffer<int32_t>>;
 OffsetList sorted_by_in(const OffsetList& list, Shared* storage) {
   Buffer<uint64_t> pairs(list.size);
   for (int64_t e = 0; e < list.size; ++e) {
-    pairs[e] = static_cast<uint64_t>(static_cast<uint32_t>(list.in_at(e))) << 32 | static_cast<uint32_t>(list.out_at(e));
+    pairs[e] =
+        static_cast<uint64_t>(static_cast<uint32_t>(list.in_at(e))) << 32 | static_cast<uint32_t>(list.out_at(e));
   }
   std::sort(pairs.begin(), pairs.end());
   auto ends = std::make_shared<Buffer<int32_t>>(2 * list.size);
@@ -60,7 +61,8 @@ RelationLists reversed(const RelationLists& lists) {
   r.out_order = lists.in_order;
   r.lists.resize(lists.lists.size());
   if (lists.monotone) {
-    for (size_t k = 0; k < r.lists.size(); ++k) r.lists[k] = {lists.lists[k].out, lists.lists[k].in, lists.lists[k].size};
+    for (size_t k = 0; k < r.lists.size(); ++k)
+      r.lists[k] = {lists.lists[k].out, lists.lists[k].in, lists.lists[k].size};
     r.storage = lists.storage;
     return r;
   }

@@ -28,12 +28,12 @@ struct RelationLists {
   int64_t n_in = 0;
   int64_t n_out = 0;
   int64_t n_edges = 0;
-  bool monotone = true;                                 // each list ascends at its in end too
-  bool in_once = true;                                  // false: two edges of a list may share an input
-  bool out_once = true;                                 // false: two edges of a list may share an output
-  std::shared_ptr<const Buffer<int32_t>> in_order;      // position -> row; null: identity
+  bool monotone = true;                             // each list ascends at its in end too
+  bool in_once = true;                              // false: two edges of a list may share an input
+  bool out_once = true;                             // false: two edges of a list may share an output
+  std::shared_ptr<const Buffer<int32_t>> in_order;  // position -> row; null: identity
   std::shared_ptr<const Buffer<int32_t>> out_order;
-  std::vector<OffsetList> lists;                        // n_k of them
+  std::vector<OffsetList> lists;                                // n_k of them
   std::vector<std::shared_ptr<const Buffer<int32_t>>> storage;  // what the lists point into
 
   int64_t n_k() const { return static_cast<int64_t>(lists.size()); }

@@ -30,8 +30,8 @@ struct Match {
 
 // Any number of z offsets, repeated keys. List d of the group is out[d * stride ...], sizes[d] entries.
 template <typename Space>
-void walk_any(const typename Space::Key* keys, int64_t n, const typename Space::Key* anchors, int64_t begin, int64_t end,
-              const OffsetGroup<typename Space::Key>& group, Match* out, int64_t stride, int64_t* sizes) {
+void walk_any(const typename Space::Key* keys, int64_t n, const typename Space::Key* anchors, int64_t begin,
+              int64_t end, const OffsetGroup<typename Space::Key>& group, Match* out, int64_t stride, int64_t* sizes) {
   const uint64_t window = static_cast<uint64_t>(group.count - 1);
   int64_t j = std::lower_bound(keys, keys + n, Space::add(anchors[begin], group.step)) - keys;
   std::fill(sizes, sizes + group.count, 0);
@@ -119,8 +119,8 @@ size_t walk_width(std::span<const OffsetGroup<Key>> groups, size_t g) {
 }
 
 template <typename Space>
-BlockEdges plan_block(const typename Space::Key* keys, int64_t n, bool unique, const typename Space::Key* anchors, int64_t begin,
-                      int64_t end, std::span<const OffsetGroup<typename Space::Key>> groups) {
+BlockEdges plan_block(const typename Space::Key* keys, int64_t n, bool unique, const typename Space::Key* anchors,
+                      int64_t begin, int64_t end, std::span<const OffsetGroup<typename Space::Key>> groups) {
   BlockEdges block;
   for (const auto& group : groups) {
     const int64_t reach = unique ? 0 : keys_in_reach<Space>(keys, n, anchors[begin], anchors[end - 1], group);
@@ -132,8 +132,9 @@ BlockEdges plan_block(const typename Space::Key* keys, int64_t n, bool unique, c
 }
 
 template <typename Space>
-void walk_block(const typename Space::Key* keys, int64_t n, bool unique, const typename Space::Key* anchors, int64_t begin,
-                int64_t end, std::span<const OffsetGroup<typename Space::Key>> groups, BlockEdges& block) {
+void walk_block(const typename Space::Key* keys, int64_t n, bool unique, const typename Space::Key* anchors,
+                int64_t begin, int64_t end, std::span<const OffsetGroup<typename Space::Key>> groups,
+                BlockEdges& block) {
   size_t list = 0;
   for (size_t g = 0; g < groups.size();) {
     const auto& group = groups[g];

@@ -55,22 +55,6 @@ struct FloatRows {
 HWY_BEFORE_NAMESPACE();
 namespace lattice::cpu::HWY_NAMESPACE {
 
-// copy_rows for columns [column, column + columns) of rows with `pitch` values.
-template <typename T>
-HWY_NOINLINE void copy_columns(const T* x, int64_t n, int64_t pitch, int64_t column, int64_t columns, const int32_t* order,
-                               int64_t begin, int64_t end, float* HWY_RESTRICT dst, int64_t stride) {
-  constexpr int64_t kAhead = 16;
-  const Floats d;
-  const T* x_end = x + n * pitch;
-  for (int64_t p = begin; p < end; ++p, dst += stride) {
-    if (order && p + kAhead < end) prefetch_row(x + order[p + kAhead] * pitch + column, columns);
-    const T* row = x + (order ? order[p] : p) * pitch + column;
-    int64_t j = 0;
-    for (; j + kLanes <= columns; j += kLanes) hn::Store(load(d, row + j), d, dst + j);
-    if (j < columns) hn::Store(load_until(d, row + j, x_end), d, dst + j);
-  }
-}
-
 // 32 vector registers (AVX-512, 64-bit Arm), else 16.
 constexpr bool kManyRegisters = (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3) || HWY_ARCH_ARM_A64;
 constexpr int kOuterVectors = kManyRegisters ? 4 : 2;
@@ -81,8 +65,9 @@ constexpr int channel_block() {
 
 // sums[c, :] += sum over n edges of x[in[e], c] y[out[e], :] for M channels and NV vectors.
 template <int M, int NV>
-void sum_block(const float* HWY_RESTRICT x, int64_t x_stride, const int32_t* HWY_RESTRICT in, const float* HWY_RESTRICT y,
-               int64_t y_stride, const int32_t* HWY_RESTRICT out, int64_t n, float* HWY_RESTRICT sums) {
+void sum_block(const float* HWY_RESTRICT x, int64_t x_stride, const int32_t* HWY_RESTRICT in,
+               const float* HWY_RESTRICT y, int64_t y_stride, const int32_t* HWY_RESTRICT out, int64_t n,
+               float* HWY_RESTRICT sums) {
   const Floats d;
   Vec sum[M * NV];
   unroll<M * NV>([&](auto i) LATTICE_INLINE_LAMBDA { sum[i] = hn::Load(d, sums + i * kLanes); });
@@ -98,7 +83,8 @@ void sum_block(const float* HWY_RESTRICT x, int64_t x_stride, const int32_t* HWY
   }
   unroll<M * NV>([&](auto i) LATTICE_INLINE_LAMBDA { hn::Store(sum[i], d, sums + i * kLanes); });
 }
-using SumBlock = void (*)(const float*, int64_t, const int32_t*, const float*, int64_t, const int32_t*, int64_t, float*);
+using SumBlock = void (*)(const float*, int64_t, const int32_t*, const float*, int64_t, const int32_t*, int64_t,
+                          float*);
 template <int NV, int... M>
 constexpr std::array<SumBlock, sizeof...(M)> sum_block_table(std::integer_sequence<int, M...>) {
   return {&sum_block<M + 1, NV>...};
@@ -106,14 +92,16 @@ constexpr std::array<SumBlock, sizeof...(M)> sum_block_table(std::integer_sequen
 
 // The same for `channels` channels.
 template <int NV>
-void sum_edges(const float* x, int64_t x_stride, const int32_t* in, const float* y, int64_t y_stride, const int32_t* out, int64_t n,
-               int64_t channels, float* sums) {
+void sum_edges(const float* x, int64_t x_stride, const int32_t* in, const float* y, int64_t y_stride,
+               const int32_t* out, int64_t n, int64_t channels, float* sums) {
   constexpr int64_t kM = channel_block<NV>();
   static constexpr auto kBlocks = sum_block_table<NV>(std::make_integer_sequence<int, kM>());
   for (int64_t c = 0; c < channels; c += kM)
-    kBlocks[static_cast<size_t>(std::min(kM, channels - c) - 1)](x + c, x_stride, in, y, y_stride, out, n, sums + c * NV * kLanes);
+    kBlocks[static_cast<size_t>(std::min(kM, channels - c) - 1)](x + c, x_stride, in, y, y_stride, out, n,
+                                                                 sums + c * NV * kLanes);
 }
-using SumEdges = void (*)(const float*, int64_t, const int32_t*, const float*, int64_t, const int32_t*, int64_t, int64_t, float*);
+using SumEdges = void (*)(const float*, int64_t, const int32_t*, const float*, int64_t, const int32_t*, int64_t,
+                          int64_t, float*);
 template <int... V>
 constexpr std::array<SumEdges, sizeof...(V)> sum_edges_table(std::integer_sequence<int, V...>) {
   return {&sum_edges<V + 1>...};
@@ -121,13 +109,14 @@ constexpr std::array<SumEdges, sizeof...(V)> sum_edges_table(std::integer_sequen
 constexpr auto kSumEdges = sum_edges_table(std::make_integer_sequence<int, kOuterVectors>());
 
 // One channel in and out of a group: sums[m] += sum over n edges of x[in[e], m] y[out[e], m], `vectors` vectors.
-inline void sum_depthwise(const float* x, int64_t x_stride, const int32_t* in, const float* y, int64_t y_stride, const int32_t* out,
-                          int64_t n, int64_t vectors, float* sums) {
+inline void sum_depthwise(const float* x, int64_t x_stride, const int32_t* in, const float* y, int64_t y_stride,
+                          const int32_t* out, int64_t n, int64_t vectors, float* sums) {
   const Floats d;
   for (int64_t v = 0; v < vectors; ++v) {
     Vec sum = hn::Load(d, sums + v * kLanes);
     for (int64_t e = 0; e < n; ++e)
-      sum = hn::MulAdd(hn::LoadU(d, x + in[e] * x_stride + v * kLanes), hn::LoadU(d, y + out[e] * y_stride + v * kLanes), sum);
+      sum = hn::MulAdd(hn::LoadU(d, x + in[e] * x_stride + v * kLanes),
+                       hn::LoadU(d, y + out[e] * y_stride + v * kLanes), sum);
     hn::Store(sum, d, sums + v * kLanes);
   }
 }
@@ -216,7 +205,8 @@ class Outer {
     const int64_t x_column = groups_ == 1 ? c0 : 0;
     const int64_t x_columns = depthwise_ || groups_ > 1 ? args_.c_in : c1 - c0;
     const int64_t x_stride = round_up(x_columns, kLine), y_stride = round_up(args_.c_out, kLine);
-    const int64_t edges = std::clamp<int64_t>(kEdgeBytes / 4 / (x_stride + std::min(y_stride, kOuterVectors * kLanes)), 16, 256);
+    const int64_t edges =
+        std::clamp<int64_t>(kEdgeBytes / 4 / (x_stride + std::min(y_stride, kOuterVectors * kLanes)), 16, 256);
     const bool window = (hi - lo) * x_stride * 4 <= kWindowBytes;
     resize(scratch.x, (window ? hi - lo : edges) * x_stride + kLine);
     resize(scratch.y, rows * y_stride + kLine);
@@ -224,8 +214,8 @@ class Outer {
       scratch.iota = Buffer<int32_t>(std::max(edges, part_tiles_ * tile_));
       std::iota(scratch.iota.begin(), scratch.iota.end(), 0);
     }
-    copy(static_cast<const T*>(args_.y), lists_.n_out, args_.c_out, 0, args_.c_out, lists_.out_order, first, first + rows,
-         scratch.y.data(), y_stride);
+    copy(static_cast<const T*>(args_.y), lists_.n_out, args_.c_out, 0, args_.c_out, lists_.out_order, first,
+         first + rows, scratch.y.data(), y_stride);
     if (window) copy_x(lo, hi, x_column, x_columns, scratch.x.data(), x_stride);
     // Positions are turned into rows of the windows by moving their bases.
     const float* y_base = scratch.y.data() - first * y_stride;
@@ -241,7 +231,8 @@ class Outer {
         const float* x = list.in ? x_base : x_base + e * x_stride;
         if (!window) {
           for (int64_t i = 0; i < n; ++i)
-            copy_x(list.in_at(e + i), list.in_at(e + i) + 1, x_column, x_columns, scratch.x.data() + i * x_stride, x_stride);
+            copy_x(list.in_at(e + i), list.in_at(e + i) + 1, x_column, x_columns, scratch.x.data() + i * x_stride,
+                   x_stride);
           in = scratch.iota.data();
           x = scratch.x.data();
         }
@@ -250,14 +241,14 @@ class Outer {
     }
   }
 
-  void add_edges(const float* x, int64_t x_stride, const int32_t* in, const float* y, int64_t y_stride, const int32_t* out, int64_t n,
-                 int64_t c0, int64_t c1, float* sums) const {
+  void add_edges(const float* x, int64_t x_stride, const int32_t* in, const float* y, int64_t y_stride,
+                 const int32_t* out, int64_t n, int64_t c0, int64_t c1, float* sums) const {
     for (const OuterPanel& p : panels_) {
       if (depthwise_)
         sum_depthwise(x + p.x_column, x_stride, in, y + p.column, y_stride, out, n, p.vectors, sums + p.sums);
       else
-        kSumEdges[static_cast<size_t>(p.vectors - 1)](x + p.x_column + c0, x_stride, in, y + p.column, y_stride, out, n, c1 - c0,
-                                                      sums + p.sums + c0 * p.vectors * kLanes);
+        kSumEdges[static_cast<size_t>(p.vectors - 1)](x + p.x_column + c0, x_stride, in, y + p.column, y_stride, out, n,
+                                                      c1 - c0, sums + p.sums + c0 * p.vectors * kLanes);
     }
   }
 
@@ -286,12 +277,14 @@ class Outer {
 
   // Columns [column, column + columns) of the rows at positions [begin, end).
   static void copy(const T* data, int64_t n, int64_t channels, int64_t column, int64_t columns,
-                   const std::shared_ptr<const Buffer<int32_t>>& order, int64_t begin, int64_t end, float* to, int64_t stride) {
+                   const std::shared_ptr<const Buffer<int32_t>>& order, int64_t begin, int64_t end, float* to,
+                   int64_t stride) {
     copy_columns(data, n, channels, column, columns, order ? order->data() : nullptr, begin, end, to, stride);
   }
 
   void copy_x(int64_t begin, int64_t end, int64_t column, int64_t columns, float* to, int64_t stride) const {
-    copy(static_cast<const T*>(args_.x), lists_.n_in, args_.c_in, column, columns, lists_.in_order, begin, end, to, stride);
+    copy(static_cast<const T*>(args_.x), lists_.n_in, args_.c_in, column, columns, lists_.in_order, begin, end, to,
+         stride);
   }
 
   // u[k] = the sums of all chains, in order.

@@ -19,7 +19,8 @@ inline int64_t piece_count(int64_t n) { return (n + kPiece - 1) / kPiece; }
 // Calls body(piece, begin, end) for the pieces of [0, n).
 template <typename F>
 void each_piece(int64_t n, const F& body) {
-  parallel_for(piece_count(n), [&](int64_t p) { body(static_cast<size_t>(p), p * kPiece, std::min(n, (p + 1) * kPiece)); });
+  parallel_for(piece_count(n),
+               [&](int64_t p) { body(static_cast<size_t>(p), p * kPiece, std::min(n, (p + 1) * kPiece)); });
 }
 
 // Replaces each value by the sum of those before it; returns the total.

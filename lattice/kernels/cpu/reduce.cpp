@@ -42,9 +42,8 @@ void sum_piece(const T* x, int64_t rows, int64_t channels, float* sums) {
 }
 
 void sum_piece_any(Storage storage, const void* x, int64_t first, int64_t rows, int64_t channels, float* sums) {
-  visit_storage(storage, [&]<typename T>(T) {
-    sum_piece(static_cast<const T*>(x) + first * channels, rows, channels, sums);
-  });
+  visit_storage(storage,
+                [&]<typename T>(T) { sum_piece(static_cast<const T*>(x) + first * channels, rows, channels, sums); });
 }
 
 }  // namespace lattice::cpu::HWY_NAMESPACE

@@ -38,7 +38,8 @@ void reference_conv(const RelationLists& lists, const T* x, int64_t c_in, const 
 }
 
 template <typename T>
-void reference_outer(const RelationLists& lists, const T* x, int64_t c_in, const T* g, int64_t c_out, T* u, int64_t groups) {
+void reference_outer(const RelationLists& lists, const T* x, int64_t c_in, const T* g, int64_t c_out, T* u,
+                     int64_t groups) {
   const int64_t in_group = c_in / groups, out_group = c_out / groups;
   Buffer<double> sums(lists.n_k() * in_group * c_out);
   std::fill(sums.begin(), sums.end(), 0.0);
@@ -56,9 +57,9 @@ void reference_outer(const RelationLists& lists, const T* x, int64_t c_in, const
   round_to(sums, u);
 }
 
-#define LATTICE_INSTANTIATE(T)                                                                                          \
-  template void reference_conv(const RelationLists&, const T*, int64_t, const T*, const WeightStrides&, const T*, T*,   \
-                               int64_t, int64_t);                                                                       \
+#define LATTICE_INSTANTIATE(T)                                                                                        \
+  template void reference_conv(const RelationLists&, const T*, int64_t, const T*, const WeightStrides&, const T*, T*, \
+                               int64_t, int64_t);                                                                     \
   template void reference_outer(const RelationLists&, const T*, int64_t, const T*, int64_t, T*, int64_t);
 LATTICE_INSTANTIATE(float)
 LATTICE_INSTANTIATE(half_t)

@@ -19,6 +19,7 @@ void reference_conv(const RelationLists& lists, const T* x, int64_t c_in, const 
 
 // u[k, c, m] = sum_{(i, o) in list k} x[i, g * c_in / G + c] g[o, m].
 template <typename T>
-void reference_outer(const RelationLists& lists, const T* x, int64_t c_in, const T* g, int64_t c_out, T* u, int64_t groups);
+void reference_outer(const RelationLists& lists, const T* x, int64_t c_in, const T* g, int64_t c_out, T* u,
+                     int64_t groups);
 
 }  // namespace lattice::cpu

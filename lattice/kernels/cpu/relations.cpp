@@ -35,8 +35,8 @@ Box anchor_box(const Box& box, const Kernel& kernel) {
 
 // Anchors of all rows at their sorted positions, from keys of another space.
 template <typename Space, typename From>
-Buffer<typename Space::Key> make_anchors(const Space& space, const From& from, const typename From::Key* keys, int64_t n,
-                                         const Kernel& kernel) {
+Buffer<typename Space::Key> make_anchors(const Space& space, const From& from, const typename From::Key* keys,
+                                         int64_t n, const Kernel& kernel) {
   Buffer<typename Space::Key> anchors(n);
   parallel_range(n, kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p)
@@ -48,7 +48,8 @@ Buffer<typename Space::Key> make_anchors(const Space& space, const From& from, c
 
 template <typename Space>
 Buffer<typename Space::Key> make_anchors(const Space& space, const CoordIndex& index, const Kernel& kernel) {
-  return std::visit([&](const auto& s) { return make_anchors(space, s.space, s.keys.data(), s.n, kernel); }, index.sorted);
+  return std::visit([&](const auto& s) { return make_anchors(space, s.space, s.keys.data(), s.n, kernel); },
+                    index.sorted);
 }
 
 // Offsets in groups of z neighbours, in the order of their ids; with `half` only the offsets after the centre.
@@ -187,14 +188,14 @@ RelationLists relate_same(const std::shared_ptr<const CoordIndex>& in, const Ker
   return out;
 }
 
-RelationLists relate_gather(const std::shared_ptr<const CoordIndex>& in, const std::shared_ptr<const CoordIndex>& target,
-                            const Kernel& kernel) {
+RelationLists relate_gather(const std::shared_ptr<const CoordIndex>& in,
+                            const std::shared_ptr<const CoordIndex>& target, const Kernel& kernel) {
   const Box needed = anchor_box(target->box, kernel).reach(first_offset(kernel), last_offset(kernel));
   RelationLists out = with_keys(*in, needed, [&](const auto& space, const auto* keys) {
     using Space = std::remove_cvref_t<decltype(space)>;
     const auto anchors = make_anchors(space, *target, kernel);
-    return merge_lists<Space>(keys, in->rows(), true, anchors.data(), anchors.size(), offset_groups(space, kernel, false),
-                              kernel.volume());
+    return merge_lists<Space>(keys, in->rows(), true, anchors.data(), anchors.size(),
+                              offset_groups(space, kernel, false), kernel.volume());
   });
   out.n_in = in->rows();
   out.n_out = target->rows();
@@ -204,8 +205,8 @@ RelationLists relate_gather(const std::shared_ptr<const CoordIndex>& in, const s
   return out;
 }
 
-RelationLists relate_scatter(const std::shared_ptr<const CoordIndex>& in, const std::shared_ptr<const CoordIndex>& target,
-                             const Kernel& kernel) {
+RelationLists relate_scatter(const std::shared_ptr<const CoordIndex>& in,
+                             const std::shared_ptr<const CoordIndex>& target, const Kernel& kernel) {
   const Box needed = anchor_box(in->box, kernel).reach(first_offset(kernel), last_offset(kernel));
   RelationLists out = with_keys(*target, needed, [&](const auto& space, const auto* keys) {
     using Space = std::remove_cvref_t<decltype(space)>;
@@ -222,8 +223,8 @@ RelationLists relate_scatter(const std::shared_ptr<const CoordIndex>& in, const 
   return out;
 }
 
-RelationLists relate_downscaled(const CoordSpan& coords, const std::shared_ptr<const CoordIndex>& in, const Kernel& kernel,
-                                MadeCoords* made) {
+RelationLists relate_downscaled(const CoordSpan& coords, const std::shared_ptr<const CoordIndex>& in,
+                                const Kernel& kernel, MadeCoords* made) {
   const Box out_box = in->box.divided(kernel.stride);
   return with_space(out_box, [&](const auto& out_space) {
     using OutSpace = std::remove_cvref_t<decltype(out_space)>;
@@ -249,8 +250,8 @@ RelationLists relate_downscaled(const CoordSpan& coords, const std::shared_ptr<c
   });
 }
 
-RelationLists relate_generated(const CoordSpan& coords, const std::shared_ptr<const CoordIndex>& in, const Kernel& kernel,
-                               MadeCoords* made) {
+RelationLists relate_generated(const CoordSpan& coords, const std::shared_ptr<const CoordIndex>& in,
+                               const Kernel& kernel, MadeCoords* made) {
   const int64_t volume = kernel.volume();
   if (coords.rows > 0 && volume > std::numeric_limits<int32_t>::max() / coords.rows)
     throw std::length_error("a relation of " + std::to_string(coords.rows) + " rows and " + std::to_string(volume) +
@@ -261,8 +262,8 @@ RelationLists relate_generated(const CoordSpan& coords, const std::shared_ptr<co
   for (size_t a = 1; a < 4 && !out_box.empty(); ++a)
     if (out_box.lo[a] < lowest || out_box.hi[a] > highest)
       throw std::overflow_error("output coordinate " + std::string(axis_name(static_cast<int>(a))) + " = " +
-                                to_string(out_box.lo[a] < lowest ? out_box.lo[a] : out_box.hi[a]) + " leaves the range of " +
-                                (coords.is64 ? "int64" : "int32"));
+                                to_string(out_box.lo[a] < lowest ? out_box.lo[a] : out_box.hi[a]) +
+                                " leaves the range of " + (coords.is64 ? "int64" : "int32"));
   return with_space(out_box, [&](const auto& space) {
     using Space = std::remove_cvref_t<decltype(space)>;
     std::vector<typename Space::Key> steps;

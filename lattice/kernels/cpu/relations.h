@@ -51,11 +51,11 @@ RelationLists relate_gather(const std::shared_ptr<const CoordIndex>& in, const s
 RelationLists relate_scatter(const std::shared_ptr<const CoordIndex>& in, const std::shared_ptr<const CoordIndex>& out,
                              const Kernel& kernel);
 // Onto the distinct floor(in / stride), first seen first.
-RelationLists relate_downscaled(const CoordSpan& coords, const std::shared_ptr<const CoordIndex>& in, const Kernel& kernel,
-                                MadeCoords* made);
+RelationLists relate_downscaled(const CoordSpan& coords, const std::shared_ptr<const CoordIndex>& in,
+                                const Kernel& kernel, MadeCoords* made);
 // Onto the distinct in * stride + offset - padding, first seen first over rows, then offsets. Throws std::overflow_error when
 // one leaves the dtype, std::length_error when there are 2^31 edges or more.
-RelationLists relate_generated(const CoordSpan& coords, const std::shared_ptr<const CoordIndex>& in, const Kernel& kernel,
-                               MadeCoords* made);
+RelationLists relate_generated(const CoordSpan& coords, const std::shared_ptr<const CoordIndex>& in,
+                               const Kernel& kernel, MadeCoords* made);
 
 }  // namespace lattice::cpu

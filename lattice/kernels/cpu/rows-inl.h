@@ -53,7 +53,8 @@ HWY_INLINE hn::Vec<D> load(D d, const half_t* HWY_RESTRICT p) {
   const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(du, 0x8000u)));
   const auto scaled =
       hn::Mul(hn::BitCast(d, hn::ShiftLeft<13>(hn::And(bits, hn::Set(du, 0x7fffu)))), hn::Set(d, 0x1p112f));
-  const auto special = hn::IfThenElseZero(hn::Ge(scaled, hn::Set(d, 65536.0f)), hn::BitCast(d, hn::Set(du, 0x7f800000u)));
+  const auto special =
+      hn::IfThenElseZero(hn::Ge(scaled, hn::Set(d, 65536.0f)), hn::BitCast(d, hn::Set(du, 0x7f800000u)));
   return hn::Or(hn::Or(scaled, special), hn::BitCast(d, sign));
 #endif
 }

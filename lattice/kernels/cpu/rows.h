@@ -49,7 +49,8 @@ inline half_t narrow<half_t>(float v) {
   uint32_t bits = std::bit_cast<uint32_t>(v) & 0x7fffffffu;
   if (bits > 0x7f800000u) return {static_cast<uint16_t>(sign | 0x7e00u | (bits >> 13 & 0x1ffu))};
   if (bits >= 0x47800000u) return {static_cast<uint16_t>(sign | 0x7c00u)};  // 65536 and above
-  if (bits < 0x38800000u) {  // below 2^-14: adding 0.5 leaves the multiple of 2^-24 in the low bits, rounded by the addition
+  if (bits <
+      0x38800000u) {  // below 2^-14: adding 0.5 leaves the multiple of 2^-24 in the low bits, rounded by the addition
     const float shifted = std::bit_cast<float>(bits) + 0.5f;
     return {static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000u))};
   }

@@ -158,7 +158,8 @@ int thread_count() { return wanted_count().load(std::memory_order_relaxed); }
 
 void set_thread_count(int n) {
   if (n < 1 || n > kMaxThreads)
-    throw std::invalid_argument("[set_thread_count] n must be in 1.." + std::to_string(kMaxThreads) + ", got " + std::to_string(n));
+    throw std::invalid_argument("[set_thread_count] n must be in 1.." + std::to_string(kMaxThreads) + ", got " +
+                                std::to_string(n));
   wanted_count().store(n, std::memory_order_relaxed);
 }
 
