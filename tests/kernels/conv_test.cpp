@@ -114,7 +114,7 @@ void check_shapes(const RelationLists& lists) {
 }
 
 TEST(Conv, EveryTargetStorageAndShape) {
-  const RelationLists lattice = submanifold(support::random_set(700, 6, 2)), any = any_edges(90, 70, 500);
+  const RelationLists lattice = submanifold(support::random_set(300, 4, 2)), any = any_edges(90, 70, 500);
   on_each_target([&] {
     for (const RelationLists* lists : {&lattice, &any}) {
       check_shapes<float>(*lists);
