@@ -3,10 +3,8 @@
 import time
 
 import mlx.core as mx
-import numpy as np
 
 from . import SparseTensor, backend_info, ops
-from ._demo_scene import sweep
 from .core import set_thread_count, thread_count
 
 _PASSES = ("forward", "input grad", "weight grad")
@@ -38,16 +36,18 @@ def _best(repeat, work):
 def _plain(x, w, relation):
     """The same with gather, matmul and scatter-add of MLX."""
     edges, groups = relation.edges, relation.kernel_csr
-    offsets = np.array(groups.row_offsets)
+    offsets = groups.row_offsets.tolist()
     y = mx.zeros((relation.n_out, w.shape[2]), x.dtype)
     for k in range(relation.n_kernels):
-        ids = groups.edge_ids[int(offsets[k]) : int(offsets[k + 1])]
+        ids = groups.edge_ids[offsets[k] : offsets[k + 1]]
         y = y.at[edges.out_rows[ids]].add(x[edges.in_rows[ids]] @ w[k])
     return y
 
 
 def _gemm_rate(repeat):
     """GFLOP/s of a large square float32 product through NumPy's BLAS, by CPU time of all its threads."""
+    import numpy as np
+
     n = 2048
     a = np.ones((n, n), np.float32)
     return 2 * n**3 / _best(repeat, lambda: a @ a)[0] * 1e-9
@@ -56,6 +56,12 @@ def _gemm_rate(repeat):
 def bench_conv(arguments):
     if min(arguments.channels) < 1 or min(arguments.threads) < 1 or arguments.repeat < 1 or not arguments.voxel > 0:
         raise ValueError("channels, threads, repeat and voxel must be positive")
+    try:
+        import numpy as np
+    except ImportError:
+        raise ValueError("bench conv needs NumPy, for its scene and its dense product: pip install numpy") from None
+    from ._demo_scene import sweep
+
     mx.set_cache_limit(4 << 30)
     dtype = getattr(mx, arguments.dtype)
     cells = np.unique(np.floor(sweep(1) / arguments.voxel).astype(np.int32), axis=0)
