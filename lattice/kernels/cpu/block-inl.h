@@ -91,12 +91,12 @@ void copy_rows(const T* x, int64_t n, int64_t c, const int32_t* order, int64_t b
   copy_columns(x, n, c, 0, c, order, begin, end, dst, stride);
 }
 
-// Copied rows: position p is at x + (p - first) * stride.
+// Copied rows in a ring of a power of two of rows: position p is at x + (p & mask) * stride.
 struct Rows {
   const float* x;
   int64_t stride;
-  int32_t first;
-  HWY_INLINE int64_t at(int32_t p) const { return static_cast<int64_t>(p - first) * stride; }
+  int32_t mask;
+  HWY_INLINE int64_t at(int32_t p) const { return static_cast<int64_t>(p & mask) * stride; }
 };
 
 }  // namespace lattice::cpu::HWY_NAMESPACE

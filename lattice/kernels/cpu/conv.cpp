@@ -1,10 +1,13 @@
-// 1. Tasks are ranges of output positions. The input rows that its edges reach are a window of positions, because rows near
-//    each other have near neighbours. A task copies the window to float32 in position order, tile by tile: rows scattered in
-//    memory are touched once or twice instead of once per edge, and asked for while the tile before is computed.
-// 2. For each tile and each panel of output columns the float32 sums lie in a small array; list k adds its edges in blocks of
-//    M edges, with the packed weight block (k, panel).
-// 3. The tile is rounded and written to its rows.
+// 1. Tasks are ranges of output positions, cut into steps of a few tiles. The input rows that the edges of a step reach are a
+//    window of positions, because rows near each other have near neighbours. A ring holds the window's rows as float32 in
+//    position order, and moves on with the steps: rows scattered in memory are touched once instead of once per edge.
+// 2. For each step and each panel of output columns the float32 sums lie in a small array; list k adds its edges in blocks of M
+//    edges, with the packed weight block (k, panel).
+// 3. The sums are rounded and written to their rows.
 // An output row belongs to one task, and no size chosen here changes the order of summation.
+//
+// Tried without gain, rows shuffled in memory: asking for the next step's rows between the blocks of this one (the requests
+// wait for page walks, of which a burst has two at a time), windows as large as a task, rows zeroed before instead of after.
 #include "lattice/kernels/cpu/conv.h"
 
 #include <algorithm>
@@ -29,10 +32,10 @@ namespace lattice::cpu {
 namespace {
 
 constexpr int64_t kPackedFloats = int64_t{7} << 18;  // weights kept for the whole call: 7 MiB
-constexpr int64_t kWindowFloats = int64_t{1} << 20;  // window of a task: at most 4 MiB
-constexpr int64_t kTaskFloats = int64_t{1} << 19;    // aim of a task: its own rows fill 2 MiB of the window
+constexpr int64_t kWindowFloats = int64_t{1} << 20;  // ring: at most 4 MiB
+constexpr int64_t kTaskFloats = int64_t{1} << 19;    // aim of a task: input rows of 2 MiB
 constexpr int64_t kTaskRows = 16384;
-constexpr int64_t kTileFloats = int64_t{1} << 13;  // sums of a tile and panel: 32 KiB
+constexpr int64_t kStepFloats = int64_t{1} << 13;  // sums of a step and panel: 32 KiB
 constexpr int64_t kListRows = 256;                 // rows copied at a time without a window
 
 // Output columns that are computed together.
@@ -121,7 +124,7 @@ class Conv {
     }
   }
 
-  HWY_NOINLINE void pack() {
+  void pack() {
     weights_ = Buffer<float>(n_k_ * packed_);
     parallel_for(n_k_, [&](int64_t k) {
       if (lists_.lists[k].size == 0) return;
@@ -129,7 +132,7 @@ class Conv {
     });
   }
 
-  // Edges of list k on tiles [t0, t1).
+  // First edge of list k on tile t.
   int64_t first_edge(int64_t t, int64_t k) const { return bounds_[t * n_k_ + k]; }
 
   // Smallest and one past the largest input position of tiles [t0, t1).
@@ -152,64 +155,68 @@ class Conv {
     return hi < 0 ? std::pair<int64_t, int64_t>{0, 0} : std::pair<int64_t, int64_t>{lo, int64_t{hi} + 1};
   }
 
+  // Tiles that are summed together, and the window of input positions that they read.
+  struct Step {
+    int64_t begin, end;
+    int64_t lo, hi;
+  };
+
+  struct Scratch {
+    float* rows;       // the ring
+    int64_t capacity;  // of the ring, a power of two
+    int64_t lo, hi;    // positions in it
+    float* sums;
+    float* block;
+    int32_t* positions;  // of the step: what an identity list reads
+    int32_t* list_rows;  // kListRows rows, then 0 .. kListRows - 1
+  };
+
   void task(int64_t t0, int64_t t1, int64_t p0, int64_t p1) const {
-    const auto [lo, hi] = window(t0, t1);
-    const bool fits = (hi - lo) * stride_ <= kWindowFloats;
-    if (!fits && t1 - t0 > 1) {
-      task(t0, (t0 + t1) / 2, p0, p1);
-      return task((t0 + t1) / 2, t1, p0, p1);
-    }
     int64_t width = 0, block = 0;
     for (int64_t p = p0; p < p1; ++p) {
       width = std::max(width, panels_[p].vectors * kLanes);
       block = std::max(block, packed_size(panels_[p]));
     }
-    const int64_t step = keep_weights_ ? std::clamp<int64_t>(kTileFloats / (width * tile_), 1, t1 - t0) : t1 - t0;
-    const int64_t rows_size = (fits ? hi - lo : kListRows) * stride_ + kLine;
-    const int64_t sums_size = step * tile_ * width;
-    if (keep_weights_) block = 0;
-    // Sizes vary from task to task; powers of two come back from the pool.
-    Buffer<float> floats(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows_size + sums_size + block))));
-    Buffer<int32_t> ints(step * tile_ + 2 * kListRows);
-    Scratch s{lo,
-              hi,
-              lo,
-              fits,
-              floats.data(),
-              floats.data() + rows_size,
-              floats.data() + rows_size + sums_size,
-              ints.data(),
-              ints.data() + step * tile_};
-    for (int64_t t = t0; t < t1; t += step) tiles(t, std::min(t + step, t1), p0, p1, &s);
+    const int64_t tiles = keep_weights_ ? std::clamp<int64_t>(kStepFloats / (width * tile_), 1, t1 - t0) : t1 - t0;
+    std::vector<Step> steps;
+    int64_t capacity = kListRows;
+    for (int64_t t = t0; t < t1; t += tiles) {
+      const int64_t end = std::min(t + tiles, t1);
+      const auto [lo, hi] = window(t, end);
+      steps.push_back({t, end, lo, hi});
+      const int64_t rows = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(hi - lo)));
+      if (rows * stride_ <= kWindowFloats) capacity = std::max(capacity, rows);
+    }
+    const int64_t sums_size = tiles * tile_ * width;
+    Buffer<float> floats(capacity * stride_ + kLine + sums_size + (keep_weights_ ? 0 : block));
+    Buffer<int32_t> ints(tiles * tile_ + 2 * kListRows);
+    float* sums = floats.data() + capacity * stride_ + kLine;
+    Scratch s{floats.data(), capacity, 0, 0, sums, sums + sums_size, ints.data(), ints.data() + tiles * tile_};
+    std::fill(sums, sums + sums_size, 0.0f);
+    for (const Step& step : steps) sum(step, p0, p1, &s);
   }
 
-  struct Scratch {
-    int64_t lo, hi;  // window
-    int64_t copied;  // rows [lo, copied) are there
-    bool fits;
-    float* rows;
-    float* sums;
-    float* block;
-    int32_t* positions;  // of the tile: what an identity list reads
-    int32_t* list_rows;  // kListRows rows, then 0 .. kListRows - 1
-  };
-
-  // Tiles [t, t1) of panels [p0, p1).
-  void tiles(int64_t t, int64_t t1, int64_t p0, int64_t p1, Scratch* s) const {
-    const int64_t first = t * tile_;
-    const int64_t n = std::min(t1 * tile_, lists_.n_out) - first;
-    for (int64_t i = 0; i < n; ++i) s->positions[i] = static_cast<int32_t>(first + i);
-    if (s->fits) {
-      const int64_t end = lists_.monotone ? std::max(s->copied, window(t, t1).second) : s->hi;
-      copy_rows(x_, lists_.n_in, args_.c_in, in_order_, s->copied, end, s->rows + (s->copied - s->lo) * stride_,
-                stride_);
-      s->copied = end;
+  // Copies what is missing of the window [lo, hi).
+  void copy_window(int64_t lo, int64_t hi, Scratch* s) const {
+    if (lo < s->lo || lo > s->hi) s->lo = s->hi = lo;
+    for (int64_t p = s->hi, end; p < hi; p = end) {
+      end = std::min(hi, (p / s->capacity + 1) * s->capacity);
+      copy_rows(x_, lists_.n_in, args_.c_in, in_order_, p, end, s->rows + p % s->capacity * stride_, stride_);
     }
+    s->hi = std::max(s->hi, hi);
+    s->lo = std::max(s->lo, s->hi - s->capacity);
+  }
+
+  void sum(const Step& step, int64_t p0, int64_t p1, Scratch* s) const {
+    const int64_t first = step.begin * tile_;
+    const int64_t n = std::min(step.end * tile_, lists_.n_out) - first;
+    for (int64_t i = 0; i < n; ++i) s->positions[i] = static_cast<int32_t>(first + i);
+    const bool fits = step.hi - step.lo <= s->capacity;
+    if (fits) copy_window(step.lo, step.hi, s);
     for (int64_t p = p0; p < p1; ++p) {
       const Panel& panel = panels_[p];
-      start(panel, n, s->sums);
       for (int64_t k = 0; k < n_k_; ++k) {
-        const int64_t e = first_edge(t, k), m = first_edge(t1, k) - e;
+        const int64_t e = first_edge(step.begin, k), m = first_edge(step.end, k) - e;
         if (m == 0) continue;
         const float* w = weights_.data() + k * packed_ + panel.packed;
         if (!keep_weights_) {
@@ -219,7 +226,7 @@ class Conv {
         const OffsetList& list = lists_.lists[k];
         const int32_t* in = list.in ? list.in + e : s->positions + (e - first);
         const int32_t* out = list.out ? list.out + e : s->positions + (e - first);
-        ListCall call{{s->rows + panel.x_column, stride_, static_cast<int32_t>(s->lo)},
+        ListCall call{{s->rows + panel.x_column, stride_, static_cast<int32_t>(s->capacity - 1)},
                       in,
                       out,
                       m,
@@ -227,22 +234,25 @@ class Conv {
                       w,
                       s->sums,
                       static_cast<int32_t>(first)};
-        add(panel, call, s);
+        const ListKernel& kernel = kListKernels[panel.vectors - 1];
+        const auto add = depthwise_ ? kernel.add_depthwise : kernel.add;
+        if (fits) {
+          add(call);
+        } else {
+          add_copied(add, call, s);
+        }
       }
       finish(panel, first, n, s->sums);
     }
   }
 
-  void add(const Panel& panel, ListCall& call, Scratch* s) const {
-    const ListKernel& kernel = kListKernels[panel.vectors - 1];
-    const auto add_list = depthwise_ ? kernel.add_depthwise : kernel.add;
-    if (s->fits) return add_list(call);
-    // No window: the rows of the edges themselves, a few at a time.
+  // Without a window: the rows of the edges themselves, a few at a time.
+  void add_copied(void (*add)(const ListCall&), ListCall& call, Scratch* s) const {
     const int64_t n = call.n;
     const int32_t* in = call.in;
     int32_t* rows = s->list_rows;
     int32_t* count = rows + kListRows;
-    call.rows.first = 0;
+    s->lo = s->hi = 0;
     call.in = count;
     for (int64_t e = 0; e < n; e += call.n) {
       call.n = std::min(kListRows, n - e);
@@ -251,29 +261,30 @@ class Conv {
         count[i] = static_cast<int32_t>(i);
       }
       copy_rows(x_, lists_.n_in, args_.c_in, rows, 0, call.n, s->rows, stride_);
-      add_list(call);
+      add(call);
       call.out += call.n;
     }
   }
 
-  HWY_NOINLINE void start(const Panel& p, int64_t n, float* sums) const {
+  // Adds the bias, rounds, writes; leaves the sums at 0.
+  void finish(const Panel& p, int64_t first, int64_t n, float* HWY_RESTRICT sums) const {
+    constexpr int64_t kAhead = 8;
     const Floats d;
     const int64_t width = p.vectors * kLanes;
-    HWY_ALIGN float initial[kMaxVectors * kLanes] = {};
+    HWY_ALIGN float bias[kMaxVectors * kLanes] = {};
     if (args_.bias) {
-      for (int64_t c = 0; c < p.columns; ++c) initial[c] = widen(static_cast<const T*>(args_.bias)[p.column + c]);
+      for (int64_t c = 0; c < p.columns; ++c) bias[c] = widen(static_cast<const T*>(args_.bias)[p.column + c]);
     }
-    for (int64_t r = 0; r < n; ++r, sums += width) {
-      for (int64_t c = 0; c < width; c += kLanes) hn::Store(hn::Load(d, initial + c), d, sums + c);
-    }
-  }
-
-  HWY_NOINLINE void finish(const Panel& p, int64_t first, int64_t n, const float* sums) const {
-    const Floats d;
-    for (int64_t r = 0; r < n; ++r, sums += p.vectors * kLanes) {
-      if (out_order_ && r + 8 < n) prefetch_row(y_ + out_order_[first + r + 8] * args_.c_out + p.column, p.columns);
-      T* row = y_ + (out_order_ ? out_order_[first + r] : first + r) * args_.c_out + p.column;
-      for (int64_t c = 0; c < p.columns; c += kLanes) store(hn::Load(d, sums + c), d, row + c, p.columns - c);
+    const int32_t* order = out_order_;
+    const int64_t pitch = args_.c_out, columns = p.columns;
+    T* y = y_ + p.column;
+    for (int64_t r = first; r < first + n; ++r, sums += width) {
+      if (order && r + kAhead < first + n) prefetch_row(y + order[r + kAhead] * pitch, columns);
+      T* row = y + (order ? order[r] : r) * pitch;
+      for (int64_t c = 0; c < width; c += kLanes) {
+        store(hn::Add(hn::Load(d, sums + c), hn::Load(d, bias + c)), d, row + c, columns - c);
+        hn::Store(hn::Zero(d), d, sums + c);
+      }
     }
   }
 
@@ -307,21 +318,43 @@ namespace lattice::cpu {
 HWY_EXPORT(run_conv);
 
 void DenseWeight::fill(int64_t k, int64_t column, int64_t columns, int64_t width, float* dst) const {
+  constexpr int64_t kRows = 16;  // rows at a time, so that columns of a transposed weight are read line by line
   const int64_t step = group_columns == 1 ? stride_group : stride_out;
   visit_storage(storage, [&](auto zero) {
     using T = decltype(zero);
     const T* block = static_cast<const T*>(data) + k * stride_k + column / group_columns * stride_group +
                      column % group_columns * stride_out;
-    for (int64_t c = 0; c < rows; ++c, dst += width) {
-      for (int64_t j = 0; j < columns; ++j) dst[j] = widen(block[c * stride_in + j * step]);
-      std::fill(dst + columns, dst + width, 0.0f);
+    for (int64_t c0 = 0; c0 < rows; c0 += kRows) {
+      const int64_t c1 = std::min(rows, c0 + kRows);
+      if (stride_in == 1) {
+        for (int64_t j = 0; j < columns; ++j) {
+          for (int64_t c = c0; c < c1; ++c) dst[c * width + j] = widen(block[c + j * step]);
+        }
+      } else {
+        for (int64_t c = c0; c < c1; ++c) {
+          for (int64_t j = 0; j < columns; ++j) dst[c * width + j] = widen(block[c * stride_in + j * step]);
+        }
+      }
+      for (int64_t c = c0; c < c1; ++c) std::fill(dst + c * width + columns, dst + (c + 1) * width, 0.0f);
     }
   });
 }
 
-int64_t conv_tile(const RelationLists&) { return 256; }
+int64_t conv_tile(const RelationLists& lists) {
+  constexpr int64_t kTile = 256;
+  // The bounds of many offsets should not outweigh the lists.
+  const int64_t tiles = std::max<int64_t>(1, lists.n_edges / std::max<int64_t>(1, lists.n_k()));
+  return std::clamp<int64_t>((lists.n_out + tiles - 1) / tiles, kTile, 8 * kTile);
+}
 
 void conv(const RelationLists& lists, const TileBounds& bounds, const ConvArgs& args) {
+  if (args.groups < 1 || args.c_in < 1 || args.c_out < 1 || args.c_in % args.groups != 0 ||
+      args.c_out % args.groups != 0) {
+    throw std::invalid_argument("[conv] channels must be positive multiples of groups: found c_in " +
+                                std::to_string(args.c_in) + ", c_out " + std::to_string(args.c_out) + ", groups " +
+                                std::to_string(args.groups));
+  }
+  check_bounds("conv", lists, bounds);
   HWY_DYNAMIC_DISPATCH(run_conv)(lists, bounds, args);
 }
 

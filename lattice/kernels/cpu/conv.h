@@ -1,10 +1,11 @@
 // Sparse convolution over the lists of a relation.
 //
-//   y[o, :] = bias + sum over k ascending, over the edges (i, o) of list k in list order, of x[i, :] W[k]
+//   y[o, :] = sum over k ascending, over the edges (i, o) of list k in list order, of x[i, :] W[k], + bias
 //
 // x is (n_in, c_in), y is (n_out, c_out), both row-contiguous and indexed by row (not by position); W[k] is
-// (c_in / groups, c_out), and output column m reads the input columns of group m / (c_out / groups). Each product x[i, :] W[k]
-// is summed in ascending input channel, all in float32; y is rounded once. A row without edges gets the bias, or 0.
+// (c_in / groups, c_out), and output column m reads the input columns of group m / (c_out / groups). All sums are float32:
+// a product x[i, :] W[k] in ascending input channel (panels of at most 32 columns on AVX-512: even and odd channels apart), then
+// the edges in the order above, then the bias; y is rounded once. A row without edges gets the bias, or 0.
 //
 // The input gradient is the same call on reversed(lists) with the weight's in and out strides exchanged.
 #pragma once
@@ -21,15 +22,15 @@ class WeightSource {
  public:
   virtual ~WeightSource() = default;
   // dst[c * width + j] = W[k][c][column + j] for c < c_in / groups, j < columns; 0 for columns <= j < width. The columns are of
-  // one group. Called from several threads.
+  // one group, or groups have one column each. Called from several threads.
   virtual void fill(int64_t k, int64_t column, int64_t columns, int64_t width, float* dst) const = 0;
   // False: never hold more than a few blocks at a time.
   virtual bool keep_all() const { return true; }
 };
 
 // Weights in memory with any strides (in elements): W[k][c][m] = data[k * stride_k + c * stride_in + m * stride_out].
-// With groups, stride_group moves to the next group's columns as well; it is c_out / groups * stride_out for a (K, c_in / groups,
-// c_out) array, and what a transposed weight needs is different.
+// With groups, m is the column inside its group and stride_group is the way to the next group: c_out / groups * stride_out for a
+// (K, c_in / groups, c_out) array; the transposed weight of an input gradient has the forward's stride_group.
 struct DenseWeight final : WeightSource {
   Storage storage = Storage::f32;
   const void* data = nullptr;

@@ -113,4 +113,13 @@ TileBounds tile_bounds(const RelationLists& lists, int64_t tile) {
   return b;
 }
 
+void check_bounds(const char* operation, const RelationLists& lists, const TileBounds& bounds) {
+  if (bounds.tile < 1 || bounds.n_tiles != (lists.n_out + bounds.tile - 1) / bounds.tile ||
+      bounds.bounds.size() != (bounds.n_tiles + 1) * lists.n_k()) {
+    throw std::invalid_argument("[" + std::string(operation) + "] bounds must be tile bounds of the lists: found " +
+                                std::to_string(bounds.n_tiles) + " tiles of " + std::to_string(bounds.tile) + " for " +
+                                std::to_string(lists.n_out) + " rows");
+  }
+}
+
 }  // namespace lattice::cpu

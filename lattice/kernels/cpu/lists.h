@@ -51,5 +51,7 @@ struct TileBounds {
   Buffer<int32_t> bounds;
 };
 TileBounds tile_bounds(const RelationLists& lists, int64_t tile);
+// Throws std::invalid_argument when the sizes of `bounds` are not those of tile_bounds(lists, bounds.tile).
+void check_bounds(const char* operation, const RelationLists& lists, const TileBounds& bounds);
 
 }  // namespace lattice::cpu

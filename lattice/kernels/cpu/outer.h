@@ -23,7 +23,8 @@ struct OuterArgs {
   int64_t groups = 1;
 };
 
-// `bounds` are tile bounds of these lists. Extra memory: at most 8 MiB for sums, and for each thread at most 8 MiB of copied
+// `bounds` are tile bounds of these lists; std::invalid_argument when they are not, or when channels are not positive multiples of
+// groups. Extra memory: at most 8 MiB for sums, and for each thread at most 8 MiB of copied
 // rows; more only when one (c_in / groups, c_out) matrix alone is larger.
 void outer(const RelationLists& lists, const TileBounds& bounds, const OuterArgs& args);
 
