@@ -18,6 +18,7 @@ __all__ = [
     "backend_info",
     "core",
     "explain",
+    "io",
     "nn",
     "on",
     "ops",
@@ -25,3 +26,13 @@ __all__ = [
     "selftest",
     "supported_on",
 ]
+
+_WITH_NUMPY = ("io",)  # loaded at first use: the package itself needs only MLX
+
+
+def __getattr__(name):
+    if name in _WITH_NUMPY:
+        import importlib
+
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,84 @@
+"""What every reader needs: errors that name the file, sizes that are checked before memory is taken."""
+
+import os
+from contextlib import contextmanager
+
+HEADER_LIMIT = 1 << 16  # bytes of a text header; real ones have some hundreds
+ROW_LIMIT = 1 << 16  # bytes of one point
+
+
+class FileError(ValueError):
+    """A file that is not what it says; the message begins with its path."""
+
+
+@contextmanager
+def naming(path, kind):
+    """Every complaint about what is inside a file becomes a FileError that names it. A missing file stays an OSError."""
+    try:
+        yield
+    except FileError:
+        raise
+    except OSError as error:
+        if error.filename is not None:
+            raise  # open() failed; the system's own words: no such file, is a directory
+        raise FileError(f"{path}: not a valid {kind} file: {error}") from None
+    except MemoryError:
+        raise FileError(f"{path}: {kind} file does not fit into memory") from None
+    except Exception as error:  # readers of other packages raise many kinds
+        raise FileError(f"{path}: not a valid {kind} file: {str(error) or type(error).__name__}") from None
+
+
+def require(package, extra):
+    """Imports an optional package, or says how to get it."""
+    import importlib
+
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        raise ImportError(f"{package} is missing; install it: pip install 'mlx-lattice[{extra}]' "
+                          f"(or pip install {package})") from None
+
+
+def file_size(file):
+    return os.fstat(file.fileno()).st_size
+
+
+def whole(text, what, low=0, high=(1 << 48) - 1):
+    """A non-negative integer of a header."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = None
+    if value is None or not low <= value <= high:
+        raise ValueError(f"{what}: found {_short(text)}, expected an integer in {low}..{high}")
+    return value
+
+
+def fits(count, row_bytes, left, what="points"):
+    """Compares a count of the header with the bytes that are there, before anything is allocated."""
+    if row_bytes > ROW_LIMIT:
+        raise ValueError(f"a row of {row_bytes} bytes, expected at most {ROW_LIMIT}")
+    if count * row_bytes > left:
+        raise ValueError(f"{count} {what} of {row_bytes} bytes need {count * row_bytes} bytes, found {left}: "
+                         "truncated, or the count is wrong")
+
+
+def header_lines(file, last, kind):
+    """Lines of a text header up to and including the one that begins with `last`; the file stands behind it."""
+    lines, left = [], HEADER_LIMIT
+    while True:
+        line = file.readline(left + 1)
+        left -= len(line)
+        if left < 0:
+            raise ValueError(f"header longer than {HEADER_LIMIT} bytes")
+        if not line.endswith(b"\n"):
+            raise ValueError(f"header of a {kind} file without {last!r}")
+        text = line.decode("latin-1").strip()
+        lines.append(text)
+        if text.split(" ")[0] == last:
+            return lines
+
+
+def _short(text):
+    text = repr(text)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,101 @@
+"""NPY and NPZ of NumPy, never with pickled objects.
+
+NPY: (N, 3), or (N, C) whose further columns become `features`, or a structured array with named fields.
+NPZ: `points` (N, 3) or x, y, z, and one array a column.
+"""
+
+import zipfile
+
+import numpy as np
+from numpy.lib import format as npy
+
+from ._check import HEADER_LIMIT, file_size, naming
+from .cloud import PointCloud, gather
+
+GROWTH = 1032  # a byte of deflate makes at most so many
+
+
+def read_npy(path):
+    with naming(path, "NPY"), open(path, "rb") as file:
+        return _cloud(_array(file, file_size(file)))
+
+
+def _array(file, size):
+    """The array of an open .npy of `size` bytes; shape and dtype are checked against it first."""
+    version = npy.read_magic(file)
+    if version not in ((1, 0), (2, 0), (3, 0)):
+        raise ValueError(f"format {version}, expected 1.0, 2.0 or 3.0")
+    reader = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    shape, by_column, dtype = reader(file, max_header_size=HEADER_LIMIT)
+    if dtype.hasobject:
+        raise ValueError("pickled objects are never loaded")
+    count = 1
+    for extent in shape:
+        if extent < 0:
+            raise ValueError(f"shape {shape}")
+        count *= extent
+    left = size - file.tell()
+    if count * dtype.itemsize > left:
+        raise ValueError(f"shape {shape} of {dtype} needs {count * dtype.itemsize} bytes, found {left}: truncated, or the shape is wrong")
+    data = bytearray(file.read(count * dtype.itemsize))
+    if len(data) != count * dtype.itemsize:
+        raise ValueError(f"found {len(data)} bytes of data, expected {count * dtype.itemsize}: truncated")
+    array = np.frombuffer(data, dtype, count) if dtype.itemsize and count else np.empty(count, dtype)
+    return array.reshape(shape[::-1]).T if by_column else array.reshape(shape)
+
+
+def _cloud(array):
+    if array.dtype.names:
+        if array.ndim != 1:
+            raise ValueError(f"structured array of shape {array.shape}, expected (N,)")
+        return gather({n: _native(array[n]) for n in array.dtype.names}, "structured array")
+    if array.ndim != 2 or array.shape[1] < 3:
+        raise ValueError(f"shape {array.shape}, expected (N, 3) or more columns")
+    array = _native(array)
+    return PointCloud(array[:, :3], {"features": array[:, 3:]} if array.shape[1] > 3 else {})
+
+
+def _native(array):
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def read_npz(path):
+    with naming(path, "NPZ"), open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+        entries = [e for e in archive.infolist() if e.filename.endswith(".npy")]
+        if sum(e.file_size for e in entries) > GROWTH * file_size(file):
+            raise ValueError(f"{len(entries)} arrays that claim {sum(e.file_size for e in entries)} bytes, more than deflate can hold")
+        if any(e.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for e in entries):
+            raise ValueError("compressed by something else than deflate")
+        arrays = {}
+        for entry in entries:
+            with archive.open(entry) as member:
+                arrays[entry.filename[:-4]] = _native(_array(member, entry.file_size))
+    with naming(path, "NPZ"):
+        for name in ("points", "xyz"):
+            if name in arrays:
+                points = arrays.pop(name)
+                if points.ndim != 2 or points.shape[1] != 3:
+                    raise ValueError(f"array {name!r} of shape {points.shape}, expected (N, 3)")
+                return PointCloud(points, arrays)
+        return gather(arrays, "archive")
+
+
+def write_npy(path, cloud):
+    """(N, 3) without columns, else a structured array whose fields are x, y, z and the columns."""
+    array = cloud.points
+    if cloud.columns:
+        dtype = cloud.points.dtype
+        array = np.empty(len(cloud), [(a, dtype) for a in "xyz"] + [(n, v.dtype, v.shape[1:]) for n, v in cloud.columns.items()])
+        for i, axis in enumerate("xyz"):
+            array[axis] = cloud.points[:, i]
+        for name, values in cloud.columns.items():
+            array[name] = values
+    with open(path, "wb") as file:
+        np.save(file, array, allow_pickle=False)
+
+
+def write_npz(path, cloud, *, compressed=True):
+    if {"points", "file"} & set(cloud.columns):
+        raise ValueError(f"{path}: a column of an NPZ file cannot be named points or file")
+    with open(path, "wb") as file:
+        (np.savez_compressed if compressed else np.savez)(file, points=cloud.points, **cloud.columns)

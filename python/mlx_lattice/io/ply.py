@@ -1,0 +1,97 @@
+"""PLY: ASCII and both binary orders. The element `vertex` becomes points, other elements (faces) are passed over.
+
+Own code on structured dtypes: `plyfile` allocates what a header promises, and is slower on text (docs/io.md has figures).
+"""
+
+import numpy as np
+
+from ._check import file_size, fits, header_lines, naming, whole
+from ._text import read_rows, write_rows
+from .cloud import gather, scatter
+
+TYPES = {"char": "i1", "uchar": "u1", "short": "i2", "ushort": "u2", "int": "i4", "uint": "u4", "float": "f4", "double": "f8",
+         "int8": "i1", "uint8": "u1", "int16": "i2", "uint16": "u2", "int32": "i4", "uint32": "u4", "float32": "f4", "float64": "f8"}
+NAMES = {code: name for name, code in reversed(TYPES.items()) if name[-1].isalpha()}
+ORDERS = {"ascii": "=", "binary_little_endian": "<", "binary_big_endian": ">"}
+
+
+def read_ply(path):
+    """PointCloud of the vertices of a PLY file."""
+    with naming(path, "PLY"), open(path, "rb") as file:
+        form, elements = _header(header_lines(file, "end_header", "PLY"))
+        order = ORDERS[form]
+        for name, count, properties in elements:
+            left = file_size(file) - file.tell()
+            lists = [p for p, code in properties if code is None]
+            if lists and (name == "vertex" or count):
+                raise ValueError(f"list property {lists[0]!r} in element {name!r}, expected single values up to the vertices")
+            dtype = np.dtype([(p, order + code) for p, code in properties])
+            if name != "vertex":
+                _skip(file, dtype, count, left, form)
+                continue
+            if len(dtype) == 0:
+                raise ValueError("element vertex without properties")
+            if form == "ascii":
+                rows = read_rows(file, dtype, count, left)
+            else:
+                fits(count, dtype.itemsize, left, "vertices")
+                rows = np.fromfile(file, dtype, count)
+            native = rows.dtype.newbyteorder("=")
+            return gather({p: rows[p].astype(native[p], copy=False) for p in rows.dtype.names}, "vertices")
+        raise ValueError(f"no element vertex; found {', '.join(e[0] for e in elements) or 'none'}")
+
+
+def _header(lines):
+    """(format, [(element, count, [(property, dtype code or None for a list)])])"""
+    if lines[0] != "ply":
+        raise ValueError(f"first line: found {lines[0][:40]!r}, expected 'ply'")
+    form, elements = None, []
+    for line in lines[1:-1]:
+        words = line.split()
+        match words:
+            case [] | ["comment" | "obj_info", *_]:
+                pass
+            case ["format", name, "1.0"] if name in ORDERS and form is None:
+                form = name
+            case ["element", name, count]:
+                if any(name == e[0] for e in elements):
+                    raise ValueError(f"element {name!r} twice")
+                elements.append((name, whole(count, f"count of element {name!r}"), []))
+            case ["property", kind, name] if elements and kind in TYPES:
+                if any(name == p for p, _ in elements[-1][2]):
+                    raise ValueError(f"property {name!r} twice in element {elements[-1][0]!r}")
+                elements[-1][2].append((name, TYPES[kind]))
+            case ["property", "list", size, kind, name] if elements and size in TYPES and kind in TYPES:
+                elements[-1][2].append((name, None))
+            case _:
+                raise ValueError(f"header line {line[:60]!r}")
+    if form is None:
+        raise ValueError(f"no format line, expected one of {', '.join(ORDERS)}")
+    return form, elements
+
+
+def _skip(file, dtype, count, left, form):
+    """Passes over an element without lists that stands before the vertices."""
+    if form == "ascii":
+        if count > left:
+            raise ValueError(f"{count} lines cannot stand in {left} bytes")
+        for _ in range(count):
+            file.readline()
+    else:
+        fits(count, dtype.itemsize, left, "rows")
+        file.seek(count * dtype.itemsize, 1)
+
+
+def write_ply(path, cloud, *, format="binary_little_endian"):
+    """format: binary_little_endian, binary_big_endian or ascii."""
+    if format not in ORDERS:
+        raise ValueError(f"[write_ply] format: found {format!r}, expected one of {', '.join(ORDERS)}")
+    rows = scatter(cloud, {np.dtype(code) for code in NAMES}, "PLY")
+    lines = ["ply", f"format {format} 1.0", "comment written by mlx_lattice", f"element vertex {len(rows)}"]
+    lines += [f"property {NAMES[rows.dtype[p].str[1:]]} {p}" for p in rows.dtype.names]
+    with open(path, "wb") as file:
+        file.write(("\n".join([*lines, "end_header"]) + "\n").encode("ascii"))
+        if format == "ascii":
+            write_rows(file, rows)
+        else:
+            rows.astype(rows.dtype.newbyteorder(ORDERS[format])).tofile(file)
