@@ -18,7 +18,6 @@ __all__ = [
     "backend_info",
     "core",
     "explain",
-    "io",
     "nn",
     "on",
     "ops",

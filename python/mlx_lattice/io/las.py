@@ -106,7 +106,8 @@ def _read(laspy, file):
             raise ValueError(f"found {found} points, expected {total}: truncated")
         packed = np.concatenate(pieces) if pieces else np.empty(0, header.point_format.dtype())
         record = laspy.ScaleAwarePointRecord(packed, header.point_format, scale, offset)
-        fields = {axis.lower(): np.asarray(record[axis]) * scale[i] + offset[i] for i, axis in enumerate("XYZ")}
+        with np.errstate(over="ignore", invalid="ignore"):  # an absurd scale gives infinite points, which are legal
+            fields = {axis.lower(): np.asarray(record[axis]) * scale[i] + offset[i] for i, axis in enumerate("XYZ")}
         for name in header.point_format.dimension_names:
             values = np.array(record[name])
             if name not in ("X", "Y", "Z") and (name not in STANDARD or values.any()):

@@ -4,6 +4,7 @@ NPY: (N, 3), or (N, C) whose further columns become `features`, or a structured 
 NPZ: `points` (N, 3) or x, y, z, and one array a column.
 """
 
+import warnings
 import zipfile
 
 import numpy as np
@@ -26,7 +27,9 @@ def _array(file, size):
     if version not in ((1, 0), (2, 0), (3, 0)):
         raise ValueError(f"format {version}, expected 1.0, 2.0 or 3.0")
     reader = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    shape, by_column, dtype = reader(file, max_header_size=HEADER_LIMIT)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the Python parser, about what it refuses next
+        shape, by_column, dtype = reader(file, max_header_size=HEADER_LIMIT)
     if dtype.hasobject:
         raise ValueError("pickled objects are never loaded")
     count = 1
