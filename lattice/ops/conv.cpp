@@ -59,14 +59,6 @@ void check_arrays(const std::string& op, const SparseTensor& x, const mx::array&
     fail(op, "coords must be int32 on a GPU, got int64");
 }
 
-SparseTensor result_on(const SparseTensor& x, const CoordinateMapKey& key, mx::array feats) {
-  if (key == x.coord_key()) return x.with_feats(std::move(feats));
-  std::optional<BatchCounts> counts;
-  if (x.batch_counts())
-    counts = count_batches(x.coord_manager()->set(key), static_cast<int64_t>(x.batch_counts()->size()));
-  return SparseTensor(x.coord_manager(), key, std::move(feats), std::move(counts));
-}
-
 // The relation of a call; null for a pointwise kernel on x's own coordinates.
 Relation::Ptr find_relation(const std::string& op, RelationKind kind, const SparseTensor& x,
                             const ConvOptions& options) {

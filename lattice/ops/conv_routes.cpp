@@ -15,10 +15,6 @@ namespace {
 
 using Step = Rejection::Step;
 
-cpu::Storage storage_of(mx::Dtype dtype) {
-  return dtype == mx::float32 ? cpu::Storage::f32 : dtype == mx::float16 ? cpu::Storage::f16 : cpu::Storage::bf16;
-}
-
 Rejection always(const Call&) { return {}; }
 
 // The tile kernels divide by channel counts.

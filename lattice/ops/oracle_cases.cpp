@@ -6,28 +6,9 @@
 #include <optional>
 
 #include "lattice/graph/dtype.h"
+#include "lattice/ops/pool_cases.h"
 
 namespace lattice {
-namespace {
-
-// splitmix64 (Steele, Lea, Flood 2014): the same numbers everywhere.
-struct Random {
-  uint64_t state;
-  uint64_t next() {
-    uint64_t z = (state += 0x9e3779b97f4a7c15ull);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-    return z ^ (z >> 31);
-  }
-  int64_t below(int64_t n) { return static_cast<int64_t>(next() % static_cast<uint64_t>(n)); }
-  float real() { return static_cast<float>(next() >> 40) * 0x1p-23f - 1.0f; }
-};
-
-// Values and the array of a dtype that holds exactly these values.
-struct Values {
-  mx::array array;
-  std::vector<double> exact;
-};
 
 Values random_values(Random& random, mx::Shape shape, mx::Dtype dtype) {
   int64_t n = 1;
@@ -83,6 +64,8 @@ Relation::Ptr make_relation(Random& random, RelationKind kind, int64_t n) {
   const auto column = [&](int i) { return mx::array(ends[i].data(), {static_cast<int>(n_edges)}, mx::int32); };
   return Relation::from_edges(column(0), column(1), column(2), n, n + 3, 4);
 }
+
+namespace {
 
 struct Shape {
   int64_t c_in, c_out, groups;
@@ -197,6 +180,7 @@ std::vector<OracleCase> oracle_cases() {
         add(conv_case(random, "linear", same, shape, dtype), same, shape, dtype, std::to_string(n) + " rows");
       }
   }
+  add_pool_cases(cases);
   return cases;
 }
 

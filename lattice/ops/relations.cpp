@@ -63,6 +63,14 @@ CoordinateMapKey target_key(const SparseTensor& x, const TargetCoords& target, c
   return x.coord_manager()->insert_coords(std::get<mx::array>(target), stride, std::nullopt, operation);
 }
 
+SparseTensor result_on(const SparseTensor& x, const CoordinateMapKey& key, mx::array feats) {
+  if (key == x.coord_key()) return x.with_feats(std::move(feats));
+  std::optional<BatchCounts> counts;
+  if (x.batch_counts())
+    counts = count_batches(x.coord_manager()->set(key), static_cast<int64_t>(x.batch_counts()->size()));
+  return SparseTensor(x.coord_manager(), key, std::move(feats), std::move(counts));
+}
+
 Relation::Ptr kernel_relation(const SparseTensor& x, const KernelSpec& spec, mx::StreamOrDevice) {
   return x.coord_manager()->kernel_relation(x.coord_key(), spec);
 }

@@ -35,6 +35,8 @@ CoordinateMapKey target_key(const SparseTensor& x, const TargetCoords& target, c
                             std::string_view operation);
 // Stride of the output: x.stride * spec.stride, or for scattering kinds x.stride / spec.stride, which must divide.
 Triple output_stride(const SparseTensor& x, const KernelSpec& spec, RelationKind kind, std::string_view operation);
+// Features on a key of x's manager: x's own identity where it is x's key; batch_counts are counted again where x has them.
+SparseTensor result_on(const SparseTensor& x, const CoordinateMapKey& key, mx::array feats);
 
 Relation::Ptr kernel_relation(const SparseTensor& x, const KernelSpec& spec, mx::StreamOrDevice s = {});
 Relation::Ptr submanifold_kernel_relation(const SparseTensor& x, const KernelSpec& spec, mx::StreamOrDevice s = {});

@@ -14,6 +14,8 @@
 #include "lattice/graph/dtype.h"
 #include "lattice/ops/backend.h"
 #include "lattice/ops/conv_routes.h"
+#include "lattice/ops/pool_routes.h"
+#include "lattice/ops/row_groups.h"
 
 namespace lattice {
 namespace {
@@ -56,21 +58,36 @@ std::string scaled(double value, const char* unit) {
 
 mx::Device Call::device() const { return mx::to_stream(stream).device; }
 int64_t Call::n_in() const { return relation ? relation->n_in() : inputs[0].shape(0); }
-int64_t Call::n_out() const { return relation ? relation->n_out() : inputs[0].shape(0); }
-int64_t Call::n_edges() const { return relation ? relation->edge_count() : inputs[0].shape(0); }
+int64_t Call::n_out() const {
+  if (groups_of_rows) return operation == "gather" ? groups_of_rows->n_rows() : groups_of_rows->n_groups();
+  return relation ? relation->n_out() : inputs[0].shape(0);
+}
+int64_t Call::n_edges() const {
+  if (groups_of_rows) return groups_of_rows->n_rows();
+  return relation ? relation->edge_count() : inputs[0].shape(0);
+}
 double Call::flop() const {
+  if (is_reduction()) return operation == "gather" ? 0 : static_cast<double>(n_edges() * c_in);
   return 2.0 * static_cast<double>(n_edges()) * static_cast<double>(c_in) * static_cast<double>(c_out) /
          static_cast<double>(groups);
 }
 double Call::bytes() const {
   const double features = static_cast<double>(n_in() * c_in + n_out() * c_out);
+  if (is_reduction()) return features * static_cast<double>(mx::size_of(dtype));
   const double weights = static_cast<double>((relation ? relation->n_kernels() : 1) * (c_in / groups) * c_out);
   return (features + weights) * static_cast<double>(mx::size_of(dtype));
 }
 const char* Call::family() const {
   if (operation == "linear") return "matrix product";
   if (operation == "outer") return "weight gradient";
+  if (operation == "pool") return "pooling";
+  if (operation == "segments") return "reduction over groups of rows";
+  if (operation == "gather") return "gather of rows";
   return "convolution";
+}
+
+cpu::Storage storage_of(mx::Dtype dtype) {
+  return dtype == mx::float32 ? cpu::Storage::f32 : dtype == mx::float16 ? cpu::Storage::f16 : cpu::Storage::bf16;
 }
 
 const char* name(Rejection::Step step) {
@@ -82,6 +99,7 @@ std::span<const Route> routes() {
   static const std::vector<Route> table = [] {
     std::vector<Route> rows;
     add_conv_routes(rows);
+    add_pool_routes(rows);
     return rows;
   }();
   return table;
@@ -127,8 +145,11 @@ std::string Decision::text() const {
   const bool on_gpu = chosen->device == mx::Device::gpu;  // the default device may be another by now
   line("device", on_gpu ? "gpu" : "cpu");
   line("family", call.family());
-  line("relation", call.relation ? call.relation->text() : "none: every row with itself");
-  line("storage", call.storage);
+  line("relation", call.relation         ? call.relation->text()
+                   : call.groups_of_rows ? std::to_string(call.groups_of_rows->n_groups()) + " groups of rows"
+                                         : "none: every row with itself");
+  line("storage",
+       call.is_reduction() ? "features only" + (call.mode.empty() ? "" : ", mode " + call.mode) : call.storage);
   line("shape and dtype", std::to_string(call.c_in) + " -> " + std::to_string(call.c_out) + " channels" +
                               (call.groups > 1 ? " in " + std::to_string(call.groups) + " groups" : "") + ", " +
                               graph::dtype_name(call.dtype));

@@ -11,25 +11,35 @@
 #include <vector>
 
 #include "lattice/core/relation.h"
+#include "lattice/kernels/cpu/rows.h"
 
 namespace lattice {
 
+class RowGroups;
+// How kernels name a float dtype.
+cpu::Storage storage_of(mx::Dtype dtype);
+
 // One evaluation that is about to be built: what a route may look at, and what it needs to launch.
 struct Call {
-  std::string operation;          // "conv", "outer", "linear"
+  std::string operation;          // "conv", "outer", "linear", "pool", "segments", "gather"
   std::vector<mx::array> inputs;  // as the operation documents them
   Relation::Ptr relation;         // null where there is none
   int64_t c_in = 0, c_out = 0;    // channels of all groups
   int64_t groups = 1;
   mx::Dtype dtype = mx::float32;
-  std::string storage = "dense";  // of the weights
+  std::string storage = "dense";      // of the weights
+  std::string mode;                   // of a reduction: "sum", "mean", "max"; of pool also "spread", "match", "share"
+  std::vector<float> offset_weights;  // of pool: one per offset, or none
+  std::shared_ptr<const RowGroups> groups_of_rows;  // of segments and gather
+  float fill = 0;                                   // of gather
   mx::StreamOrDevice stream = {};
 
   mx::Device device() const;
   int64_t n_in() const;
   int64_t n_out() const;
   int64_t n_edges() const;
-  double flop() const;         // 2 * edges * c_in * c_out / groups
+  bool is_reduction() const { return operation == "pool" || operation == "segments" || operation == "gather"; }
+  double flop() const;         // 2 * edges * c_in * c_out / groups; of a reduction edges * c_in
   double bytes() const;        // features, weights and result, each once
   const char* family() const;  // "convolution on a submanifold relation", ...
 };

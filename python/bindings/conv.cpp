@@ -17,19 +17,9 @@ using Bias = const std::optional<mx::array>&;
 using X = const SparseTensor&;
 using Stream = mx::StreamOrDevice;
 
-std::optional<TargetCoords> to_target(const char* operation, nb::handle value) {
-  if (value.is_none()) return std::nullopt;
-  if (nb::isinstance<SparseTensor>(value)) return nb::cast<SparseTensor>(value);
-  if (nb::isinstance<CoordinateMapKey>(value)) return nb::cast<CoordinateMapKey>(value);
-  if (nb::isinstance<mx::array>(value)) return nb::cast<mx::array>(value);
-  throw TypeError("[" + std::string(operation) +
-                  "] coordinates must be None, a SparseTensor, a CoordinateMapKey or an " + "array, found " +
-                  std::string(nb::type_name(value.type()).c_str()));
-}
-
 ConvOptions options(const char* operation, nb::handle size, nb::handle stride, nb::handle padding, nb::handle dilation,
                     nb::handle coordinates, nb::handle groups) {
-  return {kernel_spec(operation, size, stride, padding, dilation), to_target(operation, coordinates),
+  return {kernel_spec(operation, size, stride, padding, dilation), target_coords(coordinates, operation, "coordinates"),
           integer(groups, operation, "groups")};
 }
 

@@ -18,4 +18,5 @@ NB_MODULE(_ext, m) {
   bind_tensor(m);
   bind_routes(m);
   bind_conv(m);
+  bind_pool(m);
 }

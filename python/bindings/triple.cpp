@@ -82,3 +82,13 @@ lattice::KernelSpec kernel_spec(const char* operation, nb::handle size, nb::hand
     throw std::invalid_argument("[" + std::string(operation) + text.substr(text.find(']')));
   }
 }
+
+std::optional<lattice::TargetCoords> target_coords(nb::handle value, const char* operation, const char* argument) {
+  if (value.is_none()) return std::nullopt;
+  if (nb::isinstance<lattice::SparseTensor>(value)) return nb::cast<lattice::SparseTensor>(value);
+  if (nb::isinstance<lattice::CoordinateMapKey>(value)) return nb::cast<lattice::CoordinateMapKey>(value);
+  if (nb::isinstance<mlx::core::array>(value)) return nb::cast<mlx::core::array>(value);
+  throw lattice::TypeError(head(operation, argument) +
+                           "be None, a SparseTensor, a CoordinateMapKey or an array, found " +
+                           std::string(nb::type_name(value.type()).c_str()));
+}

@@ -2,10 +2,12 @@
 // the operation and the argument.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "bind.h"
 #include "lattice/core/kernel_spec.h"
+#include "lattice/ops/relations.h"
 
 // One integer: int, or a NumPy or MLX integer scalar. Throws lattice::TypeError, std::invalid_argument when it leaves int64.
 int64_t integer(nb::handle value, const char* operation, const char* argument);
@@ -18,3 +20,6 @@ nb::tuple to_python(const lattice::Triple& t);
 // From the four arguments of a kernel. `size` may itself be a KernelSpec; then the others are not read.
 lattice::KernelSpec kernel_spec(const char* operation, nb::handle size, nb::handle stride, nb::handle padding,
                                 nb::handle dilation);
+
+// Output coordinates: None, a SparseTensor, a CoordinateMapKey or an array.
+std::optional<lattice::TargetCoords> target_coords(nb::handle value, const char* operation, const char* argument);

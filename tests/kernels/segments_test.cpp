@@ -178,23 +178,29 @@ void check_match(const Case& c, int64_t channels) {
   const Segments s = c.segments();
   const auto x = values<T>(c.n_x * channels, 4), b = values<T>(c.n_x * channels, 5);
   std::vector<T> a(static_cast<size_t>(s.n * channels)), y = a;
+  std::vector<T> shared(a.size());
+  const auto g = values<T>(s.n * channels, 6);
   std::vector<int32_t> best(a.size(), 99);
   const RowArray rows{storage_of<T>(), b.data(), c.n_x, channels};
   reduce_segments(s, rows, Reduction::max, a.data());
   match_segments(s, a.data(), b.data(), {storage_of<T>(), x.data(), c.n_x, channels}, y.data());
+  share_segments(s, a.data(), rows, g.data(), shared.data());
   argmax_segments(s, rows, best.data());
   for (int64_t i = 0; i < s.n; ++i)
     for (int64_t k = 0; k < channels; ++k) {
       const auto at = static_cast<size_t>(c.out(i) * channels + k);
-      double sum = 0;
+      double sum = 0, count = 0;
       int64_t smallest = -1;
       for (int64_t e = s.offsets[i]; e < s.offsets[i + 1]; ++e) {
         const auto from = static_cast<size_t>(c.row(e) * channels + k);
         if (widen(b[from]) != widen(a[at])) continue;
         sum += double{widen(x[from])};
+        ++count;
         smallest = smallest < 0 ? c.row(e) : std::min(smallest, c.row(e));
       }
       ASSERT_LE(std::fabs(double{widen(y[at])} - sum), 1.01 * unit<T>() * std::fabs(sum));  // eighths: exact in float32
+      const double share = count > 0 ? double{widen(g[at])} / count : 0;
+      ASSERT_LE(std::fabs(double{widen(shared[at])} - share), 1.01 * unit<T>() * std::fabs(share));
       ASSERT_EQ(best[at], smallest);
     }
 }

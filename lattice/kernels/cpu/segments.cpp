@@ -22,13 +22,14 @@
 namespace lattice::cpu {
 namespace {
 
-// One reduction with everything that it reads; a and b only for matching.
+// One reduction with everything that it reads. Matching: a is compared with b; the values are x, or, sharing, g.
 struct Task {
   const Segments& s;
   const RowArray& x;
   Reduction reduction;
   const void* a;
   const void* b;
+  const void* g;
   void* out;
 };
 
@@ -122,34 +123,60 @@ HWY_NOINLINE void reduce_run(const Task& t, int64_t begin, int64_t end) {
   }
 }
 
-template <typename T>
-HWY_NOINLINE void match_run(const Task& t, int64_t begin, int64_t end) {
+// N vectors of columns from c of segment i. kShare: g over the number of matches, otherwise the sum of the rows of x that match.
+template <bool kShare, int N, typename T>
+HWY_INLINE void match_columns(const Task& t, int64_t i, int64_t c) {
   const Floats d;
   const Segments& s = t.s;
-  const int64_t channels = t.x.channels, last = s.offsets[s.n];
+  const int64_t channels = t.x.channels, last = s.offsets[s.n], row = out_of(s, i) * channels;
   const T *x = static_cast<const T*>(t.x.x), *b = static_cast<const T*>(t.b);
-  const T *x_end = x + t.x.rows * channels, *b_end = b + t.x.rows * channels;
-  for (int64_t i = begin; i < end; ++i) {
-    const int64_t row = out_of(s, i) * channels;
-    const T* a = static_cast<const T*>(t.a) + row;
-    for (int64_t c = 0; c < channels; c += kLanes) {
-      const Vec wanted = load_until(d, a + c, a + channels);
-      Vec sum = hn::Zero(d);
-      for (int64_t e = s.offsets[i]; e < s.offsets[i + 1]; ++e) {
-        if (c == 0) ask_for(s, x, channels, e, last), ask_for(s, b, channels, e, last);
-        const int64_t at = row_of(s, e) * channels + c;
-        const auto same = hn::Eq(load_until(d, b + at, b_end), wanted);
-        sum = hn::Add(sum, hn::IfThenElseZero(same, load_until(d, x + at, x_end)));
-      }
-      store(sum, d, static_cast<T*>(t.out) + row + c, channels - c);
+  // Whole vectors are read without asking where the array ends.
+  const auto read = [&](const T* array, int64_t at, int64_t values) LATTICE_INLINE_LAMBDA {
+    return N == 1 ? load_until(d, array + at, array + values) : load(d, array + at);
+  };
+  const T* a = static_cast<const T*>(t.a) + row;
+  Vec wanted[N], sum[N];
+  unroll<N>([&](auto v) LATTICE_INLINE_LAMBDA {
+    wanted[v] = read(a, c + v * kLanes, channels);
+    sum[v] = hn::Zero(d);
+  });
+  for (int64_t e = s.offsets[i]; e < s.offsets[i + 1]; ++e) {
+    if (c == 0) {
+      ask_for(s, b, channels, e, last);
+      if (!kShare) ask_for(s, x, channels, e, last);
     }
+    const int64_t at = row_of(s, e) * channels + c;
+    unroll<N>([&](auto v) LATTICE_INLINE_LAMBDA {
+      const auto same = hn::Eq(read(b, at + v * kLanes, t.x.rows * channels), wanted[v]);
+      const Vec value = kShare ? hn::Set(d, 1.0f) : read(x, at + v * kLanes, t.x.rows * channels);
+      sum[v] = hn::Add(sum[v], hn::IfThenElseZero(same, value));
+    });
+  }
+  unroll<N>([&](auto v) LATTICE_INLINE_LAMBDA {
+    if (kShare) {
+      const Vec g = read(static_cast<const T*>(t.g) + row, c + v * kLanes, channels);
+      const Vec share = hn::Div(g, hn::Max(sum[v], hn::Set(d, 1.0f)));
+      sum[v] = hn::IfThenElseZero(hn::Gt(sum[v], hn::Zero(d)), share);
+    }
+    store(sum[v], d, static_cast<T*>(t.out) + row + c + v * kLanes, channels - c - v * kLanes);
+  });
+}
+
+template <bool kShare, typename T>
+HWY_NOINLINE void match_run(const Task& t, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) {
+    int64_t c = 0;
+    for (; c + 4 * kLanes <= t.x.channels; c += 4 * kLanes) match_columns<kShare, 4, T>(t, i, c);
+    for (; c < t.x.channels; c += kLanes) match_columns<kShare, 1, T>(t, i, c);
   }
 }
 
 void run_segments(const Task& t, int64_t begin, int64_t end) {
   visit_storage(t.x.storage, [&]<typename T>(T) {
-    if (t.a)
-      match_run<T>(t, begin, end);
+    if (t.g)
+      match_run<true, T>(t, begin, end);
+    else if (t.a)
+      match_run<false, T>(t, begin, end);
     else if (t.reduction == Reduction::max)
       reduce_run<Max, T>(t, begin, end);
     else
@@ -237,7 +264,7 @@ void run(const Task& t) {
 }  // namespace
 
 void reduce_segments(const Segments& segments, const RowArray& x, Reduction reduction, void* out) {
-  const Task task{segments, x, reduction, nullptr, nullptr, out};
+  const Task task{segments, x, reduction, nullptr, nullptr, nullptr, out};
   run(task);
   if (segments.n == 0 || segments.offsets[segments.n] - segments.offsets[0] <= kLongSegment) return;
   for (int64_t i = 0; i < segments.n; ++i)
@@ -245,7 +272,11 @@ void reduce_segments(const Segments& segments, const RowArray& x, Reduction redu
 }
 
 void match_segments(const Segments& segments, const void* a, const void* b, const RowArray& x, void* out) {
-  if (x.channels > 0) run({segments, x, Reduction::sum, a, b, out});
+  run({segments, x, Reduction::sum, a, b, nullptr, out});
+}
+
+void share_segments(const Segments& segments, const void* a, const RowArray& b, const void* g, void* out) {
+  run({segments, b, Reduction::sum, a, b.x, g, out});
 }
 
 void argmax_segments(const Segments& s, const RowArray& x, int32_t* out) {

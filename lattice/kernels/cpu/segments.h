@@ -46,6 +46,9 @@ void reduce_segments(const Segments& segments, const RowArray& x, Reduction redu
 // a row for each row of out, b is like x. Weights are not read.
 void match_segments(const Segments& segments, const void* a, const void* b, const RowArray& x, void* out);
 
+// out[s, c] = g[s, c] / the number of entries with a[s, c] == b[rows[e], c], 0 where there is none. g and a have a row for each row of out.
+void share_segments(const Segments& segments, const void* a, const RowArray& b, const void* g, void* out);
+
 // out[s, c] = the smallest row that has the maximum, -1 for an empty segment.
 void argmax_segments(const Segments& segments, const RowArray& x, int32_t* out);
 

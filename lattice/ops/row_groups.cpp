@@ -1,0 +1,175 @@
+#include "lattice/ops/row_groups.h"
+
+#include <mlx/ops.h>
+
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+
+#include "lattice/graph/cpu_call.h"
+#include "lattice/graph/differentiable.h"
+#include "lattice/graph/dtype.h"
+#include "lattice/ops/routes.h"
+
+namespace lattice {
+namespace {
+
+void check(const char* op, const mx::array& x, int64_t rows) {
+  if (x.ndim() != 2 || x.shape(0) != rows)
+    throw std::invalid_argument("[" + std::string(op) + "] features must have shape (" + std::to_string(rows) +
+                                ", C), got " + shape_text(x.shape()));
+  graph::visit_float(
+      x.dtype(), [](auto) {}, op);
+}
+
+Call make_call(const char* operation, const mx::array& x, const RowGroups::Ptr& groups, mx::StreamOrDevice s) {
+  Call call;
+  call.operation = operation;
+  call.inputs = {x};
+  call.c_in = call.c_out = x.shape(1);
+  call.dtype = x.dtype();
+  call.groups_of_rows = groups;
+  call.stream = s;
+  return call;
+}
+
+const char* mode_name(Reduction r) { return r == Reduction::sum ? "sum" : r == Reduction::mean ? "mean" : "max"; }
+
+mx::array wide(const mx::array& a, mx::StreamOrDevice s) { return mx::astype(a, mx::float32, s); }
+
+// The gradient of max: dy shared by the rows that equal their group's maximum.
+mx::array max_gradient(const mx::array& x, const mx::array& y, const mx::array& dy, const RowGroups::Ptr& groups,
+                       mx::StreamOrDevice s) {
+  const mx::array same = mx::equal(x, gather_rows(y, groups, 0, s), s);
+  const mx::array count = mx::maximum(reduce_rows(wide(same, s), groups, Reduction::sum, s), mx::array(1.0f), s);
+  const mx::array share = gather_rows(mx::divide(wide(dy, s), count, s), groups, 0, s);
+  return mx::astype(mx::where(same, share, mx::array(0.0f), s), x.dtype(), s);
+}
+
+// (G, C) int32: the smallest row of each group that has the maximum, -1 where there is none.
+mx::array argmax_rows(const mx::array& x, const RowGroups::Ptr& groups, mx::StreamOrDevice s) {
+  return graph::cpu_call(
+      "argmax_rows", std::to_string(reinterpret_cast<std::uintptr_t>(groups.get())), {graph::row_contiguous(x, s)},
+      {{{static_cast<int>(groups->n_groups()), x.shape(1)}, mx::int32}},
+      [groups](std::span<const graph::Input> in, std::span<const graph::Output> out) {
+        cpu::argmax_segments(groups->segments(), {storage_of(in[0].dtype), in[0].data, in[0].shape[0], in[0].shape[1]},
+                             out[0].as<int32_t>());
+      },
+      s)[0];
+}
+
+}  // namespace
+
+RowGroups::Ptr RowGroups::create(cpu::Buffer<int32_t> group_of, int64_t n_groups) {
+  std::shared_ptr<RowGroups> groups(new RowGroups);
+  groups->group_of_ = std::move(group_of);
+  groups->n_groups_ = n_groups;
+  return groups;
+}
+
+const cpu::Segments& RowGroups::segments() const {
+  std::call_once(once_, [&] {
+    const int64_t n = n_rows();
+    offsets_ = cpu::Buffer<int32_t>(n_groups_ + 1);
+    std::fill(offsets_.begin(), offsets_.end(), 0);
+    bool sorted = true;
+    int32_t before = 0;
+    for (const int32_t g : group_of_) {
+      sorted = sorted && g >= before;
+      before = g;
+      if (g >= 0) ++offsets_[g + 1];
+    }
+    std::partial_sum(offsets_.begin(), offsets_.end(), offsets_.begin());
+    if (!sorted) {
+      rows_ = cpu::Buffer<int32_t>(offsets_[n_groups_]);
+      cpu::Buffer<int32_t> cursor(n_groups_);
+      std::copy_n(offsets_.begin(), n_groups_, cursor.begin());
+      for (int64_t r = 0; r < n; ++r)
+        if (const int32_t g = group_of_[r]; g >= 0) rows_[cursor[g]++] = static_cast<int32_t>(r);
+    }
+    segments_ = {n_groups_, offsets_.data(), rows_.data(), nullptr, nullptr};
+  });
+  return segments_;
+}
+
+cpu::RelationLists RowGroups::lists() const {
+  const cpu::Segments& s = segments();
+  const int64_t n = s.offsets[s.n];
+  auto ends = std::make_shared<cpu::Buffer<int32_t>>(2 * n);
+  int32_t* in = ends->data();
+  int32_t* out = in + n;
+  for (int64_t g = 0; g < s.n; ++g)
+    for (int64_t e = s.offsets[g]; e < s.offsets[g + 1]; ++e) {
+      in[e] = s.rows ? s.rows[e] : static_cast<int32_t>(e);
+      out[e] = static_cast<int32_t>(g);
+    }
+  cpu::RelationLists lists;
+  lists.n_in = n_rows();
+  lists.n_out = n_groups_;
+  lists.n_edges = n;
+  lists.monotone = s.rows == nullptr;
+  lists.out_once = false;
+  lists.lists = {{in, out, n}};
+  lists.storage = {std::move(ends)};
+  return lists;
+}
+
+mx::array RowGroups::counts() const {
+  const cpu::Segments& s = segments();
+  cpu::Buffer<float> counts(n_groups_);
+  for (int64_t g = 0; g < n_groups_; ++g) counts[g] = static_cast<float>(s.offsets[g + 1] - s.offsets[g]);
+  return adopt(std::move(counts), {static_cast<int>(n_groups_), 1});
+}
+
+Reduction parse_reduction(std::string_view name, std::string_view operation, std::string_view argument) {
+  if (name == "sum") return Reduction::sum;
+  if (name == "mean" || name == "avg") return Reduction::mean;
+  if (name == "max") return Reduction::max;
+  throw std::invalid_argument("[" + std::string(operation) + "] " + std::string(argument) +
+                              " must be sum, mean (avg) or max, got '" + std::string(name) + "'");
+}
+
+mx::array reduce_rows(const mx::array& x, const RowGroups::Ptr& groups, Reduction reduction, mx::StreamOrDevice s) {
+  check("reduce_rows", x, groups->n_rows());
+  const auto forward = [=](const graph::Arrays& in) -> graph::Arrays {
+    Call call = make_call("segments", in[0], groups, s);
+    call.mode = mode_name(reduction);
+    return {run(call)};
+  };
+  const auto vjp = [=](const graph::Arrays& in, const graph::Arrays& ct, const graph::Arrays& y) -> graph::Arrays {
+    if (reduction == Reduction::sum) return {gather_rows(ct[0], groups, 0, s)};
+    if (reduction == Reduction::max) return {max_gradient(in[0], mx::stop_gradient(y[0], s), ct[0], groups, s)};
+    const mx::array counts = mx::maximum(groups->counts(), mx::array(1.0f), s);
+    return {gather_rows(mx::astype(mx::divide(wide(ct[0], s), counts, s), in[0].dtype(), s), groups, 0, s)};
+  };
+  const auto jvp = [=](const graph::Arrays& in, const graph::Arrays& t) -> graph::Arrays {
+    if (reduction != Reduction::max) return {reduce_rows(t[0], groups, reduction, s)};
+    return {take_chosen(t[0], argmax_rows(in[0], groups, s), s)};
+  };
+  return graph::differentiable({x}, forward, vjp, jvp)[0];
+}
+
+mx::array gather_rows(const mx::array& y, const RowGroups::Ptr& groups, float fill, mx::StreamOrDevice s) {
+  check("gather_rows", y, groups->n_groups());
+  const auto forward = [=](const graph::Arrays& in) -> graph::Arrays {
+    Call call = make_call("gather", in[0], groups, s);
+    call.fill = fill;
+    return {run(call)};
+  };
+  const auto vjp = [=](const graph::Arrays&, const graph::Arrays& ct, const graph::Arrays&) -> graph::Arrays {
+    return {reduce_rows(ct[0], groups, Reduction::sum, s)};
+  };
+  const auto jvp = [=](const graph::Arrays&, const graph::Arrays& t) -> graph::Arrays {
+    return {gather_rows(t[0], groups, 0, s)};
+  };
+  return graph::differentiable({y}, forward, vjp, jvp)[0];
+}
+
+mx::array take_chosen(const mx::array& t, const mx::array& rows, mx::StreamOrDevice s) {
+  if (t.size() == 0) return mx::zeros(rows.shape(), t.dtype(), s);
+  const mx::array found = mx::greater_equal(rows, mx::array(0), s);
+  const mx::array taken = mx::take_along_axis(t, mx::maximum(rows, mx::array(0), s), 0, s);
+  return mx::where(found, taken, mx::zeros({1}, t.dtype(), s), s);
+}
+
+}  // namespace lattice

@@ -1,0 +1,58 @@
+// Rows that belong to groups: reductions over a group, and the group's row given back to its members.
+//
+//   reduce_rows: y[g, :] = sum, mean or max over the rows r with group[r] == g of x[r, :]        (N, C) -> (G, C)
+//   gather_rows: x[r, :] = y[group[r], :], fill where group[r] < 0                               (G, C) -> (N, C)
+//
+// Sum and gather are adjoint to each other, so derivatives of any order exist. max shares a gradient equally among ties; its
+// jvp takes the tied row with the smallest number. Rows are summed in ascending order as kernels/cpu/segments.h says; a group
+// without rows gives 0. Batches, duplicates, joins and voxels are all groups of rows.
+#pragma once
+
+#include <mlx/utils.h>
+
+#include <memory>
+#include <mutex>
+
+#include "lattice/core/arrays.h"
+#include "lattice/kernels/cpu/lists.h"
+#include "lattice/kernels/cpu/segments.h"
+
+namespace lattice {
+
+using cpu::Reduction;
+
+// Which group each row belongs to. Concrete, immutable, shared by the nodes that use it.
+class RowGroups {
+ public:
+  using Ptr = std::shared_ptr<const RowGroups>;
+  // group_of[r] in [0, n_groups), or negative: in none. The caller has checked it.
+  static Ptr create(cpu::Buffer<int32_t> group_of, int64_t n_groups);
+
+  int64_t n_rows() const { return group_of_.size(); }
+  int64_t n_groups() const { return n_groups_; }
+  const int32_t* group_of() const { return group_of_.data(); }
+  // Rows by group, ascending inside; made on first use.
+  const cpu::Segments& segments() const;
+  // The same as one list of edges row -> group.
+  cpu::RelationLists lists() const;
+  // (G, 1) float32: rows of each group.
+  mx::array counts() const;
+
+ private:
+  RowGroups() = default;
+  cpu::Buffer<int32_t> group_of_;
+  int64_t n_groups_ = 0;
+  mutable std::once_flag once_;
+  mutable cpu::Buffer<int32_t> offsets_, rows_;
+  mutable cpu::Segments segments_;
+};
+
+Reduction parse_reduction(std::string_view name, std::string_view operation, std::string_view argument);
+
+mx::array reduce_rows(const mx::array& x, const RowGroups::Ptr& groups, Reduction reduction, mx::StreamOrDevice s = {});
+mx::array gather_rows(const mx::array& y, const RowGroups::Ptr& groups, float fill = 0, mx::StreamOrDevice s = {});
+
+// out[i, c] = t[rows[i, c], c], 0 where rows[i, c] < 0: the jvp of a maximum. Plain MLX operations.
+mx::array take_chosen(const mx::array& t, const mx::array& rows, mx::StreamOrDevice s = {});
+
+}  // namespace lattice
