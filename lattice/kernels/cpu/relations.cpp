@@ -155,6 +155,54 @@ MadeCoords decode(const Space& space, const DistinctKeys<Space>& distinct, bool 
   return made;
 }
 
+// Outputs of two inputs never meet: size <= stride and no dilation. Output (i, k) is row i * K + k, at position p * K + k for the
+// input at position p, so that the outputs of one input lie side by side. No search.
+RelationLists generate_apart(const CoordSpan& coords, const std::shared_ptr<const CoordIndex>& in, const Kernel& kernel,
+                             MadeCoords* made) {
+  const int64_t n = coords.rows, volume = kernel.volume();
+  std::vector<Triple> offsets;
+  for (int64_t k = 0; k < volume; ++k) offsets.push_back(kernel.offset(k));
+  made->rows = n * volume;
+  made->data = Buffer<std::byte>(made->rows * 4 * (coords.is64 ? 8 : 4));
+  coords.visit([&]<typename T>(const T* from) {
+    T* to = reinterpret_cast<T*>(made->data.data());
+    parallel_range(n, kGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        for (int64_t k = 0; k < volume; ++k) {
+          T* row = to + (i * volume + k) * 4;
+          row[0] = from[i * 4];
+          // In 128 bits: in * stride alone may leave the range when padding brings it back.
+          for (size_t a = 0; a < 3; ++a)
+            row[a + 1] = static_cast<T>(int128{from[i * 4 + 1 + static_cast<int64_t>(a)]} * kernel.stride[a] +
+                                        offsets[static_cast<size_t>(k)][a] - kernel.padding[a]);
+        }
+    });
+  });
+
+  RelationLists out;
+  out.n_in = n;
+  out.n_out = made->rows;
+  out.n_edges = made->rows;
+  out.in_order = order_of(in);
+  auto positions = std::make_shared<Buffer<int32_t>>(n);
+  auto ends = std::make_shared<Buffer<int32_t>>(made->rows);  // of list k: ends[k * n ...]
+  auto order = std::make_shared<Buffer<int32_t>>(made->rows);
+  const int32_t* in_order = out.in_order ? out.in_order->data() : nullptr;
+  parallel_range(n, kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) {
+      (*positions)[p] = static_cast<int32_t>(p);
+      for (int64_t k = 0; k < volume; ++k) {
+        (*ends)[k * n + p] = static_cast<int32_t>(p * volume + k);
+        (*order)[p * volume + k] = static_cast<int32_t>((in_order ? in_order[p] : p) * volume + k);
+      }
+    }
+  });
+  out.out_order = order;
+  for (int64_t k = 0; k < volume; ++k) out.lists.push_back({positions->data(), ends->data() + k * n, n});
+  out.storage = {positions, ends};
+  return out;
+}
+
 }  // namespace
 
 Triple Kernel::offset(int64_t k) const {
@@ -264,6 +312,9 @@ RelationLists relate_generated(const CoordSpan& coords, const std::shared_ptr<co
       throw std::overflow_error("output coordinate " + std::string(axis_name(static_cast<int>(a))) + " = " +
                                 to_string(out_box.lo[a] < lowest ? out_box.lo[a] : out_box.hi[a]) +
                                 " leaves the range of " + (coords.is64 ? "int64" : "int32"));
+  bool apart = true;
+  for (size_t a = 0; a < 3; ++a) apart = apart && kernel.size[a] <= kernel.stride[a] && kernel.dilation[a] == 1;
+  if (apart) return generate_apart(coords, in, kernel, made);
   return with_space(out_box, [&](const auto& space) {
     using Space = std::remove_cvref_t<decltype(space)>;
     std::vector<typename Space::Key> steps;
