@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "lattice/graph/dtype.h"
+#include "lattice/ops/map_routes.h"
 #include "lattice/ops/pool_cases.h"
 
 namespace lattice {
@@ -181,6 +182,7 @@ std::vector<OracleCase> oracle_cases() {
       }
   }
   add_pool_cases(cases);
+  add_map_cases(cases);
   return cases;
 }
 

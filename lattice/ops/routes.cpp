@@ -14,6 +14,7 @@
 #include "lattice/graph/dtype.h"
 #include "lattice/ops/backend.h"
 #include "lattice/ops/conv_routes.h"
+#include "lattice/ops/map_routes.h"
 #include "lattice/ops/pool_routes.h"
 #include "lattice/ops/row_groups.h"
 
@@ -57,12 +58,17 @@ std::string scaled(double value, const char* unit) {
 }  // namespace
 
 mx::Device Call::device() const { return mx::to_stream(stream).device; }
-int64_t Call::n_in() const { return relation ? relation->n_in() : inputs[0].shape(0); }
+int64_t Call::n_in() const {
+  if (map) return map->n_in();
+  return relation ? relation->n_in() : inputs[0].shape(0);
+}
 int64_t Call::n_out() const {
+  if (map) return map->n_out();
   if (groups_of_rows) return operation == "gather" ? groups_of_rows->n_rows() : groups_of_rows->n_groups();
   return relation ? relation->n_out() : inputs[0].shape(0);
 }
 int64_t Call::n_edges() const {
+  if (map) return map->n_entries();
   if (groups_of_rows) return groups_of_rows->n_rows();
   return relation ? relation->edge_count() : inputs[0].shape(0);
 }
@@ -83,6 +89,7 @@ const char* Call::family() const {
   if (operation == "pool") return "pooling";
   if (operation == "segments") return "reduction over groups of rows";
   if (operation == "gather") return "gather of rows";
+  if (operation == "map_rows") return "rows along a map";
   return "convolution";
 }
 
@@ -100,6 +107,7 @@ std::span<const Route> routes() {
     std::vector<Route> rows;
     add_conv_routes(rows);
     add_pool_routes(rows);
+    add_map_routes(rows);
     return rows;
   }();
   return table;
@@ -146,6 +154,7 @@ std::string Decision::text() const {
   line("device", on_gpu ? "gpu" : "cpu");
   line("family", call.family());
   line("relation", call.relation         ? call.relation->text()
+                   : call.map            ? call.map->text()
                    : call.groups_of_rows ? std::to_string(call.groups_of_rows->n_groups()) + " groups of rows"
                                          : "none: every row with itself");
   line("storage",

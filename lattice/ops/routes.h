@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lattice/core/relation.h"
+#include "lattice/core/row_map.h"
 #include "lattice/kernels/cpu/rows.h"
 
 namespace lattice {
@@ -21,9 +22,10 @@ cpu::Storage storage_of(mx::Dtype dtype);
 
 // One evaluation that is about to be built: what a route may look at, and what it needs to launch.
 struct Call {
-  std::string operation;          // "conv", "outer", "linear", "pool", "segments", "gather"
+  std::string operation;          // "conv", "outer", "linear", "pool", "segments", "gather", "map_rows"
   std::vector<mx::array> inputs;  // as the operation documents them
   Relation::Ptr relation;         // null where there is none
+  RowMap::Ptr map;                // of map_rows; null otherwise
   int64_t c_in = 0, c_out = 0;    // channels of all groups
   int64_t groups = 1;
   mx::Dtype dtype = mx::float32;
@@ -38,7 +40,7 @@ struct Call {
   int64_t n_in() const;
   int64_t n_out() const;
   int64_t n_edges() const;
-  bool is_reduction() const { return operation == "pool" || operation == "segments" || operation == "gather"; }
+  bool is_reduction() const { return operation == "pool" || operation == "segments" || operation == "gather" || map; }
   double flop() const;         // 2 * edges * c_in * c_out / groups; of a reduction edges * c_in
   double bytes() const;        // features, weights and result, each once
   const char* family() const;  // "convolution on a submanifold relation", ...

@@ -19,4 +19,5 @@ NB_MODULE(_ext, m) {
   bind_routes(m);
   bind_conv(m);
   bind_pool(m);
+  bind_points(m);
 }

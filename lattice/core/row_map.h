@@ -1,0 +1,66 @@
+// Which rows are reduced where: a sparse matrix between rows of features.
+//
+//   y[o] = sum, mean or max over the entries e of row o of weights[e] * x[rows[e]]
+//
+// The entries of row o are offsets[o] .. offsets[o + 1]. Without offsets row o has the one entry o, and a negative row gives 0.
+// Points of a voxel, voxels around a point and neighbours of a query are such maps; the derivative of a sum is a sum over the
+// transposed map. Immutable.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "lattice/core/arrays.h"
+#include "lattice/kernels/cpu/segments.h"
+
+namespace lattice {
+
+using cpu::Reduction;
+
+class RowMap : public std::enable_shared_from_this<RowMap> {
+ public:
+  using Ptr = std::shared_ptr<const RowMap>;
+  struct Parts {
+    int64_t n_in = 0, n_out = 0;
+    mx::array rows;                    // (E,) int32, values below n_in
+    std::optional<mx::array> offsets;  // (n_out + 1,) int32
+    std::optional<mx::array> weights;  // (E,) float32, with offsets only
+    Reduction reduction = Reduction::sum;
+  };
+  // Evaluated, contiguous arrays, as the builders of maps make them.
+  static Ptr make(Parts parts);
+
+  int64_t n_in() const { return parts_.n_in; }
+  int64_t n_out() const { return parts_.n_out; }
+  int64_t n_entries() const { return static_cast<int64_t>(parts_.rows.size()); }
+  Reduction reduction() const { return parts_.reduction; }
+  const Parts& parts() const { return parts_; }
+  const int32_t* rows() const { return data<int32_t>(parts_.rows); }
+  const int32_t* offsets() const { return parts_.offsets ? parts_.offsets->data<int32_t>() : nullptr; }
+  const float* weights() const { return parts_.weights ? data<float>(*parts_.weights) : nullptr; }
+  // (E,) int32: the row that each entry belongs to.
+  mx::array entry_rows() const;
+  // The same entries with another reduction.
+  Ptr with(Reduction reduction) const;
+  // Ends swapped: the adjoint of a sum or mean. A mean gives weights 1 / entries. Built on first use, kept; transposed twice is this
+  // object while it lives.
+  Ptr transposed() const;
+  std::string text() const;
+
+ private:
+  explicit RowMap(Parts parts) : parts_(std::move(parts)) {}
+  template <typename T>
+  static const T* data(const mx::array& a) {
+    return a.size() ? a.data<T>() : nullptr;
+  }
+  Ptr make_transposed() const;
+
+  Parts parts_;
+  mutable std::once_flag once_;
+  mutable Ptr transposed_;
+  mutable std::weak_ptr<const RowMap> source_;  // of which this is the transposed map
+};
+
+}  // namespace lattice
