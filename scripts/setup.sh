@@ -59,7 +59,7 @@ fi
 [ -x .venv/bin/python ] || "$python" -m venv .venv
 
 requirements=("$mlx==$(cat cmake/mlx_version.txt)" 'scikit-build-core>=0.10' 'nanobind>=3.0.1,<4' cmake ninja
-  'pytest>=8' 'hypothesis>=6' 'numpy>=1.26' 'scipy>=1.11' 'pillow>=10' 'laspy>=2.5' 'lazrs>=0.6' 'plyfile>=1.0')
+  'pytest>=8' 'hypothesis>=6' 'numpy>=1.26' 'scipy>=1.11' 'pillow>=10.1' 'laspy>=2.5' 'lazrs>=0.6' 'plyfile>=1.0')
 stamp=.venv/requirements
 if [ "$(cat "$stamp" 2>/dev/null)" != "${requirements[*]}" ]; then
   .venv/bin/python -m pip install -q --disable-pip-version-check "${requirements[@]}"

@@ -26,7 +26,7 @@ __all__ = [
     "supported_on",
 ]
 
-_WITH_NUMPY = ("io",)  # loaded at first use: the package itself needs only MLX
+_WITH_NUMPY = ("io", "viewer")  # loaded at first use: the package itself needs only MLX
 
 
 def __getattr__(name):

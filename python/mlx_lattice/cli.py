@@ -10,7 +10,16 @@ import sys
 
 from . import __version__, backend_info
 
-COMMANDS = ("mlx_lattice.demo", "mlx_lattice.bench", "mlx_lattice.route_commands")
+COMMANDS = ("mlx_lattice.demo", "mlx_lattice.bench", "mlx_lattice.route_commands", "mlx_lattice.file_commands")
+
+EXAMPLES = """examples:
+  mlx-lattice info scan.ply                            what a file holds
+  mlx-lattice voxelize scan.ply --size 0.05 small.ply  one point a voxel
+  mlx-lattice view small.ply small.html                a page that opens offline
+  mlx-lattice selftest                                 every kernel against a float64 oracle
+
+`mlx-lattice COMMAND --help` explains a command. Exit status: 0 done, 1 an error that is printed, 2 wrong usage.
+"""
 
 
 def _rows(values, prefix=""):
@@ -21,8 +30,13 @@ def _rows(values, prefix=""):
             yield prefix + key, str(value)
 
 
-def info(_arguments):
-    """Prints what this build can do on this machine."""
+def info(arguments):
+    """says what this build can do on this machine, or what a point-cloud file holds"""
+    if arguments.file:
+        from .file_commands import info_file
+
+        info_file(arguments.file, arguments.format)
+        return
     rows = list(_rows(backend_info()))
     width = max(len(key) for key, _ in rows)
     for key, value in rows:
@@ -30,17 +44,23 @@ def info(_arguments):
 
 
 def build_parser():
-    parser = argparse.ArgumentParser(prog="mlx_lattice", description="Sparse tensors and point clouds on MLX.")
+    parser = argparse.ArgumentParser(
+        prog="mlx_lattice", description="Sparse tensors and point clouds on MLX.", epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"mlx_lattice {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    commands.add_parser("info", help=info.__doc__).set_defaults(run=info)
+    about = commands.add_parser("info", help=info.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+                                epilog="examples:\n  mlx-lattice info\n  mlx-lattice info scan.laz")
+    about.add_argument("file", nargs="?", help="a point-cloud file; without it, this build")
+    about.add_argument("--format", metavar="F", help="its format where the extension does not tell")
+    about.set_defaults(run=info)
     for module in COMMANDS:
         importlib.import_module(module).add_command(commands)
     return parser
 
 
 def main(argv=None):
-    """Returns the exit status: 0 done, 1 the user's mistake, 130 interrupted."""
+    """Returns the exit status: 0 done, 1 the user's mistake, 130 interrupted. argparse leaves with 2."""
     arguments = build_parser().parse_args(argv)
     try:
         return arguments.run(arguments) or 0

@@ -28,7 +28,8 @@ def run(arguments):
     try:
         import numpy as np
 
-        from . import _demo_picture, _demo_scene
+        from . import _demo_scene
+        from .viewer.raster import cubes
     except ImportError as error:
         raise ValueError(f"{error}; install what the demo needs: pip install 'mlx-lattice[demo]'") from None
     points = _demo_scene.sweep(arguments.seed)
@@ -49,7 +50,7 @@ def run(arguments):
     print(f"{len(points):,} points of one sweep, voxels of {arguments.voxel_size} m; "
           f"{info['simd']}, {core.thread_count()} threads, MLX {info['mlx']['running']}")
     print(table)
-    _demo_picture.draw(np.array(coords)[:, 1:], arguments.voxel_size, arguments.output)
+    cubes(np.array(coords)[:, 1:], arguments.voxel_size, arguments.output)
     print(f"picture: {arguments.output}")
 
 

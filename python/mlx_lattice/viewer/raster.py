@@ -1,0 +1,141 @@
+"""PNG without a graphics card: points as squares (last written is nearest), or voxels as cubes, seen from above at an angle.
+
+Depth makes edges dark: a pixel is shaded by how far it lies behind its neighbours (eye-dome lighting, Boucheny 2009).
+"""
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from .layers import BACKGROUND, colors, ramp, scene
+
+SCALE = 2  # drawn at SCALE times the size, then reduced
+AZIMUTH, TILT = np.radians(32), np.radians(36)  # where the viewer stands
+RIGHT = np.array([-np.sin(AZIMUTH), np.cos(AZIMUTH), 0])
+UP = np.array([-np.cos(AZIMUTH) * np.sin(TILT), -np.sin(AZIMUTH) * np.sin(TILT), np.cos(TILT)])
+TOWARD = np.array([np.cos(AZIMUTH) * np.cos(TILT), np.sin(AZIMUTH) * np.cos(TILT), np.sin(TILT)])
+
+
+def render(panels, *, color=None, classes=None, title="", limit=5_000_000, size=(1600, 900), point_size=None):
+    """A Pillow image of panels side by side, with titles and one legend."""
+    width, height = size
+    if not (64 <= width <= 16384 and 64 <= height <= 16384):
+        raise ValueError(f"[viewer] size: found {size}, expected 64 to 16384 pixels a side")
+    s = scene(panels, color, classes, limit)
+    layer = next(x for x in s.layers if x.name == s.first)
+    n = len(s.panels)
+    columns = max(range(1, n + 1), key=lambda c: min(width / c, height / -(-n // c)))
+    rows = -(-n // columns)
+    image = Image.new("RGB", size, BACKGROUND)
+    every = np.concatenate([p.points for p in s.panels])
+    view = _view(every, width // columns, height // rows)
+    corners = [(i % columns * width // columns, i // columns * height // rows) for i in range(n)]
+    for corner, panel in zip(corners, s.panels):
+        part = _points(panel.points, colors(layer, panel), view, width // columns, height // rows, point_size or 2.0)
+        image.paste(part, corner)
+    pen = ImageDraw.Draw(image)
+    for corner, panel in zip(corners, s.panels):
+        shown = f"{len(panel.points):,} points" if len(panel.points) + panel.bad >= panel.total \
+            else f"{len(panel.points):,} of {panel.total:,} points, a random choice"
+        name = panel.title or (title if n == 1 else "")
+        pen.text((corner[0] + 16, corner[1] + 12), f"{name}   {shown}".strip(), (223, 230, 240), ImageFont.load_default(18))
+    _legend(pen, layer, height)
+    return image
+
+
+def _view(points, width, height):
+    """(middle, pixels a unit) that show 98 of 100 points, at SCALE."""
+    if not len(points):
+        return np.zeros(2), 1.0
+    flat = np.stack([points @ RIGHT, points @ UP], axis=1)
+    low, high = np.percentile(flat, [1, 99], axis=0)
+    span = np.maximum(high - low, 1e-9)
+    return (low + high) / 2, SCALE * 0.9 * min(width / span[0], height / span[1])
+
+
+def _points(points, color, view, width, height, point_size):
+    w, h = width * SCALE, height * SCALE
+    middle, zoom = view
+    buffer = np.full((h * w, 3), BACKGROUND, np.uint8)
+    depth = np.full(h * w, -np.inf, np.float32)
+    order = np.argsort(points @ TOWARD, kind="stable")  # far ones first
+    points, color = points[order], color[order].astype(np.uint8)
+    x = np.rint((points @ RIGHT - middle[0]) * zoom + w / 2)
+    y = np.rint(-(points @ UP - middle[1]) * zoom + h / 2)
+    near = (points @ TOWARD).astype(np.float32)
+    side = max(1, round(point_size * SCALE))
+    for dy in range(side):
+        for dx in range(side):
+            column, row = x + dx - side // 2, y + dy - side // 2
+            inside = (column >= 0) & (column < w) & (row >= 0) & (row < h)
+            at = row[inside].astype(np.int64) * w + column[inside].astype(np.int64)
+            # Squares of several points meet: a pixel goes to a nearer one only. Of equal indices the last, the nearest, counts.
+            z, shade = near[inside], color[inside]
+            nearer = z >= depth[at]
+            depth[at[nearer]], buffer[at[nearer]] = z[nearer], shade[nearer]
+    picture = buffer.reshape(h, w, 3) * _edges(depth.reshape(h, w), SCALE * 30 / zoom)[..., None]
+    image = Image.fromarray(picture.astype(np.uint8))
+    return image.resize((width, height), Image.LANCZOS)
+
+
+def _edges(depth, unit):
+    """0.35..1: darker the farther a pixel lies behind its four neighbours, in units of `unit`."""
+    drop = np.zeros(depth.shape, np.float32)
+    lit = np.isfinite(depth)
+    for axis in (0, 1):
+        for step in (-2, 2):
+            other = np.roll(depth, step, axis)
+            with np.errstate(invalid="ignore"):
+                drop += np.where(lit & np.isfinite(other), np.clip(other - depth, 0, 4 * unit), 0)
+    return np.where(lit, np.maximum(np.exp(-drop / (4 * unit)), 0.35), 1)
+
+
+def _legend(pen, layer, height):
+    font, ink = ImageFont.load_default(15), (223, 230, 240)
+    if layer.kind == "class":
+        entries = layer.entries[: max(1, (height - 80) // 20)]
+        top = height - 20 * len(entries) - 16
+        for i, (_value, name, color) in enumerate(entries):
+            pen.rectangle((16, top + 20 * i + 3, 28, top + 20 * i + 15), fill=color)
+            pen.text((36, top + 20 * i), name, ink, font)
+    elif layer.kind != "rgb":
+        for i, shade in enumerate(ramp(np.linspace(0, 1, 200)).astype(int)):
+            pen.line((16 + i, height - 44, 16 + i, height - 32), fill=tuple(shade))
+        pen.text((16, height - 66), layer.name, ink, font)
+        pen.text((16, height - 28), f"{layer.low:.6g}", ink, font)
+        pen.text((216, height - 28), f"{layer.high:.6g}", ink, font, anchor="ra")
+
+
+def cubes(voxels, voxel_size, path, size=(1600, 900)):
+    """Draws voxels (N, 3), integers, as small cubes coloured by height (painter's algorithm, far cubes first)."""
+    width, height = size
+    image = Image.new("RGB", (width * SCALE, height * SCALE), BACKGROUND)
+    if len(voxels):
+        _cubes(ImageDraw.Draw(image), np.asarray(voxels, float) * voxel_size, voxel_size, width, height)
+    image.resize(size, Image.LANCZOS).save(path)
+
+
+def _cubes(pen, corner, size, width, height):
+    flat = np.stack([corner @ RIGHT, corner @ UP], axis=1)
+    middle, spread = np.median(flat, axis=0), np.percentile(np.abs(flat - np.median(flat, axis=0)), 98, axis=0)
+    zoom = SCALE * min(width * 0.47 / max(spread[0], size), height * 0.47 / max(spread[1], size))
+    centre = np.array([width, height * 1.04]) * SCALE / 2
+
+    def pixels(points):
+        p = np.stack([(points @ RIGHT - middle[0]), -(points @ UP - middle[1])], axis=-1)
+        return p * zoom + centre
+
+    low, high = np.percentile(corner[:, 2], [2, 99.5])
+    colour = ramp(np.clip((corner[:, 2] - low) / max(high - low, 1e-9), 0, 1) ** 0.6)
+    fade = np.clip(1.15 - np.linalg.norm(corner[:, :2], axis=1) / 110, 0.45, 1)[:, None]  # far cubes sink into the dark
+    colour = colour * fade + np.array(BACKGROUND) * (1 - fade)
+    e = np.eye(3) * size
+    # The three faces that the viewer sees, as corner offsets, and their light.
+    faces = [
+        (np.array([e[2], e[2] + e[0], e.sum(axis=0), e[2] + e[1]]), 1.0),
+        (np.array([e[0], e[0] + e[1], e.sum(axis=0), e[0] + e[2]]), 0.78),
+        (np.array([e[1], e[1] + e[0], e.sum(axis=0), e[1] + e[2]]), 0.58),
+    ]
+    shapes = [(pixels(corner[:, None, :] + offsets), (colour * light).astype(int)) for offsets, light in faces]
+    for v in np.argsort(corner @ TOWARD, kind="stable"):
+        for outline, shade in shapes:
+            pen.polygon([tuple(p) for p in outline[v]], fill=tuple(shade[v]))

@@ -1,0 +1,167 @@
+"""The HTML page and the PNG: what is inside, and that a browser draws it."""
+
+import base64
+import json
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from mlx_lattice import viewer
+from mlx_lattice.io import PointCloud
+from mlx_lattice.viewer import Panel
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+def a_cloud(n=2000, seed=0):
+    rng = np.random.default_rng(seed)
+    points = rng.random((n, 3)) * [10, 10, 2] + [400000, 5800000, 100]
+    return PointCloud(points, {"color": rng.integers(0, 256, (n, 3), dtype=np.uint8), "label": rng.integers(0, 3, n).astype(np.uint8),
+                               "intensity": rng.random(n).astype(np.float32), "id": np.arange(n)})
+
+
+def data_of(page):
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+
+
+def array(text, dtype):
+    return np.frombuffer(base64.b64decode(text), dtype)
+
+
+def test_the_page_holds_the_points_and_their_layers():
+    cloud = a_cloud()
+    data = data_of(viewer.page(cloud, color="intensity", classes=["road", "car", "tree"]))
+    panel = data["panels"][0]
+    points = array(panel["points"], "<f4").reshape(-1, 3) + np.array(data["centre"])
+    assert np.abs(points - cloud.points).max() < 1e-5
+    kinds = {layer["name"]: layer["kind"] for layer in data["layers"]}
+    assert kinds == {"height": "height", "rgb": "rgb", "label": "class", "intensity": "scalar", "id": "scalar"}
+    entries = data["layers"][list(kinds).index("label")]["entries"]
+    assert [e[:2] for e in entries] == [[0, "road"], [1, "car"], [2, "tree"]] and len({tuple(e[2]) for e in entries}) == 3
+    assert np.array_equal(array(panel["values"]["label"], "<u2"), cloud.columns["label"])
+    assert np.array_equal(array(panel["values"]["rgb"], "u1").reshape(-1, 3), cloud.columns["color"])
+    layer = data["layers"][list(kinds).index("intensity")]
+    shown = array(panel["values"]["intensity"], "<u2") / 65535 * (layer["high"] - layer["low"]) + layer["low"]
+    assert np.abs(shown - np.clip(cloud.columns["intensity"], layer["low"], layer["high"])).max() < 1e-4
+    assert data["first"] == "intensity" and (panel["shown"], panel["total"], panel["bad"]) == (2000, 2000, 0)
+
+
+def test_the_page_is_alone_and_safe():
+    page = viewer.page(Panel(a_cloud(10), "</script><b>x"), title="<img src=x>")
+    assert not re.search(r'(?:src|href)\s*=\s*["\']|https?://|@import|fetch\(|XMLHttpRequest', page)
+    assert "</script><b>" not in page and "<img" not in page
+    assert data_of(page)["panels"][0]["title"] == "</script><b>x"
+
+
+def test_panels_share_sample_colours_and_ranges():
+    a, b = a_cloud(), a_cloud()
+    b = PointCloud(b.points, {"label": np.where(b.columns["label"] == 2, 7, b.columns["label"]).astype(np.int32)})
+    data = data_of(viewer.page([Panel(a, "truth"), Panel(b, "prediction")], limit=1000))
+    first, second = data["panels"]
+    assert first["points"] == second["points"] and first["shown"] == 500 and first["total"] == 2000
+    label = next(layer for layer in data["layers"] if layer["name"] == "label")
+    assert [e[0] for e in label["entries"]] == [0, 1, 2, 7]
+    assert "rgb" not in second["values"]
+
+
+def test_points_that_are_not_finite_and_empty_clouds():
+    points = np.array([[0, 0, 0], [np.nan, 0, 0], [1, np.inf, 0], [1, 1, 1]], np.float32)
+    panel = data_of(viewer.page(points))["panels"][0]
+    assert (panel["shown"], panel["bad"]) == (2, 2)
+    nothing = PointCloud(np.zeros((0, 3)), {"label": np.zeros(0, np.uint8), "color": np.zeros((0, 3), np.uint8)})
+    assert data_of(viewer.page(nothing))["panels"][0]["shown"] == 0
+    bad = PointCloud(np.zeros((2, 3)), {"v": np.array([np.nan, np.nan])})
+    assert data_of(viewer.page(bad, color="v"))["first"] == "v"
+
+
+def test_mistakes(tmp_path):
+    with pytest.raises(ValueError, match="color: found 'none', expected one of height, rgb, label, intensity, id"):
+        viewer.page(a_cloud(), color="none")
+    with pytest.raises(ValueError, match="expected .html or .png"):
+        viewer.write(tmp_path / "a.gif", a_cloud())
+    with pytest.raises(ValueError, match="panels: found 0"):
+        viewer.page([])
+    with pytest.raises(ValueError, match="limit: found 0"):
+        viewer.page(a_cloud(), limit=0)
+
+
+def test_png(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    viewer.write(tmp_path / "a.png", [Panel(a_cloud(), "one"), Panel(a_cloud(), "two")], color="label", size=(400, 300))
+    picture = np.asarray(image.open(tmp_path / "a.png").convert("RGB"), int)
+    assert picture.shape == (300, 400, 3)
+    centre = slice(60, 220)
+    assert np.array_equal(picture[centre, 20:180], picture[centre, 220:380])  # same cloud, same camera
+    assert (np.abs(picture[centre, 20:180] - [13, 17, 27]).sum(axis=2) > 60).mean() > 0.05
+    viewer.write(tmp_path / "b.png", np.zeros((0, 3)), size=(100, 100))
+    with pytest.raises(ValueError, match="size: found"):
+        viewer.picture(a_cloud(), size=(10, 10))
+
+
+def test_png_shows_the_nearest_point():
+    pytest.importorskip("PIL")
+    from mlx_lattice.viewer.raster import RIGHT, TOWARD, UP
+
+    line = np.outer([5.0, 0.0, -5.0], TOWARD)  # one behind the other, the nearest first
+    frame = np.concatenate([10 * np.outer([1, -1], axis) for axis in (RIGHT, UP)])
+    color = np.concatenate([[[255, 0, 0], [0, 255, 0], [0, 0, 255]], np.full((4, 3), 200)]).astype(np.uint8)
+    cloud = PointCloud(np.concatenate([line, frame]), {"color": color})
+    picture = np.asarray(viewer.picture(cloud, size=(64, 64), point_size=8), int)
+    assert picture[32, 32].argmax() == 0 and picture[32, 32, 0] > 150
+
+
+def screenshot(page, path):
+    return subprocess.run([CHROMIUM, "--headless", "--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
+                           "--window-size=600,400", "--virtual-time-budget=3000", f"--screenshot={path}", page.as_uri()],
+                          capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: the page is not drawn")
+def test_a_browser_draws_the_page(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    rng = np.random.default_rng(0)
+    red = PointCloud(rng.random((20000, 3)), {"color": np.tile(np.array([[255, 0, 0]], np.uint8), (20000, 1))})
+    blue = PointCloud(red.points, {"color": np.tile(np.array([[0, 0, 255]], np.uint8), (20000, 1))})
+    viewer.write(tmp_path / "a.html", [Panel(red), Panel(blue)], color="rgb")
+    result = screenshot(tmp_path / "a.html", tmp_path / "a.png")
+    assert (tmp_path / "a.png").is_file(), result.stderr
+    picture = np.asarray(image.open(tmp_path / "a.png").convert("RGB"), int)[100:300]
+    left, right = picture[:, :300], picture[:, 300:]
+    is_red, is_blue = lambda p: (p[..., 0] > 150) & (p[..., 2] < 80), lambda p: (p[..., 2] > 150) & (p[..., 0] < 80)
+    assert is_red(left).mean() > 0.1 and not is_blue(left).any()
+    assert is_blue(right).mean() > 0.1 and not is_red(right).any()
+
+
+USE = """<script>
+const fire = (type, id, x, y, more) => canvas.dispatchEvent(new PointerEvent(type, {pointerId: id, clientX: x, clientY: y, buttons: 1, ...more}));
+canvas.setPointerCapture = () => {};
+const seen = [];
+const note = () => seen.push([camera.yaw, camera.pitch, camera.dist, ...camera.at]);
+note(); fire("pointerdown", 1, 100, 100); fire("pointermove", 1, 150, 120); fire("pointerup", 1, 150, 120);  // turn
+note(); fire("pointerdown", 1, 100, 100, {buttons: 2}); fire("pointermove", 1, 150, 120, {buttons: 2}); fire("pointerup", 1, 150, 120);  // move
+note(); canvas.dispatchEvent(new WheelEvent("wheel", {deltaY: -100}));
+note(); fire("pointerdown", 1, 100, 100); fire("pointerdown", 2, 200, 100); fire("pointermove", 2, 300, 100);  // pinch
+fire("pointerup", 1, 0, 0); fire("pointerup", 2, 0, 0);
+note(); document.querySelector(".entry").click(); $("reset").click(); note();
+document.body.dataset.seen = JSON.stringify(seen);
+document.body.dataset.off = document.querySelectorAll(".entry.off").length;
+</script>"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: the page is not used")
+def test_mouse_fingers_and_legend(tmp_path):
+    (tmp_path / "a.html").write_text(viewer.page(a_cloud(), color="label").replace("</body>", USE + "</body>"))
+    result = subprocess.run([CHROMIUM, "--headless", "--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
+                             "--virtual-time-budget=3000", "--dump-dom", (tmp_path / "a.html").as_uri()],
+                            capture_output=True, text=True, timeout=120)
+    body = re.search(r'<body[^>]*data-seen="([^"]*)"[^>]*>', result.stdout)
+    assert body, result.stdout[-2000:] + result.stderr[-2000:]
+    start, turned, moved, wheeled, pinched, again = np.array(json.loads(body[1]))
+    assert (turned[:2] != start[:2]).all() and np.array_equal(turned[2:], start[2:])
+    assert np.array_equal(moved[:3], turned[:3]) and (moved[3:] != turned[3:]).all()
+    assert wheeled[2] < moved[2] and np.array_equal(wheeled[:2], moved[:2])
+    assert abs(pinched[2] / wheeled[2] - 0.5) < 1e-9 and np.array_equal(pinched[:2], wheeled[:2])
+    assert np.array_equal(again, start) and 'data-off="1"' in body[0]
