@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import math
 import os
 import time
 
@@ -35,7 +36,7 @@ def add_command(commands):
     view.add_argument("input", nargs="+", help="files to read")
     view.add_argument("output", help=".html or .png")
     view.add_argument("--color", metavar="C", help="height, rgb or a column (default: rgb or label where there is one, else height)")
-    view.add_argument("--classes", metavar="A,B,...", help="names of the values 0, 1, ... of integer columns")
+    view.add_argument("--classes", metavar="A,B,...", help="names of the values 0, 1, ... of the column --color, else of label")
     view.add_argument("--limit", type=int, default=1_000_000, metavar="N", help="draw at most N points in all (default: %(default)s)")
     view.add_argument("--point-size", type=float, default=2.0, metavar="PX", help="default: %(default)s pixels")
     view.add_argument("--title", default="", help="default: the names of the files")
@@ -62,9 +63,12 @@ def table(rows):
 
 
 def _span(bounds):
+    """Five digits of the longest side: a map's metres and an object's micrometres are both seen."""
     if bounds is None:
         return "none"
-    return "  ".join(f"{axis} {low:.6g} .. {high:.6g}" for axis, low, high in zip("xyz", *bounds))
+    side = max(high - low for low, high in zip(*bounds))
+    digits = min(max(4 - math.floor(math.log10(side)), 0), 12) if side > 0 else 3
+    return "  ".join(f"{axis} {low:.{digits}f} .. {high:.{digits}f}" for axis, low, high in zip("xyz", *bounds))
 
 
 def _bytes(path):

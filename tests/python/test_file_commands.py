@@ -34,7 +34,7 @@ def test_info_of_a_file(scan, capsys):
     rows = printed(capsys)
     assert rows["format"] == "ply" and rows["points"] == "3,000, float32" and rows["not finite"] == "1 points"
     assert rows["column label"] == "int32  0 .. 3" and rows["column color"] == "uint8[3]  0 .. 255"
-    assert rows["bounds"].startswith("x -0.99") and rows["spacing"].startswith("about 0.0")
+    assert rows["bounds"].startswith("x -0.9991 .. 2.9992  y") and rows["spacing"].startswith("about 0.0")
 
 
 def test_info_of_a_grid_finds_its_spacing(tmp_path, capsys):

@@ -67,6 +67,15 @@ def test_panels_share_sample_colours_and_ranges():
     assert "rgb" not in second["values"]
 
 
+def test_names_and_colours_of_classes():
+    cloud = a_cloud()
+    cloud.columns["instance"] = cloud.columns["label"] + 5
+    layers = {x["name"]: x for x in data_of(viewer.page(cloud, classes={0: "road", 1: ("car", (1, 2, 3)), 9: "tree"}))["layers"]}
+    assert [e[:2] for e in layers["label"]["entries"]] == [[0, "road"], [1, "car"], [2, "2"], [9, "tree"]]
+    assert layers["label"]["entries"][1][2] == [1, 2, 3]
+    assert [e[1] for e in layers["instance"]["entries"]] == ["5", "6", "7"]
+
+
 def test_points_that_are_not_finite_and_empty_clouds():
     points = np.array([[0, 0, 0], [np.nan, 0, 0], [1, np.inf, 0], [1, 1, 1]], np.float32)
     panel = data_of(viewer.page(points))["panels"][0]
@@ -84,6 +93,8 @@ def test_mistakes(tmp_path):
         viewer.write(tmp_path / "a.gif", a_cloud())
     with pytest.raises(ValueError, match="panels: found 0"):
         viewer.page([])
+    with pytest.raises(ValueError, match="classes: found 'road', expected integers as keys"):
+        viewer.page(a_cloud(), classes={"road": 0})
     with pytest.raises(ValueError, match="limit: found 0"):
         viewer.page(a_cloud(), limit=0)
 

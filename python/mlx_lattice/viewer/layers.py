@@ -73,7 +73,8 @@ def class_color(i):
 
 
 def scene(panels, color=None, classes=None, limit=1_000_000):
-    """classes: names, {value: name} or {value: (name, (r, g, b))} or a list. limit: points of all panels together."""
+    """limit: points of all panels together. classes names the values of the column `color`, else of `label`: a list,
+    {value: name} or {value: (name, (r, g, b))}."""
     panels = [panels] if isinstance(panels, (Panel, PointCloud, np.ndarray)) else list(panels)
     panels = [p if isinstance(p, Panel) else Panel(p) for p in panels]
     if not 1 <= len(panels) <= 16:
@@ -89,7 +90,7 @@ def scene(panels, color=None, classes=None, limit=1_000_000):
         low, high = np.percentile(every, [1, 99], axis=0)
         centre = (low + high) / 2
         radius = max(float(np.linalg.norm(high - low)) / 2, 1e-6)
-    layers = _layers(shown, centre, classes)
+    layers = _layers(shown, color if color not in (None, "height", "rgb") else "label", _named(classes))
     names = [layer.name for layer in layers]
     first = color or next((n for n in ("rgb", "label") if n in names), "height")
     if first not in names:
@@ -120,7 +121,7 @@ def _sample(cloud, limit):
     return cloud[np.sort(np.random.default_rng(0).choice(len(cloud), limit, replace=False))]
 
 
-def _layers(clouds, centre, classes):
+def _layers(clouds, classified, classes):
     z = np.concatenate([c.points[:, 2] for c in clouds]).astype(np.float64)
     layers = [Layer("height", "height", *_range(z))]
     for name in dict.fromkeys(n for c in clouds for n in c.columns):
@@ -129,19 +130,27 @@ def _layers(clouds, centre, classes):
             layers.append(Layer("rgb", "rgb"))
         elif all(a.ndim == 1 for a in arrays):
             joined = np.concatenate(arrays)
-            entries = _entries(joined, classes) if joined.dtype.kind in "iub" and name != "intensity" else None
+            named = classes if name == classified else {}
+            entries = _entries(joined, named) if joined.dtype.kind in "iub" and name != "intensity" else None
             layers.append(Layer(name, "class", entries=entries) if entries else Layer(name, "scalar", *_range(joined)))
     return layers
 
 
-def _entries(values, classes):
+def _named(classes):
+    named = dict(enumerate(classes)) if isinstance(classes, (list, tuple)) else dict(classes or {})
+    bad = [v for v in named if not isinstance(v, (int, np.integer))]
+    if bad:
+        raise ValueError(f"[viewer] classes: found {bad[0]!r}, expected integers as keys")
+    return named
+
+
+def _entries(values, named):
     """((value, name, colour), ...) or None when there are too many for classes."""
     found = np.unique(values)
     if not 0 < len(found) <= MOST_CLASSES:
         return None
-    named = dict(enumerate(classes)) if isinstance(classes, (list, tuple)) else dict(classes or {})
     entries = []
-    for i, value in enumerate(sorted({int(v) for v in found} | set(named)) if named else map(int, found)):
+    for i, value in enumerate(sorted({int(v) for v in found} | set(named))):
         name = named.get(value, str(value))
         text, colour = name if isinstance(name, tuple) else (name, class_color(i))
         entries.append((value, str(text), tuple(colour)))

@@ -15,7 +15,7 @@ TEMPLATE = Path(__file__).with_name("page.html")
 def page(panels, *, color=None, classes=None, title="", limit=1_000_000, point_size=None):
     """The text of the page. limit: points of all panels together; a smaller choice is stated on the page.
 
-    color: the layer to begin with, "height", "rgb" or a column. classes: names of the values of integer columns.
+    color: the layer to begin with, "height", "rgb" or a column. classes: names of its values, or of those of `label`.
     """
     s = scene(panels, color, classes, limit)
     title = title or " / ".join(p.title for p in s.panels if p.title) or "point cloud"
