@@ -73,7 +73,7 @@ def class_color(i):
 
 
 def scene(panels, color=None, classes=None, limit=1_000_000):
-    """limit: points of all panels together. classes names the values of the column `color`, else of `label`: a list,
+    """limit: points of all panels together. classes names the values of the integer column `color`, else of `label`: a list,
     {value: name} or {value: (name, (r, g, b))}."""
     panels = [panels] if isinstance(panels, (Panel, PointCloud, np.ndarray)) else list(panels)
     panels = [p if isinstance(p, Panel) else Panel(p) for p in panels]
@@ -90,7 +90,8 @@ def scene(panels, color=None, classes=None, limit=1_000_000):
         low, high = np.percentile(every, [1, 99], axis=0)
         centre = (low + high) / 2
         radius = max(float(np.linalg.norm(high - low)) / 2, 1e-6)
-    layers = _layers(shown, color if color not in (None, "height", "rgb") else "label", _named(classes))
+    whole = any(color in c.columns and c.columns[color].dtype.kind in "iub" for c in shown)
+    layers = _layers(shown, color if whole else "label", _named(classes))
     names = [layer.name for layer in layers]
     first = color or next((n for n in ("rgb", "label") if n in names), "height")
     if first not in names:
