@@ -6,10 +6,12 @@
 namespace nb = nanobind;
 
 void bind_backend(nb::module_& m);
+void bind_codec(nb::module_& m);
 void bind_conv(nb::module_& m);
 void bind_coords(nb::module_& m);
 void bind_pool(nb::module_& m);
 void bind_points(nb::module_& m);
+void bind_entropy(nb::module_& m);
 void bind_routes(nb::module_& m);
 void bind_relations(nb::module_& m);
 void bind_tensor(nb::module_& m);

@@ -20,4 +20,6 @@ NB_MODULE(_ext, m) {
   bind_conv(m);
   bind_pool(m);
   bind_points(m);
+  bind_entropy(m);
+  bind_codec(m);
 }

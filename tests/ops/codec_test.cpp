@@ -1,0 +1,95 @@
+// The file of a voxel cloud: rows, attributes and grid come back; every flipped bit and every cut is refused.
+#include "lattice/ops/codec.h"
+
+#include <gtest/gtest.h>
+#include <mlx/ops.h>
+#include <mlx/random.h>
+#include <mlx/transforms.h>
+
+#include "lattice/ops/coords.h"
+#include "tests/support/workloads.h"
+
+namespace lattice {
+namespace {
+
+bool same(const mx::array& a, const mx::array& b) {
+  return a.dtype() == b.dtype() && a.shape() == b.shape() && mx::array_equal(a, b).item<bool>();
+}
+mx::array rows(const support::Coords& c) { return mx::array(c.data(), {static_cast<int>(c.size() / 4), 4}, mx::int32); }
+
+VoxelCloud sample(int64_t n) {
+  VoxelCloud cloud{rows(support::random_set(n, 20, 2))};
+  const int rows = static_cast<int>(n);
+  for (const mx::Dtype t :
+       {mx::uint8, mx::int8, mx::uint16, mx::int16, mx::uint32, mx::int32, mx::float16, mx::float32})
+    cloud.attributes.emplace_back(std::to_string(cloud.attributes.size()),
+                                  mx::astype(mx::random::randint(0, 100, {rows, 3}, mx::int32, mx::random::key(1)), t));
+  cloud.attributes.emplace_back("intensity", mx::random::normal({rows}, mx::float32, 0.0f, 1.0f, mx::random::key(2)));
+  cloud.voxel_size = 0.04;
+  cloud.origin = {1.5, -2e6, 0};
+  return cloud;
+}
+
+TEST(Codec, GivesEverythingBackInMortonOrder) {
+  for (const int64_t n : {0, 1, 500}) {
+    const VoxelCloud cloud = sample(n);
+    const VoxelCloud back = decode_points(encode_points(cloud));
+    const CoordinateOrdering order = morton_sort_coords(cloud.coords);
+    EXPECT_TRUE(same(back.coords, order.coords));
+    EXPECT_EQ(back.voxel_size, cloud.voxel_size);
+    EXPECT_EQ(back.origin, cloud.origin);
+    ASSERT_EQ(back.attributes.size(), cloud.attributes.size());
+    for (size_t i = 0; i < back.attributes.size(); ++i) {
+      EXPECT_EQ(back.attributes[i].first, cloud.attributes[i].first);
+      EXPECT_TRUE(same(back.attributes[i].second, mx::take(cloud.attributes[i].second, order.order, 0))) << i;
+    }
+  }
+}
+
+TEST(Codec, RefusesEveryFlippedBitAndEveryCut) {
+  VoxelCloud cloud{rows(support::random_set(30, 10))};
+  cloud.attributes.emplace_back("color", mx::ones({30, 3}, mx::uint8));
+  const ByteString data = encode_points(cloud);
+  for (size_t n = 0; n < data.size(); ++n)
+    EXPECT_THROW(decode_points(ByteSpan(data).first(n)), std::invalid_argument) << n;
+  for (size_t bit = 0; bit < 8 * data.size(); ++bit) {
+    ByteString flipped = data;
+    flipped[bit / 8] ^= static_cast<uint8_t>(1u << bit % 8);
+    EXPECT_THROW(decode_points(flipped), std::invalid_argument) << bit;
+  }
+  ByteString longer = data;
+  longer.push_back(0);
+  EXPECT_THROW(decode_points(longer), std::invalid_argument);
+}
+
+template <typename F>
+std::string message(const F& f) {
+  try {
+    f();
+  } catch (const std::invalid_argument& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Codec, Errors) {
+  VoxelCloud cloud{rows({0, 1, 2, 3, 0, 1, 2, 3})};
+  EXPECT_EQ(message([&] { encode_points(cloud); }),
+            "[encode_points] coords found (0, 1, 2, 3) twice, expected distinct rows");
+  cloud.coords = mx::zeros({1, 4}, mx::int64);
+  EXPECT_EQ(message([&] { encode_points(cloud); }), "[encode_points] coords must be int32, got int64");
+  cloud.coords = mx::zeros({1, 4}, mx::int32);
+  cloud.attributes.emplace_back("a", mx::zeros({2, 3}));
+  EXPECT_EQ(message([&] { encode_points(cloud); }),
+            "[encode_points] attribute 'a' must have shape (1,) or (1, C) with 1 <= C <= 65535, got (2, 3)");
+  cloud.attributes[0].second = mx::zeros({1}, mx::int64);
+  EXPECT_NE(message([&] { encode_points(cloud); }).find("got int64"), std::string::npos);
+  cloud.attributes = {{"a", mx::zeros({1})}, {"a", mx::zeros({1})}};
+  EXPECT_EQ(message([&] { encode_points(cloud); }), "[encode_points] attribute 'a' is given twice");
+  cloud.attributes.clear();
+  cloud.voxel_size = 0;
+  EXPECT_NE(message([&] { encode_points(cloud); }).find("voxel_size"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lattice
