@@ -6,10 +6,16 @@
 #include <mlx/primitives.h>
 
 #include <atomic>
+#include <cstdint>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <stdexcept>
 #include <utility>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 namespace lattice::graph {
 namespace mx = mlx::core;
@@ -30,6 +36,18 @@ void send_spares(const mx::Stream& stream) {
 void take_back_spares(const mx::Stream& stream) {
   if (!spares_sent.exchange(false)) return;
   while (mx::scheduler::n_active_tasks() < 0) mx::scheduler::notify_new_task(stream);
+}
+
+// Large outputs ask for huge pages: MLX takes them fresh from the system each time, and touching each small page costs more
+// than a memory-bound kernel itself (linear, 173,000 rows of 64: 37 -> 28 ms). Below 8 MiB malloc mostly has them at hand.
+void use_huge_pages([[maybe_unused]] void* data, [[maybe_unused]] size_t bytes) {
+#if defined(__linux__)
+  constexpr uintptr_t kHuge = uintptr_t{2} << 20;
+  if (bytes < 4 * kHuge) return;
+  const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + kHuge - 1) / kHuge * kHuge;
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) / kHuge * kHuge;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+#endif
 }
 
 class CpuCall : public mx::Primitive {
@@ -54,6 +72,8 @@ class CpuCall : public mx::Primitive {
     }
     for (mx::array& a : outputs) {
       a.set_data(mx::allocator::malloc(a.nbytes()));
+      if (a.nbytes() > 0 && !a.data<char>()) throw std::bad_alloc();
+      use_huge_pages(a.data<char>(), a.nbytes());
       encoder.set_output_array(a);
       outs.push_back({a.data<char>(), a.shape(), a.dtype(), static_cast<int64_t>(a.size())});
     }
