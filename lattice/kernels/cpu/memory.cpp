@@ -14,6 +14,13 @@
 #include <pthread.h>
 #endif
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(begin, bytes) static_cast<void>(0)
+#define ASAN_UNPOISON_MEMORY_REGION(begin, bytes) static_cast<void>(0)
+#endif
+
 namespace lattice::cpu {
 namespace {
 
@@ -48,6 +55,13 @@ Pool& pool() {
   return *instance;
 }
 
+// AddressSanitizer sees the bytes behind those asked for, and blocks that lie in the pool, as out of bounds.
+void* hand_out(void* block, [[maybe_unused]] size_t bytes, [[maybe_unused]] size_t capacity) {
+  ASAN_UNPOISON_MEMORY_REGION(block, bytes);
+  ASAN_POISON_MEMORY_REGION(static_cast<char*>(block) + bytes, capacity - bytes);
+  return block;
+}
+
 }  // namespace
 
 void* pool_take(size_t bytes, size_t* capacity) {
@@ -62,7 +76,7 @@ void* pool_take(size_t bytes, size_t* capacity) {
       p.free.erase(p.free.begin() + static_cast<std::ptrdiff_t>(i));
       p.bytes -= have;
       *capacity = have;
-      return block;
+      return hand_out(block, bytes, have);
     }
   }
   void* block = std::aligned_alloc(size >= kHuge ? kHuge : kAlign, size);
@@ -71,10 +85,11 @@ void* pool_take(size_t bytes, size_t* capacity) {
   if (size >= kHuge) madvise(block, size, MADV_HUGEPAGE);
 #endif
   *capacity = size;
-  return block;
+  return hand_out(block, bytes, size);
 }
 
 void pool_give(void* block, size_t capacity) noexcept {
+  ASAN_POISON_MEMORY_REGION(block, capacity);
   if (capacity < kSmall || capacity > kPoolBytes / 2) return std::free(block);
   Pool& p = pool();
   {
