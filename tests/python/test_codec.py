@@ -4,7 +4,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from mlx_lattice import ops
+from mlx_lattice import cli, io, ops
 
 
 def cloud(n, seed=0):
@@ -46,3 +46,46 @@ def test_bad_arguments():
             ops.decode_points(data)
     with pytest.raises(TypeError):
         ops.decode_points("MLAT")
+
+
+def test_commands(tmp_path, capsys):
+    points = np.random.default_rng(1).random((3000, 3)) * 4 + [500000.0, 0.0, -3.0]
+    points[7] = np.nan
+    columns = {"color": np.random.default_rng(2).integers(0, 256, (3000, 3)).astype(np.uint8),
+               "intensity": np.linspace(0, 1, 3000).astype(np.float32), "label": np.arange(3000, dtype=np.int64) % 5}
+    source, packed, back = (str(tmp_path / name) for name in ("in.npz", "out.mlat", "back.npz"))
+    io.write(source, io.PointCloud(points, columns))
+    assert cli.main(["compress", source, packed, "--voxel", "0.1"]) == 0
+    printed = capsys.readouterr().out
+    assert "3,000 points, 1 not finite" in printed and "bits a voxel" in printed and "ratio" in printed
+    assert cli.main(["decompress", packed, back]) == 0
+    cloud = io.read(back)
+    good = np.isfinite(points).all(1)
+    cells = np.floor((points[good] - points[good].min(0)) / 0.1).astype(int)
+    known = {}
+    for row, cell in zip(np.flatnonzero(good), cells):
+        known.setdefault(tuple(cell), []).append(row)
+    assert len(cloud) == len(known)
+    got = np.floor((cloud.points - points[good].min(0)) / 0.1).astype(int)
+    for i, cell in enumerate(got):
+        rows = known.pop(tuple(cell))
+        assert cloud.columns["color"][i].tolist() == np.rint(columns["color"][rows].mean(0)).tolist()
+        assert cloud.columns["intensity"][i] == pytest.approx(columns["intensity"][rows].mean(), abs=1e-6)
+        assert cloud.columns["label"][i] == columns["label"][rows[0]]
+
+
+def test_commands_refuse(tmp_path, capsys):
+    (tmp_path / "bad.mlat").write_bytes(b"MLAT" + bytes(40))
+    assert cli.main(["decompress", str(tmp_path / "bad.mlat"), str(tmp_path / "x.ply")]) == 1
+    assert "[decode_points] data" in capsys.readouterr().err
+    io.write(str(tmp_path / "a.npz"), io.PointCloud(np.zeros((1, 3))))
+    for voxel in ("0", "-1", "nan"):
+        assert cli.main(["compress", str(tmp_path / "a.npz"), str(tmp_path / "a.mlat"), "--voxel", voxel]) == 1
+    assert "--voxel must be positive" in capsys.readouterr().err
+
+
+def test_bench(capsys):
+    assert cli.main(["bench", "entropy", "--symbols", "20000", "--repeat", "1"]) == 0
+    assert cli.main(["bench", "codec", "--voxel", "2"]) == 0
+    printed = capsys.readouterr().out
+    assert "rANS" in printed and "inflate" in printed and "mlx_lattice" in printed
