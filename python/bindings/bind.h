@@ -5,10 +5,12 @@
 
 namespace nb = nanobind;
 
+void bind_algebra(nb::module_& m);
 void bind_backend(nb::module_& m);
 void bind_codec(nb::module_& m);
 void bind_conv(nb::module_& m);
 void bind_coords(nb::module_& m);
+void bind_features(nb::module_& m);
 void bind_pool(nb::module_& m);
 void bind_points(nb::module_& m);
 void bind_entropy(nb::module_& m);

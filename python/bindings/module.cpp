@@ -22,4 +22,6 @@ NB_MODULE(_ext, m) {
   bind_points(m);
   bind_entropy(m);
   bind_codec(m);
+  bind_algebra(m);
+  bind_features(m);
 }

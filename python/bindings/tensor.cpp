@@ -9,6 +9,7 @@
 #include "bind.h"
 #include "lattice/core/dense.h"
 #include "lattice/core/sparse_tensor.h"
+#include "lattice/ops/algebra.h"
 #include "triple.h"
 
 using namespace lattice;
@@ -143,6 +144,21 @@ void bind_tensor(nb::module_& m) {
           },
           "array"_a, nb::kw_only(), "mask"_a = nb::none(), "stride"_a = 1, "min_coord"_a = 0, "stream"_a = nb::none(),
           "Rows for the cells of (B, X, Y, Z, C) where mask is true, else where a channel is not 0.")
+      .def(
+          "__add__",
+          [](const SparseTensor& a, const SparseTensor& b) { return sparse_binary(a, b, BinaryOp::add, Join::outer); },
+          nb::is_operator(), nb::call_guard<Release>())
+      .def(
+          "__sub__",
+          [](const SparseTensor& a, const SparseTensor& b) { return sparse_binary(a, b, BinaryOp::sub, Join::outer); },
+          nb::is_operator(), nb::call_guard<Release>())
+      .def(
+          "__mul__",
+          [](const SparseTensor& a, const SparseTensor& b) { return sparse_binary(a, b, BinaryOp::mul, Join::inner); },
+          nb::is_operator(), nb::call_guard<Release>())
+      .def(
+          "__and__", [](const SparseTensor& a, const SparseTensor& b) { return sparse_intersection(a, b); },
+          nb::is_operator(), nb::call_guard<Release>())
       .def("__repr__", &SparseTensor::text)
       .def("__copy__", [](nb::handle self) { return nb::borrow(self); })
       .def("__deepcopy__", [](nb::handle self, nb::handle) { return nb::borrow(self); })

@@ -55,19 +55,19 @@ namespace lattice::cpu {
 HWY_EXPORT(sum_piece_any);
 
 void sum_rows(Storage storage, const void* x, int64_t rows, int64_t channels, void* out) {
-  constexpr int64_t kRows = 2048;
+  constexpr int64_t kRows = 128;
   const int64_t pieces = (rows + kRows - 1) / kRows;
   Buffer<float> sums(pieces * channels);
   parallel_for(pieces, [&](int64_t p) {
     HWY_DYNAMIC_DISPATCH(sum_piece_any)
     (storage, x, p * kRows, std::min(kRows, rows - p * kRows), channels, sums.data() + p * channels);
   });
+  Buffer<double> totals(channels);
+  std::fill(totals.begin(), totals.end(), 0.0);
+  for (int64_t p = 0; p < pieces; ++p)
+    for (int64_t c = 0; c < channels; ++c) totals[c] += double{sums[p * channels + c]};
   visit_storage(storage, [&]<typename T>(T) {
-    for (int64_t c = 0; c < channels; ++c) {
-      double total = 0;
-      for (int64_t p = 0; p < pieces; ++p) total += double{sums[p * channels + c]};
-      static_cast<T*>(out)[c] = narrow<T>(static_cast<float>(total));
-    }
+    for (int64_t c = 0; c < channels; ++c) static_cast<T*>(out)[c] = narrow<T>(static_cast<float>(totals[c]));
   });
 }
 

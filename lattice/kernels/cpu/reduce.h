@@ -7,7 +7,7 @@
 
 namespace lattice::cpu {
 
-// out[c] = sum_r x[r, c], x (rows, channels). float32 sums of pieces of 2,048 rows, added in float64 in order, rounded once.
+// out[c] = sum_r x[r, c], x (rows, channels). float32 sums of pieces of 128 rows, added in float64 in order, rounded once.
 void sum_rows(Storage storage, const void* x, int64_t rows, int64_t channels, void* out);
 
 }  // namespace lattice::cpu

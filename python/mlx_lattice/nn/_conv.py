@@ -7,16 +7,7 @@ import mlx.nn as nn
 
 from .. import ops
 from ..core import KernelSpec
-
-
-def _channels(module, name, value):
-    """An int, also from a NumPy or MLX integer scalar."""
-    number = value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
-    if isinstance(number, bool) or not isinstance(number, int):
-        raise TypeError(f"[{type(module).__name__}] {name} must be an integer, got {value!r}")
-    if number < 1:
-        raise ValueError(f"[{type(module).__name__}] {name} must be >= 1, got {number}")
-    return number
+from ._checks import integer
 
 
 class _Conv(nn.Module):
@@ -24,9 +15,9 @@ class _Conv(nn.Module):
 
     def __init__(self, in_channels, out_channels, spec, groups, bias):
         super().__init__()
-        in_channels = _channels(self, "in_channels", in_channels)
-        out_channels = _channels(self, "out_channels", out_channels)
-        groups = _channels(self, "groups", groups)
+        in_channels = integer(self, "in_channels", in_channels)
+        out_channels = integer(self, "out_channels", out_channels)
+        groups = integer(self, "groups", groups)
         if in_channels % groups or out_channels % groups:
             raise ValueError(
                 f"[{type(self).__name__}] groups must divide in_channels {in_channels} and out_channels {out_channels}, "
@@ -159,8 +150,8 @@ class Linear(nn.Module):
 
     def __init__(self, in_channels, out_channels, bias=True):
         super().__init__()
-        in_channels = _channels(self, "in_channels", in_channels)
-        out_channels = _channels(self, "out_channels", out_channels)
+        in_channels = integer(self, "in_channels", in_channels)
+        out_channels = integer(self, "out_channels", out_channels)
         bound = math.sqrt(1 / in_channels)
         self.weight = mx.random.uniform(-bound, bound, (out_channels, in_channels))
         if bias:

@@ -1,19 +1,23 @@
 """Operations on coordinates, relations and sparse tensors."""
 
-from . import codec, conv, coords, entropy, points, pool, relations
+from . import algebra, codec, conv, coords, entropy, features, points, pool, relations
+from .algebra import *  # noqa: F403
 from .codec import *  # noqa: F403
 from .conv import *  # noqa: F403
 from .coords import *  # noqa: F403
 from .entropy import *  # noqa: F403
+from .features import *  # noqa: F403
 from .points import *  # noqa: F403
 from .pool import *  # noqa: F403
 from .relations import *  # noqa: F403
 
 __all__ = [
+    *algebra.__all__,
     *codec.__all__,
     *conv.__all__,
     *coords.__all__,
     *entropy.__all__,
+    *features.__all__,
     *points.__all__,
     *pool.__all__,
     *relations.__all__,

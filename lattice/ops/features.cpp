@@ -1,0 +1,140 @@
+#include "lattice/ops/features.h"
+
+#include <mlx/fast.h>
+#include <mlx/ops.h>
+#include <mlx/random.h>
+
+#include <cmath>
+#include <numbers>
+#include <stdexcept>
+
+#include "lattice/graph/dtype.h"
+#include "lattice/ops/bilinear.h"
+
+namespace lattice {
+namespace {
+
+[[noreturn]] void fail(std::string_view op, const std::string& message) {
+  throw std::invalid_argument("[" + std::string(op) + "] " + message);
+}
+
+void check_rows(std::string_view op, const mx::array& x) {
+  if (x.ndim() != 2) fail(op, "features must have shape (N, C), got " + shape_text(x.shape()));
+  graph::visit_float(
+      x.dtype(), [](auto) {}, op);
+}
+
+void check_vector(std::string_view op, const char* what, const std::optional<mx::array>& v, const mx::array& x) {
+  if (v && (v->ndim() != 1 || v->shape(0) != x.shape(1)))
+    fail(op,
+         std::string(what) + " must have shape (" + std::to_string(x.shape(1)) + ",), got " + shape_text(v->shape()));
+}
+
+void check_eps(std::string_view op, float eps) {
+  if (!(eps >= 0) || !std::isfinite(eps)) fail(op, "eps must be finite and >= 0, got " + std::to_string(eps));
+}
+
+mx::array wide(const mx::array& a, mx::StreamOrDevice s) { return mx::astype(a, mx::float32, s); }
+
+std::optional<mx::array> like(const std::optional<mx::array>& v, const mx::array& x, mx::StreamOrDevice s) {
+  if (!v) return std::nullopt;
+  return mx::astype(*v, x.dtype(), s);
+}
+
+}  // namespace
+
+Activation parse_activation(std::string_view name, std::string_view operation) {
+  static constexpr std::string_view kNames[] = {"relu", "sigmoid", "silu", "tanh", "gelu", "leaky_relu", "softplus"};
+  for (size_t i = 0; i < std::size(kNames); ++i)
+    if (name == kNames[i]) return static_cast<Activation>(i);
+  fail(operation,
+       "kind must be relu, sigmoid, silu, tanh, gelu, leaky_relu or softplus, got '" + std::string(name) + "'");
+}
+
+mx::array activation(const mx::array& x, Activation kind, const ActivationOptions& o, mx::StreamOrDevice s) {
+  graph::visit_float(
+      x.dtype(), [](auto) {}, "activation");
+  const auto scalar = [&](double v) { return mx::array(static_cast<float>(v), x.dtype()); };
+  switch (kind) {
+    case Activation::relu:
+      return mx::maximum(x, scalar(0), s);
+    case Activation::sigmoid:
+      return mx::sigmoid(x, s);
+    case Activation::silu:
+      return mx::multiply(x, mx::sigmoid(x, s), s);
+    case Activation::tanh:
+      return mx::tanh(x, s);
+    case Activation::gelu: {
+      const mx::array v = wide(x, s), half(0.5f), one(1.0f);
+      mx::array inner = mx::erf(mx::multiply(v, mx::array(static_cast<float>(std::numbers::sqrt2 / 2)), s), s);
+      if (o.approximate) {
+        const mx::array cubic =
+            mx::add(v, mx::multiply(mx::array(0.044715f), mx::multiply(v, mx::square(v, s), s), s), s);
+        inner = mx::tanh(mx::multiply(mx::array(static_cast<float>(std::sqrt(2 * std::numbers::inv_pi))), cubic, s), s);
+      }
+      return mx::astype(mx::multiply(mx::multiply(half, v, s), mx::add(one, inner, s), s), x.dtype(), s);
+    }
+    case Activation::leaky_relu:
+      return mx::where(mx::greater(x, scalar(0), s), x, mx::multiply(scalar(double{o.negative_slope}), x, s), s);
+    default: {
+      if (!(o.beta > 0)) fail("softplus", "beta must be > 0, got " + std::to_string(o.beta));
+      const mx::array v = wide(x, s), scaled = mx::multiply(v, mx::array(o.beta), s);
+      const mx::array soft = mx::divide(mx::logaddexp(scaled, mx::array(0.0f), s), mx::array(o.beta), s);
+      return mx::astype(mx::where(mx::greater(scaled, mx::array(o.threshold), s), v, soft, s), x.dtype(), s);
+    }
+  }
+}
+
+mx::array dropout_features(const mx::array& x, float p, bool training, const std::optional<mx::array>& key,
+                           mx::StreamOrDevice s) {
+  graph::visit_float(
+      x.dtype(), [](auto) {}, "dropout");
+  if (!(p >= 0 && p < 1)) fail("dropout", "p must be in [0, 1), got " + std::to_string(p));
+  if (!training || p == 0) return x;
+  const mx::array keep = mx::random::bernoulli(mx::array(1 - p), x.shape(), key, s);
+  return mx::where(keep, mx::multiply(x, mx::array(1 / (1 - p), x.dtype()), s), mx::array(0.0f, x.dtype()), s);
+}
+
+std::pair<mx::array, mx::array> feature_statistics(const mx::array& x, mx::StreamOrDevice s) {
+  check_rows("feature_statistics", x);
+  const mx::array v = wide(x, s), n(static_cast<float>(std::max(x.shape(0), 1)));
+  const mx::array mean = mx::divide(sum_rows(v, s), n, s);
+  const mx::array var = mx::divide(sum_rows(mx::square(mx::subtract(v, mean, s), s), s), n, s);
+  return {mean, var};
+}
+
+mx::array batch_norm_features(const mx::array& x, const Affine& affine, const std::optional<mx::array>& mean,
+                              const std::optional<mx::array>& var, float eps, mx::StreamOrDevice s) {
+  constexpr const char* kName = "batch_norm";
+  check_rows(kName, x);
+  check_eps(kName, eps);
+  if (mean.has_value() != var.has_value()) fail(kName, "mean and var must be given together, got one of them");
+  check_vector(kName, "weight", affine.weight, x);
+  check_vector(kName, "bias", affine.bias, x);
+  check_vector(kName, "mean", mean, x);
+  check_vector(kName, "var", var, x);
+  const auto [m, v] = mean ? std::pair(wide(*mean, s), wide(*var, s)) : feature_statistics(x, s);
+  mx::array scale = mx::rsqrt(mx::add(v, mx::array(eps), s), s);
+  if (affine.weight) scale = mx::multiply(scale, wide(*affine.weight, s), s);
+  mx::array y = mx::multiply(mx::subtract(wide(x, s), m, s), scale, s);
+  if (affine.bias) y = mx::add(y, wide(*affine.bias, s), s);
+  return mx::astype(y, x.dtype(), s);
+}
+
+mx::array layer_norm_features(const mx::array& x, const Affine& affine, float eps, mx::StreamOrDevice s) {
+  check_rows("layer_norm", x);
+  check_eps("layer_norm", eps);
+  check_vector("layer_norm", "weight", affine.weight, x);
+  check_vector("layer_norm", "bias", affine.bias, x);
+  return mx::fast::layer_norm(x, like(affine.weight, x, s), like(affine.bias, x, s), eps, s);
+}
+
+mx::array rms_norm_features(const mx::array& x, const std::optional<mx::array>& weight, float eps,
+                            mx::StreamOrDevice s) {
+  check_rows("rms_norm", x);
+  check_eps("rms_norm", eps);
+  check_vector("rms_norm", "weight", weight, x);
+  return mx::fast::rms_norm(x, like(weight, x, s), eps, s);
+}
+
+}  // namespace lattice

@@ -1,0 +1,48 @@
+// Operations on features; coordinates and identity stay. Plain MLX operations, except sums over rows.
+//
+//   batch_norm: y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var over all rows, or given (running statistics)
+//
+// Each works on (N, C) arrays (`*_features`) and on tensors. Statistics are exact: two passes, float32 sums of pieces of 128 rows
+// added in float64 (kernels/cpu/reduce.h), whatever the dtype; the result is rounded once.
+#pragma once
+
+#include <mlx/utils.h>
+
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "lattice/core/sparse_tensor.h"
+
+namespace lattice {
+
+enum class Activation { relu, sigmoid, silu, tanh, gelu, leaky_relu, softplus };
+Activation parse_activation(std::string_view name, std::string_view operation);
+
+struct ActivationOptions {
+  bool approximate = false;     // gelu: tanh form
+  float negative_slope = 0.01;  // leaky_relu
+  float beta = 1;               // softplus: log(1 + exp(beta x)) / beta,
+  float threshold = 20;         // and x itself where beta x > threshold
+};
+mx::array activation(const mx::array& x, Activation kind, const ActivationOptions& options = {},
+                     mx::StreamOrDevice s = {});
+
+// Each value is 0 with probability p, otherwise divided by 1 - p. Not training: x.
+mx::array dropout_features(const mx::array& x, float p, bool training, const std::optional<mx::array>& key = {},
+                           mx::StreamOrDevice s = {});
+
+// (C,) float32 mean and variance (divided by N) over the rows; both 0 when there are none.
+std::pair<mx::array, mx::array> feature_statistics(const mx::array& x, mx::StreamOrDevice s = {});
+
+struct Affine {
+  std::optional<mx::array> weight, bias;  // (C,)
+};
+// Without mean and var: those of the rows.
+mx::array batch_norm_features(const mx::array& x, const Affine& affine, const std::optional<mx::array>& mean = {},
+                              const std::optional<mx::array>& var = {}, float eps = 1e-5f, mx::StreamOrDevice s = {});
+mx::array layer_norm_features(const mx::array& x, const Affine& affine, float eps = 1e-5f, mx::StreamOrDevice s = {});
+mx::array rms_norm_features(const mx::array& x, const std::optional<mx::array>& weight, float eps = 1e-5f,
+                            mx::StreamOrDevice s = {});
+
+}  // namespace lattice

@@ -1,0 +1,193 @@
+"""Activations, dropout and normalisation. Each takes a SparseTensor, whose identity stays, or an (N, C) array."""
+
+import math
+
+import mlx.core as mx
+import mlx.nn as nn
+
+from .. import ops
+from ._checks import integer, number
+
+
+def _on_rows(x, run):
+    """run on the features of a tensor, or on an array."""
+    return run(x) if isinstance(x, mx.array) else x.with_feats(run(x.feats))
+
+
+class _Activation(nn.Module):
+    _kind = ""
+
+    def _options(self):
+        return {}
+
+    def __call__(self, x):
+        return _on_rows(x, lambda f: ops.activation(f, kind=self._kind, **self._options()))
+
+    def _extra_repr(self):
+        return ", ".join(f"{name}={value}" for name, value in self._options().items())
+
+
+class ReLU(_Activation):
+    """max(x, 0)"""
+
+    _kind = "relu"
+
+
+class Sigmoid(_Activation):
+    """1 / (1 + exp(-x))"""
+
+    _kind = "sigmoid"
+
+
+class SiLU(_Activation):
+    """x sigmoid(x)"""
+
+    _kind = "silu"
+
+
+class Tanh(_Activation):
+    _kind = "tanh"
+
+
+class GELU(_Activation):
+    """x Phi(x); approximate: the tanh form."""
+
+    _kind = "gelu"
+
+    def __init__(self, approximate=False):
+        super().__init__()
+        if not isinstance(approximate, bool):
+            raise TypeError(f"[GELU] approximate must be a bool, got {approximate!r}")
+        self._approximate = approximate
+
+    def _options(self):
+        return {"approximate": self._approximate}
+
+
+class LeakyReLU(_Activation):
+    """x where x > 0, else negative_slope * x"""
+
+    _kind = "leaky_relu"
+
+    def __init__(self, negative_slope=0.01):
+        super().__init__()
+        self._negative_slope = number(self, "negative_slope", negative_slope, high_included=False, low_included=False)
+
+    def _options(self):
+        return {"negative_slope": self._negative_slope}
+
+
+class Softplus(_Activation):
+    """log(1 + exp(beta x)) / beta; x itself where beta x > threshold"""
+
+    _kind = "softplus"
+
+    def __init__(self, beta=1.0, threshold=20.0):
+        super().__init__()
+        self._beta = number(self, "beta", beta, 0, low_included=False, high_included=False)
+        self._threshold = number(self, "threshold", threshold)
+
+    def _options(self):
+        return {"beta": self._beta, "threshold": self._threshold}
+
+
+class Dropout(nn.Module):
+    """In training each value is 0 with probability p, otherwise divided by 1 - p."""
+
+    def __init__(self, p=0.5):
+        super().__init__()
+        self._p = number(self, "p", p, 0, 1, high_included=False)
+
+    def __call__(self, x):
+        return _on_rows(x, lambda f: ops.dropout_features(f, self._p, training=self.training))
+
+    def _extra_repr(self):
+        return f"p={self._p}"
+
+
+class BatchNorm(nn.Module):
+    """Normalises each channel over all rows of all batch items; running statistics as `mlx.nn.BatchNorm` keeps them.
+
+    running = (1 - momentum) * running + momentum * statistics; the running variance is divided by N - 1.
+    """
+
+    def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True):
+        super().__init__()
+        num_features = integer(self, "num_features", num_features)
+        self._channels = num_features
+        self._eps = number(self, "eps", eps, 0, math.inf, high_included=False)
+        self._momentum = number(self, "momentum", momentum, 0, 1)
+        self._track = bool(track_running_stats)
+        if affine:
+            self.weight = mx.ones((num_features,))
+            self.bias = mx.zeros((num_features,))
+        if self._track:
+            self.running_mean = mx.zeros((num_features,))
+            self.running_var = mx.ones((num_features,))
+            self.freeze(keys=["running_mean", "running_var"], recurse=False)
+
+    def unfreeze(self, *args, **kwargs):
+        """Running statistics stay frozen."""
+        super().unfreeze(*args, **kwargs)
+        if self._track:
+            self.freeze(keys=["running_mean", "running_var"], recurse=False)
+        return self
+
+    def __call__(self, x):
+        return _on_rows(x, self._normalize)
+
+    def _normalize(self, f):
+        mean = var = None
+        if self._track and not self.training:
+            mean, var = self.running_mean, self.running_var
+        elif self.training:
+            n = f.shape[0]
+            if n == 1:
+                raise ValueError("[BatchNorm] training requires more than one row, got 1")
+            mean, var = ops.feature_statistics(f)
+            if self._track and n > 1:
+                m = self._momentum
+                self.running_mean = (1 - m) * self.running_mean + m * mx.stop_gradient(mean)
+                self.running_var = (1 - m) * self.running_var + m * mx.stop_gradient(var) * (n / (n - 1))
+        return ops.batch_norm_features(f, self.get("weight"), self.get("bias"), mean=mean, var=var, eps=self._eps)
+
+    def _extra_repr(self):
+        return (
+            f"{self._channels}, eps={self._eps}, momentum={self._momentum}, affine={'weight' in self}, "
+            f"track_running_stats={self._track}"
+        )
+
+
+class LayerNorm(nn.Module):
+    """Normalises each row over its channels."""
+
+    def __init__(self, dims, eps=1e-5, affine=True, bias=True):
+        super().__init__()
+        self._channels = integer(self, "dims", dims)
+        self._eps = number(self, "eps", eps, 0, math.inf, high_included=False)
+        if affine:
+            self.weight = mx.ones((self._channels,))
+            if bias:
+                self.bias = mx.zeros((self._channels,))
+
+    def __call__(self, x):
+        return _on_rows(x, lambda f: ops.layer_norm_features(f, self.get("weight"), self.get("bias"), eps=self._eps))
+
+    def _extra_repr(self):
+        return f"{self._channels}, eps={self._eps}, affine={'weight' in self}, bias={'bias' in self}"
+
+
+class RMSNorm(nn.Module):
+    """Divides each row by the root of its mean square."""
+
+    def __init__(self, dims, eps=1e-5):
+        super().__init__()
+        self._channels = integer(self, "dims", dims)
+        self._eps = number(self, "eps", eps, 0, math.inf, high_included=False)
+        self.weight = mx.ones((self._channels,))
+
+    def __call__(self, x):
+        return _on_rows(x, lambda f: ops.rms_norm_features(f, self.weight, eps=self._eps))
+
+    def _extra_repr(self):
+        return f"{self._channels}, eps={self._eps}"

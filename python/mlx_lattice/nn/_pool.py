@@ -1,0 +1,111 @@
+"""Pooling modules; they own nothing. Transposed ones take the target as optional second argument."""
+
+import mlx.nn as nn
+
+from .. import ops
+from ..core import KernelSpec
+from ._checks import integer
+
+
+class _Local(nn.Module):
+    def __init__(self, kernel_size=2, stride=2, padding=0, dilation=1):
+        super().__init__()
+        self._spec = KernelSpec(kernel_size, stride, padding, dilation)
+
+    @property
+    def spec(self):
+        """The KernelSpec."""
+        return self._spec
+
+    def _extra_repr(self):
+        s = self._spec
+        return (
+            f"kernel_size={tuple(s.size)}, stride={tuple(s.stride)}, padding={tuple(s.padding)}, "
+            f"dilation={tuple(s.dilation)}"
+        )
+
+
+class Pool3d(_Local):
+    """Pooling over a kernel; mode sum, avg or max."""
+
+    def __init__(self, mode, kernel_size=2, stride=2, padding=0, dilation=1):
+        super().__init__(kernel_size, stride, padding, dilation)
+        if mode not in ("sum", "avg", "max"):
+            raise ValueError(f"[{type(self).__name__}] mode must be sum, avg or max, got {mode!r}")
+        self._mode = mode
+
+    def __call__(self, x):
+        return ops.pool3d(x, mode=self._mode, kernel_size=self._spec)
+
+    def _extra_repr(self):
+        return f"mode={self._mode}, {super()._extra_repr()}"
+
+
+class SumPool3d(Pool3d):
+    def __init__(self, kernel_size=2, stride=2, padding=0, dilation=1):
+        super().__init__("sum", kernel_size, stride, padding, dilation)
+
+
+class AvgPool3d(Pool3d):
+    """Divides by the number of rows in the window."""
+
+    def __init__(self, kernel_size=2, stride=2, padding=0, dilation=1):
+        super().__init__("avg", kernel_size, stride, padding, dilation)
+
+
+class MaxPool3d(Pool3d):
+    def __init__(self, kernel_size=2, stride=2, padding=0, dilation=1):
+        super().__init__("max", kernel_size, stride, padding, dilation)
+
+
+class PoolTranspose3d(_Local):
+    """Mean of the contributors on finer coordinates, those of `target` where it is given."""
+
+    def __call__(self, x, target=None):
+        return ops.pool_transpose3d(x, target, kernel_size=self._spec)
+
+
+class TrilinearUpsample3d(nn.Module):
+    """Trilinear interpolation onto finer coordinates, those of `target` where it is given."""
+
+    def __init__(self, stride=2):
+        super().__init__()
+        self._stride = tuple(KernelSpec(1, stride, 0, 1).stride)
+        if max(self._stride) > 64:
+            raise ValueError(f"[TrilinearUpsample3d] stride must be in 1..64, got {self._stride}")
+
+    def __call__(self, x, target=None):
+        return ops.trilinear_upsample3d(x, target, stride=self._stride)
+
+    def _extra_repr(self):
+        return f"stride={self._stride}"
+
+
+class _Global(nn.Module):
+    def __init__(self, batch_size=None):
+        super().__init__()
+        self._batch_size = None if batch_size is None else integer(self, "batch_size", batch_size, least=0)
+
+    def __call__(self, x):
+        return self._run(x, batch_size=self._batch_size)
+
+    def _extra_repr(self):
+        return "" if self._batch_size is None else f"batch_size={self._batch_size}"
+
+
+class GlobalSumPool(_Global):
+    """(B, C): the sum of the rows of each batch item."""
+
+    _run = staticmethod(ops.global_sum_pool)
+
+
+class GlobalAvgPool(_Global):
+    """(B, C): the mean of the rows of each batch item."""
+
+    _run = staticmethod(ops.global_avg_pool)
+
+
+class GlobalMaxPool(_Global):
+    """(B, C): the maximum over the rows of each batch item."""
+
+    _run = staticmethod(ops.global_max_pool)
