@@ -2,6 +2,7 @@
 #   make demo    build, then show the library at work
 #   make test    build, C++ and Python tests, then the C++ tests under AddressSanitizer and UBSan
 #   make tsan    the kernels' tests under ThreadSanitizer
+#   make fuzz    a million hostile inputs for every decoder, under AddressSanitizer and UBSan; INPUTS=... for fewer
 #   make bench   all benchmarks; make bench BENCH=conv ARGS=--benchmark_filter=lidar
 #   make format  clang-format on all C++ files
 #   make clean   removes build/; make distclean also .venv/
@@ -9,7 +10,7 @@
 BENCH ?= *
 ARGS ?=
 
-.PHONY: build demo test tsan bench format clean distclean
+.PHONY: build demo test tsan fuzz bench format clean distclean
 
 build:
 	scripts/build.sh
@@ -22,6 +23,9 @@ test: build
 
 tsan:
 	scripts/sanitize.sh tsan
+
+fuzz:
+	scripts/fuzz.sh $(INPUTS)
 
 bench: build
 	scripts/bench.sh "$(BENCH)" $(ARGS)

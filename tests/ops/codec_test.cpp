@@ -6,7 +6,9 @@
 #include <mlx/random.h>
 #include <mlx/transforms.h>
 
+#include "lattice/kernels/cpu/bytes.h"
 #include "lattice/ops/coords.h"
+#include "tests/support/random.h"
 #include "tests/support/workloads.h"
 
 namespace lattice {
@@ -60,6 +62,34 @@ TEST(Codec, RefusesEveryFlippedBitAndEveryCut) {
   ByteString longer = data;
   longer.push_back(0);
   EXPECT_THROW(decode_points(longer), std::invalid_argument);
+}
+
+// Hostile files: bytes are overwritten and the checksums of the sections made right again. Whatever is accepted is consistent.
+TEST(Codec, HostileFiles) {
+  const ByteString seed = encode_points(sample(40));
+  support::Random random(1);
+  int accepted = 0;
+  for (int i = 0; i < 1500; ++i) {
+    ByteString data = seed;
+    for (int64_t k = random.between(1, 3); k > 0; --k)
+      data[static_cast<size_t>(random.below(static_cast<int64_t>(data.size())))] = static_cast<uint8_t>(random.bits());
+    for (size_t at = 8; at + 16 <= data.size();) {
+      const uint64_t length = cpu::get<uint64_t>(&data[at + 4]);
+      if (length > data.size() - at - 16) break;
+      const uint32_t sum =
+          cpu::crc32c(ByteSpan(data).subspan(at + 16, length), cpu::crc32c(ByteSpan(data).subspan(at, 12)));
+      for (size_t b = 0; b < 4; ++b) data[at + 12 + b] = static_cast<uint8_t>(sum >> (8 * b));
+      at += 16 + length;
+    }
+    try {
+      const VoxelCloud cloud = decode_points(data);
+      ++accepted;
+      for (const auto& [name, values] : cloud.attributes) ASSERT_EQ(values.shape(0), cloud.coords.shape(0)) << name;
+    } catch (const std::invalid_argument&) {
+    }
+  }
+  EXPECT_GT(accepted, 0);  // other values, not other shapes
+  EXPECT_LT(accepted, 1500);
 }
 
 template <typename F>

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Hostile inputs for every decoder under AddressSanitizer and UBSan, no allocation above 256 MB: fuzz.sh [inputs]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+scripts/setup.sh
+export PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv"
+cmake --preset asan >/dev/null
+cmake --build --preset asan --target kernels_fuzz_test --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(getconf _NPROCESSORS_ONLN)}" -- --quiet
+LATTICE_FUZZ_INPUTS=${1:-1000000} ASAN_OPTIONS=max_allocation_size_mb=256 build/asan/tests/kernels_fuzz_test
