@@ -40,8 +40,9 @@ void expect(OracleCase& test, const std::vector<Edge>& edges, const std::vector<
     for (int64_t j = 0; j < c; ++j) {
       const auto to = static_cast<size_t>(e.out * c + j), from = static_cast<size_t>(e.in * c + j);
       double& y = test.expected[to];
-      if (mode == "max") {
-        y = seen[to] ? std::fmax(y, inputs[0].exact[from]) : inputs[0].exact[from];
+      if (mode == "max" || mode == "min") {
+        const double v = inputs[0].exact[from];
+        y = !seen[to] ? v : mode == "max" ? std::fmax(y, v) : std::fmin(y, v);
         seen[to] = true;
         continue;
       }
@@ -138,7 +139,7 @@ void add_pool_cases(std::vector<OracleCase>& cases) {
     for (const RelationKind kind : kKinds) {
       const Relation::Ptr r = make_relation(random, kind, 60);
       for (const int64_t c : {int64_t{1}, int64_t{5}, int64_t{64}, int64_t{70}}) {
-        for (const char* mode : {"sum", "mean", "spread", "max", "match", "share"}) {
+        for (const char* mode : {"sum", "mean", "spread", "max", "min", "match", "share"}) {
           add(pool_case(random, r, mode, false, c, dtype, kind_name(kind)), c, dtype);
           if (c == 5)
             add(pool_case(random, r->reversed(), mode, false, c, dtype, std::string("reversed ") + kind_name(kind)), c,
@@ -150,9 +151,9 @@ void add_pool_cases(std::vector<OracleCase>& cases) {
     }
     const Relation::Ptr none =
         relate(RelationKind::forward, random_coords(random, 0, 3), KernelSpec(), std::nullopt, "oracle_cases");
-    for (const char* mode : {"sum", "mean", "spread", "max", "match", "share"})
+    for (const char* mode : {"sum", "mean", "spread", "max", "min", "match", "share"})
       add(pool_case(random, none, mode, false, 5, dtype, "empty"), 5, dtype);
-    for (const char* mode : {"sum", "mean", "max", "gather"})
+    for (const char* mode : {"sum", "mean", "max", "min", "gather"})
       for (const bool sorted : {false, true})
         for (const int64_t c : {1, 5, 64})
           for (const int64_t n : {0, 70}) add(rows_case(random, mode, sorted, n, c, dtype), c, dtype);

@@ -9,14 +9,14 @@
 namespace lattice {
 namespace {
 
-// Rows of values (E, C) reduced into n rows, in float32.
-mx::array scatter_rows(const mx::array& values, const mx::array& to, int n, bool max, mx::StreamOrDevice s) {
+// Rows of values (E, C) reduced into n rows that start at `start`, in float32: sum from 0, max from -inf, min from inf.
+mx::array scatter_rows(const mx::array& values, const mx::array& to, int n, mx::StreamOrDevice s, float start = 0) {
   const int c = values.shape(1);
-  const float start = max ? -std::numeric_limits<float>::infinity() : 0.0f;
   const mx::array y = mx::full({n, c}, start, mx::float32, s);
   if (values.size() == 0) return y;
   const mx::array updates = mx::expand_dims(values, 1, s);
-  return max ? mx::scatter_max(y, {to}, updates, {0}, s) : mx::scatter_add(y, {to}, updates, {0}, s);
+  if (start == 0) return mx::scatter_add(y, {to}, updates, {0}, s);
+  return start < 0 ? mx::scatter_max(y, {to}, updates, {0}, s) : mx::scatter_min(y, {to}, updates, {0}, s);
 }
 
 mx::array wide(const mx::array& a, mx::StreamOrDevice s) { return mx::astype(a, mx::float32, s); }
@@ -31,10 +31,12 @@ mx::array quotient(const mx::array& value, const mx::array& total, mx::StreamOrD
 // sum, mean or max of values at `to`; `weights` (E, 1).
 mx::array reduce(const mx::array& values, const mx::array& to, const mx::array& weights, int n, const std::string& mode,
                  mx::StreamOrDevice s) {
-  const mx::array total = scatter_rows(weights, to, n, false, s);
-  if (mode == "max")
-    return mx::where(mx::greater(total, mx::array(0.0f), s), scatter_rows(values, to, n, true, s), mx::array(0.0f), s);
-  const mx::array sums = scatter_rows(mx::multiply(values, weights, s), to, n, false, s);
+  const mx::array total = scatter_rows(weights, to, n, s);
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  if (mode == "max" || mode == "min")
+    return mx::where(mx::greater(total, mx::array(0.0f), s),
+                     scatter_rows(values, to, n, s, mode == "max" ? -kInf : kInf), mx::array(0.0f), s);
+  const mx::array sums = scatter_rows(mx::multiply(values, weights, s), to, n, s);
   return mode == "mean" ? quotient(sums, total, s) : sums;
 }
 
@@ -52,19 +54,19 @@ mx::array pool_with_mlx(const Call& call) {
     const mx::array same = mx::equal(taken(0, edges.out_rows), taken(1, edges.in_rows), s);
     if (call.mode == "match") {
       const mx::array values = mx::where(same, taken(2, edges.in_rows), mx::array(0.0f), s);
-      y = scatter_rows(values, edges.out_rows, n_out, false, s);
+      y = scatter_rows(values, edges.out_rows, n_out, s);
     } else {
-      y = quotient(wide(call.inputs[2], s), scatter_rows(wide(same, s), edges.out_rows, n_out, false, s), s);
+      y = quotient(wide(call.inputs[2], s), scatter_rows(wide(same, s), edges.out_rows, n_out, s), s);
     }
   } else {
     mx::array w = mx::ones({n_edges, 1}, mx::float32, s);
-    if (!call.offset_weights.empty() && call.mode != "max") {
+    if (!call.offset_weights.empty() && call.mode != "max" && call.mode != "min") {
       const mx::array all(call.offset_weights.data(), {static_cast<int>(call.offset_weights.size()), 1}, mx::float32);
       w = mx::take(all, edges.kernel_ids, 0, s);
     }
     mx::array values = taken(0, edges.in_rows);
     if (call.mode == "spread")
-      values = mx::divide(values, mx::take(scatter_rows(w, edges.in_rows, n_in, false, s), edges.in_rows, 0, s), s);
+      values = mx::divide(values, mx::take(scatter_rows(w, edges.in_rows, n_in, s), edges.in_rows, 0, s), s);
     y = reduce(values, edges.out_rows, w, n_out, call.mode, s);
   }
   return mx::astype(y, call.dtype, s);

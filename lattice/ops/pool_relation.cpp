@@ -8,7 +8,6 @@
 #include "lattice/graph/differentiable.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/ops/routes.h"
-#include "lattice/ops/row_groups.h"
 
 namespace lattice {
 namespace {
@@ -26,7 +25,7 @@ Call make_call(const char* mode, graph::Arrays inputs, const Relation::Ptr& rela
 }
 
 const char* mode_name(PoolMode mode) {
-  static constexpr const char* kNames[] = {"sum", "mean", "spread", "max"};
+  static constexpr const char* kNames[] = {"sum", "mean", "spread", "max", "min"};
   return kNames[static_cast<int>(mode)];
 }
 
@@ -60,29 +59,33 @@ mx::array share(const mx::array& a, const mx::array& b, const mx::array& g, cons
   return graph::differentiable({g}, forward, vjp, jvp)[0];
 }
 
-mx::array argmax(const mx::array& x, const Relation::Ptr& r, mx::StreamOrDevice s) {
+mx::array argmax(const mx::array& x, const Relation::Ptr& r, PoolMode mode, mx::StreamOrDevice s) {
+  const Reduction kind = mode == PoolMode::min ? Reduction::min : Reduction::max;
   return graph::cpu_call(
-      "pool_argmax", std::to_string(reinterpret_cast<std::uintptr_t>(r.get())), {graph::row_contiguous(x, s)},
-      {{{static_cast<int>(r->n_out()), x.shape(1)}, mx::int32}},
-      [r](std::span<const graph::Input> in, std::span<const graph::Output> out) {
+      "pool_argmax", std::to_string(reinterpret_cast<std::uintptr_t>(r.get())) + "/" + mode_name(mode),
+      {graph::row_contiguous(x, s)}, {{{static_cast<int>(r->n_out()), x.shape(1)}, mx::int32}},
+      [r, kind](std::span<const graph::Input> in, std::span<const graph::Output> out) {
         cpu::pool_argmax(r->lists(), r->tiles(), {storage_of(in[0].dtype), in[0].data, in[0].shape[0], in[0].shape[1]},
-                         out[0].as<int32_t>());
+                         out[0].as<int32_t>(), kind);
       },
       s)[0];
 }
 
 // Shares are sums of a few quotients: in float32, so that they are rounded once.
 mx::array max_gradient(const mx::array& x, const mx::array& y, const mx::array& dy, const Relation::Ptr& r,
-                       mx::StreamOrDevice s) {
+                       PoolMode mode, Ties ties, mx::StreamOrDevice s) {
+  if (ties == Ties::first) return give_chosen(dy, argmax(x, r, mode, s), x.shape(0), s);
   const auto wide = [&](const mx::array& a) { return mx::astype(a, mx::float32, s); };
   const mx::array top = wide(mx::stop_gradient(y, s)), rows = wide(mx::stop_gradient(x, s));
-  return mx::astype(match(rows, top, share(top, rows, wide(dy), r, s), r->reversed(), s), x.dtype(), s);
+  const mx::array part = ties == Ties::all ? wide(dy) : share(top, rows, wide(dy), r, s);
+  return mx::astype(match(rows, top, part, r->reversed(), s), x.dtype(), s);
 }
 
 }  // namespace
 
 mx::array pool_rows(const mx::array& x, const Relation::Ptr& relation, PoolMode mode,
-                    const std::vector<float>& offset_weights, mx::StreamOrDevice s) {
+                    const std::vector<float>& offset_weights, mx::StreamOrDevice s, Ties ties) {
+  const bool extreme = mode == PoolMode::max || mode == PoolMode::min;
   if (x.ndim() != 2 || x.shape(0) != relation->n_in())
     throw std::invalid_argument("[pool] features must have shape (" + std::to_string(relation->n_in()) + ", C), got " +
                                 shape_text(x.shape()));
@@ -97,14 +100,14 @@ mx::array pool_rows(const mx::array& x, const Relation::Ptr& relation, PoolMode 
     return {run(call)};
   };
   const auto vjp = [=](const graph::Arrays& in, const graph::Arrays& ct, const graph::Arrays& y) -> graph::Arrays {
-    if (mode == PoolMode::max) return {max_gradient(in[0], y[0], ct[0], relation, s)};
+    if (extreme) return {max_gradient(in[0], y[0], ct[0], relation, mode, ties, s)};
     const PoolMode back = mode == PoolMode::mean     ? PoolMode::spread
                           : mode == PoolMode::spread ? PoolMode::mean
                                                      : PoolMode::sum;
     return {pool_rows(ct[0], relation->reversed(), back, offset_weights, s)};
   };
   const auto jvp = [=](const graph::Arrays& in, const graph::Arrays& t) -> graph::Arrays {
-    if (mode == PoolMode::max) return {take_chosen(t[0], argmax(in[0], relation, s), s)};
+    if (extreme) return {take_chosen(t[0], argmax(in[0], relation, mode, s), s)};
     return {pool_rows(t[0], relation, mode, offset_weights, s)};
   };
   return graph::differentiable({x}, forward, vjp, jvp)[0];

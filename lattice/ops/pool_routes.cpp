@@ -33,7 +33,14 @@ mx::array node(const Call& call, const char* route, std::string key, Kernel kern
 cpu::PoolMode pool_mode(const std::string& mode) {
   if (mode == "mean") return cpu::PoolMode::mean;
   if (mode == "spread") return cpu::PoolMode::spread;
+  if (mode == "min") return cpu::PoolMode::min;
   return mode == "max" ? cpu::PoolMode::max : cpu::PoolMode::sum;
+}
+
+cpu::Reduction reduction_of(const std::string& mode) {
+  if (mode == "mean") return cpu::Reduction::mean;
+  if (mode == "min") return cpu::Reduction::min;
+  return mode == "max" ? cpu::Reduction::max : cpu::Reduction::sum;
 }
 
 template <bool kReference>
@@ -65,8 +72,7 @@ mx::array segments_node(const Call& call) {
                 if (kReference)
                   cpu::reference_pool(groups->lists(), rows_of(in[0]), pool_mode(mode), nullptr, y);
                 else
-                  cpu::reduce_segments(groups->segments(), rows_of(in[0]), parse_reduction(mode, "segments", "mode"),
-                                       y);
+                  cpu::reduce_segments(groups->segments(), rows_of(in[0]), reduction_of(mode), y);
               });
 }
 

@@ -29,9 +29,9 @@ struct Call {
   int64_t c_in = 0, c_out = 0;    // channels of all groups
   int64_t groups = 1;
   mx::Dtype dtype = mx::float32;
-  std::string storage = "dense";      // of the weights
-  std::string mode;                   // of a reduction: "sum", "mean", "max"; of pool also "spread", "match", "share"
-  std::vector<float> offset_weights;  // of pool: one per offset, or none
+  std::string storage = "dense";  // of the weights
+  std::string mode;  // of a reduction: "sum", "mean", "max", "min"; of pool also "spread", "match", "share"
+  std::vector<float> offset_weights;                // of pool: one per offset, or none
   std::shared_ptr<const RowGroups> groups_of_rows;  // of segments and gather
   float fill = 0;                                   // of gather
   mx::StreamOrDevice stream = {};

@@ -33,29 +33,36 @@ Call make_call(const char* operation, const mx::array& x, const RowGroups::Ptr& 
   return call;
 }
 
-const char* mode_name(Reduction r) { return r == Reduction::sum ? "sum" : r == Reduction::mean ? "mean" : "max"; }
+const char* mode_name(Reduction r) {
+  static constexpr const char* kNames[] = {"sum", "mean", "max", "min"};
+  return kNames[static_cast<int>(r)];
+}
 
 mx::array wide(const mx::array& a, mx::StreamOrDevice s) { return mx::astype(a, mx::float32, s); }
 
-// The gradient of max: dy shared by the rows that equal their group's maximum.
-mx::array max_gradient(const mx::array& x, const mx::array& y, const mx::array& dy, const RowGroups::Ptr& groups,
-                       mx::StreamOrDevice s) {
-  const mx::array same = mx::equal(x, gather_rows(y, groups, 0, s), s);
-  const mx::array count = mx::maximum(reduce_rows(wide(same, s), groups, Reduction::sum, s), mx::array(1.0f), s);
-  const mx::array share = gather_rows(mx::divide(wide(dy, s), count, s), groups, 0, s);
-  return mx::astype(mx::where(same, share, mx::array(0.0f), s), x.dtype(), s);
-}
-
-// (G, C) int32: the smallest row of each group that has the maximum, -1 where there is none.
-mx::array argmax_rows(const mx::array& x, const RowGroups::Ptr& groups, mx::StreamOrDevice s) {
+// (G, C) int32: the smallest row of each group that has the maximum or minimum, -1 where there is none.
+mx::array argmax_rows(const mx::array& x, const RowGroups::Ptr& groups, Reduction kind, mx::StreamOrDevice s) {
   return graph::cpu_call(
-      "argmax_rows", std::to_string(reinterpret_cast<std::uintptr_t>(groups.get())), {graph::row_contiguous(x, s)},
-      {{{static_cast<int>(groups->n_groups()), x.shape(1)}, mx::int32}},
-      [groups](std::span<const graph::Input> in, std::span<const graph::Output> out) {
+      "argmax_rows", std::to_string(reinterpret_cast<std::uintptr_t>(groups.get())) + "/" + mode_name(kind),
+      {graph::row_contiguous(x, s)}, {{{static_cast<int>(groups->n_groups()), x.shape(1)}, mx::int32}},
+      [groups, kind](std::span<const graph::Input> in, std::span<const graph::Output> out) {
         cpu::argmax_segments(groups->segments(), {storage_of(in[0].dtype), in[0].data, in[0].shape[0], in[0].shape[1]},
-                             out[0].as<int32_t>());
+                             out[0].as<int32_t>(), kind);
       },
       s)[0];
+}
+
+// The gradient of max or min: dy to the rows that equal their group's value.
+mx::array max_gradient(const mx::array& x, const mx::array& y, const mx::array& dy, const RowGroups::Ptr& groups,
+                       Reduction kind, Ties ties, mx::StreamOrDevice s) {
+  if (ties == Ties::first) return give_chosen(dy, argmax_rows(x, groups, kind, s), x.shape(0), s);
+  const mx::array same = mx::equal(x, gather_rows(y, groups, 0, s), s);
+  mx::array part = wide(dy, s);
+  if (ties == Ties::split) {
+    const mx::array count = reduce_rows(wide(same, s), groups, Reduction::sum, s);
+    part = mx::divide(part, mx::maximum(count, mx::array(1.0f), s), s);
+  }
+  return mx::astype(mx::where(same, gather_rows(part, groups, 0, s), mx::array(0.0f), s), x.dtype(), s);
 }
 
 }  // namespace
@@ -67,8 +74,23 @@ RowGroups::Ptr RowGroups::create(cpu::Buffer<int32_t> group_of, int64_t n_groups
   return groups;
 }
 
+RowGroups::Ptr RowGroups::contiguous(cpu::Buffer<int32_t> offsets) {
+  std::shared_ptr<RowGroups> groups(new RowGroups);
+  groups->n_groups_ = offsets.size() - 1;
+  groups->group_of_ = cpu::Buffer<int32_t>(offsets[groups->n_groups_]);
+  for (int64_t g = 0; g < groups->n_groups_; ++g)
+    std::fill(groups->group_of_.begin() + offsets[g], groups->group_of_.begin() + offsets[g + 1],
+              static_cast<int32_t>(g));
+  groups->offsets_ = std::move(offsets);
+  return groups;
+}
+
 const cpu::Segments& RowGroups::segments() const {
   std::call_once(once_, [&] {
+    if (!offsets_.empty()) {
+      segments_ = {n_groups_, offsets_.data(), nullptr, nullptr, nullptr};
+      return;
+    }
     const int64_t n = n_rows();
     offsets_ = cpu::Buffer<int32_t>(n_groups_ + 1);
     std::fill(offsets_.begin(), offsets_.end(), 0);
@@ -129,7 +151,9 @@ Reduction parse_reduction(std::string_view name, std::string_view operation, std
                               " must be sum, mean (avg) or max, got '" + std::string(name) + "'");
 }
 
-mx::array reduce_rows(const mx::array& x, const RowGroups::Ptr& groups, Reduction reduction, mx::StreamOrDevice s) {
+mx::array reduce_rows(const mx::array& x, const RowGroups::Ptr& groups, Reduction reduction, mx::StreamOrDevice s,
+                      Ties ties) {
+  const bool extreme = reduction == Reduction::max || reduction == Reduction::min;
   check("reduce_rows", x, groups->n_rows());
   const auto forward = [=](const graph::Arrays& in) -> graph::Arrays {
     Call call = make_call("segments", in[0], groups, s);
@@ -138,13 +162,13 @@ mx::array reduce_rows(const mx::array& x, const RowGroups::Ptr& groups, Reductio
   };
   const auto vjp = [=](const graph::Arrays& in, const graph::Arrays& ct, const graph::Arrays& y) -> graph::Arrays {
     if (reduction == Reduction::sum) return {gather_rows(ct[0], groups, 0, s)};
-    if (reduction == Reduction::max) return {max_gradient(in[0], mx::stop_gradient(y[0], s), ct[0], groups, s)};
+    if (extreme) return {max_gradient(in[0], mx::stop_gradient(y[0], s), ct[0], groups, reduction, ties, s)};
     const mx::array counts = mx::maximum(groups->counts(), mx::array(1.0f), s);
     return {gather_rows(mx::astype(mx::divide(wide(ct[0], s), counts, s), in[0].dtype(), s), groups, 0, s)};
   };
   const auto jvp = [=](const graph::Arrays& in, const graph::Arrays& t) -> graph::Arrays {
-    if (reduction != Reduction::max) return {reduce_rows(t[0], groups, reduction, s)};
-    return {take_chosen(t[0], argmax_rows(in[0], groups, s), s)};
+    if (!extreme) return {reduce_rows(t[0], groups, reduction, s)};
+    return {take_chosen(t[0], argmax_rows(in[0], groups, reduction, s), s)};
   };
   return graph::differentiable({x}, forward, vjp, jvp)[0];
 }
@@ -170,6 +194,14 @@ mx::array take_chosen(const mx::array& t, const mx::array& rows, mx::StreamOrDev
   const mx::array found = mx::greater_equal(rows, mx::array(0), s);
   const mx::array taken = mx::take_along_axis(t, mx::maximum(rows, mx::array(0), s), 0, s);
   return mx::where(found, taken, mx::zeros({1}, t.dtype(), s), s);
+}
+
+mx::array give_chosen(const mx::array& g, const mx::array& rows, int n, mx::StreamOrDevice s) {
+  const mx::array zeros = mx::zeros({n, g.shape(1)}, mx::float32, s);
+  if (zeros.size() == 0 || g.size() == 0) return mx::astype(zeros, g.dtype(), s);
+  const mx::array found = mx::greater_equal(rows, mx::array(0), s);
+  const mx::array given = mx::where(found, wide(g, s), mx::array(0.0f), s);
+  return mx::astype(mx::scatter_add_axis(zeros, mx::maximum(rows, mx::array(0), s), given, 0, s), g.dtype(), s);
 }
 
 }  // namespace lattice

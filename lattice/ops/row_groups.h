@@ -1,10 +1,10 @@
 // Rows that belong to groups: reductions over a group, and the group's row given back to its members.
 //
-//   reduce_rows: y[g, :] = sum, mean or max over the rows r with group[r] == g of x[r, :]        (N, C) -> (G, C)
+//   reduce_rows: y[g, :] = sum, mean, max or min over the rows r with group[r] == g of x[r, :]        (N, C) -> (G, C)
 //   gather_rows: x[r, :] = y[group[r], :], fill where group[r] < 0                               (G, C) -> (N, C)
 //
-// Sum and gather are adjoint to each other, so derivatives of any order exist. max shares a gradient equally among ties; its
-// jvp takes the tied row with the smallest number. Rows are summed in ascending order as kernels/cpu/segments.h says; a group
+// Sum and gather are adjoint to each other, so derivatives of any order exist. max and min share a gradient equally among
+// ties, or as `ties` says; their jvp takes the tied row with the smallest number. Rows are summed in ascending order as kernels/cpu/segments.h says; a group
 // without rows gives 0. Batches, duplicates, joins and voxels are all groups of rows.
 #pragma once
 
@@ -21,12 +21,17 @@ namespace lattice {
 
 using cpu::Reduction;
 
+// Who gets the gradient of a maximum that several rows have: an equal part each, all of it each, or the smallest row.
+enum class Ties { split, all, first };
+
 // Which group each row belongs to. Concrete, immutable, shared by the nodes that use it.
 class RowGroups {
  public:
   using Ptr = std::shared_ptr<const RowGroups>;
   // group_of[r] in [0, n_groups), or negative: in none. The caller has checked it.
   static Ptr create(cpu::Buffer<int32_t> group_of, int64_t n_groups);
+  // Group g is rows offsets[g] .. offsets[g + 1]; the first is 0, and they ascend.
+  static Ptr contiguous(cpu::Buffer<int32_t> offsets);
 
   int64_t n_rows() const { return group_of_.size(); }
   int64_t n_groups() const { return n_groups_; }
@@ -49,10 +54,13 @@ class RowGroups {
 
 Reduction parse_reduction(std::string_view name, std::string_view operation, std::string_view argument);
 
-mx::array reduce_rows(const mx::array& x, const RowGroups::Ptr& groups, Reduction reduction, mx::StreamOrDevice s = {});
+mx::array reduce_rows(const mx::array& x, const RowGroups::Ptr& groups, Reduction reduction, mx::StreamOrDevice s = {},
+                      Ties ties = Ties::split);
 mx::array gather_rows(const mx::array& y, const RowGroups::Ptr& groups, float fill = 0, mx::StreamOrDevice s = {});
 
 // out[i, c] = t[rows[i, c], c], 0 where rows[i, c] < 0: the jvp of a maximum. Plain MLX operations.
 mx::array take_chosen(const mx::array& t, const mx::array& rows, mx::StreamOrDevice s = {});
+// Its adjoint: out[rows[i, c], c] += g[i, c], n rows.
+mx::array give_chosen(const mx::array& g, const mx::array& rows, int n, mx::StreamOrDevice s = {});
 
 }  // namespace lattice

@@ -16,4 +16,5 @@ void bind_points(nb::module_& m);
 void bind_entropy(nb::module_& m);
 void bind_routes(nb::module_& m);
 void bind_relations(nb::module_& m);
+void bind_segments(nb::module_& m);
 void bind_tensor(nb::module_& m);

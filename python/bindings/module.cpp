@@ -24,4 +24,5 @@ NB_MODULE(_ext, m) {
   bind_codec(m);
   bind_algebra(m);
   bind_features(m);
+  bind_segments(m);
 }

@@ -5,7 +5,7 @@ from ._load import load_extension
 
 _ext = load_extension()
 
-from . import core, nn, ops  # noqa: E402
+from . import core, nn, ops, points  # noqa: E402
 from ._ext import backend_info, routes  # noqa: E402
 from .core import SparseTensor, SparseTensorComponents  # noqa: E402
 from .devices import on, supported_on  # noqa: E402
@@ -21,6 +21,7 @@ __all__ = [
     "nn",
     "on",
     "ops",
+    "points",
     "routes",
     "selftest",
     "supported_on",

@@ -33,6 +33,17 @@ void each_tile(const RelationLists& lists, const TileBounds& bounds, const float
                const F& body) {
   const int64_t n_k = lists.n_k(), tile = bounds.tile;
   const int32_t* in_order = lists.in_order ? lists.in_order->data() : nullptr;
+  if (n_k == 1 && lists.lists[0].in && !in_order &&
+      !lists.out_order) {  // the list itself; long segments have all threads
+    const OffsetList& list = lists.lists[0];
+    Buffer<int32_t> offsets(lists.n_out + 1);
+    std::fill(offsets.begin(), offsets.end(), 0);
+    for (int64_t e = 0; e < list.size; ++e) ++offsets[list.out[e] + 1];
+    std::partial_sum(offsets.begin(), offsets.end(), offsets.begin());
+    Buffer<float> floats(weights || factors ? list.size : 0);
+    for (int64_t e = 0; e < floats.size(); ++e) floats[e] = weight_of(weights, 0) * (factors ? factors[list.in[e]] : 1);
+    return body(Segments{lists.n_out, offsets.data(), list.in, nullptr, floats.data()});
+  }
   parallel_for(bounds.n_tiles, [&](int64_t t) {
     const int64_t first = t * tile, n = std::min(tile, lists.n_out - first);
     const int32_t* from = bounds.bounds.data() + t * n_k;
@@ -94,10 +105,12 @@ struct Reference {
 
 void pool(const RelationLists& lists, const TileBounds& bounds, const RowArray& x, PoolMode mode,
           const float* offset_weights, void* y) {
-  const float* weights = mode == PoolMode::max ? nullptr : offset_weights;
+  const bool extreme = mode == PoolMode::max || mode == PoolMode::min;
+  const float* weights = extreme ? nullptr : offset_weights;
   Buffer<float> factors;
   if (mode == PoolMode::spread) factors = in_factors(lists, weights);
   const Reduction reduction = mode == PoolMode::max    ? Reduction::max
+                              : mode == PoolMode::min  ? Reduction::min
                               : mode == PoolMode::mean ? Reduction::mean
                                                        : Reduction::sum;
   each_tile(lists, bounds, weights, factors.data(), [&](const Segments& s) { reduce_segments(s, x, reduction, y); });
@@ -113,8 +126,9 @@ void pool_share(const RelationLists& lists, const TileBounds& bounds, const void
   each_tile(lists, bounds, nullptr, nullptr, [&](const Segments& s) { share_segments(s, a, b, g, y); });
 }
 
-void pool_argmax(const RelationLists& lists, const TileBounds& bounds, const RowArray& x, int32_t* rows) {
-  each_tile(lists, bounds, nullptr, nullptr, [&](const Segments& s) { argmax_segments(s, x, rows); });
+void pool_argmax(const RelationLists& lists, const TileBounds& bounds, const RowArray& x, int32_t* rows,
+                 Reduction kind) {
+  each_tile(lists, bounds, nullptr, nullptr, [&](const Segments& s) { argmax_segments(s, x, rows, kind); });
 }
 
 void reference_pool(const RelationLists& lists, const RowArray& x, PoolMode mode, const float* offset_weights,
@@ -126,16 +140,17 @@ void reference_pool(const RelationLists& lists, const RowArray& x, PoolMode mode
       in[i] += double{weight_of(offset_weights, k)};
       out[o] += double{weight_of(offset_weights, k)};
     });
-    if (mode == PoolMode::max)
-      for (int64_t i = 0; i < sums.size(); ++i) sums[i] = out[i / x.channels] > 0 ? -INFINITY : 0.0;
+    const double sign = mode == PoolMode::max ? 1 : mode == PoolMode::min ? -1 : 0;
+    if (sign != 0)
+      for (int64_t i = 0; i < sums.size(); ++i) sums[i] = out[i / x.channels] > 0 ? -sign * INFINITY : 0.0;
     r.edges([&](int64_t i, int64_t o, int64_t k) {
       const double w = double{weight_of(offset_weights, k)} / (mode == PoolMode::spread ? in[i] : 1.0);
       for (int64_t c = 0; c < x.channels; ++c) {
         double& to = sums[o * x.channels + c];
         const double v = r.at(x.x, i * x.channels + c);
-        if (mode != PoolMode::max)
+        if (sign == 0)
           to += w * v;
-        else if (v > to || std::isnan(v))
+        else if (sign * v > sign * to || std::isnan(v))
           to = v;
       }
     });

@@ -55,11 +55,18 @@ struct Max {
   }
 };
 
-// Rows in memory order are fetched by the machine itself.
+struct Min {
+  static HWY_INLINE Vec start(Floats d) { return hn::Set(d, INFINITY); }
+  static HWY_INLINE Vec add(Vec least, Vec v) {
+    return hn::IfThenElse(hn::Or(hn::Lt(v, least), hn::IsNaN(v)), v, least);
+  }
+};
+
+// Also rows in memory order: the machine's own prefetcher stops at each page.
 template <typename T>
 HWY_INLINE void ask_for(const Segments& s, const T* x, int64_t channels, int64_t e, int64_t last) {
   constexpr int64_t kAhead = 16;
-  if (s.rows && e + kAhead < last) prefetch_row(x + s.rows[e + kAhead] * channels, channels);
+  if (e + kAhead < last) prefetch_row(x + row_of(s, e + kAhead) * channels, channels);
 }
 
 // N vectors of columns from c of entries [e0, e1), written to out + c; `last` is the end of all entries.
@@ -179,6 +186,8 @@ void run_segments(const Task& t, int64_t begin, int64_t end) {
       match_run<false, T>(t, begin, end);
     else if (t.reduction == Reduction::max)
       reduce_run<Max, T>(t, begin, end);
+    else if (t.reduction == Reduction::min)
+      reduce_run<Min, T>(t, begin, end);
     else
       reduce_run<Sum, T>(t, begin, end);
   });
@@ -189,6 +198,8 @@ void run_piece(const Task& t, int64_t e0, int64_t e1, float* out) {
   visit_storage(t.x.storage, [&]<typename T>(T) {
     if (t.reduction == Reduction::max)
       reduce_entries<Max, T>(t, e0, e1, e1, 1.0f, out);
+    else if (t.reduction == Reduction::min)
+      reduce_entries<Min, T>(t, e0, e1, e1, 1.0f, out);
     else
       reduce_entries<Sum, T>(t, e0, e1, e1, 1.0f, out);
   });
@@ -246,9 +257,9 @@ void reduce_long(const Task& t, int64_t i) {
       double value = double{parts[c]};
       for (int64_t p = 1; p < pieces; ++p) {
         const double v = double{parts[p * channels + c]};
-        if (t.reduction != Reduction::max)
+        if (t.reduction != Reduction::max && t.reduction != Reduction::min)
           value += v;
-        else if (v > value || std::isnan(v))
+        else if ((t.reduction == Reduction::max ? v > value : v < value) || std::isnan(v))
           value = v;
       }
       row[c] = narrow<T>(static_cast<float>(value / divisor));
@@ -279,8 +290,9 @@ void share_segments(const Segments& segments, const void* a, const RowArray& b, 
   run({segments, b, Reduction::sum, a, b.x, g, out});
 }
 
-void argmax_segments(const Segments& s, const RowArray& x, int32_t* out) {
+void argmax_segments(const Segments& s, const RowArray& x, int32_t* out, Reduction kind) {
   const int64_t channels = x.channels;
+  const float sign = kind == Reduction::min ? -1.0f : 1.0f;
   if (s.n == 0 || channels == 0) return;
   visit_storage(x.storage, [&]<typename T>(T) {
     each_run(s, channels, [&](int64_t begin, int64_t end) {
@@ -292,7 +304,7 @@ void argmax_segments(const Segments& s, const RowArray& x, int32_t* out) {
           const int32_t r = static_cast<int32_t>(row_of(s, e));
           const T* row = static_cast<const T*>(x.x) + int64_t{r} * channels;
           for (int64_t c = 0; c < channels; ++c) {
-            const float v = widen(row[c]);
+            const float v = sign * widen(row[c]);
             const bool same = v == most[c] || (std::isnan(v) && std::isnan(most[c]));
             if (best[c] < 0 || v > most[c] || (std::isnan(v) && !std::isnan(most[c])) || (same && r < best[c])) {
               most[c] = v;

@@ -1,11 +1,11 @@
 // Reductions over groups of rows, and the way back.
 //
-//   reduce: out[s, :] = sum, mean or max over the entries e of segment s of w[e] x[rows[e], :]
+//   reduce: out[s, :] = sum, mean, max or min over the entries e of segment s of w[e] x[rows[e], :]
 //   gather: out[j, :] = x[rows[j], :]
 //
 // The entries of segment s are offsets[s] .. offsets[s + 1], as in a CSR matrix: a sorted index needs no rows, an unsorted one
 // lists them. An empty segment gives 0 in every mode. mean divides by the sum of the weights, which is the number of
-// entries where there are none; max takes no weights, and a NaN wins.
+// entries where there are none; max and min take no weights, and a NaN wins.
 //
 // Order of summation: entries in their order, in float32; a segment of more than kLongSegment entries in pieces of kSegmentPiece,
 // whose sums are added in order in float64. Rounded once. Sizes are never taken from the number of threads, so that any
@@ -18,7 +18,7 @@
 
 namespace lattice::cpu {
 
-enum class Reduction { sum, mean, max };
+enum class Reduction { sum, mean, max, min };
 
 inline constexpr int64_t kLongSegment = 8192;
 inline constexpr int64_t kSegmentPiece = 2048;
@@ -49,8 +49,8 @@ void match_segments(const Segments& segments, const void* a, const void* b, cons
 // out[s, c] = g[s, c] / the number of entries with a[s, c] == b[rows[e], c], 0 where there is none. g and a have a row for each row of out.
 void share_segments(const Segments& segments, const void* a, const RowArray& b, const void* g, void* out);
 
-// out[s, c] = the smallest row that has the maximum, -1 for an empty segment.
-void argmax_segments(const Segments& segments, const RowArray& x, int32_t* out);
+// out[s, c] = the smallest row that has the maximum (kind min: the minimum), -1 for an empty segment.
+void argmax_segments(const Segments& segments, const RowArray& x, int32_t* out, Reduction kind = Reduction::max);
 
 // out[j, :] = x[rows[j], :] for j < n, `fill` where rows[j] < 0.
 void gather_rows(const RowArray& x, const int32_t* rows, int64_t n, float fill, void* out);
