@@ -10,6 +10,7 @@ from ._ext import backend_info, routes  # noqa: E402
 from .core import SparseTensor, SparseTensorComponents  # noqa: E402
 from .devices import on, supported_on  # noqa: E402
 from .explain import explain, selftest  # noqa: E402
+from . import models  # noqa: E402
 
 __all__ = [
     "SparseTensor",
@@ -18,6 +19,7 @@ __all__ = [
     "backend_info",
     "core",
     "explain",
+    "models",
     "nn",
     "on",
     "ops",

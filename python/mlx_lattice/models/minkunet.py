@@ -1,0 +1,53 @@
+"""MinkUNet: residual U-Nets on sparse voxels for semantic segmentation."""
+
+from .. import nn, ops
+from ._blocks import BasicBlock, Bottleneck, Encoder, checked, choose, run, stage, up
+from ._model import Model
+
+# depth -> (block, blocks of the four encoder levels); each of the four decoder levels has one (14) or two.
+_DEPTHS = {
+    14: (BasicBlock, (1, 1, 1, 1), 1),
+    18: (BasicBlock, (2, 2, 2, 2), 2),
+    34: (BasicBlock, (2, 3, 4, 6), 2),
+    50: (Bottleneck, (2, 3, 4, 6), 2),
+    101: (Bottleneck, (2, 3, 4, 23), 2),
+}
+_ENCODER, _DECODER = (1, 2, 4, 8), (8, 4, 3, 3)  # times the width
+
+
+class MinkUNet(Model):
+    """A residual U-Net with four levels: x (N, in_channels) -> logits (N, out_channels) on x's own coordinates.
+
+    Choy, Gwak and Savarese, "4D Spatio-Temporal ConvNets: Minkowski Convolutional Neural Networks", CVPR 2019; the blocks
+    are those of He et al., "Deep Residual Learning for Image Recognition", CVPR 2016.
+
+    depth: 14, 18 or 34 with basic blocks, 50 or 101 with bottlenecks. width: channels of the stem; the levels have
+    width * (1, 2, 4, 8) going down and width * (8, 4, 3, 3) going up, times 4 with bottlenecks. Going down is a 2x2x2
+    convolution of stride 2, going up its transpose onto the coordinates of the skip, which is concatenated by identity.
+    """
+
+    def __init__(self, in_channels, out_channels, depth=18, width=32, stem_kernel_size=5):
+        block, counts, back = choose(self, "depth", depth, _DEPTHS)
+        config = checked(self, in_channels=in_channels, out_channels=out_channels, depth=depth, width=width,
+                         stem_kernel_size=stem_kernel_size)
+        super().__init__(**config)
+        width = config["width"]
+        planes = [width * m for m in _ENCODER]
+        self.encoder = Encoder(config["in_channels"], width, block, planes, counts, config["stem_kernel_size"])
+        c = self.encoder.channels[-1]
+        self.ups, self.decoders = [], []
+        for m, skip in zip(_DECODER, reversed(self.encoder.channels[:-1])):
+            self.ups.append(up(c, width * m))
+            blocks, c = stage(block, width * m + skip, width * m, back)
+            self.decoders.append(blocks)
+        self.head = nn.Linear(c, config["out_channels"])
+
+    def features(self, x):
+        """What the head sees: (N, head.weight.shape[1]) features on x's coordinates."""
+        *skips, x = self.encoder(x)
+        for rise, blocks, skip in zip(self.ups, self.decoders, reversed(skips)):
+            x = run(blocks, ops.cat([rise(x, skip), skip]))
+        return x
+
+    def __call__(self, x):
+        return self.head(self.features(x))

@@ -1,0 +1,44 @@
+"""A residual encoder on sparse voxels, with or without a classification head."""
+
+from .. import nn, ops
+from ._blocks import BasicBlock, Bottleneck, Encoder, checked, choose
+from ._model import Model
+
+_DEPTHS = {
+    14: (BasicBlock, (1, 1, 1, 1)),
+    18: (BasicBlock, (2, 2, 2, 2)),
+    34: (BasicBlock, (3, 4, 6, 3)),
+    50: (Bottleneck, (3, 4, 6, 3)),
+    101: (Bottleneck, (3, 4, 23, 3)),
+}
+
+
+class SparseResNet(Model):
+    """Residual encoder with four halvings: x (N, in_channels) -> the coarsest tensor, or (B, out_channels) logits.
+
+    He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, on sparse voxels as in Choy, Gwak and Savarese, "4D
+    Spatio-Temporal ConvNets", CVPR 2019. depth: 14, 18, 34 with basic blocks, 50, 101 with bottlenecks; levels have
+    width * (1, 2, 4, 8) channels, times 4 with bottlenecks. With `out_channels` the mean over each batch item goes through a
+    linear layer; an empty item has the logits of zeros. `pyramid(x)` gives the tensors of all five levels.
+    """
+
+    def __init__(self, in_channels, out_channels=None, depth=18, width=32, stem_kernel_size=3):
+        block, counts = choose(self, "depth", depth, _DEPTHS)
+        config = checked(self, in_channels=in_channels, depth=depth, width=width, stem_kernel_size=stem_kernel_size)
+        config["out_channels"] = None if out_channels is None else checked(self, out_channels=out_channels)["out_channels"]
+        super().__init__(**config)
+        planes = [config["width"] * m for m in (1, 2, 4, 8)]
+        self.encoder = Encoder(config["in_channels"], config["width"], block, planes, counts, config["stem_kernel_size"])
+        if out_channels is not None:
+            self.head = nn.Linear(self.encoder.channels[-1], config["out_channels"])
+
+    def pyramid(self, x):
+        """Tensors of all levels, finest first."""
+        return self.encoder(x)
+
+    def __call__(self, x):
+        y = self.pyramid(x)[-1]
+        if "head" not in self:
+            return y
+        size = None if x.batch_counts is None else len(x.batch_counts)
+        return self.head(ops.global_avg_pool(y, batch_size=size))

@@ -1,0 +1,73 @@
+"""The sparse part of SECOND: voxels of a LiDAR scan to a dense bird's-eye view for a detection head."""
+
+import mlx.core as mx
+
+from .. import nn
+from ..nn._checks import integer
+from ._blocks import ConvNorm, checked, run, subm
+from ._model import Model
+
+
+class SecondBackbone(Model):
+    """x (N, in_channels) in a grid of (X, Y, Z) voxels -> (B, ceil(X / 8), ceil(Y / 8), channels * ceil(Z / 16)).
+
+    Yan, Mao and Li, "SECOND: Sparsely Embedded Convolutional Detection", Sensors 2018. Two submanifold convolutions a level,
+    between levels a 3x3x3 convolution of stride 2, at the end one of size (1, 1, 3) and stride (1, 1, 2) that halves the
+    height. The grid then becomes dense, with channel and height in one axis: index c * Z' + z.
+
+    A strided layer lives on the halved coordinates of its input; cells that no voxel falls into stay empty, where the
+    paper's convolution also fills their neighbours. Coordinates outside 0 .. grid - 1 are a ValueError. batch_counts, else
+    the largest batch index, give B.
+    """
+
+    def __init__(self, in_channels, grid_size, channels=(16, 32, 64, 64), out_channels=128):
+        config = checked(self, in_channels=in_channels, out_channels=out_channels)
+        config["grid_size"] = _integers(self, "grid_size", grid_size, 3)
+        config["channels"] = _integers(self, "channels", channels, 4)
+        super().__init__(**config)
+        self.levels = []
+        c = config["in_channels"]
+        for level, width in enumerate(config["channels"]):
+            first = subm(c, width) if level == 0 else _strided(c, width, 3, 2)
+            self.levels.append([first, subm(width, width), subm(width, width)])
+            c = width
+        self.squeeze = _strided(c, config["out_channels"], (1, 1, 3), (1, 1, 2))
+
+    def sparse(self, x):
+        """The sparse tensor of the last layer, at stride (8, 8, 16)."""
+        for layers in self.levels:
+            x = run(layers, x)
+        return self.squeeze(x)
+
+    @property
+    def output_shape(self):
+        """(X', Y', C') of the bird's-eye view."""
+        nx, ny, nz = (-(-n // s) for n, s in zip(self._config["grid_size"], (8, 8, 16)))
+        return nx, ny, self._config["out_channels"] * nz
+
+    def __call__(self, x):
+        self._check_inside(x)
+        y = self.sparse(x)
+        size = [-(-n // s) for n, s in zip(self._config["grid_size"], (8, 8, 16))]
+        counts = x.batch_counts
+        batch = len(counts) if counts is not None else (int(mx.max(x.coords[:, 0])) + 1 if x.active_count else 0)
+        dense = y.to_dense((batch, *size))
+        return mx.swapaxes(dense, 3, 4).reshape(batch, *self.output_shape)
+
+    def _check_inside(self, x):
+        if x.active_count == 0:
+            return
+        low, high = mx.min(x.coords[:, 1:], axis=0).tolist(), mx.max(x.coords[:, 1:], axis=0).tolist()
+        for axis, a, b, n in zip("xyz", low, high, self._config["grid_size"]):
+            if a < 0 or b >= n:
+                raise ValueError(f"[SecondBackbone] {axis} must be in 0..{n - 1}, found {a if a < 0 else b}")
+
+
+def _strided(in_channels, out_channels, size, stride):
+    return ConvNorm(nn.Conv3d(in_channels, out_channels, size, stride, bias=False), out_channels)
+
+
+def _integers(model, name, values, count):
+    if not isinstance(values, (list, tuple)) or len(values) != count:
+        raise ValueError(f"[{type(model).__name__}] {name} must be {count} integers, got {values!r}")
+    return [integer(model, name, v) for v in values]
