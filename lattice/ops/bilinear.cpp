@@ -33,13 +33,6 @@ void check_groups(const std::string& op, int64_t groups, int64_t c_in, int64_t c
                  std::to_string(c_in) + ", C_out " + std::to_string(c_out));
 }
 
-// (n_k, c_in / G, c_out) -> (n_k, c_out / G, c_in), group by group. A view when there is one group.
-mx::array transposed_weight(const mx::array& w, int64_t groups, mx::StreamOrDevice s) {
-  if (groups == 1) return mx::transpose(w, {0, 2, 1}, s);
-  const int k = w.shape(0), ci = w.shape(1), g = static_cast<int>(groups), co = w.shape(2) / g;
-  return mx::reshape(mx::transpose(mx::reshape(w, {k, ci, g, co}, s), {0, 3, 2, 1}, s), {k, co, g * ci}, s);
-}
-
 Call make_call(const char* operation, graph::Arrays inputs, const Relation::Ptr& relation, int64_t c_in, int64_t c_out,
                int64_t groups, mx::StreamOrDevice s) {
   Call call;
@@ -77,6 +70,12 @@ mx::array conv_of(const char* operation, const graph::Arrays& inputs, const Rela
 }
 
 }  // namespace
+
+mx::array transposed_weight(const mx::array& w, int64_t groups, mx::StreamOrDevice s) {
+  if (groups == 1) return mx::transpose(w, {0, 2, 1}, s);
+  const int k = w.shape(0), ci = w.shape(1), g = static_cast<int>(groups), co = w.shape(2) / g;
+  return mx::reshape(mx::transpose(mx::reshape(w, {k, ci, g, co}, s), {0, 3, 2, 1}, s), {k, co, g * ci}, s);
+}
 
 mx::array conv(const mx::array& x, const mx::array& w, const Relation::Ptr& relation,
                const std::optional<mx::array>& bias, int64_t groups, mx::StreamOrDevice s) {

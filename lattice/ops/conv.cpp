@@ -7,6 +7,7 @@
 
 #include "lattice/graph/dtype.h"
 #include "lattice/ops/bilinear.h"
+#include "lattice/ops/quantize_conv.h"
 
 namespace lattice {
 namespace {
@@ -45,16 +46,28 @@ mx::array kernel_major(const std::string& op, const mx::array& w, const KernelSp
   return mx::transpose(mx::reshape(w, {w.shape(0), static_cast<int>(k), w.shape(4)}, s), {1, 2, 0}, s);
 }
 
-// What every convolution asks of its arrays; w is (K, C_in / groups, C_out).
-void check_arrays(const std::string& op, const SparseTensor& x, const mx::array& w, const Bias& bias,
+// A packed weight that does not belong to the kernel and the features.
+void check_packed(const std::string& op, const QuantizedWeight& w, const KernelSpec& spec, int64_t c_in,
+                  int64_t groups) {
+  const bool fits = w.layout() == WeightLayout::linear     ? spec.is_pointwise()
+                    : w.layout() == WeightLayout::dense_5d ? w.kernel_size() == spec.size
+                                                           : w.n_k() == spec.volume();
+  if (!fits) fail(op, "weight must be packed for " + spec.text() + ", got " + w.text());
+  if (groups < 1 || w.in_channels() * groups != c_in || w.out_channels() % groups != 0)
+    fail(op, "weight must be packed for C_in = " + std::to_string(c_in) + " with " + std::to_string(groups) +
+                 " groups, got " + w.text());
+}
+
+// What every convolution asks of its arrays.
+void check_arrays(const std::string& op, const SparseTensor& x, mx::Dtype weight_dtype, int64_t c_out, const Bias& bias,
                   mx::StreamOrDevice s) {
   graph::visit_float(
       x.dtype(), [](auto) {}, op);
-  if (w.dtype() != x.dtype())
-    fail(op, "weight must have the dtype of the features, got " + graph::dtype_name(w.dtype()) + " and " +
+  if (weight_dtype != x.dtype())
+    fail(op, "weight must have the dtype of the features, got " + graph::dtype_name(weight_dtype) + " and " +
                  graph::dtype_name(x.dtype()));
-  if (bias && (bias->ndim() != 1 || bias->shape(0) != w.shape(2)))
-    fail(op, "bias must have shape (" + std::to_string(w.shape(2)) + ",), got " + shape_text(bias->shape()));
+  if (bias && (bias->ndim() != 1 || bias->shape(0) != c_out))
+    fail(op, "bias must have shape (" + std::to_string(c_out) + ",), got " + shape_text(bias->shape()));
   if (x.coords().dtype() == mx::int64 && mx::to_stream(s).device == mx::Device::gpu)
     fail(op, "coords must be int32 on a GPU, got int64");
 }
@@ -82,11 +95,20 @@ Relation::Ptr find_relation(const std::string& op, RelationKind kind, const Spar
   }
 }
 
-SparseTensor convolve(const std::string& op, RelationKind kind, const SparseTensor& x, const mx::array& weight,
+SparseTensor convolve(const std::string& op, RelationKind kind, const SparseTensor& x, const Weight& weight,
                       const Bias& bias, const ConvOptions& options, std::optional<float> eps, mx::StreamOrDevice s) {
   if (eps && !(*eps > 0 && std::isfinite(*eps))) fail(op, "eps must be > 0, got " + std::to_string(*eps));
-  const mx::array w = kernel_major(op, weight, options.spec, x.channels(), options.groups, s);
-  check_arrays(op, x, w, bias, s);
+  if (const auto* packed = std::get_if<QuantizedWeight>(&weight)) {
+    if (eps) fail(op, "weight must be dense: W^2 is needed, got " + packed->text());
+    check_packed(op, *packed, options.spec, x.channels(), options.groups);
+    check_arrays(op, x, packed->dtype(), packed->out_channels(), bias, s);
+    const Relation::Ptr r = find_relation(op, kind, x, options);
+    if (r) return result_on(x, *r->out_key(), conv(x.feats(), *packed, r, bias, options.groups, s));
+    if (options.groups == 1) return x.with_feats(matmul_rows(x.feats(), *packed, bias, s));
+    return x.with_feats(conv(x.feats(), *packed, Relation::identity(x.active_count()), bias, options.groups, s));
+  }
+  const mx::array w = kernel_major(op, std::get<mx::array>(weight), options.spec, x.channels(), options.groups, s);
+  check_arrays(op, x, w.dtype(), w.shape(2), bias, s);
   const Relation::Ptr r = find_relation(op, kind, x, options);
   if (!r) {
     if (options.groups == 1) return x.with_feats(matmul_rows(x.feats(), mx::squeeze(w, 0, s), bias, s));
@@ -107,47 +129,52 @@ SparseTensor convolve(const std::string& op, RelationKind kind, const SparseTens
 
 }  // namespace
 
-SparseTensor conv3d(const SparseTensor& x, const mx::array& weight, const Bias& bias, const ConvOptions& options,
+SparseTensor conv3d(const SparseTensor& x, const Weight& weight, const Bias& bias, const ConvOptions& options,
                     mx::StreamOrDevice s) {
   return convolve("conv3d", RelationKind::forward, x, weight, bias, options, std::nullopt, s);
 }
 
-SparseTensor subm_conv3d(const SparseTensor& x, const mx::array& weight, const Bias& bias, const ConvOptions& options,
+SparseTensor subm_conv3d(const SparseTensor& x, const Weight& weight, const Bias& bias, const ConvOptions& options,
                          mx::StreamOrDevice s) {
   return convolve("subm_conv3d", RelationKind::submanifold, x, weight, bias, options, std::nullopt, s);
 }
 
-SparseTensor conv_transpose3d(const SparseTensor& x, const mx::array& weight, const Bias& bias,
-                              const ConvOptions& options, mx::StreamOrDevice s) {
+SparseTensor conv_transpose3d(const SparseTensor& x, const Weight& weight, const Bias& bias, const ConvOptions& options,
+                              mx::StreamOrDevice s) {
   return convolve("conv_transpose3d", RelationKind::transposed, x, weight, bias, options, std::nullopt, s);
 }
 
-SparseTensor generative_conv_transpose3d(const SparseTensor& x, const mx::array& weight, const Bias& bias,
+SparseTensor generative_conv_transpose3d(const SparseTensor& x, const Weight& weight, const Bias& bias,
                                          const ConvOptions& options, mx::StreamOrDevice s) {
   return convolve("generative_conv_transpose3d", RelationKind::generative, x, weight, bias, options, std::nullopt, s);
 }
 
-SparseTensor normalized_subm_conv3d(const SparseTensor& x, const mx::array& weight, const Bias& bias,
+SparseTensor normalized_subm_conv3d(const SparseTensor& x, const Weight& weight, const Bias& bias,
                                     const ConvOptions& options, float eps, mx::StreamOrDevice s) {
   return convolve("normalized_subm_conv3d", RelationKind::submanifold, x, weight, bias, options, eps, s);
 }
 
-SparseTensor normalized_conv_transpose3d(const SparseTensor& x, const mx::array& weight, const Bias& bias,
+SparseTensor normalized_conv_transpose3d(const SparseTensor& x, const Weight& weight, const Bias& bias,
                                          const ConvOptions& options, float eps, mx::StreamOrDevice s) {
   return convolve("normalized_conv_transpose3d", RelationKind::transposed, x, weight, bias, options, eps, s);
 }
 
-SparseTensor normalized_generative_conv_transpose3d(const SparseTensor& x, const mx::array& weight, const Bias& bias,
+SparseTensor normalized_generative_conv_transpose3d(const SparseTensor& x, const Weight& weight, const Bias& bias,
                                                     const ConvOptions& options, float eps, mx::StreamOrDevice s) {
   return convolve("normalized_generative_conv_transpose3d", RelationKind::generative, x, weight, bias, options, eps, s);
 }
 
-mx::array linear_features(const mx::array& feats, const mx::array& weight, const Bias& bias, mx::StreamOrDevice s) {
-  if (weight.ndim() != 2) fail("linear", "weight must have shape (C_out, C_in), got " + shape_text(weight.shape()));
-  return matmul_rows(feats, mx::transpose(weight, s), bias, s);
+mx::array linear_features(const mx::array& feats, const Weight& weight, const Bias& bias, mx::StreamOrDevice s) {
+  if (const auto* packed = std::get_if<QuantizedWeight>(&weight)) {
+    if (!packed->is_pointwise()) fail("linear", "weight must have one offset, got " + packed->text());
+    return matmul_rows(feats, *packed, bias, s);
+  }
+  const auto& w = std::get<mx::array>(weight);
+  if (w.ndim() != 2) fail("linear", "weight must have shape (C_out, C_in), got " + shape_text(w.shape()));
+  return matmul_rows(feats, mx::transpose(w, s), bias, s);
 }
 
-SparseTensor linear(const SparseTensor& x, const mx::array& weight, const Bias& bias, mx::StreamOrDevice s) {
+SparseTensor linear(const SparseTensor& x, const Weight& weight, const Bias& bias, mx::StreamOrDevice s) {
   return x.with_feats(linear_features(x.feats(), weight, bias, s));
 }
 

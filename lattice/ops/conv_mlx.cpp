@@ -2,6 +2,8 @@
 
 #include <mlx/ops.h>
 
+#include "lattice/ops/quantize_conv.h"
+
 namespace lattice {
 namespace {
 
@@ -34,13 +36,11 @@ mx::array conv_with_mlx(const Call& call) {
   const int groups = static_cast<int>(call.groups), c_out = static_cast<int>(call.c_out);
   const OffsetRows rows(call);
   const mx::array x = mx::astype(call.inputs[0], mx::float32, s);
-  const mx::array w = mx::astype(call.inputs[1], mx::float32, s);
   mx::array y = mx::zeros({static_cast<int>(call.n_out()), c_out}, mx::float32, s);
   for (size_t k = 0; k + 1 < rows.begin.size(); ++k) {
     if (rows.size(k) == 0) continue;
     const mx::array gathered = mx::take(x, part(rows.in, rows.begin[k], rows.begin[k + 1], s), 0, s);
-    const mx::array wk =
-        mx::squeeze(mx::slice(w, {static_cast<int>(k), 0, 0}, {static_cast<int>(k) + 1, w.shape(1), c_out}, s), 0, s);
+    const mx::array wk = mx::astype(weight_of_offset(call, static_cast<int>(k)), mx::float32, s);
     mx::array p = gathered;
     if (groups == 1) {
       p = mx::matmul(gathered, wk, s);
@@ -50,7 +50,7 @@ mx::array conv_with_mlx(const Call& call) {
     }
     y = mx::scatter_add(y, {part(rows.out, rows.begin[k], rows.begin[k + 1], s)}, mx::expand_dims(p, 1, s), {0}, s);
   }
-  if (call.inputs.size() == 3) y = mx::add(y, mx::astype(call.inputs[2], mx::float32, s), s);
+  if (call.inputs.size() % 2) y = mx::add(y, mx::astype(call.inputs.back(), mx::float32, s), s);
   return mx::astype(y, call.dtype, s);
 }
 
@@ -78,6 +78,7 @@ mx::array outer_with_mlx(const Call& call) {
 
 mx::array linear_with_mlx(const Call& call) {
   const auto s = call.stream;
+  if (call.packing.bits) return packed_linear_with_mlx(call);
   const mx::array w = mx::squeeze(call.inputs[1], 0, s);
   if (call.inputs.size() == 3) return mx::addmm(call.inputs[2], call.inputs[0], w, 1.0f, 1.0f, s);
   return mx::matmul(call.inputs[0], w, s);

@@ -6,9 +6,11 @@
 #include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/conv.h"
 #include "lattice/kernels/cpu/outer.h"
+#include "lattice/kernels/cpu/packed.h"
 #include "lattice/kernels/cpu/reduce.h"
 #include "lattice/kernels/cpu/reference.h"
 #include "lattice/ops/conv_mlx.h"
+#include "lattice/ops/quantize_conv.h"
 
 namespace lattice {
 namespace {
@@ -24,8 +26,13 @@ Rejection has_channels(const Call& call) {
 }
 
 Rejection dense_only(const Call& call) {
-  if (call.storage != "dense") return {Step::storage, "weights are " + call.storage + ", not dense"};
+  if (call.packing.bits) return {Step::storage, "weights are " + call.storage + ", not dense"};
   return {};
+}
+
+Rejection packed_with_channels(const Call& call) {
+  if (!call.packing.bits) return {Step::storage, "weights are " + call.storage + ", not packed"};
+  return has_channels(call);
 }
 
 Rejection dense_with_channels(const Call& call) {
@@ -35,7 +42,9 @@ Rejection dense_with_channels(const Call& call) {
 
 // Everything that a node depends on besides its inputs; the relation by its address, which the closure keeps alive.
 std::string node_key(const Call& call) {
-  return std::to_string(reinterpret_cast<std::uintptr_t>(call.relation.get())) + "/" + std::to_string(call.groups);
+  return std::to_string(reinterpret_cast<std::uintptr_t>(call.relation.get())) + "/" + std::to_string(call.groups) +
+         "/" + std::to_string(call.packing.bits) + "/" + std::to_string(call.packing.group_size) + "/" +
+         std::to_string(call.packing.transposed);
 }
 
 // A node that runs `kernel(call data, inputs, outputs)` for a result of the given shape. Features are made contiguous; weights
@@ -61,7 +70,8 @@ mx::Shape weight_shape(const Call& call) {
           static_cast<int>(call.c_out)};
 }
 
-const void* bias_of(std::span<const graph::Input> in) { return in.size() == 3 ? in[2].data : nullptr; }
+// Behind x and a weight of one array or, packed, of three.
+const void* bias_of(std::span<const graph::Input> in) { return in.size() % 2 ? in.back().data : nullptr; }
 
 mx::array conv_tiles(const Call& call) {
   return node(call, "cpu.tiles", rows_shape(call), true,
@@ -81,7 +91,29 @@ mx::array conv_tiles(const Call& call) {
               });
 }
 
-mx::array conv_reference(const Call& call) {
+mx::array conv_packed(const Call& call) {
+  return node(call, "cpu.packed", rows_shape(call), false,
+              [packing = call.packing](const Relation& r, int64_t c_in, int64_t c_out, int64_t groups,
+                                       std::span<const graph::Input> in, const graph::Output& out) {
+                cpu::PackedWeight weight;
+                weight.storage = storage_of(out.dtype);
+                weight.codes = in[1].as<uint32_t>();
+                weight.scales = in[2].data;
+                weight.biases = in[3].data;
+                weight.bits = packing.bits;
+                weight.group_size = packing.group_size;
+                weight.n_k = r.n_kernels();
+                weight.in_channels = (packing.transposed ? c_out : c_in) / groups;
+                weight.out_channels = packing.transposed ? c_in : c_out;
+                weight.groups = groups;
+                weight.transposed = packing.transposed;
+                cpu::conv(r.lists(), r.tiles(),
+                          {storage_of(out.dtype), in[0].data, &weight, bias_of(in), out.data, c_in, c_out, groups});
+              });
+}
+
+mx::array conv_reference(const Call& given) {
+  const Call call = with_dense_weight(given);
   return node(call, "cpu.reference", rows_shape(call), true,
               [](const Relation& r, int64_t c_in, int64_t c_out, int64_t groups, std::span<const graph::Input> in,
                  const graph::Output& out) {
@@ -117,18 +149,24 @@ mx::array outer_reference(const Call& call) {
 void add_conv_routes(std::vector<Route>& rows) {
   const auto cpu = mx::Device::cpu, gpu = mx::Device::gpu;
   const std::string plain = "any shape: gather, matmul and scatter-add of MLX, in float32";
+  const std::string product = "any shape: matmul of MLX; packed weights: quantized_matmul";
   const std::string slow = "any shape: one multiplication at a time, sums in float64";
   for (const char* op : {"conv", "linear"}) {
     rows.push_back({op, cpu, "cpu.tiles",
                     "dense weights, no empty side: tiles of output rows, packed weights, vector registers",
                     dense_with_channels, conv_tiles});
-    rows.push_back({op, cpu, "cpu.reference", slow, dense_only, conv_reference});
+    rows.push_back(
+        {op, cpu, "cpu.packed",
+         "packed weights, no empty side: the same tiles, one block of codes at a time expanded as it is used",
+         packed_with_channels, conv_packed});
+    rows.push_back({op, cpu, "cpu.reference", slow + "; packed weights are made dense", always, conv_reference});
   }
   rows.push_back({"outer", cpu, "cpu.tiles", "no empty side: rows copied once per part, sums in vector registers",
                   has_channels, outer_tiles});
   rows.push_back({"outer", cpu, "cpu.reference", slow, always, outer_reference});
-  rows.push_back({"conv", gpu, "gpu.mlx", plain, dense_only, conv_with_mlx});
-  rows.push_back({"linear", gpu, "gpu.mlx", "any shape: matmul of MLX", dense_only, linear_with_mlx});
+  rows.push_back(
+      {"conv", gpu, "gpu.mlx", plain + "; packed weights: one offset dequantized at a time", always, conv_with_mlx});
+  rows.push_back({"linear", gpu, "gpu.mlx", product, always, linear_with_mlx});
   rows.push_back({"outer", gpu, "gpu.mlx", plain, always, outer_with_mlx});
 }
 

@@ -8,6 +8,7 @@
 #include "lattice/graph/dtype.h"
 #include "lattice/ops/map_routes.h"
 #include "lattice/ops/pool_cases.h"
+#include "lattice/ops/quantize.h"
 
 namespace lattice {
 
@@ -73,14 +74,59 @@ struct Shape {
   bool bias;
 };
 
-OracleCase conv_case(Random& random, const char* operation, const Relation::Ptr& r, const Shape& shape,
-                     mx::Dtype dtype) {
+std::vector<float> floats(const mx::array& a) {
+  mx::array wide = mx::contiguous(mx::astype(a, mx::float32, mx::Device::cpu), false, mx::Device::cpu);
+  wide.eval();
+  return {wide.data<float>(), wide.data<float>() + wide.size()};
+}
+
+// W[k][c][m] of packed codes, one code at a time: float32 product, float32 sum, rounded to the dtype.
+std::vector<double> unpacked(const QuantizedWeight& q) {
+  mx::array codes = q.weight();
+  codes.eval();
+  const std::vector<float> scales = floats(q.scales()), biases = floats(q.biases());
+  const int64_t in = q.in_channels(), out = q.out_channels();
+  const int64_t n_groups = q.storage_in_channels() / q.group_size(), words = q.storage_in_channels() * q.bits() / 32;
+  const auto place = [&](int64_t k, int64_t m, int64_t i, int64_t n) {
+    return static_cast<size_t>(q.n_k() == 1 ? m * n + i : (k * n + i) * out + m);
+  };
+  std::vector<float> exact;
+  for (int64_t k = 0; k < q.n_k(); ++k)
+    for (int64_t c = 0; c < in; ++c)
+      for (int64_t m = 0; m < out; ++m) {
+        const uint32_t word = codes.data<uint32_t>()[place(k, m, c * q.bits() / 32, words)];
+        const auto code = static_cast<float>(word >> (c * q.bits() % 32) & ((1u << q.bits()) - 1));
+        const size_t group = place(k, m, c / q.group_size(), n_groups);
+        const float product = scales[group] * code;
+        exact.push_back(product + biases[group]);
+      }
+  const mx::array all(exact.data(), {static_cast<int>(exact.size())}, mx::float32);
+  const std::vector<float> rounded = floats(mx::astype(all, q.dtype(), mx::Device::cpu));
+  return {rounded.begin(), rounded.end()};
+}
+
+// With `packing` the weight is packed, and transposed when that says so (one group only).
+OracleCase conv_case(Random& random, const char* operation, const Relation::Ptr& r, const Shape& shape, mx::Dtype dtype,
+                     const Packing& packing = {}) {
   const int64_t in_group = shape.c_in / shape.groups, out_group = shape.c_out / shape.groups;
   const int c_out = static_cast<int>(shape.c_out);
   const Values x = random_values(random, {static_cast<int>(r->n_in()), static_cast<int>(shape.c_in)}, dtype);
-  const Values w = random_values(random, {static_cast<int>(r->n_kernels()), static_cast<int>(in_group), c_out}, dtype);
+  Values w = random_values(random, {static_cast<int>(r->n_kernels()), static_cast<int>(in_group), c_out}, dtype);
   OracleCase test;
   test.call.inputs = {x.array, w.array};
+  if (packing.bits) {
+    if (packing.transposed) w.array = mx::transpose(w.array, {0, 2, 1}, mx::Device::cpu);
+    const QuantizedWeight q = quantize_weight(w.array, packing.group_size, packing.bits, mx::Device::cpu);
+    test.call.inputs = {x.array, q.weight(), q.scales(), q.biases()};
+    test.call.packing = packing;
+    test.call.storage = "packed";
+    const std::vector<double> exact = unpacked(q);
+    for (size_t i = 0; i < exact.size(); ++i) {
+      const size_t rows = static_cast<size_t>(c_out), columns = static_cast<size_t>(in_group), block = rows * columns;
+      const size_t turned = i / block * block + i % columns * rows + i % block / columns;
+      w.exact[packing.transposed ? turned : i] = exact[i];
+    }
+  }
   test.expected.assign(static_cast<size_t>(r->n_out() * c_out), 0.0);
   if (shape.bias) {
     const Values b = random_values(random, {c_out}, dtype);
@@ -145,6 +191,7 @@ std::vector<OracleCase> oracle_cases() {
   static constexpr Shape kShapes[] = {{1, 1, 1, true},  {3, 32, 1, false},  {16, 16, 1, true},
                                       {5, 7, 1, true},  {33, 17, 1, true},  {64, 48, 1, false},
                                       {12, 8, 4, true}, {24, 24, 24, true}, {40, 96, 2, false}};
+  static constexpr Shape kPackedShapes[] = {{3, 7, 1, true}, {40, 17, 1, false}, {12, 8, 4, true}};
   std::vector<OracleCase> cases;
   Random random{42};
   const auto add = [&](OracleCase test, const Relation::Ptr& r, const Shape& shape, mx::Dtype dtype,
@@ -170,6 +217,16 @@ std::vector<OracleCase> oracle_cases() {
       add(conv_case(random, "conv", r->reversed(), kShapes[4], dtype), r->reversed(), kShapes[4], dtype,
           std::string("reversed ") + kind_name(kind));
     }
+    for (const RelationKind kind : kKinds) {
+      const Relation::Ptr r = make_relation(random, kind, 60);
+      for (const Packing& packing : {Packing{4, 32, false}, {8, 64, false}, {4, 32, true}, {8, 64, true}})
+        for (const Shape& shape : kPackedShapes) {
+          if (packing.transposed && shape.groups > 1) continue;
+          add(conv_case(random, "conv", r, shape, dtype, packing), r, shape, dtype,
+              std::string(packing.transposed ? "turned " : "") + "int" + std::to_string(packing.bits) + " " +
+                  kind_name(kind));
+        }
+    }
     const Relation::Ptr none =
         relate(RelationKind::submanifold, random_coords(random, 0, 3), KernelSpec(), std::nullopt, "oracle_cases");
     add(conv_case(random, "conv", none, kShapes[2], dtype), none, kShapes[2], dtype, "empty");
@@ -179,6 +236,9 @@ std::vector<OracleCase> oracle_cases() {
         if (shape.groups > 1) continue;
         const Relation::Ptr same = Relation::identity(n);
         add(conv_case(random, "linear", same, shape, dtype), same, shape, dtype, std::to_string(n) + " rows");
+        for (const bool turned : {false, true})
+          add(conv_case(random, "linear", same, shape, dtype, {turned ? 8 : 4, 32, turned}), same, shape, dtype,
+              (turned ? "int8 turned " : "int4 ") + std::to_string(n) + " rows");
       }
   }
   add_pool_cases(cases);

@@ -80,6 +80,10 @@ double Call::flop() const {
 double Call::bytes() const {
   const double features = static_cast<double>(n_in() * c_in + n_out() * c_out);
   if (is_reduction()) return features * static_cast<double>(mx::size_of(dtype));
+  if (packing.bits) {
+    const size_t packed = inputs[1].nbytes() + inputs[2].nbytes() + inputs[3].nbytes();
+    return features * static_cast<double>(mx::size_of(dtype)) + static_cast<double>(packed);
+  }
   const double weights = static_cast<double>((relation ? relation->n_kernels() : 1) * (c_in / groups) * c_out);
   return (features + weights) * static_cast<double>(mx::size_of(dtype));
 }

@@ -20,6 +20,13 @@ class RowGroups;
 // How kernels name a float dtype.
 cpu::Storage storage_of(mx::Dtype dtype);
 
+// How weights are packed (core/quantized_weight.h). 0 bits: they are dense.
+struct Packing {
+  int64_t bits = 0;
+  int64_t group_size = 0;
+  bool transposed = false;  // the call reads W^T: it is an input gradient
+};
+
 // One evaluation that is about to be built: what a route may look at, and what it needs to launch.
 struct Call {
   std::string operation;          // "conv", "outer", "linear", "pool", "segments", "gather", "map_rows"
@@ -29,7 +36,8 @@ struct Call {
   int64_t c_in = 0, c_out = 0;    // channels of all groups
   int64_t groups = 1;
   mx::Dtype dtype = mx::float32;
-  std::string storage = "dense";  // of the weights
+  std::string storage = "dense";  // of the weights, in words
+  Packing packing;                // packed: inputs are x, codes, scales, biases and, if any, the bias
   std::string mode;  // of a reduction: "sum", "mean", "max", "min"; of pool also "spread", "match", "share"
   std::vector<float> offset_weights;                // of pool: one per offset, or none
   std::shared_ptr<const RowGroups> groups_of_rows;  // of segments and gather

@@ -14,6 +14,7 @@ void bind_features(nb::module_& m);
 void bind_pool(nb::module_& m);
 void bind_points(nb::module_& m);
 void bind_entropy(nb::module_& m);
+void bind_quantize(nb::module_& m);
 void bind_routes(nb::module_& m);
 void bind_relations(nb::module_& m);
 void bind_segments(nb::module_& m);

@@ -12,7 +12,6 @@ using namespace lattice;
 
 namespace {
 
-using Arr = const mx::array&;
 using Bias = const std::optional<mx::array>&;
 using X = const SparseTensor&;
 using Stream = mx::StreamOrDevice;
@@ -36,8 +35,8 @@ void bind_conv(nb::module_& m) {
   const nb::int_ one(1), two(2), three(3), zero(0);
   m.def(
       "conv3d",
-      [](X x, Arr weight, Bias bias, nb::handle size, nb::handle stride, nb::handle padding, nb::handle dilation,
-         nb::handle coordinates, nb::handle groups, Stream s) {
+      [](X x, const Weight& weight, Bias bias, nb::handle size, nb::handle stride, nb::handle padding,
+         nb::handle dilation, nb::handle coordinates, nb::handle groups, Stream s) {
         const ConvOptions o = options("conv3d", size, stride, padding, dilation, coordinates, groups);
         return run([&] { return conv3d(x, weight, bias, o, s); });
       },
@@ -50,7 +49,7 @@ void bind_conv(nb::module_& m) {
 
   m.def(
       "subm_conv3d",
-      [](X x, Arr weight, Bias bias, nb::handle size, nb::handle dilation, nb::handle groups, Stream s) {
+      [](X x, const Weight& weight, Bias bias, nb::handle size, nb::handle dilation, nb::handle groups, Stream s) {
         const ConvOptions o = options("subm_conv3d", size, nb::int_(1), nb::int_(0), dilation, nb::none(), groups);
         return run([&] { return subm_conv3d(x, weight, bias, o, s); });
       },
@@ -59,7 +58,8 @@ void bind_conv(nb::module_& m) {
       "Submanifold convolution: output coordinates are x's own. Odd sizes.");
   m.def(
       "normalized_subm_conv3d",
-      [](X x, Arr weight, Bias bias, nb::handle size, nb::handle dilation, nb::handle groups, float eps, Stream s) {
+      [](X x, const Weight& weight, Bias bias, nb::handle size, nb::handle dilation, nb::handle groups, float eps,
+         Stream s) {
         const ConvOptions o =
             options("normalized_subm_conv3d", size, nb::int_(1), nb::int_(0), dilation, nb::none(), groups);
         return run([&] { return normalized_subm_conv3d(x, weight, bias, o, eps, s); });
@@ -70,8 +70,8 @@ void bind_conv(nb::module_& m) {
 
   m.def(
       "conv_transpose3d",
-      [](X x, Arr weight, Bias bias, nb::handle size, nb::handle stride, nb::handle padding, nb::handle dilation,
-         nb::handle coordinates, nb::handle groups, Stream s) {
+      [](X x, const Weight& weight, Bias bias, nb::handle size, nb::handle stride, nb::handle padding,
+         nb::handle dilation, nb::handle coordinates, nb::handle groups, Stream s) {
         const ConvOptions o = options("conv_transpose3d", size, stride, padding, dilation, coordinates, groups);
         return run([&] { return conv_transpose3d(x, weight, bias, o, s); });
       },
@@ -81,8 +81,8 @@ void bind_conv(nb::module_& m) {
       "Transposed convolution onto the distinct c * stride + offset - padding, or onto `coordinates`.");
   m.def(
       "normalized_conv_transpose3d",
-      [](X x, Arr weight, Bias bias, nb::handle size, nb::handle stride, nb::handle padding, nb::handle dilation,
-         nb::handle coordinates, nb::handle groups, float eps, Stream s) {
+      [](X x, const Weight& weight, Bias bias, nb::handle size, nb::handle stride, nb::handle padding,
+         nb::handle dilation, nb::handle coordinates, nb::handle groups, float eps, Stream s) {
         const ConvOptions o =
             options("normalized_conv_transpose3d", size, stride, padding, dilation, coordinates, groups);
         return run([&] { return normalized_conv_transpose3d(x, weight, bias, o, eps, s); });
@@ -93,8 +93,8 @@ void bind_conv(nb::module_& m) {
       nb::arg("stream") = nb::none(), "conv_transpose3d(x, W) / sqrt(conv_transpose3d(1, W^2) + eps) + bias.");
   m.def(
       "generative_conv_transpose3d",
-      [](X x, Arr weight, Bias bias, nb::handle size, nb::handle stride, nb::handle coordinates, nb::handle groups,
-         Stream s) {
+      [](X x, const Weight& weight, Bias bias, nb::handle size, nb::handle stride, nb::handle coordinates,
+         nb::handle groups, Stream s) {
         const ConvOptions o =
             options("generative_conv_transpose3d", size, stride, nb::int_(0), nb::int_(1), coordinates, groups);
         return run([&] { return generative_conv_transpose3d(x, weight, bias, o, s); });
@@ -105,8 +105,8 @@ void bind_conv(nb::module_& m) {
       "Transposed convolution that makes its own support: one candidate per input row and offset.");
   m.def(
       "normalized_generative_conv_transpose3d",
-      [](X x, Arr weight, Bias bias, nb::handle size, nb::handle stride, nb::handle coordinates, nb::handle groups,
-         float eps, Stream s) {
+      [](X x, const Weight& weight, Bias bias, nb::handle size, nb::handle stride, nb::handle coordinates,
+         nb::handle groups, float eps, Stream s) {
         const ConvOptions o = options("normalized_generative_conv_transpose3d", size, stride, nb::int_(0), nb::int_(1),
                                       coordinates, groups);
         return run([&] { return normalized_generative_conv_transpose3d(x, weight, bias, o, eps, s); });

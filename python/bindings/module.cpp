@@ -17,6 +17,7 @@ NB_MODULE(_ext, m) {
   bind_relations(m);
   bind_tensor(m);
   bind_routes(m);
+  bind_quantize(m);
   bind_conv(m);
   bind_pool(m);
   bind_points(m);

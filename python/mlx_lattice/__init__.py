@@ -7,23 +7,27 @@ _ext = load_extension()
 
 from . import core, nn, ops, points  # noqa: E402
 from ._ext import backend_info, routes  # noqa: E402
-from .core import SparseTensor, SparseTensorComponents  # noqa: E402
+from .core import QuantizedWeight, SparseTensor, SparseTensorComponents  # noqa: E402
 from .devices import on, supported_on  # noqa: E402
 from .explain import explain, selftest  # noqa: E402
 from . import models  # noqa: E402
+from .ops import dequantize_weight, quantize_weight  # noqa: E402
 
 __all__ = [
+    "QuantizedWeight",
     "SparseTensor",
     "SparseTensorComponents",
     "__version__",
     "backend_info",
     "core",
+    "dequantize_weight",
     "explain",
     "models",
     "nn",
     "on",
     "ops",
     "points",
+    "quantize_weight",
     "routes",
     "selftest",
     "supported_on",

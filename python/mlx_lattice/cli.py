@@ -11,7 +11,7 @@ import sys
 from . import __version__, backend_info
 
 COMMANDS = ("mlx_lattice.demo", "mlx_lattice.bench", "mlx_lattice.route_commands", "mlx_lattice.file_commands",
-            "mlx_lattice.codec_commands")
+            "mlx_lattice.codec_commands", "mlx_lattice.quantize_command")
 
 EXAMPLES = """examples:
   mlx-lattice info scan.ply                            what a file holds

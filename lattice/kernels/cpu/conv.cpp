@@ -37,6 +37,7 @@ constexpr int64_t kTaskFloats = int64_t{1} << 19;    // aim of a task: input row
 constexpr int64_t kTaskRows = 16384;
 constexpr int64_t kStepFloats = int64_t{1} << 13;  // sums of a step and panel: 32 KiB
 constexpr int64_t kListRows = 256;                 // rows copied at a time without a window
+constexpr int64_t kFillEdges = 256;                // that share a block which is made as it is used
 
 // Output columns that are computed together.
 struct Panel {
@@ -78,8 +79,8 @@ class Conv {
     if (keep_weights_) pack();
     const int64_t n_tasks = (n_tiles_ + tiles_per_task_ - 1) / tiles_per_task_;
     const int64_t n_panels = static_cast<int64_t>(panels_.size());
-    // Few tasks, or weights that are made as they are used: a task takes one panel.
-    const int64_t split = !keep_weights_ || n_tasks < 4 * thread_count() ? n_panels : 1;
+    // Few tasks, or more weights than are kept: a task takes one panel.
+    const int64_t split = too_large_ || n_tasks < 4 * thread_count() ? n_panels : 1;
     parallel_for(n_tasks * split, [&](int64_t i) {
       const int64_t t = i / split * tiles_per_task_, p = i % split;
       task(t, std::min(n_tiles_, t + tiles_per_task_), n_panels * p / split, n_panels * (p + 1) / split);
@@ -102,6 +103,11 @@ class Conv {
       }
     }
     keep_weights_ = args_.weight->keep_all() && n_k_ * packed_ <= kPackedFloats;
+    too_large_ = args_.weight->keep_all() && !keep_weights_;
+    if (!args_.weight->keep_all()) {
+      const int64_t edges = std::max<int64_t>(1, lists_.n_edges / std::max<int64_t>(1, n_k_ * n_tiles_));
+      fill_tiles_ = (kFillEdges + edges - 1) / edges;
+    }
     const int64_t rows = std::min(kTaskRows, kTaskFloats / stride_);
     tiles_per_task_ = std::clamp<int64_t>(n_tiles_ / (8 * thread_count()), 1, std::max<int64_t>(1, rows / tile_));
   }
@@ -177,7 +183,8 @@ class Conv {
       width = std::max(width, panels_[p].vectors * kLanes);
       block = std::max(block, packed_size(panels_[p]));
     }
-    const int64_t tiles = keep_weights_ ? std::clamp<int64_t>(kStepFloats / (width * tile_), 1, t1 - t0) : t1 - t0;
+    const int64_t tiles =
+        too_large_ ? t1 - t0 : std::clamp(std::max(fill_tiles_, kStepFloats / (width * tile_)), int64_t{1}, t1 - t0);
     std::vector<Step> steps;
     int64_t capacity = kListRows;
     for (int64_t t = t0; t < t1; t += tiles) {
@@ -303,6 +310,8 @@ class Conv {
   int64_t packed_ = 0;  // floats of one offset's weights
   int64_t tiles_per_task_ = 1;
   bool keep_weights_ = true;
+  bool too_large_ = false;  // weights in memory that are not kept
+  int64_t fill_tiles_ = 1;  // tiles between two fillings of a block
   Buffer<float> weights_;
 };
 

@@ -34,6 +34,13 @@ from ._pool import (
     SumPool3d,
     TrilinearUpsample3d,
 )
+from ._quantized import (
+    QuantizedConv3d,
+    QuantizedConvTranspose3d,
+    QuantizedGenerativeConvTranspose3d,
+    QuantizedLinear,
+    QuantizedSubmConv3d,
+)
 
 __all__ = [
     "AvgPool3d",
@@ -55,6 +62,11 @@ __all__ = [
     "NormalizedSubmConv3d",
     "Pool3d",
     "PoolTranspose3d",
+    "QuantizedConv3d",
+    "QuantizedConvTranspose3d",
+    "QuantizedGenerativeConvTranspose3d",
+    "QuantizedLinear",
+    "QuantizedSubmConv3d",
     "RMSNorm",
     "ReLU",
     "SiLU",

@@ -23,16 +23,26 @@ class _Conv(nn.Module):
                 f"[{type(self).__name__}] groups must divide in_channels {in_channels} and out_channels {out_channels}, "
                 f"got {groups}"
             )
-        self._spec, self._groups = spec, groups
+        self._spec, self._groups, self._channels = spec, groups, (in_channels, out_channels)
         inside = in_channels // groups
         bound = math.sqrt(1 / (inside * spec.volume))
         self.weight = mx.random.uniform(-bound, bound, (out_channels, *spec.size, inside))
         if bias:
             self.bias = mx.zeros((out_channels,))
 
+    def _weight(self):
+        """What the operation takes as weight."""
+        return self.weight
+
     def _arguments(self):
         """Further arguments of the operation."""
         return {}
+
+    def to_quantized(self, group_size=None, bits=None, mode="affine", quantize_input=False):
+        """The module with packed weights; what mlx.nn.quantize calls."""
+        from ._quantized import quantized_form
+
+        return quantized_form(self, group_size, bits, mode, quantize_input)
 
     @property
     def spec(self):
@@ -46,7 +56,7 @@ class _Conv(nn.Module):
     def _extra_repr(self):
         s = self._spec
         return (
-            f"{self.weight.shape[-1] * self._groups}, {self.weight.shape[0]}, kernel_size={tuple(s.size)}, "
+            f"{self._channels[0]}, {self._channels[1]}, kernel_size={tuple(s.size)}, "
             f"stride={tuple(s.stride)}, padding={tuple(s.padding)}, dilation={tuple(s.dilation)}, "
             f"groups={self._groups}, bias={'bias' in self}"
         )
@@ -61,7 +71,7 @@ class Conv3d(_Conv):
     def __call__(self, x, coordinates=None):
         s = self._spec
         return ops.conv3d(
-            x, self.weight, self.get("bias"), kernel_size=s.size, stride=s.stride, padding=s.padding,
+            x, self._weight(), self.get("bias"), kernel_size=s.size, stride=s.stride, padding=s.padding,
             dilation=s.dilation, coordinates=coordinates, groups=self._groups,
         )  # fmt: skip
 
@@ -80,7 +90,7 @@ class SubmConv3d(_Conv):
     def __call__(self, x):
         s = self._spec
         return self._run(
-            x, self.weight, self.get("bias"), kernel_size=s.size, dilation=s.dilation, groups=self._groups,
+            x, self._weight(), self.get("bias"), kernel_size=s.size, dilation=s.dilation, groups=self._groups,
             **self._arguments(),
         )  # fmt: skip
 
@@ -96,7 +106,7 @@ class ConvTranspose3d(_Conv):
     def __call__(self, x, coordinates=None):
         s = self._spec
         return self._run(
-            x, self.weight, self.get("bias"), kernel_size=s.size, stride=s.stride, padding=s.padding,
+            x, self._weight(), self.get("bias"), kernel_size=s.size, stride=s.stride, padding=s.padding,
             dilation=s.dilation, coordinates=coordinates, groups=self._groups, **self._arguments(),
         )  # fmt: skip
 
@@ -112,7 +122,7 @@ class GenerativeConvTranspose3d(_Conv):
     def __call__(self, x, coordinates=None):
         s = self._spec
         return self._run(
-            x, self.weight, self.get("bias"), kernel_size=s.size, stride=s.stride, coordinates=coordinates,
+            x, self._weight(), self.get("bias"), kernel_size=s.size, stride=s.stride, coordinates=coordinates,
             groups=self._groups, **self._arguments(),
         )  # fmt: skip
 
@@ -128,6 +138,11 @@ class _Normalized:
 
     def _arguments(self):
         return {"eps": self._eps}
+
+    @property
+    def to_quantized(self):
+        """Absent: the norm needs W^2, so that mlx.nn.quantize leaves the module as it is."""
+        raise AttributeError(f"{type(self).__name__} has no packed form")
 
     def _extra_repr(self):
         return f"{super()._extra_repr()}, eps={self._eps}"
@@ -152,14 +167,24 @@ class Linear(nn.Module):
         super().__init__()
         in_channels = integer(self, "in_channels", in_channels)
         out_channels = integer(self, "out_channels", out_channels)
+        self._channels = in_channels, out_channels
         bound = math.sqrt(1 / in_channels)
         self.weight = mx.random.uniform(-bound, bound, (out_channels, in_channels))
         if bias:
             self.bias = mx.zeros((out_channels,))
 
+    def _weight(self):
+        return self.weight
+
     def __call__(self, x):
         run = ops.linear_features if isinstance(x, mx.array) else ops.linear
-        return run(x, self.weight, self.get("bias"))
+        return run(x, self._weight(), self.get("bias"))
+
+    def to_quantized(self, group_size=None, bits=None, mode="affine", quantize_input=False):
+        """The module with packed weights; what mlx.nn.quantize calls."""
+        from ._quantized import quantized_form
+
+        return quantized_form(self, group_size, bits, mode, quantize_input)
 
     def _extra_repr(self):
-        return f"{self.weight.shape[1]}, {self.weight.shape[0]}, bias={'bias' in self}"
+        return f"{self._channels[0]}, {self._channels[1]}, bias={'bias' in self}"

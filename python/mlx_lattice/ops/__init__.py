@@ -1,6 +1,6 @@
 """Operations on coordinates, relations and sparse tensors."""
 
-from . import algebra, codec, conv, coords, entropy, features, points, pool, relations
+from . import algebra, codec, conv, coords, entropy, features, points, pool, quantize, relations
 from .algebra import *  # noqa: F403
 from .codec import *  # noqa: F403
 from .conv import *  # noqa: F403
@@ -9,6 +9,7 @@ from .entropy import *  # noqa: F403
 from .features import *  # noqa: F403
 from .points import *  # noqa: F403
 from .pool import *  # noqa: F403
+from .quantize import *  # noqa: F403
 from .relations import *  # noqa: F403
 
 __all__ = [
@@ -20,5 +21,6 @@ __all__ = [
     *features.__all__,
     *points.__all__,
     *pool.__all__,
+    *quantize.__all__,
     *relations.__all__,
 ]

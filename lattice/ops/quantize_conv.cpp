@@ -1,0 +1,137 @@
+#include "lattice/ops/quantize_conv.h"
+
+#include <mlx/ops.h>
+
+#include <stdexcept>
+
+#include "lattice/graph/differentiable.h"
+#include "lattice/graph/dtype.h"
+#include "lattice/ops/bilinear.h"
+#include "lattice/ops/quantize.h"
+
+namespace lattice {
+namespace {
+
+[[noreturn]] void fail(const std::string& operation, const std::string& message) {
+  throw std::invalid_argument("[" + operation + "] " + message);
+}
+
+// Inputs: x, codes, scales, biases and, if any, the bias.
+mx::array conv_of(const char* operation, const graph::Arrays& inputs, const Packing& packing, int64_t c_out,
+                  const Relation::Ptr& relation, int64_t groups, mx::StreamOrDevice s) {
+  const int64_t c_in = inputs[0].shape(1);
+  const auto forward = [=](const graph::Arrays& in) -> graph::Arrays {
+    Call call;
+    call.operation = operation;
+    call.inputs = in;
+    call.relation = relation;
+    call.c_in = c_in;
+    call.c_out = c_out;
+    call.groups = groups;
+    call.dtype = in[0].dtype();
+    call.storage =
+        "packed int" + std::to_string(packing.bits) + ", a scale for " + std::to_string(packing.group_size) + " codes";
+    call.packing = packing;
+    call.stream = s;
+    return {run(call)};
+  };
+  const auto vjp = [=](const graph::Arrays& in, const graph::Arrays& ct, const graph::Arrays&) -> graph::Arrays {
+    Packing back = packing;
+    back.transposed = !packing.transposed;
+    graph::Arrays grads = {
+        conv_of(operation, {ct[0], in[1], in[2], in[3]}, back, c_in, relation->reversed(), groups, s),
+        mx::zeros_like(in[1], s), mx::zeros_like(in[2], s), mx::zeros_like(in[3], s)};
+    if (in.size() == 5) grads.push_back(sum_rows(ct[0], s));
+    return grads;
+  };
+  const auto jvp = [=](const graph::Arrays& in, const graph::Arrays& t) -> graph::Arrays {
+    const mx::array y = conv_of(operation, {t[0], in[1], in[2], in[3]}, packing, c_out, relation, groups, s);
+    return {in.size() == 5 ? mx::add(y, t[4], s) : y};
+  };
+  return graph::differentiable(inputs, forward, vjp, jvp)[0];
+}
+
+mx::array checked_conv(const char* op, const mx::array& x, const QuantizedWeight& w, const Relation::Ptr& relation,
+                       const std::optional<mx::array>& bias, int64_t groups, mx::StreamOrDevice s) {
+  if (x.ndim() != 2 || x.shape(0) != relation->n_in())
+    fail(op, "x must have shape (" + std::to_string(relation->n_in()) + ", C), got " + shape_text(x.shape()));
+  if (x.dtype() != w.dtype())
+    fail(op, "scales of a packed weight must have the dtype of the features, got " + graph::dtype_name(w.dtype()) +
+                 " and " + graph::dtype_name(x.dtype()));
+  if (groups < 1 || w.out_channels() % groups != 0)
+    fail(op, "groups must be >= 1 and divide C_out = " + std::to_string(w.out_channels()) + ", got " +
+                 std::to_string(groups));
+  if (w.in_channels() * groups != x.shape(1))
+    fail(op, "a packed weight for " + std::to_string(x.shape(1)) + " input channels was expected, got " +
+                 std::to_string(w.in_channels()) + " * " + std::to_string(groups) + " groups");
+  if (w.n_k() != relation->n_kernels())
+    fail(op, "a packed weight with " + std::to_string(relation->n_kernels()) + " offsets was expected, got " +
+                 std::to_string(w.n_k()));
+  graph::Arrays inputs = {x, w.weight(), w.scales(), w.biases()};
+  if (bias) {
+    if (bias->ndim() != 1 || bias->shape(0) != w.out_channels())
+      fail(op, "bias must have shape (" + std::to_string(w.out_channels()) + ",), got " + shape_text(bias->shape()));
+    inputs.push_back(mx::astype(*bias, x.dtype(), s));
+  }
+  return conv_of(op, inputs, {w.bits(), w.group_size(), false}, w.out_channels(), relation, groups, s);
+}
+
+// Offsets [first, first + n) of a packed call, dense, (n, c_in / groups, c_out).
+mx::array dense_offsets(const Call& call, int first, int n) {
+  const auto s = call.stream;
+  const Packing& p = call.packing;
+  const auto part = [&](const mx::array& a) {
+    return mx::slice(a, {first, 0, 0}, {first + n, a.shape(1), a.shape(2)}, s);
+  };
+  const mx::array w =
+      dequantize_codes(part(call.inputs[1]), part(call.inputs[2]), part(call.inputs[3]), call.inputs[1].shape(0) == 1,
+                       p.group_size, p.bits, (p.transposed ? call.c_out : call.c_in) / call.groups, s);
+  return p.transposed ? transposed_weight(w, call.groups, s) : w;
+}
+
+}  // namespace
+
+mx::array conv(const mx::array& x, const QuantizedWeight& w, const Relation::Ptr& relation,
+               const std::optional<mx::array>& bias, int64_t groups, mx::StreamOrDevice s) {
+  return checked_conv("conv", x, w, relation, bias, groups, s);
+}
+
+mx::array matmul_rows(const mx::array& x, const QuantizedWeight& w, const std::optional<mx::array>& bias,
+                      mx::StreamOrDevice s) {
+  if (x.ndim() != 2) fail("linear", "features must have shape (N, C_in), got " + shape_text(x.shape()));
+  return checked_conv("linear", x, w, Relation::identity(x.shape(0)), bias, 1, s);
+}
+
+Call with_dense_weight(const Call& call) {
+  if (!call.packing.bits) return call;
+  Call dense = call;
+  dense.inputs = {call.inputs[0], dense_offsets(call, 0, call.inputs[1].shape(0))};
+  if (call.inputs.size() == 5) dense.inputs.push_back(call.inputs[4]);
+  dense.packing = {};
+  return dense;
+}
+
+mx::array weight_of_offset(const Call& call, int k) {
+  const auto s = call.stream;
+  if (call.packing.bits) return mx::squeeze(dense_offsets(call, k, 1), 0, s);
+  const mx::array& w = call.inputs[1];
+  return mx::squeeze(mx::slice(w, {k, 0, 0}, {k + 1, w.shape(1), w.shape(2)}, s), 0, s);
+}
+
+mx::array packed_linear_with_mlx(const Call& call) {
+  const auto s = call.stream;
+  const Packing& p = call.packing;
+  // MLX 0.32.4 divides by the number of rows.
+  if (call.n_out() == 0) return mx::zeros({0, static_cast<int>(call.c_out)}, call.dtype, s);
+  const auto one = [&](size_t i) { return mx::squeeze(call.inputs[i], 0, s); };  // (C_out, ...)
+  const int words = call.inputs[1].shape(2), stored = words * 32 / static_cast<int>(p.bits);
+  mx::array x = call.inputs[0];
+  if (!p.transposed && stored > x.shape(1))
+    x = mx::pad(x, {{0, 0}, {0, stored - x.shape(1)}}, mx::array(0.0f, x.dtype()), "constant", s);
+  mx::array y = mx::quantized_matmul(x, one(1), one(2), one(3), !p.transposed, static_cast<int>(p.group_size),
+                                     static_cast<int>(p.bits), "affine", s);
+  if (p.transposed) y = mx::slice(y, {0, 0}, {y.shape(0), static_cast<int>(call.c_out)}, s);
+  return call.inputs.size() == 5 ? mx::add(y, call.inputs[4], s) : y;
+}
+
+}  // namespace lattice

@@ -1,0 +1,5 @@
+"""Packed weights."""
+
+from .._ext import QuantizedWeight
+
+__all__ = ["QuantizedWeight"]

@@ -1,0 +1,121 @@
+"""Modules with packed weights: codes, scales and biases of ops.quantize_weight as frozen parameters.
+
+Parameters are named as in mlx.nn.QuantizedLinear: `weight` (uint32 codes), `scales`, `biases` and, if any, `bias`. So
+`mlx.nn.quantize`, `save_weights` and `load_weights` work on a whole model.
+"""
+
+import mlx.nn as nn
+
+from ..core import QuantizedWeight
+from ..ops import quantize_weight
+from ._conv import Conv3d, ConvTranspose3d, GenerativeConvTranspose3d, Linear, SubmConv3d
+
+
+class _Quantized:
+    """Packs the weight that the dense class has made, and hands it to the operation as a QuantizedWeight."""
+
+    def __init__(self, *args, group_size=None, bits=4, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._pack(self.weight, group_size, bits)
+
+    def _pack(self, weight, group_size, bits):
+        q = quantize_weight(weight, group_size=group_size, bits=bits)
+        self.weight, self.scales, self.biases = q.weight, q.scales, q.biases
+        self._form = (q.group_size, q.bits, q.in_channels, q.out_channels, q.kernel_size, q.layout)
+        self.freeze()
+
+    @classmethod
+    def _from(cls, dense, group_size, bits):
+        of = cls._dense
+        if not isinstance(dense, of) or not hasattr(dense, "to_quantized"):
+            raise TypeError(f"[{cls.__name__}] expected a {of.__name__}, got {type(dense).__name__}")
+        module = cls.__new__(cls)
+        nn.Module.__init__(module)
+        for name in ("_spec", "_groups", "_channels"):
+            if hasattr(dense, name):
+                setattr(module, name, getattr(dense, name))
+        if "bias" in dense:
+            module.bias = dense.bias
+        module._pack(dense.weight, group_size, bits)
+        return module
+
+    def _weight(self):
+        return QuantizedWeight(self.weight, self.scales, self.biases, *self._form)
+
+    @property
+    def group_size(self):
+        return self._form[0]
+
+    @property
+    def bits(self):
+        return self._form[1]
+
+    @property
+    def to_quantized(self):
+        """Absent: mlx.nn.quantize leaves a packed module as it is."""
+        raise AttributeError(f"{type(self).__name__} is packed already")
+
+    def unfreeze(self, *args, **kwargs):
+        """Its own parameters stay frozen, as in mlx.nn.QuantizedLinear: codes have no gradient."""
+        super().unfreeze(*args, **kwargs)
+        self.freeze(recurse=False)
+        return self
+
+    def _extra_repr(self):
+        return f"{super()._extra_repr()}, group_size={self.group_size}, bits={self.bits}"
+
+
+class _QuantizedConv(_Quantized):
+    @classmethod
+    def from_conv(cls, conv, group_size=None, bits=4):
+        """The packed form of a convolution; shares its bias."""
+        return cls._from(conv, group_size, bits)
+
+
+class QuantizedConv3d(_QuantizedConv, Conv3d):
+    """Conv3d with packed weights. Further arguments: group_size (32, 64 or 128) and bits (4 or 8)."""
+
+    _dense = Conv3d
+
+
+class QuantizedSubmConv3d(_QuantizedConv, SubmConv3d):
+    """SubmConv3d with packed weights. Further arguments: group_size (32, 64 or 128) and bits (4 or 8)."""
+
+    _dense = SubmConv3d
+
+
+class QuantizedConvTranspose3d(_QuantizedConv, ConvTranspose3d):
+    """ConvTranspose3d with packed weights. Further arguments: group_size (32, 64 or 128) and bits (4 or 8)."""
+
+    _dense = ConvTranspose3d
+
+
+class QuantizedGenerativeConvTranspose3d(_QuantizedConv, GenerativeConvTranspose3d):
+    """GenerativeConvTranspose3d with packed weights. Further arguments: group_size (32, 64 or 128) and bits (4 or 8)."""
+
+    _dense = GenerativeConvTranspose3d
+
+
+class QuantizedLinear(_Quantized, Linear):
+    """Linear with packed weights. Further arguments: group_size (32, 64 or 128) and bits (4 or 8)."""
+
+    _dense = Linear
+
+    @classmethod
+    def from_linear(cls, linear, group_size=None, bits=4):
+        """The packed form of a Linear; shares its bias."""
+        return cls._from(linear, group_size, bits)
+
+
+def quantized_form(module, group_size, bits, mode, quantize_input):
+    """What `to_quantized` of a dense module returns."""
+    if mode != "affine" or quantize_input:
+        raise ValueError(
+            f"[{type(module).__name__}] packed weights are mode=\"affine\" with quantize_input=False, got mode={mode!r}, "
+            f"quantize_input={quantize_input}"
+        )
+    bits = 4 if bits is None else bits
+    for form in (QuantizedConv3d, QuantizedSubmConv3d, QuantizedConvTranspose3d, QuantizedGenerativeConvTranspose3d):
+        if isinstance(module, form._dense):
+            return form.from_conv(module, group_size, bits)
+    return QuantizedLinear.from_linear(module, group_size, bits)
