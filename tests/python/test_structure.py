@@ -12,7 +12,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.MULTILINE)
 RULES = {
     "lattice/kernels/portable": ["lattice/kernels/portable/"],
     "lattice/kernels/metal": ["lattice/kernels/metal/", "lattice/kernels/portable/", "metal_stdlib", "metal_simdgroup"],
-    "lattice/kernels/cpu": ["hwy/", "lattice/kernels/cpu/", "lattice/kernels/portable/"],
+    "lattice/kernels/cpu": ["hwy/", "sanitizer/", "lattice/kernels/cpu/", "lattice/kernels/portable/"],
     "lattice/graph": ["mlx/", "lattice/graph/"],
     "lattice/core": ["mlx/", "lattice/core/", "lattice/kernels/", "lattice/graph/dtype.h"],
     "lattice/ops": ["mlx/", "lattice/ops/", "lattice/core/", "lattice/graph/", "lattice/kernels/"],

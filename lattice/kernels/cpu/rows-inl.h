@@ -81,7 +81,7 @@ HWY_INLINE void store_all(hn::Vec<D> v, D, bfloat_t* HWY_RESTRICT p) {
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
   const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffu))));
   const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x40u));
-  const auto high = hn::IfThenElse(hn::RebindMask(du, hn::Ne(v, v)), quiet, rounded);
+  const auto high = hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), quiet, rounded);
   hn::StoreU(hn::TruncateTo(dh, high), dh, reinterpret_cast<uint16_t*>(p));
 }
 
