@@ -12,6 +12,7 @@ void bind_conv(nb::module_& m);
 void bind_coords(nb::module_& m);
 void bind_features(nb::module_& m);
 void bind_pool(nb::module_& m);
+void bind_neighbors(nb::module_& m);
 void bind_points(nb::module_& m);
 void bind_entropy(nb::module_& m);
 void bind_quantize(nb::module_& m);

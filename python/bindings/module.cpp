@@ -26,4 +26,5 @@ NB_MODULE(_ext, m) {
   bind_algebra(m);
   bind_features(m);
   bind_segments(m);
+  bind_neighbors(m);
 }

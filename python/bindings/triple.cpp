@@ -67,21 +67,24 @@ lattice::Triple triple(nb::handle value, const char* operation, const char* argu
   return {values[0], values[1], values[2]};
 }
 
+float number(nb::handle value, const char* operation, const char* argument) {
+  const nb::object given = plain(value);
+  if (nb::isinstance<nb::bool_>(given) || !(nb::isinstance<nb::float_>(given) || PyIndex_Check(given.ptr())))
+    wrong_type(operation, argument, "a number", value);
+  return static_cast<float>(nb::cast<double>(given));
+}
+
 std::array<float, 3> floats3(nb::handle value, const char* operation, const char* argument) {
   const nb::object given = plain(value);
-  const auto number = [&](nb::handle v) {
-    if (nb::isinstance<nb::bool_>(v) || !(nb::isinstance<nb::float_>(v) || PyIndex_Check(v.ptr())))
-      wrong_type(operation, argument, "a number or three numbers", value);
-    return static_cast<float>(nb::cast<double>(v));
-  };
   if (!is_sequence(given)) {
-    const float all = number(given);
+    const float all = number(given, operation, argument);
     return {all, all, all};
   }
   if (nb::len(given) != 3)
     throw std::invalid_argument(head(operation, argument) + "be a number or three numbers, found " +
                                 std::to_string(nb::len(given)) + " of them");
-  return {number(given[0]), number(given[1]), number(given[2])};
+  return {number(given[0], operation, argument), number(given[1], operation, argument),
+          number(given[2], operation, argument)};
 }
 
 nb::tuple to_python(const lattice::Triple& t) { return nb::make_tuple(t[0], t[1], t[2]); }

@@ -16,6 +16,8 @@ int64_t integer(nb::handle value, const char* operation, const char* argument);
 std::vector<int64_t> integers(nb::handle value, const char* operation, const char* argument);
 // One integer, repeated, or three.
 lattice::Triple triple(nb::handle value, const char* operation, const char* argument);
+// One number as float32; a bool or a string is an error.
+float number(nb::handle value, const char* operation, const char* argument);
 // One number, repeated, or three; as float32. A bool, a string or another length is an error.
 std::array<float, 3> floats3(nb::handle value, const char* operation, const char* argument);
 nb::tuple to_python(const lattice::Triple& t);
