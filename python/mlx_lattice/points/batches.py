@@ -1,0 +1,267 @@
+"""Ragged batches: the rows of all clouds one after the other, never padded.
+
+    cloud b of the batch = rows offsets[b] .. offsets[b + 1]
+
+PointCloudBatch is made from lengths (or from the cloud of each row), OffsetPointCloudBatch from offsets. A cloud may be empty,
+a batch may have no clouds. Both are immutable; geometry is evaluated and checked when a batch is made.
+"""
+
+import itertools
+
+import mlx.core as mx
+
+from ..nn._checks import integer
+from .segments import segment_reduce
+
+FLOATS = (mx.float32, mx.float16, mx.bfloat16)
+
+
+class _Ragged:
+    """What both batches are: positions, features, and the borders of the clouds."""
+
+    def __init__(self, positions, features, offsets):
+        self._positions, self._features = positions, features
+        self._borders = offsets  # B + 1 plain ints
+        self._offsets = mx.array(offsets, dtype=mx.int32)
+        self._lengths = self._offsets[1:] - self._offsets[:-1]
+        self._indices = _cloud_of_rows(self._offsets, positions.shape[0])
+        mx.eval(self._offsets, self._lengths, self._indices)
+
+    positions = property(lambda self: self._positions, doc="(T, 3), all clouds one after the other.")
+    features = property(lambda self: self._features, doc="(T, C) or None.")
+    lengths = property(lambda self: self._lengths, doc="(B,) int32: points of each cloud.")
+    offsets = property(lambda self: self._offsets, doc="(B + 1,) int32: where the clouds begin, and T.")
+    indices = property(lambda self: self._indices, doc="(T,) int32: the cloud of each row.")
+    batch_size = property(lambda self: len(self._borders) - 1)
+    total_points = property(lambda self: self._borders[-1])
+
+    def __len__(self):
+        return self.batch_size
+
+    def __repr__(self):
+        channels = "no features" if self._features is None else f"{self._features.shape[1]} channels"
+        return f"{type(self).__name__}({self.batch_size} clouds, {self.total_points} points, {channels})"
+
+    def get_points(self, b):
+        """Positions of cloud b; a negative b counts from the end."""
+        return self._positions[self._rows(b)]
+
+    def get_features(self, b):
+        """Features of cloud b, or None."""
+        rows = self._rows(b)
+        return None if self._features is None else self._features[rows]
+
+    def unbatch(self):
+        """The clouds as `from_list` takes them: positions, or pairs (positions, features)."""
+        clouds = range(self.batch_size)
+        if self._features is None:
+            return [self.get_points(b) for b in clouds]
+        return [(self.get_points(b), self.get_features(b)) for b in clouds]
+
+    def with_features(self, features):
+        """The same clouds with other features, or none."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other._features = self._check_features(type(self).__name__, features, self.total_points)
+        return other
+
+    def to_dense(self, max_len=None, values=None, fill=0.0, return_mask=False):
+        """(B, max_len, C): cloud b in rows 0 .. of plane b, `fill` behind it; rows beyond max_len are dropped.
+
+        `values` (T, ...) are the features, without features the positions. max_len is the longest cloud where it is not given.
+        The mask (B, max_len) is True where there is a point. Differentiable in values.
+        """
+        values = self._values("to_dense", values)
+        size = max([b - a for a, b in itertools.pairwise(self._borders)], default=0)
+        size = size if max_len is None else integer(self, "max_len", max_len, least=0)
+        count = self.batch_size * size
+        rank = mx.arange(self.total_points, dtype=mx.int32) - self._offsets[self._indices]
+        place = mx.where(rank < size, self._indices * size + rank, count)  # one row more, for what is dropped
+        dense = mx.broadcast_to(mx.array(fill, dtype=values.dtype), (count + 1, *values.shape[1:]))
+        if self.total_points:
+            dense[place] = values
+        dense = dense[:count].reshape(self.batch_size, size, *values.shape[1:])
+        if not return_mask:
+            return dense
+        return dense, mx.arange(size)[None] < self._lengths[:, None]
+
+    def gather_by_index(self, idx, values=None):
+        """values[idx] for rows of the whole batch, any shape of idx; `values` as in to_dense."""
+        values = self._values("gather_by_index", values)
+        idx = mx.array(idx)
+        if not mx.issubdtype(idx.dtype, mx.integer):
+            raise TypeError(f"[gather_by_index] idx must hold integers, got {idx.dtype}")
+        if idx.size and (idx.min().item() < 0 or idx.max().item() >= self.total_points):
+            raise ValueError(
+                f"[gather_by_index] idx must be in 0..{self.total_points - 1}, found {idx.min().item()}..{idx.max().item()}"
+            )
+        return values[idx] if idx.size else mx.zeros((*idx.shape, *values.shape[1:]), dtype=values.dtype)
+
+    def segment_reduce(self, values=None, operation="sum", **options):
+        """sum, mean, max or min of each cloud: (B, ...)."""
+        return segment_reduce(self._values("segment_reduce", values), self._lengths, operation, **options)
+
+    def _values(self, operation, values):
+        if values is None:
+            return self._positions if self._features is None else self._features
+        values = mx.array(values)
+        if values.ndim == 0 or values.shape[0] != self.total_points:
+            raise ValueError(f"[{operation}] values must have {self.total_points} rows, got shape {tuple(values.shape)}")
+        return values
+
+    def _rows(self, b):
+        index = integer(self, "b", b, least=-(2**31))
+        if not -self.batch_size <= index < self.batch_size:
+            raise IndexError(f"[{type(self).__name__}] cloud {index} of {self.batch_size}")
+        index %= self.batch_size
+        return slice(self._borders[index], self._borders[index + 1])
+
+    @staticmethod
+    def _check_positions(name, positions):
+        positions = mx.array(positions)
+        if positions.ndim != 2 or positions.shape[1] != 3 or positions.dtype not in FLOATS:
+            raise ValueError(
+                f"[{name}] positions must be floats of shape (T, 3), got {positions.dtype} {tuple(positions.shape)}"
+            )
+        return positions
+
+    @staticmethod
+    def _check_features(name, features, rows):
+        if features is None:
+            return None
+        features = mx.array(features)
+        if features.ndim != 2 or features.shape[0] != rows:
+            raise ValueError(f"[{name}] features must have shape ({rows}, C), got {tuple(features.shape)}")
+        return features
+
+
+class PointCloudBatch(_Ragged):
+    """Clouds given by lengths, or by `indices`, the cloud of each row in ascending order; without both, one cloud.
+
+    Lengths made from indices end with the last cloud that has a point: give lengths to have empty clouds at the end.
+    """
+
+    def __init__(self, positions, features=None, lengths=None, indices=None):
+        name = type(self).__name__
+        positions = self._check_positions(name, positions)
+        rows = positions.shape[0]
+        features = self._check_features(name, features, rows)
+        cloud = None if indices is None else _checked_indices(name, indices, rows)
+        if lengths is not None:
+            counts = _integers(name, "lengths", lengths)
+        elif cloud is not None:
+            counts = [0] * (cloud[-1] + 1 if cloud else 0)
+            for c in cloud:
+                counts[c] += 1
+        else:
+            counts = [rows]
+        if any(n < 0 for n in counts) or sum(counts) != rows:
+            raise ValueError(f"[{name}] lengths must be >= 0 and sum to {rows} points, found sum {sum(counts)}")
+        super().__init__(positions, features, [0, *itertools.accumulate(counts)])
+        if cloud is not None and cloud != self._indices.tolist():
+            raise ValueError(f"[{name}] indices must agree with lengths, found other counts")
+
+    @classmethod
+    def from_list(cls, clouds):
+        """From arrays (n, 3), or from pairs (positions, features); the list may be empty, and so may clouds."""
+        pairs = [c if isinstance(c, (tuple, list)) else (c, None) for c in clouds]
+        if len({features is None for _, features in pairs}) > 1:
+            raise ValueError("[PointCloudBatch.from_list] either all clouds or none must have features")
+        positions = [cls._check_positions(cls.__name__, p) for p, _ in pairs]
+        features = [cls._check_features(cls.__name__, f, p.shape[0]) for p, (_, f) in zip(positions, pairs)]
+        return cls(
+            mx.concatenate(positions) if pairs else mx.zeros((0, 3)),
+            mx.concatenate(features) if pairs and features[0] is not None else None,
+            lengths=[p.shape[0] for p in positions],
+        )
+
+    @classmethod
+    def from_dense(cls, positions, lengths=None, features=None, mask=None):
+        """From padded planes (B, L, 3) and (B, L, C): the first lengths[b] rows of plane b, or the rows where mask is True."""
+        positions = mx.array(positions)
+        if positions.ndim != 3:
+            raise ValueError(
+                f"[{cls.__name__}.from_dense] positions must have shape (B, L, 3), got {tuple(positions.shape)}"
+            )
+        b, size = positions.shape[:2]
+        if (lengths is None) == (mask is None):
+            raise ValueError(f"[{cls.__name__}.from_dense] give either lengths or mask")
+        if mask is None:
+            counts = _integers(cls.__name__, "lengths", lengths)
+            if len(counts) != b or not all(0 <= n <= size for n in counts):
+                raise ValueError(f"[{cls.__name__}.from_dense] lengths must be {b} numbers in 0..{size}, got {counts}")
+            keep = [[True] * n + [False] * (size - n) for n in counts]
+        else:
+            keep = mx.array(mask).astype(mx.bool_).tolist()
+            if mx.array(mask).shape != (b, size):
+                raise ValueError(f"[{cls.__name__}.from_dense] mask must have shape {(b, size)}, got {mx.array(mask).shape}")
+        rows = [plane * size + i for plane, flags in enumerate(keep) for i, flag in enumerate(flags) if flag]
+        pick = mx.array(rows, dtype=mx.int32)
+
+        def flat(a):
+            a = a.reshape(-1, a.shape[2])
+            return a[pick] if rows else a[:0]
+
+        return cls(
+            flat(positions), None if features is None else flat(mx.array(features)), lengths=[sum(flags) for flags in keep]
+        )
+
+    @classmethod
+    def concat(cls, batches):
+        """The clouds of all batches, in order."""
+        return cls.from_list([cloud for batch in batches for cloud in batch.unbatch()])
+
+    def to_offsets(self):
+        return OffsetPointCloudBatch(self._positions, self._features, self._offsets)
+
+
+class OffsetPointCloudBatch(_Ragged):
+    """Clouds given by B + 1 offsets from 0 to T; without offsets, one cloud."""
+
+    def __init__(self, positions, features=None, offsets=None):
+        name = type(self).__name__
+        positions = self._check_positions(name, positions)
+        rows = positions.shape[0]
+        features = self._check_features(name, features, rows)
+        borders = [0, rows] if offsets is None else _integers(name, "offsets", offsets)
+        if not borders or borders[0] != 0 or borders[-1] != rows or any(a > b for a, b in itertools.pairwise(borders)):
+            raise ValueError(f"[{name}] offsets must start at 0, never fall and end at {rows}, got {borders[:8]}")
+        super().__init__(positions, features, borders)
+
+    def as_lengths(self):
+        """(B,) int32."""
+        return self._lengths
+
+    def to_lengths(self):
+        return PointCloudBatch(self._positions, self._features, self._lengths)
+
+
+def as_batch(positions, features=None, lengths=None):
+    """The batch that models are called with: a batch as it is, or one made of arrays."""
+    if isinstance(positions, OffsetPointCloudBatch):
+        return positions.to_lengths()
+    return positions if isinstance(positions, PointCloudBatch) else PointCloudBatch(positions, features, lengths)
+
+
+def _cloud_of_rows(offsets, rows):
+    inner = offsets[1:-1]  # a cloud begins at each; several at one row where clouds are empty
+    steps = mx.zeros((rows + 1,), dtype=mx.int32)
+    if inner.size:
+        steps = steps.at[inner].add(1)
+    return mx.cumsum(steps)[:rows]
+
+
+def _integers(name, what, values):
+    array = mx.array(values)
+    if array.size == 0 and array.ndim == 1:
+        return []
+    if array.ndim != 1 or not mx.issubdtype(array.dtype, mx.integer):
+        raise ValueError(f"[{name}] {what} must be integers of one axis, got {array.dtype} {tuple(array.shape)}")
+    return array.tolist()
+
+
+def _checked_indices(name, indices, rows):
+    cloud = _integers(name, "indices", indices)
+    if len(cloud) != rows or any(a > b for a, b in itertools.pairwise(cloud)) or (cloud and cloud[0] < 0):
+        raise ValueError(f"[{name}] indices must be {rows} ascending numbers >= 0")
+    return cloud

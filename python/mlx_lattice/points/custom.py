@@ -1,0 +1,48 @@
+"""An operation of one's own with its own derivative."""
+
+import mlx.core as mx
+from mlx.utils import tree_flatten, tree_unflatten
+
+__all__ = ["custom_sparse_op_with_grad"]
+
+
+def custom_sparse_op_with_grad(forward_fn, backward_fn, *args):
+    """forward_fn(*args), with backward_fn(saved, grad) as its derivative.
+
+    forward_fn returns the output, or (output, saved); without saved, saved is the tuple of args. backward_fn returns one gradient
+    for each array of args, in order (one array may stand alone); None is a zero gradient.
+    """
+    places = [i for i, a in enumerate(args) if isinstance(a, mx.array)]
+    shape = {}  # how `saved` was built
+
+    def filled(arrays):
+        full = list(args)
+        for i, a in zip(places, arrays):
+            full[i] = a
+        return full
+
+    @mx.custom_function
+    def run(*arrays):
+        result = forward_fn(*filled(arrays))
+        output, saved = result if isinstance(result, tuple) else (result, None)
+        shape["given"] = saved is not None
+        leaves = tree_flatten({"saved": saved}) if saved is not None else []
+        shape["leaves"] = [(name, None if isinstance(leaf, mx.array) else leaf) for name, leaf in leaves]
+        return [output, *(leaf for _, leaf in leaves if isinstance(leaf, mx.array))]
+
+    @run.vjp
+    def run_vjp(arrays, cotangents, outputs):
+        arrays = arrays if isinstance(arrays, (tuple, list)) else (arrays,)
+        saved = tuple(filled(arrays))
+        if shape["given"]:
+            held = iter(outputs[1:])
+            saved = tree_unflatten([(n, next(held) if leaf is None else leaf) for n, leaf in shape["leaves"]])["saved"]
+        grads = backward_fn(saved, cotangents[0])
+        grads = list(grads) if isinstance(grads, (tuple, list)) else [grads]
+        if len(grads) != len(arrays):
+            raise ValueError(
+                f"[custom_sparse_op_with_grad] backward_fn must return {len(arrays)} gradients, got {len(grads)}"
+            )
+        return tuple(mx.zeros_like(a) if g is None else g for a, g in zip(arrays, grads))
+
+    return run(*(args[i] for i in places))[0]

@@ -1,0 +1,108 @@
+"""Normalisation of ragged batches; statistics in float32, biased variance, eps inside the root.
+
+    y = (x - mean) / sqrt(var + eps) * weight + bias
+
+RaggedBatchNorm takes mean and var of a channel over all rows, RaggedInstanceNorm over the rows of a cloud, RaggedGroupNorm over
+the rows of a cloud and a group of channels, RaggedLayerNorm over all of a cloud, RowNorm over the channels of one row.
+A single value has variance 0, so that y = bias. Called with (x, lengths); those that do not need lengths ignore them.
+"""
+
+import math
+
+import mlx.core as mx
+import mlx.nn
+
+from .. import nn
+from ..nn._checks import integer, number
+from .segments import segment_expand, segment_reduce
+
+CHOICES = ("batch", "row", "instance", "group", "layer", "none")
+
+
+class RowNorm(nn.LayerNorm):
+    """The usual LayerNorm: each row over its channels."""
+
+    def __call__(self, x, lengths=None):
+        return super().__call__(x)
+
+
+class RaggedBatchNorm(nn.BatchNorm):
+    """Each channel over all rows of all clouds, with running statistics. One row leaves those as they are."""
+
+    def __call__(self, x, lengths=None):
+        if self.training and x.shape[0] == 1:
+            y = mx.zeros_like(x) * x  # variance 0; keeps x in the graph
+            return y if "bias" not in self else y + self.bias.astype(x.dtype)
+        return super().__call__(x)
+
+
+class _CloudNorm(mlx.nn.Module):
+    """Statistics over the rows of a cloud and channels / groups channels."""
+
+    def __init__(self, channels, groups, eps, affine):
+        super().__init__()
+        self._channels = integer(self, "channels", channels)
+        self._groups = integer(self, "groups", groups)
+        if self._channels % self._groups:
+            raise ValueError(f"[{type(self).__name__}] groups must divide {self._channels} channels, got {self._groups}")
+        self._eps = number(self, "eps", eps, 0, math.inf, high_included=False)
+        if affine:
+            self.weight, self.bias = mx.ones((self._channels,)), mx.zeros((self._channels,))
+
+    def __call__(self, x, lengths):
+        f = x.astype(mx.float32)
+        f = f - self._mean(f, lengths)
+        f = f * segment_expand(mx.rsqrt(self._of_cloud(f * f, lengths) + self._eps), lengths)
+        if "weight" in self:
+            f = f * self.weight + self.bias
+        return f.astype(x.dtype)
+
+    def _mean(self, f, lengths):
+        return segment_expand(self._of_cloud(f, lengths), lengths)
+
+    def _of_cloud(self, f, lengths):
+        """(B, C): the mean over a cloud and a group, at each channel of the group."""
+        mean = segment_reduce(f, lengths, "mean")
+        if self._groups == self._channels:
+            return mean
+        mean = mean.reshape(mean.shape[0], self._groups, self._channels // self._groups)
+        return mx.broadcast_to(mean.mean(axis=2, keepdims=True), mean.shape).reshape(-1, self._channels)
+
+    def _extra_repr(self):
+        return f"{self._channels}, groups={self._groups}, eps={self._eps}, affine={'weight' in self}"
+
+
+class RaggedInstanceNorm(_CloudNorm):
+    """Each channel of each cloud by itself; no weight and bias unless asked for."""
+
+    def __init__(self, channels, eps=1e-5, affine=False):
+        super().__init__(channels, channels, eps, affine)
+
+
+class RaggedGroupNorm(_CloudNorm):
+    def __init__(self, channels, groups, eps=1e-5, affine=True):
+        super().__init__(channels, groups, eps, affine)
+
+
+class RaggedLayerNorm(_CloudNorm):
+    """One mean and variance per cloud, over its points and channels. Not the LayerNorm of a row; that is RowNorm."""
+
+    def __init__(self, channels, eps=1e-5, affine=True):
+        super().__init__(channels, 1, eps, affine)
+
+
+class _NoNorm(mlx.nn.Module):
+    def __call__(self, x, lengths=None):
+        return x
+
+
+def make_norm(kind, channels):
+    """The norm named by `kind`."""
+    if kind not in CHOICES:
+        raise ValueError(f"[norm] norm must be one of {', '.join(CHOICES)}, got {kind!r}")
+    if kind == "group":
+        return RaggedGroupNorm(channels, math.gcd(8, channels))
+    if kind == "instance":
+        return RaggedInstanceNorm(channels, affine=True)
+    makers = {"batch": RaggedBatchNorm, "row": RowNorm, "layer": RaggedLayerNorm}
+    return makers[kind](channels) if kind in makers else _NoNorm()

@@ -1,0 +1,132 @@
+"""Convolution over the k nearest neighbours: a shared network on each neighbour, and the largest value of each channel.
+
+    y_i = max over neighbours j of i of W2 relu(W1 [x_j, p_j - p_i] + b1) + b2
+
+This is the simple form, `PointCNNConv`; `xconv=True` is the X-Conv of PointCNN (Li et al. 2018, arXiv 1801.07791), which weighs and
+permutes the neighbours by a learned k x k matrix before an ordinary convolution. The convolution with real kernel geometry is
+`PointConv3d`.
+"""
+
+import mlx.core as mx
+import mlx.nn
+
+from .. import ops
+from ..nn import Linear
+from ..nn._checks import integer
+from .batches import as_batch
+from .segments import indexed_segment_reduce
+
+
+def knn_graph(points, k, lengths=None):
+    """(idx (T, k) int32, rel_pos (T, k, 3)): each point's k nearest of its own cloud, itself first, by (distance, row).
+
+    Where a cloud has fewer than k points the remaining places repeat the first neighbour, so that a maximum stays right.
+    rel_pos = points[idx] - point, differentiable in the points.
+    """
+    batch = as_batch(points, lengths=lengths)
+    if not isinstance(k, int) or k < 1:
+        raise ValueError(f"[knn_graph] k must be an integer >= 1, got {k!r}")
+    points = batch.positions
+    if not batch.total_points:
+        return mx.zeros((0, k), dtype=mx.int32), mx.zeros((0, k, 3), dtype=points.dtype)
+    found = ops.build_knn_relation(mx.stop_gradient(points), k=k, batch_indices=batch.indices)
+    rank = mx.arange(k, dtype=mx.int32)[None]
+    place = found.row_offsets[:-1, None] + mx.where(rank < found.counts[:, None], rank, 0)
+    idx = found.edges.source_rows[place]
+    mx.eval(idx)
+    return idx, points[idx] - points[:, None]
+
+
+class PointCNNConv(mlx.nn.Module):
+    """in -> hidden -> relu -> out on each neighbour, then the maximum; equal values share the gradient.
+
+    use_rel_pos: p_j - p_i is part of the input. xconv=True needs k, the number of neighbours it is made for.
+    """
+
+    def __init__(self, in_channels, out_channels, hidden=64, use_rel_pos=False, xconv=False, k=None):
+        super().__init__()
+        c_in, c_out = integer(self, "in_channels", in_channels), integer(self, "out_channels", out_channels)
+        hidden = integer(self, "hidden", hidden)
+        self._kind, self._k = "xconv" if xconv else "relative" if use_rel_pos else "features", None
+        if xconv:
+            if k is None:
+                raise ValueError("[PointCNNConv] xconv=True needs k")
+            self._k = k = integer(self, "k", k)
+            self.lift1, self.lift2 = Linear(3, hidden), Linear(hidden, hidden)
+            self.x1, self.x2 = Linear(3 * k, k * k), Linear(k * k, k * k)
+            self.conv = Linear(k * (hidden + c_in), c_out)
+        else:
+            self.first, self.second = Linear(c_in, hidden), Linear(hidden, c_out)
+            if use_rel_pos:
+                self.relative = Linear(3, hidden, bias=False)
+
+    def __call__(self, x, coords, neighbors_idx, neighbors_rel_pos=None, batch_indices=None):
+        """x (T, C), neighbors_idx (T, k) rows of x, neighbors_rel_pos (T, k, 3) -> (T, out). Others are not needed."""
+        if neighbors_idx.ndim != 2 or neighbors_idx.shape[0] != x.shape[0]:
+            raise ValueError(
+                f"[PointCNNConv] neighbors_idx must have shape ({x.shape[0]}, k), got {tuple(neighbors_idx.shape)}"
+            )
+        if self._kind == "features":  # the network sees x_j alone: once for each j, not for each edge
+            y = self.second(mx.maximum(self.first(x), 0))
+            return self._max(y, neighbors_idx)
+        if neighbors_rel_pos is None or neighbors_rel_pos.shape != (*neighbors_idx.shape, 3):
+            found = None if neighbors_rel_pos is None else tuple(neighbors_rel_pos.shape)
+            raise ValueError(f"[PointCNNConv] neighbors_rel_pos must have shape {(*neighbors_idx.shape, 3)}, got {found}")
+        return (self._relative if self._kind == "relative" else self._xconv)(x, neighbors_idx, neighbors_rel_pos)
+
+    forward = __call__
+
+    @staticmethod
+    def _max(y, idx):
+        lengths = mx.full((idx.shape[0],), idx.shape[1], dtype=mx.int32)
+        return indexed_segment_reduce(y, idx.reshape(-1), lengths, "max")
+
+    def _relative(self, x, idx, rel):
+        n, k = idx.shape
+        h = _flat(_take(self.first(x), idx)) + self.relative(_flat(rel))
+        y = self.second(mx.maximum(h, 0))
+        return y.reshape(n, k, y.shape[1]).max(axis=1)
+
+    def _xconv(self, x, idx, rel):
+        n, k = idx.shape
+        if k != self._k:
+            raise ValueError(f"[PointCNNConv] this X-Conv is made for {self._k} neighbours, got {k}")
+        lifted = self.lift2(mx.maximum(self.lift1(_flat(rel)), 0))
+        inputs = mx.concatenate([lifted.reshape(n, k, lifted.shape[1]), _take(x, idx)], axis=2)
+        matrix = self.x2(mx.maximum(self.x1(rel.reshape(n, 3 * k)), 0)).reshape(n, k, k)
+        return self.conv((matrix @ inputs).reshape(n, k * inputs.shape[2]))
+
+
+class PointCNNEncoder(mlx.nn.Module):
+    """num_layers PointCNNConv with relu between them, on neighbours that are searched once: (x, coords, lengths) -> (T, channels).
+
+    k is cut to the largest cloud, except for X-Conv. Options (`hidden`, `use_rel_pos`, `xconv`) go to the convolutions.
+    """
+
+    def __init__(self, num_layers=3, in_channels=3, channels=64, k=16, **conv_kw):
+        super().__init__()
+        count = integer(self, "num_layers", num_layers)
+        self._k, self._exact = integer(self, "k", k), bool(conv_kw.get("xconv"))
+        if self._exact:
+            conv_kw = {**conv_kw, "k": k}
+        self.layers = [PointCNNConv(in_channels if i == 0 else channels, channels, **conv_kw) for i in range(count)]
+
+    def __call__(self, x, coords, lengths=None):
+        batch = as_batch(coords, lengths=lengths)
+        largest = batch.lengths.max().item() if batch.batch_size else 0
+        k = self._k if self._exact else max(1, min(self._k, largest))
+        idx, rel = knn_graph(batch, k)
+        for i, layer in enumerate(self.layers):
+            x = layer(x if i == 0 else mx.maximum(x, 0), batch.positions, idx, rel, batch.indices)
+        return x
+
+    forward = __call__
+
+
+def _take(x, idx):
+    return x[idx] if idx.size else mx.zeros((*idx.shape, x.shape[1]), dtype=x.dtype)
+
+
+def _flat(a):
+    """(n, k, c) -> (n k, c)"""
+    return a.reshape(a.shape[0] * a.shape[1], a.shape[2])
