@@ -2,6 +2,7 @@
 
 #include <mlx/ops.h>
 
+#include <algorithm>
 #include <atomic>
 #include <stdexcept>
 
@@ -139,7 +140,7 @@ Relation::Ptr CoordinateManager::find_or_build(RelationKind kind, const Coordina
   if (const auto found = by_key_.find(key); found != by_key_.end()) {
     ++hits_;
     entries_.splice(entries_.begin(), entries_, found->second);
-    return found->second->relation;
+    return found->second->made.relation;
   }
   ++misses_;
   const Triple out_stride = output_stride(in.stride, spec.stride, kind, operation);
@@ -173,7 +174,7 @@ Relation::Ptr CoordinateManager::find_or_build(RelationKind kind, const Coordina
       made_keys_.emplace(key, *relation->out_key_);
     }
   }
-  entries_.push_front({key, relation});
+  entries_.push_front({key, {in, target, relation}, misses_});
   by_key_[key] = entries_.begin();
   evict_locked();
   return relation;
@@ -202,7 +203,7 @@ Relation::Ptr CoordinateManager::target_transposed_relation(const CoordinateMapK
 
 size_t CoordinateManager::bytes_locked() const {
   size_t bytes = 0;
-  for (const Entry& entry : entries_) bytes += entry.relation->nbytes();
+  for (const Entry& entry : entries_) bytes += entry.made.relation->nbytes();
   return bytes;
 }
 
@@ -210,7 +211,7 @@ size_t CoordinateManager::bytes_locked() const {
 void CoordinateManager::evict_locked() {
   size_t bytes = bytes_locked();
   while (bytes > budget_ && entries_.size() > 1) {
-    bytes -= std::min(bytes, entries_.back().relation->nbytes());
+    bytes -= std::min(bytes, entries_.back().made.relation->nbytes());
     by_key_.erase(entries_.back().key);
     entries_.pop_back();
     ++evictions_;
@@ -222,6 +223,16 @@ CacheStats CoordinateManager::stats() const {
   return {
       hits_,          misses_, evictions_, static_cast<int64_t>(entries_.size()), static_cast<int64_t>(sets_.size()),
       bytes_locked(), budget_};
+}
+
+std::vector<CachedRelation> CoordinateManager::relations() const {
+  std::lock_guard lock(mutex_);
+  std::vector<const Entry*> order;
+  for (const Entry& entry : entries_) order.push_back(&entry);
+  std::sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) { return a->number < b->number; });
+  std::vector<CachedRelation> made;
+  for (const Entry* entry : order) made.push_back(entry->made);
+  return made;
 }
 
 void CoordinateManager::clear() {

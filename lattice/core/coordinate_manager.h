@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <tuple>
+#include <vector>
 
 #include "lattice/core/relation.h"
 
@@ -16,6 +17,13 @@ struct CacheStats {
   int64_t hits = 0, misses = 0, evictions = 0;
   int64_t relations = 0, coordinate_sets = 0;
   size_t bytes = 0, budget = 0;
+};
+
+// A cached relation with the arguments that made it.
+struct CachedRelation {
+  CoordinateMapKey in;
+  std::optional<CoordinateMapKey> target;
+  Relation::Ptr relation;
 };
 
 // Relations are cached by (input key, target key, spec, kind): equal arguments give the same object. Above the byte budget the
@@ -52,6 +60,8 @@ class CoordinateManager : public std::enable_shared_from_this<CoordinateManager>
                                            const KernelSpec& spec);
 
   CacheStats stats() const;
+  // What is cached now, in the order in which it was built.
+  std::vector<CachedRelation> relations() const;
   // Drops the cached relations; keys and coordinates stay.
   void clear();
   void set_budget(size_t bytes);
@@ -66,7 +76,8 @@ class CoordinateManager : public std::enable_shared_from_this<CoordinateManager>
   };
   struct Entry {
     CacheKey key;
-    Relation::Ptr relation;
+    CachedRelation made;
+    int64_t number;  // in the order of building
   };
 
   Relation::Ptr find_or_build(RelationKind kind, const CoordinateMapKey& in,

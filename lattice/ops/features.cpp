@@ -103,22 +103,26 @@ std::pair<mx::array, mx::array> feature_statistics(const mx::array& x, mx::Strea
   return {mean, var};
 }
 
-mx::array batch_norm_features(const mx::array& x, const Affine& affine, const std::optional<mx::array>& mean,
-                              const std::optional<mx::array>& var, float eps, mx::StreamOrDevice s) {
+Normalized batch_norm_act(const mx::array& x, const Affine& affine, const std::optional<mx::array>& mean,
+                          const std::optional<mx::array>& var, const NormOptions& options, mx::StreamOrDevice s) {
   constexpr const char* kName = "batch_norm";
   check_rows(kName, x);
-  check_eps(kName, eps);
+  check_eps(kName, options.eps);
   if (mean.has_value() != var.has_value()) fail(kName, "mean and var must be given together, got one of them");
   check_vector(kName, "weight", affine.weight, x);
   check_vector(kName, "bias", affine.bias, x);
   check_vector(kName, "mean", mean, x);
   check_vector(kName, "var", var, x);
-  const auto [m, v] = mean ? std::pair(wide(*mean, s), wide(*var, s)) : feature_statistics(x, s);
-  mx::array scale = mx::rsqrt(mx::add(v, mx::array(eps), s), s);
-  if (affine.weight) scale = mx::multiply(scale, wide(*affine.weight, s), s);
-  mx::array y = mx::multiply(mx::subtract(wide(x, s), m, s), scale, s);
-  if (affine.bias) y = mx::add(y, wide(*affine.bias, s), s);
-  return mx::astype(y, x.dtype(), s);
+  if (const auto& r = options.residual; r && (r->shape() != x.shape() || r->dtype() != x.dtype()))
+    fail(kName, "residual must have the shape and dtype of the features, " + shape_text(x.shape()) + " " +
+                    graph::dtype_name(x.dtype()) + ", got " + shape_text(r->shape()) + " " +
+                    graph::dtype_name(r->dtype()));
+  return launch_batch_norm(x, affine, mean, var, options, s);
+}
+
+mx::array batch_norm_features(const mx::array& x, const Affine& affine, const std::optional<mx::array>& mean,
+                              const std::optional<mx::array>& var, float eps, mx::StreamOrDevice s) {
+  return batch_norm_act(x, affine, mean, var, {.eps = eps, .residual = std::nullopt}, s).y;
 }
 
 mx::array layer_norm_features(const mx::array& x, const Affine& affine, float eps, mx::StreamOrDevice s) {

@@ -1,4 +1,4 @@
-// Operations on features; coordinates and identity stay. Plain MLX operations, except sums over rows.
+// Operations on features; coordinates and identity stay. Plain MLX operations, except batch norm and sums over rows.
 //
 //   batch_norm: y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var over all rows, or given (running statistics)
 //
@@ -38,7 +38,23 @@ std::pair<mx::array, mx::array> feature_statistics(const mx::array& x, mx::Strea
 struct Affine {
   std::optional<mx::array> weight, bias;  // (C,)
 };
-// Without mean and var: those of the rows.
+struct NormOptions {
+  float eps = 1e-5f;
+  std::optional<mx::array> residual;  // of x's shape and dtype
+  bool relu = false;
+};
+// y, and the float32 statistics that were used, without gradient.
+struct Normalized {
+  mx::array y, mean, var;
+};
+// y = relu(batch_norm(x) + residual) in one pass, differentiable to any order. Without mean and var: those of the rows.
+Normalized batch_norm_act(const mx::array& x, const Affine& affine, const std::optional<mx::array>& mean = {},
+                          const std::optional<mx::array>& var = {}, const NormOptions& options = {},
+                          mx::StreamOrDevice s = {});
+// The same after the checks.
+Normalized launch_batch_norm(const mx::array& x, const Affine& affine, const std::optional<mx::array>& mean,
+                             const std::optional<mx::array>& var, const NormOptions& options, mx::StreamOrDevice s);
+// y of the same, without relu and residual.
 mx::array batch_norm_features(const mx::array& x, const Affine& affine, const std::optional<mx::array>& mean = {},
                               const std::optional<mx::array>& var = {}, float eps = 1e-5f, mx::StreamOrDevice s = {});
 mx::array layer_norm_features(const mx::array& x, const Affine& affine, float eps = 1e-5f, mx::StreamOrDevice s = {});

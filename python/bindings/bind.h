@@ -13,6 +13,7 @@ void bind_coords(nb::module_& m);
 void bind_features(nb::module_& m);
 void bind_pool(nb::module_& m);
 void bind_neighbors(nb::module_& m);
+void bind_plan(nb::module_& m);
 void bind_points(nb::module_& m);
 void bind_entropy(nb::module_& m);
 void bind_quantize(nb::module_& m);

@@ -20,6 +20,7 @@ NB_MODULE(_ext, m) {
   bind_quantize(m);
   bind_conv(m);
   bind_pool(m);
+  bind_plan(m);
   bind_points(m);
   bind_entropy(m);
   bind_codec(m);

@@ -1,5 +1,5 @@
 """Sparse tensors and the names of their coordinates."""
 
-from .._ext import CoordinateManager, CoordinateMapKey, SparseTensor, SparseTensorComponents
+from .._ext import CoordinateManager, CoordinateMapKey, GeometryPlan, SparseTensor, SparseTensorComponents
 
-__all__ = ["CoordinateManager", "CoordinateMapKey", "SparseTensor", "SparseTensorComponents"]
+__all__ = ["CoordinateManager", "CoordinateMapKey", "GeometryPlan", "SparseTensor", "SparseTensorComponents"]

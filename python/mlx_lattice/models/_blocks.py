@@ -2,7 +2,7 @@
 
 import mlx.nn
 
-from .. import nn, ops
+from .. import nn
 from ..nn._checks import integer
 
 
@@ -15,10 +15,8 @@ class ConvNorm(mlx.nn.Module):
         self._relu = relu
 
     def __call__(self, x, coordinates=None, residual=None):
-        y = self.norm(self.conv(x) if coordinates is None else self.conv(x, coordinates))
-        if residual is not None:
-            y = y.with_feats(y.feats + residual.feats)
-        return ops.relu(y) if self._relu else y
+        y = self.conv(x) if coordinates is None else self.conv(x, coordinates)
+        return self.norm(y, residual, self._relu)
 
 
 def subm(in_channels, out_channels, kernel_size=3, relu=True):

@@ -15,6 +15,8 @@ import mlx.core as mx
 import mlx.nn
 from mlx.utils import tree_flatten
 
+from ..core import GeometryPlan
+
 FORMAT, VERSION = "mlx-lattice-model", 1
 _REGISTRY = {}
 
@@ -34,6 +36,21 @@ class Model(mlx.nn.Module):
     def config(self):
         """The arguments that make this network again: `type(model)(**model.config)`."""
         return dict(self._config)
+
+    def plan(self, x, gradients=True):
+        """All relations that this network needs on x's coordinates, as a GeometryPlan.
+
+        They stay with x's coordinate manager: afterwards the network on x, and on `plan.bind(feats)`, builds nothing.
+        `gradients=False` leaves out what only training reads.
+        """
+        modes = [(module, module.training) for module in self.modules()]
+        self.eval()  # nothing is evaluated, and running statistics stay
+        try:
+            self(x)
+        finally:
+            for module, mode in modes:
+                module._training = mode
+        return GeometryPlan.record(x, gradients)
 
     def save(self, path):
         """Weights to `path`, which ends in .safetensors, configuration to the same name with .json."""

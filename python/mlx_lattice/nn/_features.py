@@ -133,23 +133,29 @@ class BatchNorm(nn.Module):
             self.freeze(keys=["running_mean", "running_var"], recurse=False)
         return self
 
-    def __call__(self, x):
-        return _on_rows(x, self._normalize)
+    def __call__(self, x, residual=None, relu=False):
+        """relu(norm(x) + residual) in one pass; residual has x's kind, shape and coordinates."""
+        if residual is not None and not isinstance(residual, mx.array):
+            if not x.same_coords(residual):
+                raise ValueError("[BatchNorm] residual must share x's coordinates")
+            residual = residual.feats
+        return _on_rows(x, lambda f: self._normalize(f, residual, relu))
 
-    def _normalize(self, f):
+    def _normalize(self, f, residual, relu):
         mean = var = None
         if self._track and not self.training:
             mean, var = self.running_mean, self.running_var
-        elif self.training:
-            n = f.shape[0]
-            if n == 1:
-                raise ValueError("[BatchNorm] training requires more than one row, got 1")
-            mean, var = ops.feature_statistics(f)
-            if self._track and n > 1:
-                m = self._momentum
-                self.running_mean = (1 - m) * self.running_mean + m * mx.stop_gradient(mean)
-                self.running_var = (1 - m) * self.running_var + m * mx.stop_gradient(var) * (n / (n - 1))
-        return ops.batch_norm_features(f, self.get("weight"), self.get("bias"), mean=mean, var=var, eps=self._eps)
+        n = f.shape[0]
+        if self.training and n == 1:
+            raise ValueError("[BatchNorm] training requires more than one row, got 1")
+        y, mean, var = ops.batch_norm_act(
+            f, self.get("weight"), self.get("bias"), mean=mean, var=var, eps=self._eps, residual=residual, relu=relu
+        )
+        if self.training and self._track and n > 1:
+            m = self._momentum
+            self.running_mean = (1 - m) * self.running_mean + m * mean
+            self.running_var = (1 - m) * self.running_var + m * var * (n / (n - 1))
+        return y
 
     def _extra_repr(self):
         return (

@@ -3,6 +3,7 @@
 from .._ext import (
     activation,
     batch_norm,
+    batch_norm_act,
     batch_norm_features,
     dropout,
     dropout_features,
@@ -30,6 +31,7 @@ from .._ext import (
 __all__ = [
     "activation",
     "batch_norm",
+    "batch_norm_act",
     "batch_norm_features",
     "dropout",
     "dropout_features",

@@ -1,0 +1,234 @@
+#include "lattice/core/plan.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <set>
+#include <stdexcept>
+
+#include "lattice/kernels/cpu/bytes.h"
+#include "lattice/kernels/cpu/threads.h"
+
+namespace lattice {
+namespace {
+
+constexpr char kMagic[] = {'M', 'L', 'A', 'T', 'P', 'L', 'A', 'N'};
+constexpr uint32_t kVersion = 1;
+constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+constexpr const char* kDecode = "GeometryPlan.decode";
+// What the steps of a stored plan may cost, so that a short file cannot ask for hours: offsets of a kernel, pairs of row and
+// offset in all, rows made by transposed kernels.
+constexpr int64_t kMostOffsets = 4096, kMostPairs = int64_t{1} << 34, kMostMade = int64_t{1} << 28;
+
+bool makes_coordinates(RelationKind kind) {
+  return kind == RelationKind::forward || kind == RelationKind::transposed || kind == RelationKind::generative;
+}
+bool wants_target(RelationKind kind) { return kind == RelationKind::target || kind == RelationKind::target_transposed; }
+
+// Counts the cost of steps; false when it is too much.
+struct Cost {
+  int64_t pairs = 0, made = 0;
+  bool add(RelationKind kind, int64_t n_in, const KernelSpec& spec) {
+    if (spec.volume() > kMostOffsets) return false;
+    pairs += n_in * spec.volume();  // at most 2^43 more, and nothing is added after the first false
+    if (kind == RelationKind::transposed || kind == RelationKind::generative) made += n_in * spec.volume();
+    return pairs <= kMostPairs && made <= kMostMade;
+  }
+};
+
+Relation::Ptr build(CoordinateManager& manager, RelationKind kind, const CoordinateMapKey& in,
+                    const std::optional<CoordinateMapKey>& target, const KernelSpec& spec) {
+  switch (kind) {
+    case RelationKind::forward:
+      return manager.kernel_relation(in, spec);
+    case RelationKind::target:
+      return manager.target_kernel_relation(in, *target, spec);
+    case RelationKind::submanifold:
+      return manager.submanifold_kernel_relation(in, spec);
+    case RelationKind::transposed:
+      return manager.transposed_kernel_relation(in, spec);
+    case RelationKind::generative:
+      return manager.generative_relation(in, spec);
+    default:
+      return manager.target_transposed_relation(in, *target, spec);
+  }
+}
+
+void put_triple(std::vector<uint8_t>& out, const Triple& t) {
+  for (int64_t v : t) cpu::put(out, static_cast<uint64_t>(v));
+}
+// Values of 0 .. 2^31 - 1, except strides of tensors, which are int64.
+Triple get_triple(cpu::ByteReader& in) {
+  Triple t;
+  for (int64_t& v : t) v = static_cast<int64_t>(in.number<uint64_t>());
+  return t;
+}
+
+void put_set(std::vector<uint8_t>& out, const CoordinateSet& set, const Triple& stride) {
+  const cpu::CoordSpan span = set.span();
+  cpu::put(out, static_cast<uint8_t>(span.is64));
+  cpu::put(out, static_cast<uint64_t>(span.rows));
+  put_triple(out, stride);
+  const size_t bytes = static_cast<size_t>(span.rows) * 4 * (span.is64 ? 8 : 4);
+  cpu::put_bytes(out, {static_cast<const uint8_t*>(span.data), bytes});
+}
+
+CoordinateMapKey get_set(cpu::ByteReader& in, CoordinateManager& manager) {
+  const uint8_t is64 = in.number<uint8_t>();
+  const uint64_t rows = in.number<uint64_t>();
+  if (is64 > 1 || rows > static_cast<uint64_t>(std::numeric_limits<int32_t>::max()))
+    cpu::throw_bad_data(kDecode, "has a wrong header of coordinates");
+  const Triple stride = get_triple(in);
+  const cpu::Bytes data = in.bytes(rows * 4 * (is64 ? 8 : 4));
+  cpu::Buffer<std::byte> copy(static_cast<int64_t>(data.size()));
+  if (!data.empty()) std::memcpy(copy.data(), data.data(), data.size());
+  const mx::array coords = adopt(std::move(copy), {static_cast<int>(rows), 4}, is64 ? mx::int64 : mx::int32);
+  return manager.insert_coords(coords, stride, std::nullopt, kDecode);
+}
+
+}  // namespace
+
+GeometryPlan GeometryPlan::record(const SparseTensor& x, bool gradients) {
+  GeometryPlan plan;
+  plan.manager_ = x.coord_manager();
+  plan.batch_counts_ = x.batch_counts();
+  plan.roots_ = {x.coord_key()};
+  std::vector<CachedRelation> left = plan.manager_->relations();
+  std::set<CoordinateMapKey> known = {x.coord_key()};
+  const auto take = [&](const auto& fits) {
+    const auto found = std::find_if(left.begin(), left.end(), fits);
+    if (found == left.end()) return false;
+    if (found->target && known.insert(*found->target).second) plan.roots_.push_back(*found->target);
+    known.insert(*found->relation->out_key());
+    plan.steps_.push_back(*found);
+    left.erase(found);
+    return true;
+  };
+  const auto reached = [&](const CachedRelation& c) { return known.contains(c.in); };
+  const auto ready = [&](const CachedRelation& c) { return reached(c) && (!c.target || known.contains(*c.target)); };
+  // A target that nothing makes was given by the user; it is taken only when no step is ready.
+  while (take(ready) || take(reached)) {
+  }
+  plan.prepare(gradients);
+  return plan;
+}
+
+// Each view is a task of its own.
+void GeometryPlan::prepare(bool gradients) const {
+  const int64_t views = gradients ? 2 : 1;
+  cpu::parallel_for(static_cast<int64_t>(steps_.size()) * views, [&](int64_t i) {
+    const Relation::Ptr& r = steps_[static_cast<size_t>(i / views)].relation;
+    (i % views ? r->reversed() : r)->tiles();
+  });
+}
+
+SparseTensor GeometryPlan::bind(const mx::array& feats) const {
+  const int64_t rows = manager_->set(key()).rows();
+  if (feats.ndim() != 2 || feats.shape(0) != rows)
+    throw std::invalid_argument("[GeometryPlan.bind] feats must have shape (" + std::to_string(rows) + ", C), got " +
+                                shape_text(feats.shape()));
+  return SparseTensor(manager_, key(), feats, batch_counts_);
+}
+
+size_t GeometryPlan::nbytes() const {
+  size_t bytes = 0;
+  for (const CachedRelation& step : steps_) bytes += step.relation->nbytes();
+  return bytes;
+}
+
+std::string GeometryPlan::text() const {
+  int64_t edges = 0;
+  for (const CachedRelation& step : steps_) edges += step.relation->edge_count();
+  return "GeometryPlan(rows=" + std::to_string(manager_->set(key()).rows()) +
+         ", relations=" + std::to_string(steps_.size()) + ", edges=" + std::to_string(edges) +
+         ", bytes=" + std::to_string(nbytes()) + ")";
+}
+
+std::vector<uint8_t> GeometryPlan::encode() const {
+  std::map<CoordinateMapKey, uint32_t> slots;
+  std::vector<uint8_t> body;
+  cpu::put(body, static_cast<uint32_t>(roots_.size()));
+  for (const CoordinateMapKey& key : roots_) {
+    slots.emplace(key, static_cast<uint32_t>(slots.size()));
+    put_set(body, manager_->set(key), key.stride);
+  }
+  cpu::put(body, static_cast<uint8_t>(batch_counts_.has_value()));
+  if (batch_counts_) {
+    cpu::put(body, static_cast<uint32_t>(batch_counts_->size()));
+    for (int64_t n : *batch_counts_) cpu::put(body, static_cast<uint64_t>(n));
+  }
+  cpu::put(body, static_cast<uint32_t>(steps_.size()));
+  Cost cost;
+  for (const auto& [in, target, relation] : steps_) {
+    if (!cost.add(relation->kind(), relation->n_in(), relation->spec()))
+      throw std::invalid_argument("[GeometryPlan.encode] the plan is too large to be stored");
+    cpu::put(body, static_cast<uint8_t>(relation->kind()));
+    cpu::put(body, slots.at(in));
+    cpu::put(body, target ? slots.at(*target) : kNone);
+    const KernelSpec& spec = relation->spec();
+    for (const Triple& t : {spec.size, spec.stride, spec.padding, spec.dilation}) put_triple(body, t);
+    cpu::put(body, static_cast<uint64_t>(relation->edge_count()));
+    if (makes_coordinates(relation->kind())) slots.emplace(*relation->out_key(), static_cast<uint32_t>(slots.size()));
+  }
+  std::vector<uint8_t> out(std::begin(kMagic), std::end(kMagic));
+  cpu::put(out, kVersion);
+  cpu::put(out, cpu::crc32c(body));
+  cpu::put_bytes(out, body);
+  return out;
+}
+
+GeometryPlan GeometryPlan::decode(std::span<const uint8_t> data, bool gradients) {
+  cpu::ByteReader in(data, kDecode);
+  const auto bad = [](const std::string& text) { cpu::throw_bad_data(kDecode, text); };
+  if (!std::ranges::equal(in.bytes(sizeof kMagic), kMagic)) bad("is no geometry plan");
+  if (const uint32_t version = in.number<uint32_t>(); version != kVersion)
+    bad("has version " + std::to_string(version) + ", expected " + std::to_string(kVersion));
+  const uint32_t crc = in.number<uint32_t>();
+  if (cpu::crc32c(in.rest()) != crc) bad("is damaged: the checksum differs");
+
+  GeometryPlan plan;
+  plan.manager_ = CoordinateManager::create();
+  const uint32_t n_roots = in.number<uint32_t>();
+  if (n_roots == 0 || n_roots > in.rest().size()) bad("has " + std::to_string(n_roots) + " sets of coordinates");
+  for (uint32_t i = 0; i < n_roots; ++i) plan.roots_.push_back(get_set(in, *plan.manager_));
+  if (const uint8_t counted = in.number<uint8_t>(); counted == 1) {
+    const uint32_t n = in.number<uint32_t>();
+    if (n > in.rest().size() / 8) bad("ends early in the batch counts");
+    BatchCounts counts;
+    for (uint32_t i = 0; i < n; ++i) counts.push_back(static_cast<int64_t>(in.number<uint64_t>()));
+    if (counts != count_batches(plan.manager_->set(plan.key()), n))
+      bad("has batch counts that are not those of its rows");
+    plan.batch_counts_ = std::move(counts);
+  } else if (counted > 1) {
+    bad("has a wrong mark of batch counts");
+  }
+
+  std::vector<CoordinateMapKey> slots = plan.roots_;
+  const uint32_t n_steps = in.number<uint32_t>();
+  Cost cost;
+  for (uint32_t i = 0; i < n_steps; ++i) {
+    const std::string step = "step " + std::to_string(i);
+    const uint8_t kind_number = in.number<uint8_t>();
+    if (kind_number >= static_cast<uint8_t>(RelationKind::custom)) bad(step + " is of no known kind");
+    const auto kind = static_cast<RelationKind>(kind_number);
+    const uint32_t from = in.number<uint32_t>(), to = in.number<uint32_t>();
+    if (from >= slots.size() || wants_target(kind) != (to != kNone) || (to != kNone && to >= slots.size()))
+      bad(step + " names coordinates that do not exist");
+    const Triple size = get_triple(in), stride = get_triple(in), padding = get_triple(in), dilation = get_triple(in);
+    const KernelSpec spec(size, stride, padding, dilation);
+    const uint64_t n_edges = in.number<uint64_t>();
+    if (!cost.add(kind, plan.manager_->set(slots[from]).rows(), spec)) bad(step + " asks for too many edges");
+    std::optional<CoordinateMapKey> target;
+    if (to != kNone) target = slots[to];
+    const Relation::Ptr relation = build(*plan.manager_, kind, slots[from], target, spec);
+    if (static_cast<uint64_t>(relation->edge_count()) != n_edges)
+      bad(step + " has " + std::to_string(relation->edge_count()) + " edges, expected " + std::to_string(n_edges));
+    plan.steps_.push_back({slots[from], target, relation});
+    if (makes_coordinates(kind)) slots.push_back(*relation->out_key());
+  }
+  if (!in.rest().empty()) bad("goes on after its end");
+  plan.prepare(gradients);
+  return plan;
+}
+
+}  // namespace lattice

@@ -1,0 +1,89 @@
+"""Weights of other libraries: a float64 convolution in each library's own terms against ours with converted weights."""
+
+from itertools import product
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from mlx_lattice import SparseTensor, ops
+from mlx_lattice.models import convert
+
+C_IN, C_OUT = 3, 4
+
+
+def fixture(size, seed=0):
+    """Rows in a box, their features, and a weight for each offset triple (ix, iy, iz), all float64."""
+    rng = np.random.default_rng(seed)
+    rows = np.unique(rng.integers(0, 6, (150, 3)), axis=0)
+    rng.shuffle(rows)
+    return rows, rng.standard_normal((len(rows), C_IN)), rng.standard_normal((int(np.prod(size)), C_IN, C_OUT))
+
+
+def convolve(rows, feats, size, weight_at):
+    """y[c] = sum over the kernel of x[c + index - centre] W(index); even sizes have their centre at 0."""
+    at = {tuple(r): f for r, f in zip(rows.tolist(), feats)}
+    centre = [n // 2 if n % 2 else 0 for n in size]
+    y = np.zeros((len(rows), C_OUT))
+    for i, row in enumerate(rows.tolist()):
+        for index in product(*map(range, size)):
+            source = at.get(tuple(r + j - c for r, j, c in zip(row, index, centre)))
+            if source is not None:
+                y[i] += source @ weight_at(*index)
+    return y
+
+
+def ours(rows, feats, weight, size):
+    coords = mx.array(np.concatenate([np.zeros((len(rows), 1)), rows], 1).astype(np.int32))
+    x = SparseTensor(coords, mx.array(feats.astype(np.float32)))
+    return np.array(ops.conv3d(x, weight, kernel_size=size, coordinates=x).feats)
+
+
+SIZES = [(3, 3, 3), (2, 2, 2), (3, 1, 5), (2, 4, 1), (1, 1, 1)]
+
+
+def place(size, first_fastest):
+    """Row of an offset in a kernel-major array."""
+    if first_fastest:
+        return lambda x, y, z: x + size[0] * (y + size[1] * z)
+    return lambda x, y, z: (x * size[1] + y) * size[2] + z
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("library", ["minkowski", "torchsparse"])
+def test_kernel_major(library, size):
+    rows, feats, w = fixture(size)
+    fastest = library == "minkowski" or np.prod(size) % 2 == 1
+    k = place(size, fastest)
+    expected = convolve(rows, feats, size, lambda x, y, z: w[k(x, y, z)])
+    given = w.astype(np.float32) if w.shape[0] > 1 else w[0].astype(np.float32)
+    got = getattr(convert, f"from_{library}")(given, kernel_size=size)
+    assert got.shape == (C_OUT, *size, C_IN)
+    np.testing.assert_allclose(ours(rows, feats, got, size), expected, atol=2e-5)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("axes", ["zyx", "xyz", "yzx"])
+@pytest.mark.parametrize("version", [1, 2])
+def test_spconv(version, axes, size):
+    """The fixture convolves in spconv's own axes: columns of its indices are `axes`."""
+    rows, feats, w = fixture(size)
+    order = ["xyz".index(a) for a in axes]
+    theirs = [size[a] for a in order]  # kernel along its own axes
+    weight = w.reshape(*theirs, C_IN, C_OUT)
+    expected = convolve(rows[:, order], feats, theirs, lambda a, b, c: weight[a, b, c])
+    given = (weight if version == 1 else weight.transpose(4, 0, 1, 2, 3)).astype(np.float32)
+    got = getattr(convert, f"from_spconv{version}")(mx.array(given), axes=axes)
+    assert got.shape == (C_OUT, *size, C_IN)
+    np.testing.assert_allclose(ours(rows, feats, got, size), expected, atol=2e-5)
+
+
+def test_errors():
+    with pytest.raises(ValueError, match=r"\[from_minkowski\] weight must have shape \(27, C_in, C_out\)"):
+        convert.from_minkowski(mx.zeros((8, 3, 4)))
+    with pytest.raises(ValueError, match=r"\[from_torchsparse\]"):
+        convert.from_torchsparse(mx.zeros((3, 4)), kernel_size=2)
+    with pytest.raises(ValueError, match=r"\[from_spconv1\] weight must have shape"):
+        convert.from_spconv1(mx.zeros((27, 3, 4)))
+    with pytest.raises(ValueError, match=r"\[from_spconv2\] axes must be an order of 'xyz', got 'zzx'"):
+        convert.from_spconv2(mx.zeros((4, 3, 3, 3, 3)), axes="zzx")
