@@ -1,5 +1,5 @@
 # The commands of this project. Everything happens inside this folder: .venv/ and build/.
-#   make demo    build, then show the library at work
+#   make demo    build, then train a network on street scans for some minutes: build/demo.html; ARGS=--quick for seconds
 #   make test    build, C++ and Python tests, then the C++ tests under AddressSanitizer and UBSan
 #   make tsan    the kernels' tests under ThreadSanitizer
 #   make fuzz    a million hostile inputs for every decoder, under AddressSanitizer and UBSan; INPUTS=... for fewer
@@ -16,7 +16,7 @@ build:
 	scripts/build.sh
 
 demo: build
-	.venv/bin/python -m mlx_lattice demo --output build/demo.png
+	.venv/bin/python -m mlx_lattice demo --output build/demo.html $(ARGS)
 
 test: build
 	scripts/test.sh

@@ -10,14 +10,15 @@ import sys
 
 from . import __version__, backend_info
 
-COMMANDS = ("mlx_lattice.demo", "mlx_lattice.bench", "mlx_lattice.route_commands", "mlx_lattice.file_commands",
-            "mlx_lattice.codec_commands", "mlx_lattice.quantize_command")
+COMMANDS = ("mlx_lattice.demo", "mlx_lattice.train_commands", "mlx_lattice.bench", "mlx_lattice.route_commands",
+            "mlx_lattice.file_commands", "mlx_lattice.codec_commands", "mlx_lattice.quantize_command")
 
 EXAMPLES = """examples:
   mlx-lattice info scan.ply                            what a file holds
   mlx-lattice voxelize scan.ply --size 0.05 small.ply  one point a voxel
   mlx-lattice view small.ply small.html                a page that opens offline
   mlx-lattice compress scan.ply scan.mlat --voxel 0.01 lossless voxels, small; decompress gives points back
+  mlx-lattice train scans/ --voxel 0.1 --output run    a network that labels points; predict uses it
   mlx-lattice selftest                                 every kernel against a float64 oracle
 
 `mlx-lattice COMMAND --help` explains a command. Exit status: 0 done, 1 an error that is printed, 2 wrong usage.

@@ -1,25 +1,57 @@
-"""The demo command: its table, its picture, and a user's mistakes."""
+"""The demo command: what it prints, the page it writes, and a user's mistakes."""
+
+import shutil
+import subprocess
 
 import pytest
 
 from mlx_lattice.cli import main
 
 pytest.importorskip("PIL")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
-def test_demo_prints_a_table_and_draws_a_picture(tmp_path, capsys):
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    path = tmp_path_factory.mktemp("demo") / "demo.html"
+    assert main(["demo", "--quick", "--output", str(path)]) == 0
+    return path
+
+
+def test_quick_demo_learns_and_explains(tmp_path, capsys):
+    assert main(["demo", "--quick", "--output", str(tmp_path / "demo.html")]) == 0
+    text = capsys.readouterr().out
+    losses = [float(line.split()[3]) for line in text.splitlines() if line.startswith("epoch")]
+    assert len(losses) == 3 and losses[-1] < losses[0]
+    for word in ("pedestrian", "mean", "chosen", "ms when its relations are there", str(tmp_path / "demo.html")):
+        assert word in text
+
+
+def test_page_holds_prediction_and_truth_and_fetches_nothing(page):
+    text = page.read_text(encoding="utf-8")
+    assert '"prediction"' in text and '"truth"' in text and '"vegetation"' in text
+    assert "http://" not in text.replace("http://www.w3.org", "") and "https://" not in text
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: the page is not drawn")
+def test_page_draws_both_panels(page, tmp_path):
     from PIL import Image
 
-    path = tmp_path / "voxels.png"
-    assert main(["demo", "--voxel-size", "0.5", "--output", str(path)]) == 0
-    text = capsys.readouterr().out
-    assert "submanifold 3x3x3" in text and "strided 2x2x2" in text and str(path) in text
-    picture = Image.open(path)
-    assert picture.size == (1600, 900) and len(picture.getcolors(1 << 24)) > 1000
+    shot = tmp_path / "shot.png"
+    subprocess.run([CHROMIUM, "--headless", "--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
+                    "--window-size=1000,600", "--virtual-time-budget=4000", f"--screenshot={shot}", page.as_uri()],
+                   check=True, capture_output=True, timeout=120)  # fmt: skip
+    picture = Image.open(shot).convert("RGB")
+    for half in (picture.crop((0, 60, 500, 600)), picture.crop((500, 60, 1000, 600))):
+        assert len(half.getcolors(1 << 24)) > 200
 
 
 def test_mistakes_have_no_stack_trace(tmp_path, capsys):
-    assert main(["demo", "--voxel-size", "-1"]) == 1
-    assert "--voxel-size must be positive" in capsys.readouterr().err
-    assert main(["demo", "--voxel-size", "1", "--output", str(tmp_path / "no" / "such.png")]) == 1
-    assert "such.png" in capsys.readouterr().err
+    for arguments, message in [
+        (["--voxel", "-1"], "--voxel: found -1.0"),
+        (["--quick", "--epochs", "-2"], "--epochs: found -2"),
+        (["--quick", "--output", str(tmp_path / "demo.txt")], "demo.txt"),
+        (["--quick", "--epochs", "1", "--output", str(tmp_path / "no" / "such.html")], "such.html"),
+    ]:
+        assert main(["demo", *arguments]) == 1
+        assert message in capsys.readouterr().err

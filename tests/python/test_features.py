@@ -104,6 +104,11 @@ def test_dropout():
     assert mx.array_equal(ops.dropout(x, 0.5, training=False).feats, x.feats)
     key = mx.random.key(3)
     assert mx.array_equal(ops.dropout(x, 0.5, key=key).feats, ops.dropout_features(x.feats, 0.5, key=key))
+    seeded = []
+    for seed in (5, 5, 6):
+        mx.random.seed(seed)
+        seeded.append(ops.dropout(x, 0.5).feats)
+    assert mx.array_equal(seeded[0], seeded[1]) and not mx.array_equal(seeded[0], seeded[2])
     module = nn.Dropout(0.5)
     module.eval()
     assert mx.array_equal(module(x).feats, x.feats) and "p=0.5" in repr(module)

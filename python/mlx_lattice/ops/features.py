@@ -1,12 +1,13 @@
 """Activations, dropout and normalisation; identity is kept; docs/ops/features.md."""
 
+import mlx.core as mx
+
+from .. import _ext
 from .._ext import (
     activation,
     batch_norm,
     batch_norm_act,
     batch_norm_features,
-    dropout,
-    dropout_features,
     feature_statistics,
     gelu,
     gelu_features,
@@ -55,3 +56,20 @@ __all__ = [
     "tanh",
     "tanh_features",
 ]
+
+
+def _key(training, key):
+    """Drawn from Python's generator, which mx.random.seed sets; that of MLX's C++ library is another one."""
+    if key is not None or not training:
+        return key
+    return mx.random.randint(0, (1 << 31) - 1, (2,)).astype(mx.uint32)
+
+
+def dropout(x, p=0.5, *, training=True, key=None, stream=None):
+    """Each value is 0 with probability p, otherwise divided by 1 - p; x itself when not training."""
+    return _ext.dropout(x, p, training=training, key=_key(training, key), stream=stream)
+
+
+def dropout_features(x, p=0.5, *, training=True, key=None, stream=None):
+    """`dropout` of an array."""
+    return _ext.dropout_features(x, p, training=training, key=_key(training, key), stream=stream)

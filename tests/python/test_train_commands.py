@@ -1,0 +1,119 @@
+"""`mlx-lattice train` and `predict`: a run, its files, resume, and a user's mistakes."""
+
+import json
+
+import numpy as np
+import pytest
+
+from mlx_lattice import io
+from mlx_lattice.cli import main
+
+CONFIG = {"depth": 14, "width": 4}
+
+
+def write_clouds(folder, count=4, n=3000):
+    for i in range(count):
+        rng = np.random.default_rng(i)
+        points = rng.uniform(0, [12, 12, 4], (n, 3)).astype(np.float32)
+        label = np.where(points[:, 2] > 2, 9, 4).astype(np.int32)
+        label[:5] = 0
+        io.write(folder / f"{i}.ply", io.PointCloud(points, {"label": label, "intensity": rng.random(n).astype(np.float32)}))
+    (folder / "notes.txt").write_text("no cloud")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Arguments of a small run and its folder."""
+    folder = tmp_path_factory.mktemp("train")
+    (folder / "data").mkdir()
+    write_clouds(folder / "data")
+    (folder / "sizes.json").write_text(json.dumps(CONFIG))
+    return [str(folder / "data"), "--voxel", "0.5", "--config", str(folder / "sizes.json"), "--columns", "intensity", "--ignore", "0",
+            "--classes", "low,high", "--validation", "0.25"], folder
+
+
+@pytest.fixture(scope="module")
+def trained(run):
+    arguments, folder = run
+    output = folder / "run"
+    assert main(["train", *arguments, "--epochs", "6", "--output", str(output)]) == 0
+    return output, folder
+
+
+def test_files_of_a_run(trained, capsys):
+    output, _ = trained
+    assert sorted(p.name for p in output.iterdir()) == ["checkpoint.safetensors", "model.json", "model.safetensors", "recipe.json"]
+    recipe = json.loads((output / "recipe.json").read_text())
+    assert recipe["classes"] == [[4, "low"], [9, "high"]] and recipe["columns"] == ["intensity"] and recipe["ignored"] == [0]
+
+
+def test_predict_labels_every_point(trained, tmp_path, capsys):
+    output, folder = trained
+    cloud = folder / "data" / "0.ply"
+    assert main(["predict", str(output), str(cloud), str(tmp_path / "out.ply")]) == 0
+    text = capsys.readouterr().out
+    assert "3,000 points" in text and "high" in text and "IoU" in text
+    labelled = io.read(tmp_path / "out.ply")
+    truth = io.read(cloud).columns["label"]
+    np.testing.assert_array_equal(labelled.columns["truth"], truth)
+    assert set(np.unique(labelled.columns["label"])) <= {4, 9}
+    counted = truth > 0
+    assert (labelled.columns["label"] == truth)[counted].mean() > 0.8
+
+
+def test_predict_draws_a_page(trained, tmp_path):
+    output, folder = trained
+    assert main(["predict", str(output / "model.safetensors"), str(folder / "data" / "1.ply"), str(tmp_path / "look.html")]) == 0
+    page = (tmp_path / "look.html").read_text()
+    assert "prediction" in page and "truth" in page and '"low"' in page
+
+
+def test_resume_goes_on(run, tmp_path, capsys):
+    arguments, _ = run
+    begin = ["train", *arguments, "--output", str(tmp_path / "r"), "--epochs"]
+    assert main([*begin, "1"]) == 0
+    assert main([*begin, "2"]) == 1
+    assert "--resume goes on" in capsys.readouterr().err
+    assert main([*begin, "2", "--resume"]) == 0
+    out = capsys.readouterr().out
+    assert "resumed after epoch 1" in out and "epoch   2" in out
+    assert main([*begin, "2", "--resume"]) == 0
+    assert "nothing to do" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("change, message", [
+    (["--voxel", "0"], "--voxel: found 0.0"),
+    (["--epochs", "0"], "--epochs: found 0"),
+    (["--validation", "1"], "--validation: found 1.0"),
+    (["--label", "kind"], "no column 'kind'"),
+    (["--label", "intensity"], "expected integers"),
+    (["--columns", "color"], "no column 'color'"),
+    (["--classes", "a,b,c"], "found 3 names of classes, expected 2"),
+    (["--config", "nowhere.json"], "nowhere.json"),
+    (["--resume"], "no checkpoint"),
+    (["--voxel", "2"], "0.ply: all its voxels fall into one cell of 16"),
+])
+def test_mistakes_have_no_stack_trace(run, tmp_path, capsys, change, message):
+    arguments, _ = run
+    assert main(["train", *arguments, "--output", str(tmp_path / "x"), *change]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_more_mistakes(run, trained, tmp_path, capsys):
+    arguments, folder = run
+    output, _ = trained
+    (tmp_path / "bad.json").write_text('{"depht": 14}')
+    for wrong, message in [
+        (["train", str(tmp_path / "none"), "--voxel", "1", "--output", str(tmp_path / "x")], "no file or folder"),
+        (["train", str(tmp_path), "--voxel", "1", "--output", str(tmp_path / "x")], "no point-cloud file inside"),
+        (["train", *arguments, "--output", str(tmp_path / "x"), "--config", str(tmp_path / "bad.json")], "depht"),
+        (["predict", str(tmp_path), str(folder / "data" / "0.ply"), "x.ply"], "recipe.json is missing"),
+        (["predict", str(output), str(folder / "data" / "0.ply"), "x.foo"], "x.foo"),
+        (["predict", str(output), str(tmp_path / "none.ply"), str(tmp_path / "x.ply")], "none.ply"),
+    ]:
+        assert main(wrong) == 1, wrong
+        error = capsys.readouterr().err
+        assert message in error and "Traceback" not in error
+    with pytest.raises(SystemExit) as leave:
+        main(["train", "data"])
+    assert leave.value.code == 2
