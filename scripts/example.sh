@@ -5,4 +5,5 @@ cd "$(dirname "$0")/.."
 rm -rf build/example
 cmake -G Ninja -S examples/cpp -B build/example -DCMAKE_PREFIX_PATH="$(cd "$1" && pwd)" >/dev/null
 cmake --build build/example -- --quiet
+python examples/write_minkunet.py build/example/net
 ctest --test-dir build/example --output-on-failure

@@ -1,10 +1,10 @@
-"""`bench conv`: convolution and its gradients on this machine, as a table. bench_codec.py adds its topics."""
+"""`bench conv`: convolution and its gradients on this machine, as a table. bench_codec.py and bench_model.py add theirs."""
 
 import time
 
 import mlx.core as mx
 
-from . import SparseTensor, backend_info, bench_codec, ops
+from . import SparseTensor, backend_info, bench_codec, bench_model, ops
 from .core import set_thread_count, thread_count
 
 _PASSES = ("forward", "input grad", "weight grad")
@@ -21,6 +21,7 @@ def add_command(commands):
     conv.add_argument("--repeat", type=int, default=5, help="the best of so many runs counts")
     conv.set_defaults(run=bench_conv)
     bench_codec.add_topics(topics)
+    bench_model.add_topics(topics)
 
 
 def _best(repeat, work):

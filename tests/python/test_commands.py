@@ -32,6 +32,17 @@ def test_selftest(capsys):
     assert "cpu.reference" in capsys.readouterr().out
 
 
+def test_bench_model(capsys):
+    small = ["--depth", "14", "--width", "2", "--voxel", "2", "--threads", "1", "--repeat", "1"]
+    assert cli.main(["bench", "model", *small]) == 0
+    out = capsys.readouterr().out
+    assert "MinkUNet-14, width 2" in out and "/ plain MLX" in out
+    assert [line.split("  ")[0] for line in out.splitlines()[-4:]] == [
+        "plan from coordinates", "inference, warm plan", "its convolutions alone", "forward and backward"]  # fmt: skip
+    assert cli.main(["bench", "model", "--depth", "15"]) == 1
+    assert "depth must be one of" in capsys.readouterr().err
+
+
 def test_bench_conv(capsys):
     assert cli.main(["bench", "conv", "--channels", "4", "--voxel", "2", "--threads", "1", "2", "--repeat", "1"]) == 0
     printed = capsys.readouterr().out
