@@ -13,23 +13,13 @@
 #include "lattice/kernels/cpu/outer.h"
 #include "lattice/kernels/cpu/relations.h"
 #include "tests/support/random.h"
+#include "tests/support/targets.h"
 #include "tests/support/workloads.h"
 
 namespace lattice::cpu {
 namespace {
 
-template <typename F>
-void on_each_target(const F& body) {
-  const int64_t all = hwy::SupportedTargets();
-  for (int64_t left = all; left != 0; left &= left - 1) {
-    hwy::SetSupportedTargetsForTest(left & -left);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    SCOPED_TRACE(hwy::TargetName(left & -left));
-    body();
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-}
+using support::on_each_target;
 
 std::vector<float> values(int64_t n, uint64_t seed) {
   support::Random random(seed);

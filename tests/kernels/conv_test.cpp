@@ -14,28 +14,13 @@
 #include "lattice/kernels/cpu/relations.h"
 #include "lattice/kernels/cpu/threads.h"
 #include "tests/support/random.h"
+#include "tests/support/targets.h"
 #include "tests/support/workloads.h"
 
 namespace lattice::cpu {
 namespace {
 
-// Runs `body` on each instruction set that kernels were compiled for and this machine has.
-template <typename F>
-void on_each_target(const F& body) {
-  const int64_t all = hwy::SupportedTargets();
-  int ran = 0;
-  for (int64_t left = all; left != 0; left &= left - 1) {
-    const int64_t target = left & -left;
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    SCOPED_TRACE(hwy::TargetName(target));
-    body();
-    ++ran;
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  EXPECT_GT(ran, 0);
-}
+using support::on_each_target;
 
 RelationLists submanifold(const support::Coords& coords) {
   const CoordSpan span{coords.data(), static_cast<int64_t>(coords.size()) / 4, false};

@@ -10,21 +10,12 @@
 #include "lattice/kernels/cpu/edges.h"
 #include "lattice/kernels/cpu/threads.h"
 #include "tests/support/random.h"
+#include "tests/support/targets.h"
 
 namespace lattice::cpu {
 namespace {
 
-template <typename F>
-void on_each_target(const F& body) {
-  for (int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1) {
-    hwy::SetSupportedTargetsForTest(left & -left);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    SCOPED_TRACE(hwy::TargetName(left & -left));
-    body();
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-}
+using support::on_each_target;
 
 template <typename T>
 constexpr Storage storage_of() {

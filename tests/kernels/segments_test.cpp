@@ -13,9 +13,12 @@
 
 #include "lattice/kernels/cpu/threads.h"
 #include "tests/support/random.h"
+#include "tests/support/targets.h"
 
 namespace lattice::cpu {
 namespace {
+
+using support::on_each_target;
 
 struct Case {
   std::vector<int32_t> offsets, rows, out_rows;
@@ -110,20 +113,6 @@ std::vector<int64_t> mixed_sizes() {
   sizes.push_back(300);
   sizes.push_back(0);
   return sizes;
-}
-
-template <typename F>
-void on_each_target(const F& body) {
-  int ran = 0;
-  for (int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1, ++ran) {
-    hwy::SetSupportedTargetsForTest(left & -left);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    SCOPED_TRACE(hwy::TargetName(left & -left));
-    body();
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  EXPECT_GT(ran, 0);
 }
 
 TEST(Segments, EveryTargetStorageAndMode) {

@@ -8,6 +8,7 @@
 
 #include "lattice/kernels/cpu/bytes.h"
 #include "lattice/ops/coords.h"
+#include "tests/support/errors.h"
 #include "tests/support/random.h"
 #include "tests/support/workloads.h"
 
@@ -92,15 +93,7 @@ TEST(Codec, HostileFiles) {
   EXPECT_LT(accepted, 1500);
 }
 
-template <typename F>
-std::string message(const F& f) {
-  try {
-    f();
-  } catch (const std::invalid_argument& e) {
-    return e.what();
-  }
-  return "no error";
-}
+using support::message;
 
 TEST(Codec, Errors) {
   VoxelCloud cloud{rows({0, 1, 2, 3, 0, 1, 2, 3})};

@@ -9,21 +9,10 @@
 
 #include "lattice/ops/bilinear.h"
 #include "lattice/ops/oracle_cases.h"
+#include "tests/ops/arrays.h"
 
 namespace lattice {
 namespace {
-
-mx::array dot(const mx::array& a, const mx::array& b) { return mx::sum(mx::multiply(a, b)); }
-
-double value(mx::array a) {
-  a = mx::astype(a, mx::float32);
-  a.eval();
-  return double{a.item<float>()};
-}
-
-mx::array normal(const mx::Shape& shape, uint64_t seed) {
-  return mx::random::normal(shape, mx::float32, mx::random::key(seed));
-}
 
 // One case per relation kind, with and without groups, float32.
 std::vector<OracleCase> small_cases() {

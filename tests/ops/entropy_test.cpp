@@ -1,6 +1,8 @@
 // Entropy coding on arrays: shapes, dtypes, shared tables, errors. Streams at large: tests/kernels/entropy_test.cpp.
 #include "lattice/ops/entropy.h"
 
+#include "tests/support/errors.h"
+
 #include <gtest/gtest.h>
 #include <mlx/ops.h>
 #include <mlx/random.h>
@@ -52,15 +54,7 @@ TEST(Entropy, OneTableForAllRows) {
   EXPECT_THROW(rans_encode_from_prob(mx::broadcast_to(p, {9999, 256}), s), std::invalid_argument);
 }
 
-template <typename F>
-std::string message(const F& f) {
-  try {
-    f();
-  } catch (const std::invalid_argument& e) {
-    return e.what();
-  }
-  return "no error";
-}
+using support::message;
 
 TEST(Entropy, Errors) {
   const mx::array p = probabilities(3, 4, mx::float32), s = symbols(3, 4), cdf = normalized_cdf(p);

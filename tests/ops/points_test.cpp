@@ -8,19 +8,11 @@
 #include <cmath>
 
 #include "lattice/kernels/cpu/threads.h"
+#include "tests/ops/arrays.h"
 
 namespace lattice {
 namespace {
 
-mx::array dot(const mx::array& a, const mx::array& b) { return mx::sum(mx::multiply(a, b)); }
-double value(mx::array a) {
-  a = mx::astype(a, mx::float32);
-  a.eval();
-  return double{a.item<float>()};
-}
-mx::array normal(const mx::Shape& shape, uint64_t seed) {
-  return mx::random::normal(shape, mx::float32, mx::random::key(seed));
-}
 PointOptions size(float edge) { return {{edge, edge, edge}, {0.1f, 0, -0.2f}, std::nullopt}; }
 
 using Function = std::function<mx::array(const mx::array&)>;

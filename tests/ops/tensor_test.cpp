@@ -5,6 +5,8 @@
 #include "lattice/core/dense.h"
 #include "lattice/core/sparse_tensor.h"
 
+#include "tests/support/errors.h"
+
 namespace lattice {
 namespace {
 
@@ -18,16 +20,7 @@ bool same_values(const mx::array& a, const mx::array& b) {
 
 mx::array ramp(int n, int c) { return mx::reshape(mx::arange(0, n * c, 1, mx::float32), {n, c}); }
 
-// The message of what f throws.
-template <typename F>
-std::string message(const F& f) {
-  try {
-    f();
-  } catch (const std::invalid_argument& e) {
-    return e.what();
-  }
-  return "";
-}
+using support::message;
 
 #define EXPECT_SAYS(text, expression) \
   EXPECT_NE(message([&] { expression; }).find(text), std::string::npos) << message([&] { expression; })

@@ -17,7 +17,7 @@ RULES = {
     "lattice/core": ["mlx/", "lattice/core/", "lattice/kernels/", "lattice/graph/dtype.h"],
     "lattice/ops": ["mlx/", "lattice/ops/", "lattice/core/", "lattice/graph/", "lattice/kernels/"],
     "python/bindings": ["mlx/", "nanobind/", "lattice/ops/", "lattice/core/", "lattice/graph/dtype.h"],
-    "tests/support": ["tests/support/", "lattice/kernels/"],
+    "tests/support": ["gtest/", "hwy/", "tests/support/", "lattice/kernels/"],
     "tests/kernels": ["gtest/", "hwy/", "tests/support/", "lattice/kernels/"],
 }
 # System headers that kernels may use for memory and threads.

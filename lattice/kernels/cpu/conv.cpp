@@ -357,13 +357,7 @@ int64_t conv_tile(const RelationLists& lists) {
 }
 
 void conv(const RelationLists& lists, const TileBounds& bounds, const ConvArgs& args) {
-  if (args.groups < 1 || args.c_in < 1 || args.c_out < 1 || args.c_in % args.groups != 0 ||
-      args.c_out % args.groups != 0) {
-    throw std::invalid_argument("[conv] channels must be positive multiples of groups: found c_in " +
-                                std::to_string(args.c_in) + ", c_out " + std::to_string(args.c_out) + ", groups " +
-                                std::to_string(args.groups));
-  }
-  check_bounds("conv", lists, bounds);
+  check_call("conv", lists, bounds, args.c_in, args.c_out, args.groups);
   HWY_DYNAMIC_DISPATCH(run_conv)(lists, bounds, args);
 }
 

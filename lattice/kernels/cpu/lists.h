@@ -51,7 +51,9 @@ struct TileBounds {
   Buffer<int32_t> bounds;
 };
 TileBounds tile_bounds(const RelationLists& lists, int64_t tile);
-// Throws std::invalid_argument when the sizes of `bounds` are not those of tile_bounds(lists, bounds.tile).
-void check_bounds(const char* operation, const RelationLists& lists, const TileBounds& bounds);
+// Throws std::invalid_argument when channels are not positive multiples of groups, or the sizes of `bounds` are not those of
+// tile_bounds(lists, bounds.tile).
+void check_call(const char* operation, const RelationLists& lists, const TileBounds& bounds, int64_t c_in,
+                int64_t c_out, int64_t groups);
 
 }  // namespace lattice::cpu

@@ -327,13 +327,7 @@ namespace lattice::cpu {
 HWY_EXPORT(run_outer);
 
 void outer(const RelationLists& lists, const TileBounds& bounds, const OuterArgs& args) {
-  if (args.groups < 1 || args.c_in < 1 || args.c_out < 1 || args.c_in % args.groups != 0 ||
-      args.c_out % args.groups != 0) {
-    throw std::invalid_argument("[outer] channels must be positive multiples of groups: found c_in " +
-                                std::to_string(args.c_in) + ", c_out " + std::to_string(args.c_out) + ", groups " +
-                                std::to_string(args.groups));
-  }
-  check_bounds("outer", lists, bounds);
+  check_call("outer", lists, bounds, args.c_in, args.c_out, args.groups);
   HWY_DYNAMIC_DISPATCH(run_outer)(lists, bounds, args);
 }
 }  // namespace lattice::cpu
