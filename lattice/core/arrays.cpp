@@ -38,6 +38,15 @@ mx::array checked_rows(const mx::array& rows, int64_t n, std::string_view operat
   if (rows.ndim() != 1) throw std::invalid_argument(head + " must have shape (N,), got " + shape_text(rows.shape()));
   if (!mx::issubdtype(rows.dtype(), mx::integer))
     throw std::invalid_argument(head + " must hold integers, got " + graph::dtype_name(rows.dtype()));
+  const auto inside = [&](const auto* values, size_t count) {  // one pass without a branch
+    int64_t bad = 0;
+    for (size_t i = 0; i < count; ++i) bad += values[i] < lowest || values[i] >= n;
+    return bad == 0;
+  };
+  if (rows.dtype() == mx::int32) {
+    const mx::array given = evaluated(rows, operation, what);
+    if (inside(given.data<int32_t>(), given.size())) return given;
+  }
   mx::array wide = evaluated(mx::astype(rows, mx::int64), operation, what);
   const int64_t* values = wide.data<int64_t>();
   for (size_t i = 0; i < wide.size(); ++i)

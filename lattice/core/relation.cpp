@@ -48,6 +48,28 @@ Csr group(const mx::array& keys, int64_t n_groups) {
   return {column(std::move(offsets)), column(std::move(ids))};
 }
 
+// Ends swapped, ordered by the new output row, then offset, then input row.
+Edges swapped(const Edges& e, int64_t n_in, int64_t n_out, int64_t n_k) {
+  const int64_t n = static_cast<int64_t>(e.in_rows.size());
+  cpu::Buffer<int32_t> order(n), next(n), ids(n), keys(n);
+  std::iota(order.begin(), order.end(), 0);
+  const auto taken = [&](const mx::array& values, cpu::Buffer<int32_t>& to) {
+    for (int64_t i = 0; i < n; ++i) to[i] = values.data<int32_t>()[order[i]];
+  };
+  const std::pair<const mx::array*, int64_t> passes[] = {
+      {&e.out_rows, n_out}, {&e.kernel_ids, n_k}, {&e.in_rows, n_in}};
+  for (const auto& [values, groups] : passes) {  // the least important key first
+    cpu::Buffer<int32_t> offsets(groups + 1);
+    taken(*values, keys);
+    cpu::group_edges(keys.data(), n, groups, offsets.data(), ids.data());
+    for (int64_t i = 0; i < n; ++i) next[i] = order[ids[i]];
+    std::swap(order, next);
+  }
+  cpu::Buffer<int32_t> in(n), out(n), k(n);
+  taken(e.out_rows, in), taken(e.in_rows, out), taken(e.kernel_ids, k);
+  return {column(std::move(in)), column(std::move(out)), column(std::move(k))};
+}
+
 size_t bytes_of(std::initializer_list<const mx::array*> arrays) {
   size_t total = 0;
   for (const mx::array* a : arrays) total += a->nbytes();
@@ -97,14 +119,26 @@ Relation::Ptr Relation::from_lists(RelationKind kind, const KernelSpec& spec, cp
   return r;
 }
 
+Relation::Ptr Relation::from_lists(cpu::RelationLists lists) {
+  std::shared_ptr<Relation> r(new Relation);
+  r->n_in_ = lists.n_in;
+  r->n_out_ = lists.n_out;
+  r->n_k_ = lists.n_k();
+  r->n_edges_ = lists.n_edges;
+  r->views_->lists.get([&] { return std::move(lists); });
+  return r;
+}
+
 Relation::Ptr Relation::from_edges(const mx::array& in_rows, const mx::array& out_rows, const mx::array& kernel_ids,
                                    int64_t n_in, int64_t n_out, int64_t n_kernels) {
   const std::string op = "KernelRelation";
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  if (n_in < 0 || n_out < 0 || n_kernels < 1 || n_in > kMost || n_out > kMost || n_kernels > kMaxKernelVolume)
-    throw std::invalid_argument("[KernelRelation] n_in and n_out must be in 0..2^31-1 and n_kernels in 1..2^20, got " +
-                                std::to_string(n_in) + ", " + std::to_string(n_out) + " and " +
-                                std::to_string(n_kernels));
+  // As many offsets as edges have a use: a matrix for each edge.
+  const int64_t most_k = std::min(kMost, std::max(kMaxKernelVolume, 16 * static_cast<int64_t>(in_rows.size())));
+  if (n_in < 0 || n_out < 0 || n_kernels < 1 || n_in > kMost || n_out > kMost || n_kernels > most_k)
+    throw std::invalid_argument("[KernelRelation] n_in and n_out must be in 0..2^31-1 and n_kernels in 1.." +
+                                std::to_string(most_k) + ", got " + std::to_string(n_in) + ", " +
+                                std::to_string(n_out) + " and " + std::to_string(n_kernels));
   if (in_rows.size() != out_rows.size() || in_rows.size() != kernel_ids.size())
     throw std::invalid_argument("[KernelRelation] in_rows, out_rows and kernel_ids must have equal lengths, got " +
                                 std::to_string(in_rows.size()) + ", " + std::to_string(out_rows.size()) + " and " +
@@ -171,7 +205,12 @@ Relation::Ptr Relation::reversed() const {
     r->n_k_ = n_k_;
     r->n_edges_ = n_edges_;
     r->is_reversed_ = !is_reversed_;
-    r->views_->lists.get([&] { return cpu::reversed(lists()); });
+    if (given_edges_) {  // lists are made when they are needed: with a matrix for each edge they are not
+      r->given_edges_ = true;
+      r->views_->edges.get([&] { return swapped(edges(), n_in_, n_out_, n_k_); });
+    } else {
+      r->views_->lists.get([&] { return cpu::reversed(lists()); });
+    }
     r->views_->from = weak_from_this();
     views_->reversed = std::move(r);
   }

@@ -43,6 +43,8 @@ class Relation : public std::enable_shared_from_this<Relation> {
 
   // From sorted lists; out_coords are the rows of the output end.
   static Ptr from_lists(RelationKind kind, const KernelSpec& spec, cpu::RelationLists lists, CoordinateSet out_coords);
+  // The same without coordinates; kind custom.
+  static Ptr from_lists(cpu::RelationLists lists);
   // From edge arrays in any order. Checks lengths, dtypes and ranges.
   static Ptr from_edges(const mx::array& in_rows, const mx::array& out_rows, const mx::array& kernel_ids, int64_t n_in,
                         int64_t n_out, int64_t n_kernels);

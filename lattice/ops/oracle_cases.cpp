@@ -9,6 +9,7 @@
 #include "lattice/ops/map_routes.h"
 #include "lattice/ops/pool_cases.h"
 #include "lattice/ops/quantize.h"
+#include "lattice/ops/triplets_cases.h"
 
 namespace lattice {
 
@@ -243,6 +244,7 @@ std::vector<OracleCase> oracle_cases() {
   }
   add_pool_cases(cases);
   add_map_cases(cases);
+  add_triplets_cases(cases);
   return cases;
 }
 

@@ -17,6 +17,7 @@
 #include "lattice/ops/map_routes.h"
 #include "lattice/ops/pool_routes.h"
 #include "lattice/ops/row_groups.h"
+#include "lattice/ops/triplets_routes.h"
 
 namespace lattice {
 namespace {
@@ -90,6 +91,8 @@ double Call::bytes() const {
 const char* Call::family() const {
   if (operation == "linear") return "matrix product";
   if (operation == "outer") return "weight gradient";
+  if (operation == "apply_each") return "product with a matrix an edge";
+  if (operation == "outer_each") return "outer product an edge";
   if (operation == "pool") return "pooling";
   if (operation == "segments") return "reduction over groups of rows";
   if (operation == "gather") return "gather of rows";
@@ -112,6 +115,7 @@ std::span<const Route> routes() {
     add_conv_routes(rows);
     add_pool_routes(rows);
     add_map_routes(rows);
+    add_triplets_routes(rows);
     return rows;
   }();
   return table;

@@ -32,6 +32,7 @@ struct ListCall {
   const float* w;
   float* y;
   int32_t first_out;
+  bool scattered;  // rows are asked for ahead
 };
 
 // Input channels in pairs (kPaired): a vector holds half as many columns, each twice, for channels c and c + 1, and both values
@@ -112,8 +113,13 @@ HWY_INLINE void add_block(const ListCall& call, int64_t e) {
 template <int M, int NV, bool kPaired>
 void add_list(const ListCall& given) {
   const ListCall call = given;
+  constexpr int64_t kAhead = 3 * M;
   int64_t e = 0;
-  for (; e + M <= call.n; e += M) add_block<M, NV, kPaired>(call, e);
+  for (; e + M <= call.n; e += M) {
+    if (call.scattered && e + kAhead + M <= call.n)
+      for (int64_t m = 0; m < M; ++m) prefetch_row(call.rows.x + call.rows.at(call.in[e + kAhead + m]), call.c_in);
+    add_block<M, NV, kPaired>(call, e);
+  }
   unroll<M - 1>([&](auto m) LATTICE_INLINE_LAMBDA {
     if (call.n - e == m + 1) add_block<m + 1, NV, kPaired>(call, e);
   });

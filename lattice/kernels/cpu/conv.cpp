@@ -1,10 +1,12 @@
 // 1. Tasks are ranges of output positions, cut into steps of a few tiles. The input rows that the edges of a step reach are a
 //    window of positions, because rows near each other have near neighbours. A ring holds the window's rows as float32 in
 //    position order, and moves on with the steps: rows scattered in memory are touched once instead of once per edge.
+//    float32 rows whose positions are their places in memory need no copy.
 // 2. For each step and each panel of output columns the float32 sums lie in a small array; list k adds its edges in blocks of M
 //    edges, with the packed weight block (k, panel).
 // 3. The sums are rounded and written to their rows.
-// An output row belongs to one task, and no size chosen here changes the order of summation.
+// An output row belongs to one task, and no size chosen here changes the order of summation. Where many edges of an offset
+// share an output row, as on points, their input rows are added first and multiplied once.
 //
 // Tried without gain, rows shuffled in memory: asking for the next step's rows between the blocks of this one (the requests
 // wait for page walks, of which a burst has two at a time), windows as large as a task, rows zeroed before instead of after.
@@ -35,9 +37,10 @@ constexpr int64_t kPackedFloats = int64_t{7} << 18;  // weights kept for the who
 constexpr int64_t kWindowFloats = int64_t{1} << 20;  // ring: at most 4 MiB
 constexpr int64_t kTaskFloats = int64_t{1} << 19;    // aim of a task: input rows of 2 MiB
 constexpr int64_t kTaskRows = 16384;
-constexpr int64_t kStepFloats = int64_t{1} << 13;  // sums of a step and panel: 32 KiB
-constexpr int64_t kListRows = 256;                 // rows copied at a time without a window
-constexpr int64_t kFillEdges = 256;                // that share a block which is made as it is used
+constexpr int64_t kStepFloats = int64_t{1} << 13;    // sums of a step and panel: 32 KiB
+constexpr int64_t kCachedFloats = int64_t{3} << 16;  // rows that need not be asked for: 768 KiB
+constexpr int64_t kListRows = 256;                   // rows copied at a time without a window
+constexpr int64_t kFillEdges = 256;                  // that share a block which is made as it is used
 
 // Output columns that are computed together.
 struct Panel {
@@ -71,7 +74,9 @@ class Conv {
         depthwise_(args.c_in == args.groups && args.c_out == args.groups && args.groups > 1),
         in_order_(lists.in_order ? lists.in_order->data() : nullptr),
         out_order_(lists.out_order ? lists.out_order->data() : nullptr),
-        stride_(round_up(args.c_in, kLine)) {
+        direct_(std::is_same_v<T, float> && !in_order_ && !depthwise_),
+        scattered_(direct_ && lists.n_in * args.c_in > kCachedFloats),
+        stride_(direct_ ? args.c_in : round_up(args.c_in, kLine)) {
     plan();
   }
 
@@ -109,6 +114,8 @@ class Conv {
       fill_tiles_ = (kFillEdges + edges - 1) / edges;
     }
     const int64_t rows = std::min(kTaskRows, kTaskFloats / stride_);
+    // A bucket costs c_in additions an edge and saves c_in * c_out multiplications for each edge but its first.
+    buckets_ = !depthwise_ && lists_.n_buckets > 0 && lists_.n_edges * 4 >= lists_.n_buckets * (c_out >= 32 ? 5 : 8);
     tiles_per_task_ = std::clamp<int64_t>(n_tiles_ / (8 * thread_count()), 1, std::max<int64_t>(1, rows / tile_));
   }
 
@@ -173,8 +180,10 @@ class Conv {
     int64_t lo, hi;    // positions in it
     float* sums;
     float* block;
-    int32_t* positions;  // of the step: what an identity list reads
-    int32_t* list_rows;  // kListRows rows, then 0 .. kListRows - 1
+    float* bucket_rows;
+    int32_t* positions;   // of the step: what an identity list reads
+    int32_t* list_rows;   // kListRows rows, then 0 .. kListRows - 1
+    int32_t* bucket_out;  // kListRows output positions
   };
 
   void task(int64_t t0, int64_t t1, int64_t p0, int64_t p1) const {
@@ -189,16 +198,29 @@ class Conv {
     int64_t capacity = kListRows;
     for (int64_t t = t0; t < t1; t += tiles) {
       const int64_t end = std::min(t + tiles, t1);
-      const auto [lo, hi] = window(t, end);
+      const auto [lo, hi] = direct_ ? std::pair<int64_t, int64_t>{0, 0} : window(t, end);
       steps.push_back({t, end, lo, hi});
       const int64_t rows = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(hi - lo)));
       if (rows * stride_ <= kWindowFloats) capacity = std::max(capacity, rows);
     }
     const int64_t sums_size = tiles * tile_ * width;
-    Buffer<float> floats(capacity * stride_ + kLine + sums_size + (keep_weights_ ? 0 : block));
-    Buffer<int32_t> ints(tiles * tile_ + 2 * kListRows);
-    float* sums = floats.data() + capacity * stride_ + kLine;
-    Scratch s{floats.data(), capacity, 0, 0, sums, sums + sums_size, ints.data(), ints.data() + tiles * tile_};
+    const int64_t ring = direct_ ? 0 : round_up(capacity * stride_ + kLine, kLine);
+    const int64_t block_size = round_up(keep_weights_ ? 0 : block, kLine);
+    Buffer<float> floats(ring + sums_size + block_size + (buckets_ ? kListRows * round_up(c_in_, kLine) : 0));
+    Buffer<int32_t> ints(tiles * tile_ + 3 * kListRows);
+    float* sums = floats.data() + ring;
+    int32_t* list_rows = ints.data() + tiles * tile_;
+    Scratch s{floats.data(),
+              capacity,
+              0,
+              0,
+              sums,
+              sums + sums_size,
+              sums + sums_size + block_size,
+              ints.data(),
+              list_rows,
+              list_rows + 2 * kListRows};
+    for (int32_t i = 0; i < kListRows; ++i) list_rows[kListRows + i] = i;
     std::fill(sums, sums + sums_size, 0.0f);
     for (const Step& step : steps) sum(step, p0, p1, &s);
   }
@@ -218,8 +240,8 @@ class Conv {
     const int64_t first = step.begin * tile_;
     const int64_t n = std::min(step.end * tile_, lists_.n_out) - first;
     for (int64_t i = 0; i < n; ++i) s->positions[i] = static_cast<int32_t>(first + i);
-    const bool fits = step.hi - step.lo <= s->capacity;
-    if (fits) copy_window(step.lo, step.hi, s);
+    const bool fits = direct_ || step.hi - step.lo <= s->capacity;
+    if (!direct_ && fits) copy_window(step.lo, step.hi, s);
     for (int64_t p = p0; p < p1; ++p) {
       const Panel& panel = panels_[p];
       for (int64_t k = 0; k < n_k_; ++k) {
@@ -233,41 +255,97 @@ class Conv {
         const OffsetList& list = lists_.lists[k];
         const int32_t* in = list.in ? list.in + e : s->positions + (e - first);
         const int32_t* out = list.out ? list.out + e : s->positions + (e - first);
-        ListCall call{{s->rows + panel.x_column, stride_, static_cast<int32_t>(s->capacity - 1)},
+        ListCall call{{(direct_ ? reinterpret_cast<const float*>(x_) : s->rows) + panel.x_column, stride_,
+                       direct_ ? INT32_MAX : static_cast<int32_t>(s->capacity - 1)},
                       in,
                       out,
                       m,
                       c_in_,
                       w,
                       s->sums,
-                      static_cast<int32_t>(first)};
+                      static_cast<int32_t>(first),
+                      scattered_};
         const ListKernel& kernel = kListKernels[panel.vectors - 1];
         const auto add = depthwise_ ? kernel.add_depthwise : kernel.add;
-        if (fits) {
+        if (fits && buckets_) {
+          add_buckets(add, call, s);
+        } else if (fits) {
           add(call);
         } else {
-          add_copied(add, call, s);
+          add_copied(add, call, panel, s);
         }
       }
       finish(panel, first, n, s->sums);
     }
   }
 
+  // N vectors of columns from c of the sum of n rows.
+  template <int N>
+  static HWY_INLINE void sum_bucket(const Rows& rows, const int32_t* HWY_RESTRICT in, int64_t n, int64_t c,
+                                    float* HWY_RESTRICT to) {
+    const Floats d;
+    Vec sum[N];
+    const float* first = rows.x + rows.at(in[0]) + c;
+    unroll<N>([&](auto v) LATTICE_INLINE_LAMBDA { sum[v] = hn::LoadU(d, first + v * kLanes); });
+    for (int64_t i = 1; i < n; ++i) {
+      const float* row = rows.x + rows.at(in[i]) + c;
+      unroll<N>([&](auto v) LATTICE_INLINE_LAMBDA { sum[v] = hn::Add(sum[v], hn::LoadU(d, row + v * kLanes)); });
+    }
+    unroll<N>([&](auto v) LATTICE_INLINE_LAMBDA { hn::Store(sum[v], d, to + c + v * kLanes); });
+  }
+
+  // Edges with one output position follow each other: their rows are added, and the sums are the rows that are multiplied.
+  void add_buckets(void (*add)(const ListCall&), const ListCall& given, Scratch* s) const {
+    constexpr int64_t kAhead = 16;
+    const Floats d;
+    const int64_t stride = round_up(c_in_, kLine);
+    const float* x_end = direct_ ? reinterpret_cast<const float*>(x_) + lists_.n_in * args_.c_in
+                                 : s->rows + s->capacity * stride_ + kLine;
+    const int32_t *in = given.in, *out = given.out;
+    ListCall call = given;
+    call.rows = {s->bucket_rows, stride, INT32_MAX};
+    call.in = s->list_rows + kListRows;
+    call.out = s->bucket_out;
+    call.scattered = false;
+    for (int64_t e = 0; e < given.n;) {
+      int64_t n = 0;
+      for (int64_t end; e < given.n && n < kListRows; e = end, ++n) {
+        for (end = e + 1; end < given.n && out[end] == out[e];) ++end;
+        if (direct_)
+          for (int64_t i = e; i < end; ++i)
+            if (i + kAhead < given.n) prefetch_row(given.rows.x + given.rows.at(in[i + kAhead]), c_in_);
+        s->bucket_out[n] = out[e];
+        float* HWY_RESTRICT to = s->bucket_rows + n * stride;
+        int64_t c = 0;
+        for (; c + 4 * kLanes <= c_in_; c += 4 * kLanes) sum_bucket<4>(given.rows, in + e, end - e, c, to);
+        for (; c + 2 * kLanes <= c_in_; c += 2 * kLanes) sum_bucket<2>(given.rows, in + e, end - e, c, to);
+        for (; c + kLanes <= c_in_; c += kLanes) sum_bucket<1>(given.rows, in + e, end - e, c, to);
+        if (c < c_in_) {
+          Vec sum = load_until(d, given.rows.x + given.rows.at(in[e]) + c, x_end);
+          for (int64_t i = e + 1; i < end; ++i)
+            sum = hn::Add(sum, load_until(d, given.rows.x + given.rows.at(in[i]) + c, x_end));
+          hn::Store(sum, d, to + c);
+        }
+      }
+      call.n = n;
+      add(call);
+    }
+  }
+
   // Without a window: the rows of the edges themselves, a few at a time.
-  void add_copied(void (*add)(const ListCall&), ListCall& call, Scratch* s) const {
+  void add_copied(void (*add)(const ListCall&), ListCall& call, const Panel& panel, Scratch* s) const {
+    // Only the columns that the panel reads; with one channel a group these are the panel's own.
+    const int64_t columns = depthwise_ ? panel.columns : c_in_, stride = round_up(columns, kLine);
+    call.rows = {s->rows, stride, INT32_MAX};
     const int64_t n = call.n;
     const int32_t* in = call.in;
     int32_t* rows = s->list_rows;
-    int32_t* count = rows + kListRows;
     s->lo = s->hi = 0;
-    call.in = count;
+    call.in = rows + kListRows;
     for (int64_t e = 0; e < n; e += call.n) {
       call.n = std::min(kListRows, n - e);
-      for (int64_t i = 0; i < call.n; ++i) {
-        rows[i] = in_order_ ? in_order_[in[e + i]] : in[e + i];
-        count[i] = static_cast<int32_t>(i);
-      }
-      copy_rows(x_, lists_.n_in, args_.c_in, rows, 0, call.n, s->rows, stride_);
+      for (int64_t i = 0; i < call.n; ++i) rows[i] = in_order_ ? in_order_[in[e + i]] : in[e + i];
+      copy_columns(x_, lists_.n_in, args_.c_in, panel.x_column, columns, rows, 0, call.n, s->rows, stride);
       add(call);
       call.out += call.n;
     }
@@ -305,7 +383,10 @@ class Conv {
   bool depthwise_;
   const int32_t* in_order_;
   const int32_t* out_order_;
-  int64_t stride_;  // of copied rows
+  bool direct_;     // rows are read where they are
+  bool scattered_;  // and do not all stay in the cache
+  int64_t stride_;  // of the rows that are read
+  bool buckets_ = false;
   std::vector<Panel> panels_;
   int64_t packed_ = 0;  // floats of one offset's weights
   int64_t tiles_per_task_ = 1;

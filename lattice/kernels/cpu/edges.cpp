@@ -193,9 +193,9 @@ RelationLists lists_of_edges(const int32_t* in_rows, const int32_t* out_rows, co
     const int64_t from = k_offsets[k], to = k_offsets[k + 1];
     lists.lists.push_back({in->data() + from, out->data() + from, to - from});
     lists.monotone = lists.monotone && std::is_sorted(in->data() + from, in->data() + to);
-    lists.out_once = lists.out_once && std::adjacent_find(out->data() + from, out->data() + to) == out->data() + to;
   }
   lists.in_once = false;  // nobody looked
+  lists.count_buckets();
   lists.storage = {std::move(in), std::move(out)};
   return lists;
 }

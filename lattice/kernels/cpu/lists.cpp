@@ -49,6 +49,18 @@ size_t RelationLists::nbytes() const {
   return bytes;
 }
 
+void RelationLists::count_buckets() {
+  n_buckets = 0;
+  for (const OffsetList& list : lists) {
+    if (!list.out) {
+      n_buckets += list.size;
+      continue;
+    }
+    for (int64_t e = 0; e < list.size; ++e) n_buckets += e == 0 || list.out[e] != list.out[e - 1];
+  }
+  out_once = n_buckets == n_edges;
+}
+
 RelationLists reversed(const RelationLists& lists) {
   RelationLists r;
   r.n_in = lists.n_out;
@@ -64,6 +76,7 @@ RelationLists reversed(const RelationLists& lists) {
     for (size_t k = 0; k < r.lists.size(); ++k)
       r.lists[k] = {lists.lists[k].out, lists.lists[k].in, lists.lists[k].size};
     r.storage = lists.storage;
+    if (!r.out_once) r.count_buckets();
     return r;
   }
   r.storage.resize(r.lists.size());
@@ -78,6 +91,7 @@ RelationLists reversed(const RelationLists& lists) {
   r.monotone = std::all_of(r.lists.begin(), r.lists.end(), [](const OffsetList& list) {
     return !list.in || std::is_sorted(list.in, list.in + list.size);
   });
+  if (!r.out_once) r.count_buckets();
   return r;
 }
 

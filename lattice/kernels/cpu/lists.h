@@ -31,6 +31,7 @@ struct RelationLists {
   bool monotone = true;                             // each list ascends at its in end too
   bool in_once = true;                              // false: two edges of a list may share an input
   bool out_once = true;                             // false: two edges of a list may share an output
+  int64_t n_buckets = 0;                            // distinct (list, output); 0: nobody counted
   std::shared_ptr<const Buffer<int32_t>> in_order;  // position -> row; null: identity
   std::shared_ptr<const Buffer<int32_t>> out_order;
   std::vector<OffsetList> lists;                                // n_k of them
@@ -38,6 +39,8 @@ struct RelationLists {
 
   int64_t n_k() const { return static_cast<int64_t>(lists.size()); }
   size_t nbytes() const;
+  // Sets n_buckets and out_once.
+  void count_buckets();
 };
 
 // Ends swapped. Arrays are shared when `monotone`; otherwise each list is sorted by its new out end (stable).

@@ -134,7 +134,10 @@ class Outer {
         args_(args),
         depthwise_(args.groups > 1 && args.c_in == args.groups && args.c_out == args.groups),
         groups_(depthwise_ ? 1 : args.groups),
-        rows_(depthwise_ ? 1 : args.c_in / args.groups) {
+        rows_(depthwise_ ? 1 : args.c_in / args.groups),
+        direct_(std::is_same_v<T, float> && !lists.in_order && !lists.out_order && !depthwise_ &&
+                args.c_out / args.groups % kLanes == 0),
+        by_list_(direct_ && lists.n_k() >= 8) {
     plan();
   }
 
@@ -146,9 +149,11 @@ class Outer {
       const int64_t size = (k1 - k0) * offset_sums_;
       Buffer<float> sums(chains * size);
       const int64_t blocks = depthwise_ ? 1 : (rows_ + kChannelBlock - 1) / kChannelBlock;
-      parallel_for(chains * blocks, [&](int64_t task) {
-        const int64_t chain = task / blocks, c0 = task % blocks * kChannelBlock;
-        walk(chain, chains, k0, k1, c0, std::min(rows_, c0 + kChannelBlock), sums.data() + chain * size);
+      const int64_t lists = by_list_ ? k1 - k0 : 1;
+      parallel_for(chains * lists * blocks, [&](int64_t task) {
+        const int64_t chain = task / (lists * blocks), list = task / blocks % lists, c0 = task % blocks * kChannelBlock;
+        walk(chain, chains, k0 + list, by_list_ ? k0 + list + 1 : k1, c0, std::min(rows_, c0 + kChannelBlock),
+             sums.data() + chain * size + list * offset_sums_);
       });
       parallel_for(k1 - k0, [&](int64_t k) { write(k0 + k, sums.data() + k * offset_sums_, chains, size); });
     }
@@ -170,6 +175,7 @@ class Outer {
     offsets_ = std::clamp<int64_t>(kSumBytes / 4 / offset_sums_, 1, std::max<int64_t>(1, lists_.n_k()));
     const int64_t part_rows = kPartBytes / 4 / (2 * std::min(args_.c_in, kChannelBlock * groups_) + args_.c_out);
     part_tiles_ = std::max<int64_t>(1, part_rows / tile_);
+    if (by_list_) part_tiles_ = std::max<int64_t>(1, n_tiles_);
   }
 
   int64_t parts() const { return (n_tiles_ + part_tiles_ - 1) / part_tiles_; }
@@ -201,6 +207,7 @@ class Outer {
     const int32_t* to = bounds_ + std::min(n_tiles_, (part + 1) * part_tiles_) * n_k;
     const int64_t first = part * part_tiles_ * tile_;
     const int64_t rows = std::min(lists_.n_out, first + part_tiles_ * tile_) - first;
+    if (direct_) return add_direct(from, to, k0, k1, c0, c1, sums, scratch);
     const auto [lo, hi] = reach(from, to, k0, k1);
     if (lo >= hi) return;
     // With groups the channels of a block are not adjacent: copy whole rows.
@@ -239,6 +246,33 @@ class Outer {
           x = scratch.x.data();
         }
         add_edges(x - x_column, x_stride, in, y, y_stride, out, n, c0, c1, sums + (k - k0) * offset_sums_);
+      }
+    }
+  }
+
+  // Float32 rows whose positions are their places in memory are read where they are.
+  void add_direct(const int32_t* from, const int32_t* to, int64_t k0, int64_t k1, int64_t c0, int64_t c1, float* sums,
+                  Scratch& scratch) const {
+    const float *x = static_cast<const float*>(args_.x), *y = static_cast<const float*>(args_.y);
+    const int64_t edges = std::clamp<int64_t>(kEdgeBytes / 8 / (c1 - c0 + kOuterVectors * kLanes), 16, 256);
+    if (scratch.iota.empty()) {
+      scratch.iota = Buffer<int32_t>(edges);
+      std::iota(scratch.iota.begin(), scratch.iota.end(), 0);
+    }
+    for (int64_t k = k0; k < k1; ++k) {
+      const OffsetList& list = lists_.lists[static_cast<size_t>(k)];
+      for (int64_t e = from[k]; e < to[k]; e += edges) {
+        const int64_t n = std::min<int64_t>(edges, to[k] - e), next = std::min<int64_t>(n, to[k] - e - n);
+        for (int64_t i = e + n; list.in && i < e + n + next; ++i) {
+          prefetch_row(x + list.in[i] * args_.c_in, args_.c_in);
+          prefetch_row(y + list.out[i] * args_.c_out, args_.c_out);
+        }
+        if (list.in)
+          add_edges(x, args_.c_in, list.in + e, y, args_.c_out, list.out + e, n, c0, c1,
+                    sums + (k - k0) * offset_sums_);
+        else
+          add_edges(x + e * args_.c_in, args_.c_in, scratch.iota.data(), y + e * args_.c_out, args_.c_out,
+                    scratch.iota.data(), n, c0, c1, sums + (k - k0) * offset_sums_);
       }
     }
   }
@@ -309,6 +343,8 @@ class Outer {
   const OuterArgs& args_;
   bool depthwise_;
   int64_t groups_, rows_;
+  bool direct_;   // rows are read where they are
+  bool by_list_;  // and each list is a task: nothing is copied, so that nothing is gained by parts of the rows
   std::vector<OuterPanel> panels_;
   int64_t offset_sums_ = 0;  // sums of one offset
   int64_t offsets_ = 1;      // that are summed at a time

@@ -1,8 +1,9 @@
 """Point clouds as they are: ragged batches, segments, point convolution."""
 
-from . import segments
+from . import functions, segments
 from .batches import OffsetPointCloudBatch, PointCloudBatch
 from .custom import custom_sparse_op_with_grad
+from .functions import *  # noqa: F403
 from .norms import RaggedBatchNorm, RaggedGroupNorm, RaggedInstanceNorm, RaggedLayerNorm, RowNorm
 from .pointcnn import PointCNNConv, PointCNNEncoder, knn_graph
 from .segments import *  # noqa: F403
@@ -22,5 +23,6 @@ __all__ = [
     "evaluate",
     "knn_graph",
     "train_pointcnn",
+    *functions.__all__,
     *segments.__all__,
 ]

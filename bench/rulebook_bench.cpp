@@ -1,0 +1,110 @@
+// Point convolution against the submanifold convolution of the same voxels, and on a dense scan, in one run.
+//
+//   rulebook_bench        float32, 3x3x3, 32 and 64 channels, one thread, best CPU time
+//
+// "centres": points at the voxel centres of a scene, so that both convolutions have the same edges. "dense": five points for each voxel at
+// random places in it. Forward + backward is the gradient of all inputs with the value.
+#include <mlx/mlx.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/support/cpu_time.h"
+#include "lattice/kernels/cpu/threads.h"
+#include "lattice/ops/bilinear.h"
+#include "lattice/ops/rulebook.h"
+#include "lattice/ops/triplets.h"
+#include "tests/support/random.h"
+#include "tests/support/workloads.h"
+
+namespace {
+
+using namespace lattice;
+
+double best(int repeats, const std::function<void()>& work) {
+  double least = 1e30;
+  for (int i = 0; i < repeats; ++i) {
+    const double begin = bench::cpu_seconds();
+    work();
+    least = std::min(least, bench::cpu_seconds() - begin);
+  }
+  return least;
+}
+
+void evaluate(std::vector<mx::array> a) { mx::eval(a); }
+
+// x, weights and the output cotangent of a convolution; all of its derivatives.
+double backward(const mx::array& x, const mx::array& w, const Relation::Ptr& r) {
+  const auto f = [&](const std::vector<mx::array>& in) { return std::vector<mx::array>{point_conv(in[0], in[1], r)}; };
+  mx::array g = mx::random::normal({static_cast<int>(r->n_out()), w.shape(3)});
+  g.eval();
+  const auto all = [&] {
+    auto [y, grads] = mx::vjp(f, {x, w}, {g});
+    grads.push_back(y[0]);
+    mx::eval(grads);
+  };
+  all();
+  return best(4, all);
+}
+
+}  // namespace
+
+int main() {
+  mx::set_cache_limit(size_t{4} << 30);  // MLX's CPU cache holds 32 MB; page faults would be timed
+  mx::set_default_device(mx::Device::cpu);
+  cpu::set_thread_count(1);
+  const support::Coords coords = support::scene("lidar").coords;
+  const int n = static_cast<int>(coords.size() / 4);
+  std::vector<std::array<int32_t, 4>> rows(static_cast<size_t>(n));
+  std::memcpy(rows.data(), coords.data(), coords.size() * sizeof(int32_t));
+  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a[0] < b[0]; });
+  support::Random random(1);
+  std::vector<float> centres, dense;
+  std::vector<int32_t> lengths(static_cast<size_t>(rows.back()[0] + 1)), dense_lengths(lengths.size());
+  for (const auto& r : rows) {
+    ++lengths[static_cast<size_t>(r[0])];
+    dense_lengths[static_cast<size_t>(r[0])] += 5;
+    for (size_t a = 1; a < 4; ++a) centres.push_back(static_cast<float>(r[a]) + 0.5f);
+    for (int i = 0; i < 5; ++i)
+      for (size_t a = 1; a < 4; ++a)
+        dense.push_back(static_cast<float>(r[a]) + static_cast<float>(random.below(1000)) * 1e-3f);
+  }
+  const auto ints = [](const std::vector<int32_t>& v) {
+    return mx::array(v.data(), {static_cast<int>(v.size())}, mx::int32);
+  };
+  const PointSet points(mx::array(centres.data(), {n, 3}), ints(lengths), 1);
+  const PointSet scan(mx::array(dense.data(), {5 * n, 3}), ints(dense_lengths), 1);
+  const CoordinateSet voxels(mx::array(rows[0].data(), {n, 4}, mx::int32), "rulebook_bench");
+  const Relation::Ptr voxel = relate(RelationKind::submanifold, voxels, KernelSpec(), std::nullopt, "rulebook_bench");
+  Rulebook r = build_rulebook(points, points, 3), d = build_rulebook(scan, scan, 3);
+  std::printf(
+      "centres: %d points, %lld edges, rulebook %.1f ms; dense: %d points, %lld edges, %lld buckets, rulebook %.1f "
+      "ms\n",
+      n, static_cast<long long>(r.relation->edge_count()),
+      best(3, [&] { r = build_rulebook(points, points, 3); }) * 1e3, 5 * n,
+      static_cast<long long>(d.relation->edge_count()), static_cast<long long>(d.n_buckets()),
+      best(2, [&] { d = build_rulebook(scan, scan, 3); }) * 1e3);
+  for (const int c : {32, 64}) {
+    mx::array x = mx::random::normal({n, c}), w = mx::random::normal({27, 1, c, c}),
+              xs = mx::random::normal({5 * n, c});
+    const mx::array kernel = mx::squeeze(w, 1);
+    mx::eval({x, w, xs});
+    const auto voxel_conv = [&] { evaluate({conv(x, kernel, voxel)}); };
+    const auto centre_conv = [&] { evaluate({point_conv(x, w, r.relation)}); };
+    const auto dense_conv = [&] { evaluate({point_conv(xs, w, d.relation)}); };
+    voxel_conv(), centre_conv(), dense_conv();
+    const double a = best(7, voxel_conv), b = best(7, centre_conv), e = best(4, dense_conv);
+    const double flop = 2.0 * c * c;
+    std::printf(
+        "C = %d: voxels %.2f ms, centres %.2f ms (%.2f times), forward + backward %.2f times forward; dense %.2f ms, "
+        "%.1f GFLOP/s\n",
+        c, a * 1e3, b * 1e3, b / a, backward(x, w, r.relation) / b, e * 1e3,
+        flop * static_cast<double>(d.relation->edge_count()) / e * 1e-9);
+    std::fflush(stdout);
+  }
+}

@@ -1,0 +1,241 @@
+#include "lattice/ops/rulebook.h"
+
+#include <mlx/ops.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <stdexcept>
+
+#include "lattice/graph/dtype.h"
+#include "lattice/kernels/cpu/rulebook.h"
+#include "lattice/ops/segments.h"
+
+namespace lattice {
+namespace {
+
+[[noreturn]] void fail(std::string_view function, const std::string& message) {
+  throw std::invalid_argument("[" + std::string(function) + "] " + message);
+}
+
+void check_positive(std::string_view function, const char* what, float v) {
+  if (!(v > 0) || !std::isfinite(v))
+    fail(function, std::string(what) + " must be finite and > 0, got " + std::to_string(v));
+}
+
+void check_kernel(std::string_view function, int64_t ks) {
+  if (ks < 1 || ks > 101) fail(function, "kernel_size must be in 1..101, got " + std::to_string(ks));
+}
+
+cpu::PointSpan span_of(const PointSet& p) {
+  return {p.size() ? p.positions().data<float>() : nullptr, p.size(), p.offsets().data(), p.batch_size()};
+}
+
+template <typename T>
+mx::array column(cpu::Buffer<T>&& values) {
+  const int n = static_cast<int>(values.size());
+  return adopt(std::move(values), {n});
+}
+
+mx::array ints(const std::vector<int32_t>& v) { return mx::array(v.data(), {static_cast<int>(v.size())}, mx::int32); }
+
+void check_batches(std::string_view function, const PointSet& a, const PointSet& b) {
+  if (a.batch_size() != b.batch_size())
+    fail(function, "both point sets must have the same number of clouds, got " + std::to_string(a.batch_size()) +
+                       " and " + std::to_string(b.batch_size()));
+}
+
+// Kernels name no operation.
+template <typename F>
+auto named(std::string_view function, const F& f) {
+  try {
+    return f();
+  } catch (const std::overflow_error& e) {
+    throw std::overflow_error("[" + std::string(function) + "] " + e.what());
+  } catch (const std::length_error& e) {
+    fail(function, e.what());
+  }
+}
+
+}  // namespace
+
+PointSet::PointSet(const mx::array& positions, const std::optional<mx::array>& lengths, float grid)
+    : positions_(positions), grid_(grid) {
+  constexpr const char* kName = "PointSet";
+  if (positions.ndim() != 2 || positions.shape(1) != 3)
+    fail(kName, "positions must have shape (N, 3), got " + shape_text(positions.shape()));
+  graph::visit_float(
+      positions.dtype(), [](auto) {}, kName);
+  check_positive(kName, "grid", grid);
+  positions_ = evaluated(mx::astype(positions, mx::float32), kName, "positions");
+  if (lengths) {
+    const cpu::Buffer<int32_t> offsets = checked_offsets(*lengths, positions.shape(0), kName, "lengths");
+    offsets_.assign(offsets.begin(), offsets.end());
+  } else {
+    offsets_ = {0, positions.shape(0)};
+  }
+  if (const int64_t bad = size() ? cpu::first_bad_point(positions_.data<float>(), size()) : -1; bad >= 0)
+    fail(kName, "positions must be finite, got row " + std::to_string(bad));
+}
+
+mx::array PointSet::lengths() const {
+  std::vector<int32_t> lengths;
+  for (size_t b = 0; b + 1 < offsets_.size(); ++b) lengths.push_back(offsets_[b + 1] - offsets_[b]);
+  return ints(lengths);
+}
+
+KernelShape parse_shape(std::string_view name, std::string_view function) {
+  if (name == "ball") return KernelShape::ball;
+  if (name == "cube") return KernelShape::cube;
+  fail(function, "shape must be ball or cube, got '" + std::string(name) + "'");
+}
+
+GridPick parse_pick(std::string_view name, std::string_view function) {
+  if (name == "center_nearest") return GridPick::center_nearest;
+  if (name == "center") return GridPick::center;
+  if (name == "mean") return GridPick::mean;
+  if (name == "first") return GridPick::first;
+  fail(function, "pick must be center_nearest, center, mean or first, got '" + std::string(name) + "'");
+}
+
+float radius_scaler(int64_t ks, float rfs, KernelShape shape) {
+  check_kernel("radius_scaler", ks);
+  check_positive("radius_scaler", "rfs", rfs);
+  const double size = static_cast<double>(ks), scale = double{rfs};
+  if (shape == KernelShape::cube) return static_cast<float>(size * std::cbrt(scale) / 2);
+  return static_cast<float>(std::cbrt(3 * size * size * size * scale / (4 * std::numbers::pi)));
+}
+
+mx::array voxel_tap(const mx::array& offsets, float grid, int64_t ks) {
+  constexpr const char* kName = "voxel_tap";
+  check_kernel(kName, ks);
+  check_positive(kName, "grid", grid);
+  if (offsets.ndim() != 2 || offsets.shape(1) != 3)
+    fail(kName, "offsets must have shape (N, 3), got " + shape_text(offsets.shape()));
+  const mx::array d = evaluated(mx::astype(offsets, mx::float32), kName, "offsets");
+  const int64_t n = d.shape(0);
+  if (const int64_t bad = n ? cpu::first_bad_point(d.data<float>(), n) : -1; bad >= 0)
+    fail(kName, "offsets must be finite, got row " + std::to_string(bad));
+  cpu::Buffer<int32_t> taps(n);
+  for (int64_t i = 0; i < n; ++i) {
+    const float* v = d.data<float>() + 3 * i;
+    taps[i] = cpu::voxel_tap(v[0], v[1], v[2], grid, static_cast<int32_t>(ks));
+  }
+  return column(std::move(taps));
+}
+
+Neighbors radius_search(const PointSet& points, const PointSet& queries, float radius, KernelShape shape) {
+  constexpr const char* kName = "radius_search";
+  check_positive(kName, "radius", radius);
+  check_batches(kName, points, queries);
+  cpu::NearPoints near = named(kName, [&] {
+    return cpu::near_points(span_of(points), span_of(queries), {radius, shape == KernelShape::cube});
+  });
+  cpu::Buffer<int32_t> counts(queries.size());
+  for (int64_t q = 0; q < counts.size(); ++q) counts[q] = near.offsets[q + 1] - near.offsets[q];
+  return {column(std::move(near.rows)), column(std::move(counts)), column(std::move(near.distances))};
+}
+
+Downsampled grid_downsample(const PointSet& points, float cell, GridPick pick) {
+  constexpr const char* kName = "grid_downsample";
+  check_positive(kName, "cell", cell);
+  cpu::PointCells cells = named(kName, [&] { return cpu::point_cells(span_of(points), cell); });
+  const int64_t n = cells.first.size() - 1;
+  const float* xyz = points.size() ? points.positions().data<float>() : nullptr;
+  cpu::Buffer<float> positions(n * 3);
+  cpu::Buffer<int32_t> indices(n);
+  std::vector<int32_t> lengths(static_cast<size_t>(points.batch_size()));
+  for (int64_t c = 0; c < n; ++c) {
+    const int32_t begin = cells.first[c], end = cells.first[c + 1];
+    float centre[3];
+    double sum[3] = {0, 0, 0};
+    for (int a = 0; a < 3; ++a) centre[a] = (static_cast<float>(cells.cells[c * 4 + 1 + a]) + 0.5f) * cell;
+    int32_t best = cells.order[begin];
+    float least = INFINITY;
+    for (int32_t p = begin; p < end; ++p) {
+      const float* at = xyz + int64_t{cells.order[p]} * 3;
+      float d2 = 0;
+      for (int a = 0; a < 3; ++a) d2 += (at[a] - centre[a]) * (at[a] - centre[a]), sum[a] += double{at[a]};
+      if (pick == GridPick::center_nearest && d2 < least) least = d2, best = cells.order[p];  // ties: the lowest row
+    }
+    indices[c] = best;
+    for (int a = 0; a < 3; ++a)
+      positions[c * 3 + a] = pick == GridPick::center ? centre[a]
+                             : pick == GridPick::mean ? static_cast<float>(sum[a] / (end - begin))
+                                                      : xyz[int64_t{best} * 3 + a];
+    ++lengths[static_cast<size_t>(cells.cells[c * 4])];
+  }
+  return {PointSet(adopt(std::move(positions), {static_cast<int>(n), 3}), ints(lengths), cell),
+          column(std::move(indices)), column(std::move(cells.cell_of))};
+}
+
+std::vector<mx::array> Rulebook::triplets() const {
+  const cpu::RelationLists& lists = relation->lists();
+  const auto row = [](const auto& order, int32_t p) { return order ? (*order)[p] : p; };
+  cpu::Buffer<int32_t> i(lists.n_edges), j(lists.n_edges), k(lists.n_edges), begins(lists.n_k() + 1);
+  int64_t at = 0;
+  for (int64_t list = 0; list < lists.n_k(); ++list) {
+    const cpu::OffsetList& edges = lists.lists[static_cast<size_t>(list)];
+    std::vector<std::pair<int32_t, int32_t>> pairs;
+    for (int64_t e = 0; e < edges.size; ++e)
+      pairs.emplace_back(row(lists.out_order, edges.out_at(e)), row(lists.in_order, edges.in_at(e)));
+    std::sort(pairs.begin(), pairs.end());
+    begins[list] = static_cast<int32_t>(at);
+    for (const auto& [target, source] : pairs) {
+      i[at] = target;
+      j[at] = source;
+      k[at++] = static_cast<int32_t>(list);
+    }
+  }
+  begins[lists.n_k()] = static_cast<int32_t>(at);
+  return {column(std::move(i)), column(std::move(j)), column(std::move(k)), column(std::move(begins))};
+}
+
+int64_t Rulebook::n_buckets() const {
+  const cpu::RelationLists& lists = relation->lists();
+  return lists.out_once ? lists.n_edges : lists.n_buckets;
+}
+
+Rulebook build_rulebook(const PointSet& src, const PointSet& dst, int64_t ks, float rfs, KernelShape shape,
+                        std::optional<float> radius, bool allow_empty) {
+  constexpr const char* kName = "build_rulebook";
+  check_kernel(kName, ks);
+  check_batches(kName, src, dst);
+  const float r = radius ? *radius : src.grid() * radius_scaler(ks, rfs, shape);
+  check_positive(kName, "radius", r);
+  cpu::RelationLists lists = named(kName, [&] {
+    return cpu::point_lists(span_of(src), span_of(dst), {r, shape == KernelShape::cube}, src.grid(),
+                            static_cast<int32_t>(ks));
+  });
+  if (!allow_empty)
+    if (const int64_t alone = cpu::coverage(lists).empty_outputs; alone > 0)
+      fail(kName, std::to_string(alone) + " of " + std::to_string(dst.size()) +
+                      " targets have no neighbour within radius " + std::to_string(r) +
+                      "; increase the radius or pass allow_empty");
+  return {Relation::from_lists(std::move(lists)), ks, r, src.grid()};
+}
+
+Partition build_partition_rulebook(const PointSet& src, float stride, int64_t ks) {
+  constexpr const char* kName = "build_partition_rulebook";
+  check_kernel(kName, ks);
+  if (!(stride > 1) || !std::isfinite(stride)) fail(kName, "stride must be > 1, got " + std::to_string(stride));
+  const float cell = src.grid() * stride;
+  Downsampled down = grid_downsample(src, cell, GridPick::center);
+  const int n = static_cast<int>(src.size());
+  cpu::Buffer<int32_t> rows(n), taps(n);
+  const float* xyz = n ? src.positions().data<float>() : nullptr;
+  for (int64_t r = 0; r < n; ++r) {
+    rows[r] = static_cast<int32_t>(r);
+    int64_t k = 0;
+    for (int a = 0; a < 3; ++a) {
+      const float at = xyz[r * 3 + a] / cell, part = at - std::floor(at);
+      k = k * ks + std::clamp<int64_t>(static_cast<int64_t>(part * static_cast<float>(ks)), 0, ks - 1);
+    }
+    taps[r] = static_cast<int32_t>(k);
+  }
+  const Relation::Ptr relation = Relation::from_edges(column(std::move(rows)), down.cell_of, column(std::move(taps)), n,
+                                                      down.points.size(), ks * ks * ks);
+  return {{relation, ks, cell, src.grid()}, down.points};
+}
+
+}  // namespace lattice

@@ -1,0 +1,86 @@
+// Geometry of point convolution: ragged sets of points, downsampling, neighbours, and rulebooks (arXiv 2511.23227).
+//
+// A rulebook is the relation of the edges (source point, target point, kernel cell): source p_j is near target q_i, and the cell of
+// the kernel is l = clamp(round_half_even((p_j - q_i) / grid) + ks / 2, 0, ks - 1) for each axis, k = (l_x ks + l_y) ks + l_z. Several
+// sources may share a cell. Everything here is concrete and immutable, and no gradient flows through it.
+#pragma once
+
+#include <mlx/utils.h>
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "lattice/core/relation.h"
+
+namespace lattice {
+
+// Points of clouds that follow each other: positions (N, 3) float32, rows of cloud b are offsets[b] .. offsets[b + 1].
+class PointSet {
+ public:
+  // lengths (B,) sum to N; without them there is one cloud. grid: the size of a kernel cell, > 0.
+  PointSet(const mx::array& positions, const std::optional<mx::array>& lengths, float grid);
+
+  const mx::array& positions() const { return positions_; }
+  const std::vector<int32_t>& offsets() const { return offsets_; }
+  mx::array lengths() const;
+  int64_t size() const { return positions_.shape(0); }
+  int64_t batch_size() const { return static_cast<int64_t>(offsets_.size()) - 1; }
+  float grid() const { return grid_; }
+  PointSet with_grid(float grid) const { return PointSet(positions_, lengths(), grid); }
+
+ private:
+  mx::array positions_;
+  std::vector<int32_t> offsets_;
+  float grid_;
+};
+
+enum class KernelShape { ball, cube };
+KernelShape parse_shape(std::string_view name, std::string_view function);
+
+// Radius / grid of a kernel of ks cells along an axis: the ball with the volume of the cube of ks cells times rfs, or half that cube's edge.
+float radius_scaler(int64_t ks, float rfs = 1, KernelShape shape = KernelShape::ball);
+// (N, 3) offsets -> (N,) int32 kernel cells.
+mx::array voxel_tap(const mx::array& offsets, float grid, int64_t ks);
+
+struct Neighbors {
+  mx::array rows, counts, distances;  // flat rows by query, ascending; counts (Q,) int32
+};
+// Points with sqrt(d^2) <= radius (cube: max |d|) in float32, of the query's own cloud.
+Neighbors radius_search(const PointSet& points, const PointSet& queries, float radius,
+                        KernelShape shape = KernelShape::ball);
+
+// One point for each cell floor(p / cell) that has some, by cloud, z, y, x. Empty clouds stay.
+enum class GridPick { center_nearest, center, mean, first };
+GridPick parse_pick(std::string_view name, std::string_view function);
+struct Downsampled {
+  PointSet points;    // grid: cell
+  mx::array indices;  // (M,) int32: the source row that was picked (center_nearest, first), else the first of the cell
+  mx::array cell_of;  // (N,) int32: the row of `points` of each source row
+};
+Downsampled grid_downsample(const PointSet& points, float cell, GridPick pick = GridPick::center_nearest);
+
+struct Rulebook {
+  Relation::Ptr relation;  // n_in sources, n_out targets, ks^3 offsets
+  int64_t kernel_size = 0;
+  float radius = 0;
+  float grid = 0;
+  // Ends swapped, same cells: the upsampling that belongs to a strided convolution.
+  Rulebook transposed() const { return {relation->reversed(), kernel_size, radius, grid}; }
+  // (i, j, k, seg_offs): target, source and cell of every edge, ordered by (k, i, j), and where each k begins.
+  std::vector<mx::array> triplets() const;
+  // Distinct (k, i).
+  int64_t n_buckets() const;
+};
+// Radius: src.grid * radius_scaler(ks, rfs, shape) unless given. A target without neighbours is an error unless allow_empty.
+Rulebook build_rulebook(const PointSet& src, const PointSet& dst, int64_t ks, float rfs = 1,
+                        KernelShape shape = KernelShape::ball, std::optional<float> radius = std::nullopt,
+                        bool allow_empty = false);
+// Every point in exactly one cell of side stride * grid; the target is the centre of the cell, the kernel cell its part of ks^3 parts.
+struct Partition {
+  Rulebook rulebook;
+  PointSet targets;
+};
+Partition build_partition_rulebook(const PointSet& src, float stride, int64_t ks);
+
+}  // namespace lattice
