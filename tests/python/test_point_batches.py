@@ -5,7 +5,6 @@ import itertools
 import mlx.core as mx
 import numpy as np
 import pytest
-
 from mlx_lattice import points
 from mlx_lattice.points import OffsetPointCloudBatch, PointCloudBatch
 

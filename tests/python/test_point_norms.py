@@ -4,7 +4,6 @@ import mlx.core as mx
 import mlx.nn
 import numpy as np
 import pytest
-
 from mlx_lattice import points
 from mlx_lattice.points.norms import make_norm
 

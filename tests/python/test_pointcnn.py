@@ -4,7 +4,6 @@ import mlx.core as mx
 import mlx.nn
 import numpy as np
 import pytest
-
 from mlx_lattice import points
 
 LENGTHS = [5, 0, 1, 9, 2, 0]

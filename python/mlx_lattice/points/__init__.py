@@ -1,28 +1,42 @@
 """Point clouds as they are: ragged batches, segments, point convolution."""
 
-from . import functions, segments
+from . import aliases, functions, segments
+from .functions import *  # noqa: F403
+from .segments import *  # noqa: F403
+from .aliases import *  # noqa: F403, E402
 from .batches import OffsetPointCloudBatch, PointCloudBatch
 from .custom import custom_sparse_op_with_grad
-from .functions import *  # noqa: F403
+from .geometry import PointSet
+from .layers import GlobalPool, PartitionConv3d, PointConv3d, Upsample, max_pool3d
+from .networks import BasicBlock, PointClassifier, PointUNet
 from .norms import RaggedBatchNorm, RaggedGroupNorm, RaggedInstanceNorm, RaggedLayerNorm, RowNorm
 from .pointcnn import PointCNNConv, PointCNNEncoder, knn_graph
-from .segments import *  # noqa: F403
 from .training import evaluate, train_pointcnn
 
 __all__ = [
+    "BasicBlock",
+    "GlobalPool",
     "OffsetPointCloudBatch",
+    "PartitionConv3d",
     "PointCNNConv",
     "PointCNNEncoder",
+    "PointClassifier",
     "PointCloudBatch",
+    "PointConv3d",
+    "PointSet",
+    "PointUNet",
     "RaggedBatchNorm",
     "RaggedGroupNorm",
     "RaggedInstanceNorm",
     "RaggedLayerNorm",
     "RowNorm",
+    "Upsample",
     "custom_sparse_op_with_grad",
     "evaluate",
     "knn_graph",
+    "max_pool3d",
     "train_pointcnn",
-    *functions.__all__,
+    *aliases.__all__,
     *segments.__all__,
 ]
+__all__ += [name for name in functions.__all__ if name not in __all__]

@@ -22,6 +22,7 @@ class _Ragged:
     def __init__(self, positions, features, offsets):
         self._positions, self._features = positions, features
         self._borders = offsets  # B + 1 plain ints
+        self._sets = {}
         self._offsets = mx.array(offsets, dtype=mx.int32)
         self._lengths = self._offsets[1:] - self._offsets[:-1]
         self._indices = _cloud_of_rows(self._offsets, positions.shape[0])
@@ -213,6 +214,14 @@ class PointCloudBatch(_Ragged):
 
     def to_offsets(self):
         return OffsetPointCloudBatch(self._positions, self._features, self._offsets)
+
+    def point_set(self, grid):
+        """The PointSet of these positions at a grid size. The batch keeps it with its rulebooks: a second epoch searches nothing."""
+        from .geometry import PointSet
+
+        if grid not in self._sets:
+            self._sets[grid] = PointSet(self._positions, self._lengths, grid=grid)
+        return self._sets[grid]
 
 
 class OffsetPointCloudBatch(_Ragged):

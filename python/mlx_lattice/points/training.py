@@ -2,23 +2,19 @@
 
     history = train_pointcnn(model, batches, optimizer, loss_fn, epochs=10, eval_loader=tests, checkpoint="run.safetensors")
 
-A checkpoint holds weights, optimizer state and history; it is written to a new file that takes the place of the old one, so
-that a reader never sees half of it. Each epoch seeds MLX's random numbers with seed + epoch: a resumed run gives the same bits.
+A checkpoint holds weights, optimizer state and history, and is replaced whole, as `mlx_lattice.training` writes it. Each epoch seeds MLX's random numbers with seed + epoch: a resumed run gives the same bits.
 """
 
-import json
 import math
-import os
 import time
 from pathlib import Path
 
 import mlx.core as mx
 import mlx.nn
-from mlx.utils import tree_flatten, tree_unflatten
 
+from .. import _checkpoint
+from ..distributed import TrainingError
 from ..progress import progress
-
-FORMAT = "mlx-lattice-points-training-1"
 
 
 def call_model(model, batch):
@@ -48,14 +44,14 @@ def train_pointcnn(
     data_loader, eval_loader: anything that can be iterated again, of dicts with "labels" and either "batch" (a PointCloudBatch) or
     "positions", "features", "lengths". loss_fn(outputs, labels) -> scalar. forward(model, batch) replaces call_model.
     checkpoint: a path ending in .safetensors, written after each epoch; resume=True continues from it where it exists.
-    A loss that is not finite is an ArithmeticError; weights stay those before that step. log=None: silence.
+    A loss that is not finite is a TrainingError; weights stay those before that step. log=None: silence.
     """
     forward = forward or call_model
     path = None if checkpoint is None else _checkpoint_path(checkpoint)
     if resume and path is None:
         raise ValueError("[train_pointcnn] resume=True needs checkpoint")
     optimizer.init(model.trainable_parameters())
-    history = _load(path, model, optimizer) if resume and path.is_file() else []
+    history = _resumed(path, model, optimizer, seed) if resume and path.is_file() else []
 
     def loss_and_outputs(batch):
         outputs = forward(model, batch)
@@ -82,7 +78,8 @@ def train_pointcnn(
         row["seconds"] = time.monotonic() - begin
         history.append(row)
         if path is not None:
-            _save(path, model, optimizer, history)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _checkpoint.save(path, model, optimizer, epoch=epoch, seed=seed, history=history)
         if log is not None:
             log("  ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items() if v is not None))
     model.eval()
@@ -127,7 +124,14 @@ class _Mean:
 
 def _finite(loss, where):
     if not math.isfinite(loss.item()):
-        raise ArithmeticError(f"[train_pointcnn] the loss is {loss.item()} in {where}: a smaller learning rate may help")
+        raise TrainingError(f"[train_pointcnn] the loss is {loss.item()} in {where}: a smaller learning rate may help")
+
+
+def _resumed(path, model, optimizer, seed):
+    state = _checkpoint.load(path, model, optimizer)
+    if state["seed"] != seed:
+        raise TrainingError(f"{path}: was started with seed {state['seed']}, found {seed}")
+    return state["history"]
 
 
 def _checkpoint_path(path):
@@ -135,24 +139,3 @@ def _checkpoint_path(path):
     if path.suffix != ".safetensors":
         raise ValueError(f"[train_pointcnn] checkpoint must end in .safetensors, got {path.name!r}")
     return path
-
-
-def _save(path, model, optimizer, history):
-    state = {"model": model.parameters(), "optimizer": optimizer.state}
-    new = path.with_name(path.stem + ".new.safetensors")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    mx.save_safetensors(str(new), dict(tree_flatten(state)), {"format": FORMAT, "history": json.dumps(history)})
-    os.replace(new, path)
-
-
-def _load(path, model, optimizer):
-    try:
-        arrays, about = mx.load(str(path), return_metadata=True)
-    except Exception as error:  # MLX raises RuntimeError and others for broken files
-        raise ValueError(f"[train_pointcnn] {path}: not a safetensors file: {error}") from None
-    if about.get("format") != FORMAT:
-        raise ValueError(f"[train_pointcnn] {path}: found format {about.get('format')!r}, expected {FORMAT!r}")
-    state = tree_unflatten(list(arrays.items()))
-    model.load_weights(tree_flatten(state.get("model", {})))  # names and shapes are checked
-    optimizer.state = state["optimizer"]
-    return json.loads(about["history"])

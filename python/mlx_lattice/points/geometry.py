@@ -1,0 +1,66 @@
+"""Point sets that remember what was made from them, so that layers with equal arguments share one search.
+
+A rulebook depends on source, target, kernel, radius and shape; these are its key. Targets are named by a number that no other set
+of the process has: an address could come back. What is remembered lives as long as the source set.
+"""
+
+import itertools
+
+from .. import _ext
+from .._ext import build_partition_rulebook, build_rulebook, grid_downsample, radius_scaler, radius_search
+
+_serial = itertools.count()
+
+
+class PointSet(_ext.PointSet):
+    """Points (N, 3) of clouds that follow each other, with the size of a kernel cell. Immutable."""
+
+    def __init__(self, positions, lengths=None, *, grid=1.0):
+        super().__init__(positions, lengths, grid=grid)
+        self._id = next(_serial)
+        self._made = {}
+
+    @classmethod
+    def of(cls, points):
+        """The set itself, or one that remembers made from one that does not."""
+        return points if isinstance(points, cls) else cls(points.positions, points.lengths, grid=points.grid)
+
+    def downsample(self, stride):
+        """(PointSet, rows): of each cell of stride * grid the point nearest its centre; rows of this set that were kept."""
+
+        def make():
+            coarse, rows, _ = grid_downsample(self, self.grid * stride)
+            return PointSet.of(coarse), rows
+
+        return self._once(("downsample", float(stride)), make)
+
+    def partition(self, stride, kernel_size):
+        """(PointSet, Rulebook): centres of the cells of stride * grid; each point has one edge."""
+
+        def make():
+            book, coarse = build_partition_rulebook(self, stride, kernel_size)
+            return PointSet.of(coarse), book
+
+        return self._once(("partition", float(stride), kernel_size), make)
+
+    def rulebook(self, target=None, kernel_size=3, *, rfs=1.0, shape="ball", radius=None, allow_empty=False):
+        """build_rulebook(self, target, ...); the target is the set itself where none is given."""
+        target = self if target is None else target
+        options = {"rfs": rfs, "shape": shape, "radius": radius, "allow_empty": allow_empty}
+        key = ("rulebook", target._id, kernel_size, *options.values())
+        return self._once(key, lambda: build_rulebook(self, target, kernel_size, **options))
+
+    def near(self, target, kernel_size=3, *, rfs=1.0, shape="ball"):
+        """(rows, counts): the points that a kernel at each target sees, in the order of targets."""
+
+        def make():
+            radius = self.grid * radius_scaler(kernel_size, rfs, shape)
+            found = radius_search(self.positions, target.positions, radius, self.lengths, target.lengths, shape=shape)
+            return found[:2]
+
+        return self._once(("near", target._id, kernel_size, rfs, shape), make)
+
+    def _once(self, key, make):
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]

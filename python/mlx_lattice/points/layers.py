@@ -1,0 +1,158 @@
+"""Layers on points as they are: convolution, strided and partitioned convolution, upsampling, pooling.
+
+    y_i = bias + sum over edges (j, i, k) of weight[k] x_j        one matrix for each of the kernel_size^3 cells around i
+
+Features x are (N, C) arrays; a PointSet says where their rows are. docs/points.md explains the geometry.
+"""
+
+import math
+import warnings
+
+import mlx.core as mx
+import mlx.nn
+
+from .._ext import KernelRelation, Rulebook, point_conv, radius_scaler, voxel_tap
+from ..nn._checks import integer, number
+from .geometry import PointSet
+from .segments import indexed_segment_reduce, segment_reduce
+
+INITS = ("fan_in", "fan_out")
+
+
+class PointConv3d(mlx.nn.Module):
+    """Convolution with kernel_size^3 weights of shape (groups, in / groups, out / groups).
+
+    conv(x, rulebook) -> y
+    conv(x, points, stride=1, rfs=None) -> (y, points of y): at stride 1 the same points; else the point nearest the centre of each cell of
+    stride * grid, searched and quantised at the finer grid.
+    kernel_size 1 is not a linear layer: it adds up the points within 0.62 grid.
+    """
+
+    def __init__(
+        self, in_channels, out_channels, kernel_size=3, groups=1, bias=True, *, rfs=1.0, shape="ball", init="fan_in"
+    ):
+        super().__init__()
+        self._channels = integer(self, "in_channels", in_channels), integer(self, "out_channels", out_channels)
+        self._size, self._groups = integer(self, "kernel_size", kernel_size), integer(self, "groups", groups)
+        self._rfs, self._shape = number(self, "rfs", rfs, 0, math.inf, low_included=False, high_included=False), shape
+        radius_scaler(self._size, self._rfs, shape)
+        if self._channels[0] % self._groups or self._channels[1] % self._groups:
+            raise ValueError(f"[{type(self).__name__}] groups must divide channels {self._channels}, got {self._groups}")
+        if init not in INITS:
+            raise ValueError(f"[{type(self).__name__}] init must be one of {', '.join(INITS)}, got {init!r}")
+        c_in, c_out = (c // self._groups for c in self._channels)
+        volume = self._size**3
+        bound = 1 / math.sqrt((c_in if init == "fan_in" else c_out) * volume)
+        self.weight = mx.random.uniform(-bound, bound, (volume, self._groups, c_in, c_out))
+        if bias:
+            self.bias = mx.random.uniform(-bound, bound, (self._channels[1],))
+
+    def __call__(self, x, where, stride=1, rfs=None):
+        if isinstance(where, (Rulebook, KernelRelation)):
+            return self._run(x, where)
+        points = PointSet.of(where)
+        target = points if stride == 1 else points.downsample(stride)[0]
+        book = points.rulebook(target, self._size, rfs=self._rfs if rfs is None else rfs, shape=self._shape)
+        return self._run(x, book), target
+
+    def _run(self, x, book):
+        relation = book.relation if isinstance(book, Rulebook) else book
+        return point_conv(x, self.weight, relation, self.get("bias"))
+
+    forward = __call__
+
+    def _extra_repr(self):
+        a, b = self._channels
+        return f"{a}, {b}, kernel_size={self._size}, groups={self._groups}, rfs={self._rfs}, bias={'bias' in self}"
+
+
+class PartitionConv3d(PointConv3d):
+    """Strided convolution in which each point belongs to one cell: (x, points, stride) -> (y, cell centres).
+
+    The weight is chosen by the place of the point in its cell, kernel_size parts an axis.
+    """
+
+    def __init__(self, in_channels, out_channels, kernel_size=2, groups=1, bias=True, *, init="fan_in"):
+        super().__init__(in_channels, out_channels, kernel_size, groups, bias, init=init)
+
+    def __call__(self, x, points, stride=2):
+        target, book = PointSet.of(points).partition(stride, self._size)
+        return self._run(x, book), target
+
+    forward = __call__
+
+
+class Upsample(PointConv3d):
+    """Convolution from coarse points onto the fine ones: (x, coarse, fine) -> y.
+
+    By default neighbours are searched within coarse.grid * radius_scaler and quantised at the coarse grid; a fine point without any
+    gets the bias. straight_recover: the edges of the strided convolution from fine to coarse with this layer's kernel and rfs, with
+    their weights, which is the transposed convolution. recompute_k: those edges, weights chosen by coarse - fine at the fine grid.
+    """
+
+    def __init__(
+        self,
+        in_channels,
+        out_channels,
+        kernel_size=3,
+        groups=1,
+        bias=True,
+        *,
+        rfs=1.0,
+        shape="ball",
+        straight_recover=False,
+        recompute_k=False,
+        init="fan_in",
+    ):
+        super().__init__(in_channels, out_channels, kernel_size, groups, bias, rfs=rfs, shape=shape, init=init)
+        self._transposed, self._requantized = bool(straight_recover), bool(recompute_k)
+        reach = math.sqrt(3) if shape == "ball" else 1  # from a corner of a cell to the opposite one
+        if not (straight_recover or recompute_k) and radius_scaler(self._size, self._rfs, shape) < reach:
+            warnings.warn(
+                "[Upsample] the radius is less than a cell's diagonal: a fine point may have no neighbour", stacklevel=2
+            )
+
+    def __call__(self, x, coarse, fine):
+        return self._run(x, self.rulebook(coarse, fine))
+
+    forward = __call__
+
+    def rulebook(self, coarse, fine):
+        coarse, fine = PointSet.of(coarse), PointSet.of(fine)
+        options = {"rfs": self._rfs, "shape": self._shape}
+        if not (self._transposed or self._requantized):
+            return coarse.rulebook(fine, self._size, **options, allow_empty=True)
+        up = fine.rulebook(coarse, self._size, **options).transposed()
+        if not self._requantized:
+            return up
+        i, j, _, _ = up.triplets()
+        offsets = coarse.positions[j] - fine.positions[i] if i.size else coarse.positions[:0]
+        k = voxel_tap(offsets, fine.grid, self._size)
+        return KernelRelation(j, i, k, n_in=len(coarse), n_out=len(fine), n_kernels=self._size**3)
+
+
+def max_pool3d(x, points, kernel_size=3, stride=2, *, rfs=1.0, shape="ball"):
+    """(y, points of y): the largest value of each channel over the neighbours that a convolution would have."""
+    points = PointSet.of(points)
+    target = points if stride == 1 else points.downsample(stride)[0]
+    rows, counts = points.near(target, kernel_size, rfs=rfs, shape=shape)
+    return indexed_segment_reduce(x, rows, counts, "max"), target
+
+
+class GlobalPool(mlx.nn.Module):
+    """(x, lengths or points) -> (B, C): max, min, mean or sum of each cloud; an empty cloud gives `empty_value`."""
+
+    def __init__(self, mode="mean", empty_value=0.0):
+        super().__init__()
+        if mode not in ("max", "min", "mean", "sum"):
+            raise ValueError(f"[GlobalPool] mode must be max, min, mean or sum, got {mode!r}")
+        self._mode, self._empty = mode, empty_value
+
+    def __call__(self, x, where):
+        lengths = where if isinstance(where, mx.array) else where.lengths
+        return segment_reduce(x, lengths, self._mode, empty_value=self._empty)
+
+    forward = __call__
+
+    def _extra_repr(self):
+        return f"mode={self._mode}"

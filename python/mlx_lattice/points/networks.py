@@ -1,0 +1,171 @@
+"""Networks of point convolutions: residual block, classifier, U-Net. All take a PointCloudBatch, or positions, features, lengths.
+
+Without features every point has the feature 1, so that the network sees geometry alone. The base class saves and loads
+them with their configuration, as `mlx_lattice.models` does.
+"""
+
+import mlx.core as mx
+import mlx.nn
+
+from ..models._model import Model
+from ..nn import Linear
+from .batches import as_batch
+from .layers import GlobalPool, PointConv3d, Upsample
+from .norms import make_norm
+
+
+def _start(model, positions, features, lengths, grid):
+    """(x, points) of what a network was called with."""
+    batch = as_batch(positions, features, lengths)
+    x = batch.features
+    if x is None:
+        x = mx.ones((batch.total_points, model.config["in_channels"]))
+    if x.shape[1] != model.config["in_channels"]:
+        raise ValueError(
+            f"[{type(model).__name__}] features must have {model.config['in_channels']} channels, got {x.shape[1]}"
+        )
+    return x, batch.point_set(grid)
+
+
+class ConvNormRelu(mlx.nn.Module):
+    """relu(norm(conv(x))): (x, points, stride) -> (y, points of y)."""
+
+    def __init__(self, in_channels, out_channels, kernel_size=3, norm="row", rfs=1.0, relu=True):
+        super().__init__()
+        self.conv = PointConv3d(in_channels, out_channels, kernel_size, bias=norm == "none", rfs=rfs)
+        self.norm = make_norm(norm, out_channels)
+        self._relu = relu
+
+    def __call__(self, x, points, stride=1):
+        y, points = self.conv(x, points, stride)
+        y = self.norm(y, points.lengths)
+        return (mx.maximum(y, 0) if self._relu else y), points
+
+    forward = __call__
+
+
+class BasicBlock(mlx.nn.Module):
+    """relu(skip(x) + norm(conv(relu(norm(conv(x)))))), He et al. 2016; stride is that of the first convolution.
+
+    Where the channels or the points change, skip is a linear layer with norm on the rows that were kept.
+    """
+
+    def __init__(self, in_channels, out_channels, stride=1, norm="batch", rfs=1.0):
+        super().__init__()
+        self._stride = stride
+        self.first = ConvNormRelu(in_channels, out_channels, norm=norm, rfs=rfs)
+        self.second = ConvNormRelu(out_channels, out_channels, norm=norm, rfs=rfs, relu=False)
+        if stride != 1 or in_channels != out_channels:
+            self.project, self.project_norm = Linear(in_channels, out_channels, bias=False), make_norm(norm, out_channels)
+
+    def __call__(self, x, points):
+        y, target = self.first(x, points, self._stride)
+        y, _ = self.second(y, target)
+        if "project" in self:
+            if self._stride != 1:
+                rows = points.downsample(self._stride)[1]
+                x = x[rows] if rows.size else x[:0]
+            x = self.project_norm(self.project(x), target.lengths)
+        return mx.maximum(x + y, 0), target
+
+    forward = __call__
+
+
+class PointClassifier(Model):
+    """A class for each cloud: convolutions at strides 1, 2, 2, ..., the mean of each cloud, a linear layer -> (B, num_classes).
+
+    `blocks` residual blocks follow each convolution.
+    """
+
+    def __init__(
+        self, in_channels=1, num_classes=6, channels=(16, 32, 64), grid=0.2, norm="row", blocks=0, pool="mean", rfs=1.0
+    ):
+        channels = list(channels)
+        super().__init__(
+            in_channels=in_channels,
+            num_classes=num_classes,
+            channels=channels,
+            grid=grid,
+            norm=norm,
+            blocks=blocks,
+            pool=pool,
+            rfs=rfs,
+        )
+        ins = [in_channels, *channels]
+        self.stages = [ConvNormRelu(a, b, norm=norm, rfs=rfs) for a, b in zip(ins, channels)]
+        self.blocks = [[BasicBlock(c, c, norm=norm, rfs=rfs) for _ in range(blocks)] for c in channels]
+        self.pool, self.head = GlobalPool(pool), Linear(channels[-1], num_classes)
+
+    def __call__(self, positions, features=None, lengths=None):
+        x, points = _start(self, positions, features, lengths, self.config["grid"])
+        for i, (stage, blocks) in enumerate(zip(self.stages, self.blocks)):
+            x, points = stage(x, points, 1 if i == 0 else 2)
+            for block in blocks:
+                x, points = block(x, points)
+        return self.head(self.pool(x, points))
+
+    forward = __call__
+
+
+class PointUNet(Model):
+    """Scores for each point -> (T, num_classes). Each level halves the resolution and comes back onto the points of the finer one.
+
+    stem -> blocks; down: strided residual block, blocks; up: Upsample, norm, relu, blocks, then the skip is concatenated.
+    """
+
+    def __init__(
+        self,
+        in_channels=1,
+        num_classes=2,
+        channels=(32, 64, 128, 256),
+        blocks=(2, 3, 4, 6),
+        grid=0.1,
+        stem=5,
+        norm="batch",
+        rfs=2.5,
+    ):
+        channels, blocks = list(channels), list(blocks)
+        super().__init__(
+            in_channels=in_channels,
+            num_classes=num_classes,
+            channels=channels,
+            blocks=blocks,
+            grid=grid,
+            stem=stem,
+            norm=norm,
+            rfs=rfs,
+        )
+        if len(channels) != len(blocks) or not channels:
+            raise ValueError(f"[PointUNet] channels and blocks must have equal lengths >= 1, got {channels} and {blocks}")
+        self.stem = ConvNormRelu(in_channels, channels[0], stem, norm=norm, rfs=rfs)
+        self.encoders = []
+        for level, (c, n) in enumerate(zip(channels, blocks)):
+            first = BasicBlock(channels[max(level - 1, 0)], c, stride=1 if level == 0 else 2, norm=norm, rfs=rfs)
+            self.encoders.append([first, *(BasicBlock(c, c, norm=norm, rfs=rfs) for _ in range(n - 1))])
+        self.ups, self.norms, self.decoders = [], [], []
+        below = channels[-1]
+        for c in reversed(channels[:-1]):
+            self.ups.append(Upsample(below, c, 3, rfs=rfs, bias=norm == "none"))
+            self.norms.append(make_norm(norm, c))
+            self.decoders.append([BasicBlock(c, c, norm=norm, rfs=rfs)])
+            below = 2 * c
+        self.head = PointConv3d(below, num_classes, 1)
+
+    def __call__(self, positions, features=None, lengths=None):
+        x, points = _start(self, positions, features, lengths, self.config["grid"])
+        x, _ = self.stem(x, points)
+        levels = []
+        for blocks in self.encoders:
+            for block in blocks:
+                x, points = block(x, points)
+            levels.append((x, points))
+        x, points = levels.pop()
+        for up, norm, blocks in zip(self.ups, self.norms, self.decoders):
+            skip, fine = levels.pop()
+            x = mx.maximum(norm(up(x, points, fine), fine.lengths), 0)
+            for block in blocks:
+                x, _ = block(x, fine)
+            x, points = mx.concatenate([x, skip], axis=1), fine
+        return self.head(x, points)[0]
+
+    forward = __call__

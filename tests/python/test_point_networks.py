@@ -1,0 +1,106 @@
+"""Classifier, U-Net and residual block: shapes, empty clouds in every place, independence of clouds, training, saving."""
+
+import mlx.core as mx
+import mlx.nn
+import mlx.optimizers as optim
+import numpy as np
+import pytest
+from mlx.utils import tree_flatten
+from mlx_lattice import models, points
+
+LENGTHS = [[30, 0, 1, 25, 0], [0, 30], [1], [0, 0], []]
+
+
+def batch(lengths, channels=2, seed=0):
+    rng = np.random.default_rng(seed)
+    p = rng.uniform(-1, 1, size=(sum(lengths), 3)).astype(np.float32).reshape(-1, 3)
+    return points.PointCloudBatch(
+        mx.array(p), mx.array(rng.normal(size=(len(p), channels)).astype(np.float32).reshape(-1, channels)), lengths
+    )
+
+
+def classifier(**options):
+    return points.PointClassifier(in_channels=2, num_classes=3, channels=(8, 16), grid=0.3, **options)
+
+
+def unet(**options):
+    return points.PointUNet(
+        in_channels=2, num_classes=3, channels=(8, 12, 16), blocks=(1, 1, 2), grid=0.2, stem=3, **options
+    )
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+@pytest.mark.parametrize("norm", ["row", "batch", "instance", "layer", "group", "none"])
+def test_empty_clouds(lengths, norm):
+    b = batch(lengths)
+    for model, rows in ((classifier(norm=norm, blocks=1), len(lengths)), (unet(norm=norm), sum(lengths))):
+        y = model(b)
+        assert y.shape == (rows, 3) and mx.isfinite(y).all().item()
+        _, g = mlx.nn.value_and_grad(model, lambda: (model(b) ** 2).sum())()  # noqa: B023
+        assert all(mx.isfinite(v).all().item() for _, v in tree_flatten(g))
+
+
+@pytest.mark.parametrize("norm", ["row", "instance", "layer"])
+def test_clouds_do_not_see_each_other(norm):
+    b = batch([30, 0, 25])
+    alone = points.PointCloudBatch(b.get_points(2), b.get_features(2))
+    model = classifier(norm=norm)
+    assert mx.allclose(model(b)[2:], model(alone), atol=1e-4)
+    model = unet(norm=norm)
+    assert mx.allclose(model(b)[30:], model(alone), atol=1e-3)
+    assert mx.allclose(model(b.positions, b.features, b.lengths), model(b))
+    assert mx.allclose(model(b.to_offsets()), model(b))
+
+
+def test_block():
+    b = batch([40, 0, 9], 4)
+    set_ = b.point_set(0.3)
+    block = points.BasicBlock(4, 4, norm="none")
+    y, where = block(b.features, set_)
+    inner = block.second.conv(mx.maximum(block.first.conv(b.features, set_)[0], 0), set_)[0]
+    assert where is set_ and mx.allclose(y, mx.maximum(b.features + inner, 0), atol=1e-6)
+    y, where = points.BasicBlock(4, 6, stride=2)(b.features, set_)
+    assert y.shape == (len(where), 6) and where is set_.downsample(2)[0] and where.lengths.tolist()[1] == 0
+
+
+@pytest.mark.parametrize("make", [classifier, unet])
+def test_save_and_load(make, tmp_path):
+    b, model = batch([20, 0, 7]), make()
+    model.eval()
+    model.save(tmp_path / "m.safetensors")
+    again = models.load(tmp_path / "m.safetensors")
+    assert type(again) is type(model) and mx.array_equal(again(b), model(b))
+
+
+def test_second_epoch_searches_nothing(monkeypatch):
+    b, model = batch([30, 0, 20]), unet()
+    model(b)
+
+    def search(*args, **kwargs):
+        raise AssertionError("a rulebook was built again")
+
+    for name in ("build_rulebook", "grid_downsample", "radius_search"):
+        monkeypatch.setattr(points.geometry, name, search)
+    model(b.with_features(b.features + 1))
+    with pytest.raises(AssertionError):
+        model(batch([30, 0, 20]))
+
+
+def test_segmentation_learns():
+    """Upper half against lower half of each cloud."""
+    b = batch([60, 40]).with_features(None)
+    labels = (b.positions[:, 2] > b.segment_reduce(b.positions, "mean")[b.indices][:, 2]).astype(mx.int32)
+    mx.random.seed(0)
+    model = points.PointUNet(in_channels=1, num_classes=2, channels=(8, 12), blocks=(1, 1), grid=0.4, stem=3)
+    loss = lambda y, t: mlx.nn.losses.cross_entropy(y, t, reduction="mean")  # noqa: E731
+    history = points.train_pointcnn(model, [{"batch": b, "labels": labels}], optim.Adam(1e-2), loss, 30, log=None)
+    assert history[-1]["loss"] < 0.3 * history[0]["loss"] and history[-1]["accuracy"] > 0.9
+
+
+def test_errors():
+    with pytest.raises(ValueError, match="features must have 2 channels, got 5"):
+        classifier()(batch([4], 5))
+    with pytest.raises(ValueError, match="equal lengths"):
+        points.PointUNet(channels=(8, 8), blocks=(1,))
+    with pytest.raises(ValueError, match="norm must be one of"):
+        classifier(norm="weight")
