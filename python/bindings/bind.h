@@ -12,6 +12,7 @@ void bind_conv(nb::module_& m);
 void bind_coords(nb::module_& m);
 void bind_features(nb::module_& m);
 void bind_distance(nb::module_& m);
+void bind_optimizer(nb::module_& m);
 void bind_pool(nb::module_& m);
 void bind_neighbors(nb::module_& m);
 void bind_plan(nb::module_& m);

@@ -19,6 +19,7 @@ NB_MODULE(_ext, m) {
   bind_routes(m);
   bind_quantize(m);
   bind_conv(m);
+  bind_optimizer(m);
   bind_pool(m);
   bind_plan(m);
   bind_points(m);

@@ -1,10 +1,10 @@
-"""`bench conv`: convolution and its gradients on this machine, as a table. bench_codec.py and bench_model.py add theirs."""
+"""`bench conv`: convolution and its gradients on this machine, as a table. bench_codec.py, bench_model.py and bench_train.py add theirs."""
 
 import time
 
 import mlx.core as mx
 
-from . import SparseTensor, backend_info, bench_codec, bench_model, ops
+from . import SparseTensor, backend_info, bench_codec, bench_model, bench_train, ops
 from .core import set_thread_count, thread_count
 
 _PASSES = ("forward", "input grad", "weight grad")
@@ -22,6 +22,7 @@ def add_command(commands):
     conv.set_defaults(run=bench_conv)
     bench_codec.add_topics(topics)
     bench_model.add_topics(topics)
+    bench_train.add_topics(topics)
 
 
 def _best(repeat, work):

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import mlx.core as mx
 import mlx.nn
-import mlx.optimizers as optim
 import numpy as np
 from mlx.utils import tree_flatten, tree_map, tree_unflatten
 
 from . import _checkpoint
 from .distributed import Ranks, TrainingError
+from .optimizers import AdamW
 from .progress import Progress
 
 __all__ = ["Trainer", "TrainingError", "adamw", "classification_loss", "warm_cosine"]
@@ -40,19 +40,32 @@ def warm_cosine(rate, steps, warm=0.1):
 
 def adamw(rate, steps):
     """AdamW with `warm_cosine`, as the commands use it."""
-    return optim.AdamW(warm_cosine(rate, steps), weight_decay=1e-3)
+    return AdamW(warm_cosine(rate, steps), weight_decay=1e-3)
 
 
 def classification_loss(logits, labels, weights=None):
     """Mean cross-entropy over rows with label >= 0, each times the weight of its class and divided by their sum.
 
-    No such row: 0.
+    No such row: 0. Its gradient, share * (softmax - one-hot), is written out: MLX's own took twice the time.
     """
     known = labels >= 0
     index = mx.where(known, labels, 0)
-    rows = mlx.nn.losses.cross_entropy(logits.astype(mx.float32), index)
     share = known.astype(mx.float32) if weights is None else mx.where(known, weights[index], 0.0)
-    return (rows * share).sum() / mx.maximum(share.sum(), 1e-12)
+    return _cross_entropy(logits.astype(mx.float32), index, share / mx.maximum(share.sum(), 1e-12))
+
+
+@mx.custom_function
+def _cross_entropy(logits, index, share):
+    """sum over rows of share * (logsumexp(logits) - logits[index])"""
+    picked = mx.take_along_axis(logits, index[:, None], axis=1)[:, 0]
+    return ((mx.logsumexp(logits, axis=1) - picked) * share).sum()
+
+
+@_cross_entropy.vjp
+def _cross_entropy_vjp(inputs, g, _):
+    logits, index, share = inputs
+    one_hot = mx.arange(logits.shape[1])[None, :] == index[:, None]
+    return (mx.softmax(logits, axis=1) - one_hot) * (g * share)[:, None], mx.zeros_like(index), mx.zeros_like(share)
 
 
 class Trainer:

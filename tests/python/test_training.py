@@ -5,9 +5,9 @@ import mlx.nn
 import mlx.optimizers as optim
 import numpy as np
 import pytest
-from mlx.utils import tree_flatten
+from mlx.utils import tree_flatten, tree_map
 
-from mlx_lattice import _checkpoint, io, models, nn, scans
+from mlx_lattice import _checkpoint, io, models, nn, ops, optimizers, scans
 from mlx_lattice.metrics import Confusion
 from mlx_lattice.training import Trainer, TrainingError, classification_loss, warm_cosine
 
@@ -141,6 +141,32 @@ def test_classification_loss_is_the_weighted_mean():
     found = classification_loss(mx.array(logits.astype(np.float32)), mx.array(labels.astype(np.int32)), mx.array(w.astype(np.float32)))
     assert found.item() == pytest.approx(expected, rel=1e-5)
     assert classification_loss(mx.zeros((3, 2)), mx.array([-1, -1, -1])).item() == 0
+    p = np.exp(log_p) - (labels[:, None] == np.arange(4))
+    gradient = np.where(known[:, None], p * w[labels][:, None], 0) / share.sum()
+    back = mx.grad(lambda x: 2 * classification_loss(x, mx.array(labels.astype(np.int32)), mx.array(w.astype(np.float32))))
+    np.testing.assert_allclose(np.array(back(mx.array(logits.astype(np.float32)))), 2 * gradient, atol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"bias_correction": True}, {"betas": [0.8, 0.9], "eps": 1e-3, "weight_decay": 0.2}])
+def test_adamw_is_that_of_mlx(options):
+    ours, theirs = optimizers.AdamW(warm_cosine(0.1, 20), **options), optim.AdamW(warm_cosine(0.1, 20), **options)
+    start = {"a": mx.random.normal((5, 7)), "b": [mx.random.normal((3,)), mx.random.normal((4,)).astype(mx.float16)], "c": mx.zeros((0, 2))}
+    one = two = start
+    for i in range(6):
+        gradients = tree_map(lambda x: mx.sin(x.astype(mx.float32) * 9 + i).astype(x.dtype), start)
+        one, two = ours.apply_gradients(gradients, one), theirs.apply_gradients(gradients, two)
+    for (name, a), (_, b) in zip(tree_flatten([one, ours.state]), tree_flatten([two, theirs.state])):
+        assert a.dtype == b.dtype, name
+        np.testing.assert_allclose(np.array(a), np.array(b), rtol=1e-5, atol=1e-6, err_msg=name)
+    assert not mx.array_equal(one["a"], start["a"])
+
+
+def test_adamw_step_checks_its_arrays():
+    a, rates = mx.zeros((4,)), mx.zeros((3,))
+    with pytest.raises(ValueError, match=r"\[adamw_step\] gradient must be float32 of shape"):
+        ops.adamw_step(a, mx.zeros((5,)), a, a, rates)
+    with pytest.raises(ValueError, match="rates"):
+        ops.adamw_step(a, a, a, a, a)
 
 
 def test_warm_cosine():

@@ -1,6 +1,6 @@
 """Operations on coordinates, relations and sparse tensors."""
 
-from . import algebra, codec, conv, coords, entropy, features, neighbors, points, pool, quantize, relations
+from . import algebra, codec, conv, coords, entropy, features, neighbors, optimizer, points, pool, quantize, relations
 from .algebra import *  # noqa: F403
 from .codec import *  # noqa: F403
 from .conv import *  # noqa: F403
@@ -8,6 +8,7 @@ from .coords import *  # noqa: F403
 from .entropy import *  # noqa: F403
 from .features import *  # noqa: F403
 from .neighbors import *  # noqa: F403
+from .optimizer import *  # noqa: F403
 from .points import *  # noqa: F403
 from .pool import *  # noqa: F403
 from .quantize import *  # noqa: F403
@@ -21,6 +22,7 @@ __all__ = [
     *entropy.__all__,
     *features.__all__,
     *neighbors.__all__,
+    *optimizer.__all__,
     *points.__all__,
     *pool.__all__,
     *quantize.__all__,
