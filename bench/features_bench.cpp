@@ -43,6 +43,13 @@ int main() {
   line("statistics", [&] { return feature_statistics(x).second; });
   line("batch_norm training", [&] { return batch_norm_features(x, {w, b}); });
   line("batch_norm inference", [&] { return batch_norm_features(x, {w, b}, b, w); });
+  NormOptions act;
+  act.residual = x;
+  act.relu = true;
+  line("  + residual and relu", [&] { return batch_norm_act(x, {w, b}, b, w, act).y; });
+  line("  the same, separately", [&] {
+    return activation(mx::add(batch_norm_features(x, {w, b}, b, w), x), Activation::relu);
+  });
   line("batch_norm plain MLX", [&] {
     const mx::array m = mx::mean(x, 0), v = mx::var(x, 0);
     return mx::multiply(mx::subtract(x, m), mx::rsqrt(mx::add(v, mx::array(1e-5f))));

@@ -18,6 +18,7 @@ def add_topics(topics):
     model.add_argument("--voxel", type=float, default=0.1, help="voxel size in metres")
     model.add_argument("--threads", type=int, nargs="+", default=sorted({1, thread_count()}), metavar="N")
     model.add_argument("--repeat", type=int, default=3, help="the best of so many runs counts")
+    model.add_argument("--layers", action="store_true", help="also a line for each layer, one thread")
     model.add_argument("--no-plain", action="store_true", help="leave out the comparison with plain MLX operations")
     model.set_defaults(run=bench_model)
 
@@ -121,6 +122,9 @@ def bench_model(arguments):
         for threads in arguments.threads:
             set_thread_count(threads)
             _bench_threads(arguments, model, x, flop, gemm, plain, threads, _best)
+        if arguments.layers:
+            set_thread_count(1)
+            _print_layers(_time_layers(model, x, arguments.repeat, _best), gemm)
     finally:
         set_thread_count(before)
 
@@ -157,3 +161,31 @@ def _bench_threads(arguments, model, x, flop, gemm, plain, threads, best):
     with _layers_as(lambda layer, x, y, coordinates, residual: y.feats):
         line("its convolutions alone", lambda: mx.eval(model(x).feats), flop)
     line("forward and backward", training, 3 * flop)
+
+
+def _time_layers(model, x, repeat, best):
+    """(stride, kernel, C_in, C_out, rows, edges, CPU s of the convolution, CPU s of norm, residual and ReLU) of each layer."""
+    lines = []
+
+    def run(layer, x, y, coordinates, residual):
+        relation = _relation(layer.conv, x, coordinates)
+        edges = x.active_count if relation is None else relation.edge_count
+        mx.eval(x.feats, y.feats)
+        again = (lambda: layer.conv(x)) if coordinates is None else (lambda: layer.conv(x, coordinates))
+        conv = best(repeat, lambda: mx.eval(again().feats))[0]
+        after = best(repeat, lambda: mx.eval(layer.norm(y, residual, layer._relu).feats))[0]
+        lines.append((y.stride[0], layer.conv.spec.size[0], x.channels, y.channels, y.active_count, edges, conv, after))
+        return layer.norm(y, residual, layer._relu).feats
+
+    with _layers_as(run):
+        model(x)
+    return lines
+
+
+def _print_layers(lines, gemm):
+    print(f"\n{'stride':>6} {'kernel':>6} {'C_in':>5} {'C_out':>5} {'rows':>7} {'edges':>8} {'GFLOP':>7} {'CPU ms':>8} {'/ dense':>8} {'norm ms':>8}")
+    for stride, size, c_in, c_out, rows, edges, conv, after in lines:
+        flop = 2 * edges * c_in * c_out
+        print(f"{stride:6} {size:6} {c_in:5} {c_out:5} {rows:7} {edges:8} {flop * 1e-9:7.2f} {conv * 1e3:8.2f} "
+              f"{flop / conv * 1e-9 / gemm:8.2f} {after * 1e3:8.2f}")  # fmt: skip
+    print(f"convolutions {sum(v[6] for v in lines) * 1e3:.0f} ms, norm and ReLU {sum(v[7] for v in lines) * 1e3:.0f} ms")

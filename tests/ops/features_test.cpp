@@ -54,6 +54,32 @@ TEST(Features, StatisticsAreExact) {
   }
 }
 
+// relu(batch_norm(x) + residual): values, and the gradient along a direction against differences, statistics given or not.
+TEST(Features, BatchNormAct) {
+  const mx::array x = normal({70, 5}, 11), r = normal({70, 5}, 12), w = normal({5}, 13), b = normal({5}, 14);
+  const mx::array mean = normal({5}, 15), var = mx::add(mx::square(normal({5}, 16)), mx::array(0.5f));
+  const mx::array way = normal({70, 5}, 17), weights = normal({70, 5}, 18);
+  for (const bool given : {false, true})
+    for (const bool relu : {false, true}) {
+      NormOptions options;
+      options.residual = r;
+      options.relu = relu;
+      const auto run = [&](const mx::array& v) {
+        return given ? batch_norm_act(v, {w, b}, mean, var, options) : batch_norm_act(v, {w, b}, {}, {}, options);
+      };
+      const Normalized n = run(x);
+      mx::array expected =
+          mx::multiply(mx::multiply(mx::subtract(x, n.mean), mx::rsqrt(mx::add(n.var, mx::array(1e-5f)))), w);
+      expected = mx::add(mx::add(expected, b), r);
+      if (relu) expected = mx::maximum(expected, mx::array(0.0f));
+      EXPECT_TRUE(mx::allclose(n.y, expected, 1e-5, 1e-5).item<bool>());
+      const auto loss = [&](const mx::array& v) { return mx::sum(mx::multiply(run(v).y, weights)); };
+      const float slope = mx::sum(mx::multiply(mx::grad(loss)(x), way)).item<float>();
+      const auto moved = [&](float h) { return loss(mx::add(x, mx::multiply(mx::array(h), way))).item<float>(); };
+      EXPECT_NEAR(slope, (moved(1e-2f) - moved(-1e-2f)) / 2e-2f, 0.05f * (std::fabs(slope) + 1));
+    }
+}
+
 TEST(Features, BatchNorm) {
   const mx::array x = normal({40, 4}, 3), w = normal({4}, 4), b = normal({4}, 5);
   const mx::array y = batch_norm_features(x, {w, b});

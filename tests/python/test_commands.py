@@ -39,6 +39,10 @@ def test_bench_model(capsys):
     assert "MinkUNet-14, width 2" in out and "/ plain MLX" in out
     assert [line.split("  ")[0] for line in out.splitlines()[-4:]] == [
         "plan from coordinates", "inference, warm plan", "its convolutions alone", "forward and backward"]  # fmt: skip
+    assert cli.main(["bench", "model", *small, "--no-plain", "--layers"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    header = next(i for i, line in enumerate(lines) if line.startswith("stride"))
+    assert len(lines) - header - 2 == 1 + 4 + 4 + 8 * 2 + 7 and "norm and ReLU" in lines[-1]  # stem, down, up, blocks, projections
     assert cli.main(["bench", "model", "--depth", "15"]) == 1
     assert "depth must be one of" in capsys.readouterr().err
 
