@@ -37,6 +37,15 @@ def test_graph(k):
     assert same.tolist() == [[0, 1, 2]] * 6
 
 
+def test_graph_gradient():
+    """rel_pos[i, s] = p[idx[i, s]] - p[i]: the neighbour gets the cotangent, the point its negative sum."""
+    p, w = mx.array(POSITIONS), mx.array(RNG.normal(size=(17, 4, 3)).astype(np.float32))
+    grad = mx.grad(lambda q: (points.knn_graph(q, 4, mx.array(LENGTHS))[1] * w).sum())(p)
+    expected = -np.array(w).sum(1)
+    np.add.at(expected, neighbours(POSITIONS, LENGTHS, 4).reshape(-1), np.array(w).reshape(-1, 3))
+    np.testing.assert_allclose(np.array(grad), expected, atol=1e-5)
+
+
 def relu(a):
     return np.maximum(a, 0)
 
