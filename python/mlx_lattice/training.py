@@ -46,26 +46,32 @@ def adamw(rate, steps):
 def classification_loss(logits, labels, weights=None):
     """Mean cross-entropy over rows with label >= 0, each times the weight of its class and divided by their sum.
 
-    No such row: 0. Its gradient, share * (softmax - one-hot), is written out: MLX's own took twice the time.
+    No such row: 0. Its gradient, share * (softmax - one-hot), is written out: half the time of MLX's own, of which exp is the most.
     """
     known = labels >= 0
     index = mx.where(known, labels, 0)
     share = known.astype(mx.float32) if weights is None else mx.where(known, weights[index], 0.0)
-    return _cross_entropy(logits.astype(mx.float32), index, share / mx.maximum(share.sum(), 1e-12))
+    return _cross_entropy(logits.astype(mx.float32), index, share / mx.maximum(share.sum(), 1e-12))[0]
 
 
 @mx.custom_function
 def _cross_entropy(logits, index, share):
-    """sum over rows of share * (logsumexp(logits) - logits[index])"""
-    picked = mx.take_along_axis(logits, index[:, None], axis=1)[:, 0]
-    return ((mx.logsumexp(logits, axis=1) - picked) * share).sum()
+    """sum over rows of share * (logsumexp(logits) - logits[index]), and its gradient.
+
+    Classes are laid along the first axis: MLX reduces over long rows faster than over many short ones.
+    """
+    x = mx.contiguous(logits.T)
+    x = x - x.max(axis=0)
+    e = mx.exp(x)
+    total = e.sum(axis=0)
+    one_hot = mx.arange(x.shape[0])[:, None] == index
+    loss = ((mx.log(total) - mx.where(one_hot, x, 0.0).sum(axis=0)) * share).sum()
+    return loss, mx.contiguous(((e / total - one_hot) * share).T)
 
 
 @_cross_entropy.vjp
-def _cross_entropy_vjp(inputs, g, _):
-    logits, index, share = inputs
-    one_hot = mx.arange(logits.shape[1])[None, :] == index[:, None]
-    return (mx.softmax(logits, axis=1) - one_hot) * (g * share)[:, None], mx.zeros_like(index), mx.zeros_like(share)
+def _cross_entropy_vjp(inputs, cotangents, outputs):
+    return cotangents[0] * outputs[1], mx.zeros_like(inputs[1]), mx.zeros_like(inputs[2])
 
 
 class Trainer:

@@ -47,7 +47,8 @@ TEST(Pairs, MatchesFloat64) {
         k.push_back(static_cast<int32_t>(random.below(kMatrices)));
       }
       // Arrays of exactly the size that may be read: AddressSanitizer sees more.
-      const std::vector<float> x = values(random, kIn * z.groups * z.c), a = values(random, kMatrices * z.groups * z.c * z.m),
+      const std::vector<float> x = values(random, kIn * z.groups * z.c),
+                               a = values(random, kMatrices * z.groups * z.c * z.m),
                                g = values(random, kOut * z.groups * z.m);
       const Grouped by_out(out, kOut), by_k(k, kMatrices);
       const PairShape shape{Storage::f32, z.groups, z.c, z.m};
