@@ -77,7 +77,7 @@ def run(arguments):
 
     print("streets that were never seen:")
     print(scans.evaluate(model, test, recipe.names))
-    scan, layer = test[0], model.decoders[-1][0].layers[0].conv
+    scan, layer = recipe.scan(clouds[scenes]), model.decoders[-1][0].layers[0].conv  # voxels anew: no relation is there yet
     print("\nwhy the first convolution of the last level runs as it does:")
     print(explain(layer, scan.tensor.replace(feats=mx.zeros((len(scan.tensor.coords), layer.weight.shape[-1])))))
     times = []
