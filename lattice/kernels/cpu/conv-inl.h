@@ -125,6 +125,21 @@ void add_list(const ListCall& given) {
   });
 }
 
+// N vectors of columns from c of the sum of n rows.
+template <int N>
+HWY_INLINE void sum_bucket(const Rows& rows, const int32_t* HWY_RESTRICT in, int64_t n, int64_t c,
+                           float* HWY_RESTRICT to) {
+  const Floats d;
+  Vec sum[N];
+  const float* first = rows.x + rows.at(in[0]) + c;
+  unroll<N>([&](auto v) LATTICE_INLINE_LAMBDA { sum[v] = hn::LoadU(d, first + v * kLanes); });
+  for (int64_t i = 1; i < n; ++i) {
+    const float* row = rows.x + rows.at(in[i]) + c;
+    unroll<N>([&](auto v) LATTICE_INLINE_LAMBDA { sum[v] = hn::Add(sum[v], hn::LoadU(d, row + v * kLanes)); });
+  }
+  unroll<N>([&](auto v) LATTICE_INLINE_LAMBDA { hn::Store(sum[v], d, to + c + v * kLanes); });
+}
+
 // One channel per group: y[o, c] += x[i, c] w[c].
 template <int NV>
 void add_list_depthwise(const ListCall& call) {

@@ -279,21 +279,6 @@ class Conv {
     }
   }
 
-  // N vectors of columns from c of the sum of n rows.
-  template <int N>
-  static HWY_INLINE void sum_bucket(const Rows& rows, const int32_t* HWY_RESTRICT in, int64_t n, int64_t c,
-                                    float* HWY_RESTRICT to) {
-    const Floats d;
-    Vec sum[N];
-    const float* first = rows.x + rows.at(in[0]) + c;
-    unroll<N>([&](auto v) LATTICE_INLINE_LAMBDA { sum[v] = hn::LoadU(d, first + v * kLanes); });
-    for (int64_t i = 1; i < n; ++i) {
-      const float* row = rows.x + rows.at(in[i]) + c;
-      unroll<N>([&](auto v) LATTICE_INLINE_LAMBDA { sum[v] = hn::Add(sum[v], hn::LoadU(d, row + v * kLanes)); });
-    }
-    unroll<N>([&](auto v) LATTICE_INLINE_LAMBDA { hn::Store(sum[v], d, to + c + v * kLanes); });
-  }
-
   // Edges with one output position follow each other: their rows are added, and the sums are the rows that are multiplied.
   void add_buckets(void (*add)(const ListCall&), const ListCall& given, Scratch* s) const {
     constexpr int64_t kAhead = 16;
@@ -406,29 +391,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lattice::cpu {
 HWY_EXPORT(run_conv);
-
-void DenseWeight::fill(int64_t k, int64_t column, int64_t columns, int64_t width, float* dst) const {
-  constexpr int64_t kRows = 16;  // rows at a time, so that columns of a transposed weight are read line by line
-  const int64_t step = group_columns == 1 ? stride_group : stride_out;
-  visit_storage(storage, [&](auto zero) {
-    using T = decltype(zero);
-    const T* block = static_cast<const T*>(data) + k * stride_k + column / group_columns * stride_group +
-                     column % group_columns * stride_out;
-    for (int64_t c0 = 0; c0 < rows; c0 += kRows) {
-      const int64_t c1 = std::min(rows, c0 + kRows);
-      if (stride_in == 1) {
-        for (int64_t j = 0; j < columns; ++j) {
-          for (int64_t c = c0; c < c1; ++c) dst[c * width + j] = widen(block[c + j * step]);
-        }
-      } else {
-        for (int64_t c = c0; c < c1; ++c) {
-          for (int64_t j = 0; j < columns; ++j) dst[c * width + j] = widen(block[c * stride_in + j * step]);
-        }
-      }
-      for (int64_t c = c0; c < c1; ++c) std::fill(dst + c * width + columns, dst + (c + 1) * width, 0.0f);
-    }
-  });
-}
 
 int64_t conv_tile(const RelationLists& lists) {
   constexpr int64_t kTile = 256;
