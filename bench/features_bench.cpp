@@ -11,21 +11,7 @@
 #include "lattice/kernels/cpu/threads.h"
 #include "lattice/ops/features.h"
 
-namespace {
-
 using namespace lattice;
-
-double best(const std::function<void()>& work) {
-  double least = 1e30;
-  for (int i = 0; i < 7; ++i) {
-    const double begin = bench::cpu_seconds();
-    work();
-    least = std::min(least, bench::cpu_seconds() - begin);
-  }
-  return least;
-}
-
-}  // namespace
 
 int main() {
   mx::set_cache_limit(size_t{4} << 30);
@@ -35,9 +21,9 @@ int main() {
   mx::array x = mx::random::normal({n, c}), w = mx::ones({c}), b = mx::zeros({c});
   mx::eval({x, w, b});
   std::vector<float> copy(static_cast<size_t>(n) * c);
-  const double unit = best([&] { std::memcpy(copy.data(), x.data<float>(), copy.size() * 4); });
+  const double unit = bench::best(7, [&] { std::memcpy(copy.data(), x.data<float>(), copy.size() * 4); });
   const auto line = [&](const char* name, const std::function<mx::array()>& f) {
-    const double seconds = best([&] { f().eval(); });
+    const double seconds = bench::best(7, [&] { f().eval(); });
     std::printf("%-22s %8.2f ms %6.1f copies\n", name, seconds * 1e3, seconds / unit);
   };
   line("statistics", [&] { return feature_statistics(x).second; });

@@ -11,21 +11,7 @@
 #include "lattice/kernels/cpu/threads.h"
 #include "lattice/ops/optimizer.h"
 
-namespace {
-
 using namespace lattice;
-
-double best(const std::function<void()>& work) {
-  double least = 1e30;
-  for (int i = 0; i < 7; ++i) {
-    const double begin = bench::cpu_seconds();
-    work();
-    least = std::min(least, bench::cpu_seconds() - begin);
-  }
-  return least;
-}
-
-}  // namespace
 
 int main() {
   mx::set_cache_limit(size_t{4} << 30);
@@ -36,9 +22,9 @@ int main() {
   mx::array rates = mx::array({0.99f, 1e-3f, 1.0f});
   mx::eval({p, g, m, v, rates});
   std::vector<float> copy(static_cast<size_t>(n));
-  const double unit = best([&] { std::memcpy(copy.data(), p.data<float>(), copy.size() * 4); });
+  const double unit = bench::best(7, [&] { std::memcpy(copy.data(), p.data<float>(), copy.size() * 4); });
   const auto line = [&](const char* name, const std::function<std::vector<mx::array>()>& f) {
-    const double seconds = best([&] { mx::eval(f()); });
+    const double seconds = bench::best(7, [&] { mx::eval(f()); });
     std::printf("%-22s %8.2f ms %6.1f copies\n", name, seconds * 1e3, seconds / unit);
   };
   line("adamw_step", [&] { return adamw_step(p, g, m, v, rates, 0.9, 0.999, 1e-8f); });

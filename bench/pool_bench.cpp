@@ -32,20 +32,10 @@ namespace {
 
 using namespace lattice;
 
-double best(int repeats, const std::function<void()>& work) {
-  double least = 1e30;
-  for (int i = 0; i < repeats; ++i) {
-    const double begin = bench::cpu_seconds();
-    work();
-    least = std::min(least, bench::cpu_seconds() - begin);
-  }
-  return least;
-}
-
 double copy_bandwidth() {
   const size_t bytes = size_t{128} << 20;
   std::vector<char> a(bytes, 1), b(bytes, 2);
-  return 2.0 * static_cast<double>(bytes) / best(8, [&] {
+  return 2.0 * static_cast<double>(bytes) / bench::best(8, [&] {
            std::memcpy(b.data(), a.data(), bytes);
            asm volatile("" : : "r"(b.data()) : "memory");
          });
@@ -59,7 +49,7 @@ double row_bandwidth(int64_t channels) {
   std::iota(order.begin(), order.end(), 0);
   random.shuffle_rows(order, 1);
   std::vector<float> x(static_cast<size_t>(n * channels), 1.0f), y(x.size());
-  return 8.0 * static_cast<double>(x.size()) / best(8, [&] {
+  return 8.0 * static_cast<double>(x.size()) / bench::best(8, [&] {
            cpu::gather_rows({cpu::Storage::f32, x.data(), n, channels}, order.data(), n, 0, y.data());
          });
 }
@@ -103,8 +93,8 @@ void measure(const std::string& scene, const std::string& what, const std::strin
   const std::string title = scene + " " + what + " " + mode;
   const auto evaluate = [](mx::array a) { a.eval(); };
   check(title, call, run(call));
-  const double ours = best(7, [&] { evaluate(run(call)); });
-  const double plain = best(3, [&] { evaluate(pool_with_mlx(call)); });
+  const double ours = bench::best(7, [&] { evaluate(run(call)); });
+  const double plain = bench::best(3, [&] { evaluate(pool_with_mlx(call)); });
   double rows = static_cast<double>(r->edge_count() + r->n_out());
   if (mode == "match") rows += static_cast<double>(r->edge_count() + r->n_out());
   if (mode == "share") rows += 2.0 * static_cast<double>(r->n_out());

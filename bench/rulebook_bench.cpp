@@ -26,16 +26,6 @@ namespace {
 
 using namespace lattice;
 
-double best(int repeats, const std::function<void()>& work) {
-  double least = 1e30;
-  for (int i = 0; i < repeats; ++i) {
-    const double begin = bench::cpu_seconds();
-    work();
-    least = std::min(least, bench::cpu_seconds() - begin);
-  }
-  return least;
-}
-
 void evaluate(std::vector<mx::array> a) { mx::eval(a); }
 
 // x, weights and the output cotangent of a convolution; all of its derivatives.
@@ -49,7 +39,7 @@ double backward(const mx::array& x, const mx::array& w, const Relation::Ptr& r) 
     mx::eval(grads);
   };
   all();
-  return best(4, all);
+  return bench::best(4, all);
 }
 
 }  // namespace
@@ -86,9 +76,9 @@ int main() {
       "centres: %d points, %lld edges, rulebook %.1f ms; dense: %d points, %lld edges, %lld buckets, rulebook %.1f "
       "ms\n",
       n, static_cast<long long>(r.relation->edge_count()),
-      best(3, [&] { r = build_rulebook(points, points, 3); }) * 1e3, 5 * n,
+      bench::best(3, [&] { r = build_rulebook(points, points, 3); }) * 1e3, 5 * n,
       static_cast<long long>(d.relation->edge_count()), static_cast<long long>(d.n_buckets()),
-      best(2, [&] { d = build_rulebook(scan, scan, 3); }) * 1e3);
+      bench::best(2, [&] { d = build_rulebook(scan, scan, 3); }) * 1e3);
   for (const int c : {32, 64}) {
     mx::array x = mx::random::normal({n, c}), w = mx::random::normal({27, 1, c, c}),
               xs = mx::random::normal({5 * n, c});
@@ -98,7 +88,7 @@ int main() {
     const auto centre_conv = [&] { evaluate({point_conv(x, w, r.relation)}); };
     const auto dense_conv = [&] { evaluate({point_conv(xs, w, d.relation)}); };
     voxel_conv(), centre_conv(), dense_conv();
-    const double a = best(7, voxel_conv), b = best(7, centre_conv), e = best(4, dense_conv);
+    const double a = bench::best(7, voxel_conv), b = bench::best(7, centre_conv), e = bench::best(4, dense_conv);
     const double flop = 2.0 * c * c;
     std::printf(
         "C = %d: voxels %.2f ms, centres %.2f ms (%.2f times), forward + backward %.2f times forward; dense %.2f ms, "
