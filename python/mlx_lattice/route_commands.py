@@ -1,8 +1,12 @@
-"""Commands about routes and devices: `routes` and `devices` list them, `selftest` runs each route against the oracle."""
+"""Commands about routes and devices: `routes` and `devices` list them, `explain` tells which is taken, `selftest` checks them."""
 
 import mlx.core as mx
 
-from . import SparseTensor, ops, routes, selftest, supported_on
+from . import SparseTensor, explain, ops, routes, selftest, supported_on
+
+_UP = ("conv_transpose3d", "generative_conv_transpose3d")
+_DOWN = ("conv3d", "subm_conv3d", "normalized_subm_conv3d")
+_OPERATIONS = sorted([*_UP, *(f"normalized_{name}" for name in _UP), *_DOWN, "linear", "linear_features"])
 
 
 def add_command(commands):
@@ -11,6 +15,16 @@ def add_command(commands):
     table.set_defaults(run=_routes)
     where = commands.add_parser("devices", help="probes which operations run on which device")
     where.set_defaults(run=_devices)
+    why = commands.add_parser(
+        "explain",
+        help="tells which route an operation takes, and why",
+        epilog="example: mlx-lattice explain subm_conv3d --channels 64 32 --dtype float16",
+    )
+    why.add_argument("operation", choices=_OPERATIONS, metavar="operation", help=", ".join(_OPERATIONS))
+    why.add_argument("--channels", type=int, nargs=2, default=(32, 32), metavar=("IN", "OUT"))
+    why.add_argument("--side", type=int, default=20, help="voxels along an edge of the block that stands for a scan")
+    why.add_argument("--dtype", choices=("float32", "float16", "bfloat16"), default="float32")
+    why.set_defaults(run=_explain)
     test = commands.add_parser("selftest", help="checks every route against a float64 oracle on this machine")
     test.set_defaults(run=_selftest)
 
@@ -40,15 +54,22 @@ def _routes(arguments):
         print(f"{r.operation:10} {r.name:16} {r.predicate}")
 
 
-def _samples():
-    """One small call of every operation on features, at stride 2 so that transposed ones divide."""
-    x = SparseTensor(mx.array([[0, 0, 0, 0], [0, 1, 0, 0]], mx.int32), mx.ones((2, 4)), stride=2)
-    w27, w8, w1 = mx.ones((27, 4, 4)), mx.ones((8, 4, 4)), mx.ones((4, 4))
-    calls = {name: (x, w8) for name in ("conv_transpose3d", "generative_conv_transpose3d")}
-    calls |= {f"normalized_{name}": args for name, args in calls.items()}
-    calls |= {name: (x, w27) for name in ("conv3d", "subm_conv3d", "normalized_subm_conv3d")}
-    calls |= {"linear": (x, w1), "linear_features": (x.feats, w1)}
-    return {name: calls[name] for name in sorted(calls)}
+def _samples(side=2, c_in=4, c_out=4, dtype=mx.float32):
+    """A call of every operation on features of a block of voxels, at stride 2 so that transposed ones divide."""
+    axis = mx.arange(side)
+    xyz = mx.stack([a.reshape(-1) for a in mx.meshgrid(axis, axis, axis, indexing="ij")], axis=1)
+    coords = mx.concatenate([mx.zeros((side**3, 1), mx.int32), xyz.astype(mx.int32)], axis=1)
+    x = SparseTensor(coords, mx.ones((side**3, c_in), dtype), stride=2)
+    w27, w8, w1 = (mx.ones(shape, dtype) for shape in ((27, c_in, c_out), (8, c_in, c_out), (c_out, c_in)))
+    calls = {"linear": (x, w1), "linear_features": (x.feats, w1)} | {name: (x, w27) for name in _DOWN}
+    return {name: calls.get(name, (x, w8)) for name in _OPERATIONS}
+
+
+def _explain(arguments):
+    if min(arguments.channels) < 1 or not 1 <= arguments.side <= 200:
+        raise ValueError("channels must be positive, side in 1..200")
+    calls = _samples(arguments.side, *arguments.channels, getattr(mx, arguments.dtype))
+    print(explain(getattr(ops, arguments.operation), *calls[arguments.operation]))
 
 
 def _devices(_arguments):

@@ -32,6 +32,14 @@ def test_selftest(capsys):
     assert "cpu.reference" in capsys.readouterr().out
 
 
+def test_explain(capsys):
+    assert cli.main(["explain", "subm_conv3d", "--channels", "5", "7", "--side", "3", "--dtype", "float16"]) == 0
+    out = capsys.readouterr().out
+    assert "chosen          cpu.tiles" in out and "5 -> 7 channels, float16" in out and "27 -> 27 rows" in out
+    assert cli.main(["explain", "linear", "--channels", "0", "7"]) == 1
+    assert "channels must be positive" in capsys.readouterr().err
+
+
 def test_bench_model(capsys):
     small = ["--depth", "14", "--width", "2", "--voxel", "2", "--threads", "1", "--repeat", "1"]
     assert cli.main(["bench", "model", *small]) == 0
