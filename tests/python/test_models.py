@@ -318,3 +318,10 @@ def test_constructor_errors():
         models.MinkUNet(3, 5, stem_kernel_size=4)
     with pytest.raises(ValueError, match=r"\[SecondBackbone\] grid_size must be 3 integers"):
         models.SecondBackbone(3, (4, 4))
+
+
+def test_point_networks_are_models():
+    assert models.PointUNet is ml.points.PointUNet and models.PointClassifier is ml.points.PointClassifier
+    assert issubclass(models.PointUNet, models.Model)
+    with pytest.raises(AttributeError, match="no attribute 'PointNet'"):
+        models.PointNet

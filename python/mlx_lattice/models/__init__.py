@@ -6,4 +6,12 @@ from .minkunet import MinkUNet
 from .resnet import SparseResNet
 from .second import SecondBackbone
 
-__all__ = ["MinkUNet", "Model", "SecondBackbone", "SparseResNet", "convert", "load"]
+__all__ = ["MinkUNet", "Model", "PointClassifier", "PointUNet", "SecondBackbone", "SparseResNet", "convert", "load"]
+
+
+def __getattr__(name):
+    if name in ("PointClassifier", "PointUNet"):  # they live with their layers, which are built on Model
+        from .. import points
+
+        return getattr(points, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
