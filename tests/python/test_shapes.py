@@ -1,24 +1,14 @@
 """The shapes example, made small: the loss falls, and a checkpoint resumes."""
 
-import importlib.util
-import pathlib
 import time
 
+import examples
 import numpy as np
-
-PATH = pathlib.Path(__file__).parents[2] / "examples" / "shapes.py"
-
-
-def example():
-    spec = importlib.util.spec_from_file_location("shapes_example", PATH)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_surfaces():
     """What the classes say of themselves: radius of the sphere, a side of the cube, the tube of the torus."""
-    shapes, rng = example(), np.random.default_rng(0)
+    shapes, rng = examples.load("shapes"), np.random.default_rng(0)
     assert len(shapes.CLASSES) >= 6
     np.testing.assert_allclose(np.linalg.norm(shapes.sphere(50, rng), axis=1), 1)
     np.testing.assert_allclose(np.abs(shapes.cube(50, rng)).max(1), 0.8)
@@ -30,7 +20,7 @@ def test_surfaces():
 
 
 def test_loss_falls_and_resumes(tmp_path):
-    shapes, begin = example(), time.process_time()
+    shapes, begin = examples.load("shapes"), time.process_time()
     options = {"clouds": 60, "tests": 24, "log": None, "checkpoint": tmp_path / "c.safetensors"}
     _, history = shapes.train(epochs=5, **options)
     assert history[-1]["loss"] < 0.8 * history[0]["loss"], history
@@ -41,5 +31,5 @@ def test_loss_falls_and_resumes(tmp_path):
 
 def test_neighbor_network_starts_at_chance():
     """It needs hundreds of steps to learn, too many for a test; test_point_training sees such an encoder learn."""
-    _, history = example().train(clouds=24, tests=12, epochs=1, knn=True, log=None)
+    _, history = examples.load("shapes").train(clouds=24, tests=12, epochs=1, knn=True, log=None)
     assert abs(history[0]["loss"] - np.log(6)) < 0.2, history
