@@ -11,6 +11,7 @@
 #include <mlx/utils.h>
 
 #include <array>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,8 +36,28 @@ struct MetalCall {
 };
 
 // Inputs are made row-contiguous by MLX. An empty grid launches nothing: outputs are init_value, else zero. Throws
-// std::runtime_error where MLX has no Metal.
+// std::runtime_error where MLX has no Metal and no host is set.
 std::vector<mlx::core::array> metal_call(const MetalCall& call, const std::vector<mlx::core::array>& inputs,
                                          mlx::core::StreamOrDevice s = {});
+
+// What MLX would hand to Metal, read from MLX's own node.
+struct MetalLaunch {
+  std::string name;  // of the kernel function
+  std::string text;  // all that is compiled behind MLX's header
+  std::array<int, 3> grid = {}, threadgroup = {};
+  std::vector<std::array<bool, 3>> shape_info;  // per input: whether its shape, strides, ndim are arguments too
+  std::vector<OutputSpec> outputs;
+  std::optional<float> init_value;
+};
+
+// Runs launches where there is no Metal: tests set one to execute the kernels' text on the CPU. The inputs are evaluated and
+// row-contiguous. While it is set every stream counts as one of a GPU for the choice of routes; arrays stay on the CPU.
+using MetalHost = std::function<std::vector<mlx::core::array>(const MetalLaunch& launch,
+                                                              const std::vector<mlx::core::array>& inputs)>;
+void set_metal_host(MetalHost host);  // empty: none
+bool has_metal_host();
+
+// Whether operations on s take routes of a GPU.
+bool on_gpu(mlx::core::StreamOrDevice s);
 
 }  // namespace lattice::graph

@@ -36,6 +36,7 @@ int gpu_generation(const std::string& architecture) {
 }
 
 TensorOps tensor_ops() {
+  if (graph::has_metal_host()) return TensorOps::gpu;
   if (!mx::metal::is_available()) return TensorOps::unavailable;
   if (!has_tensor_api()) return TensorOps::gpu;
   const auto& info = mx::device_info(mx::Device::gpu);

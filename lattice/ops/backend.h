@@ -3,7 +3,13 @@
 
 #include <string>
 
+#include "lattice/graph/metal_call.h"
+
 namespace lattice {
+
+// Tests execute the text of Metal kernels on the CPU through this.
+using graph::MetalLaunch;
+using graph::set_metal_host;
 
 // Matrix units that kernels may use on the GPU.
 enum class TensorOps {

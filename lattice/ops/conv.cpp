@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "lattice/graph/dtype.h"
+#include "lattice/graph/metal_call.h"
 #include "lattice/ops/bilinear.h"
 #include "lattice/ops/quantize_conv.h"
 
@@ -68,8 +69,7 @@ void check_arrays(const std::string& op, const SparseTensor& x, mx::Dtype weight
                  graph::dtype_name(x.dtype()));
   if (bias && (bias->ndim() != 1 || bias->shape(0) != c_out))
     fail(op, "bias must have shape (" + std::to_string(c_out) + ",), got " + shape_text(bias->shape()));
-  if (x.coords().dtype() == mx::int64 && mx::to_stream(s).device == mx::Device::gpu)
-    fail(op, "coords must be int32 on a GPU, got int64");
+  if (x.coords().dtype() == mx::int64 && graph::on_gpu(s)) fail(op, "coords must be int32 on a GPU, got int64");
 }
 
 // The relation of a call; null for a pointwise kernel on x's own coordinates.

@@ -4,6 +4,7 @@
 
 #include "lattice/graph/cpu_call.h"
 #include "lattice/graph/dtype.h"
+#include "lattice/graph/metal_call.h"
 #include "lattice/kernels/cpu/conv.h"
 #include "lattice/kernels/cpu/outer.h"
 #include "lattice/kernels/cpu/packed.h"
@@ -171,7 +172,7 @@ void add_conv_routes(std::vector<Route>& rows) {
 }
 
 mx::array launch_sum_rows(const mx::array& x, mx::StreamOrDevice s) {
-  if (mx::to_stream(s).device == mx::Device::gpu) return mx::sum(x, 0, false, s);
+  if (graph::on_gpu(s)) return mx::sum(x, 0, false, s);
   return graph::cpu_call(
       "sum_rows", "", {graph::row_contiguous(x, s)}, {{{x.shape(1)}, x.dtype()}},
       [](std::span<const graph::Input> in, std::span<const graph::Output> out) {

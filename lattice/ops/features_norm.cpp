@@ -14,6 +14,7 @@
 
 #include "lattice/graph/cpu_call.h"
 #include "lattice/graph/differentiable.h"
+#include "lattice/graph/metal_call.h"
 #include "lattice/kernels/cpu/norm.h"
 #include "lattice/ops/features.h"
 #include "lattice/ops/routes.h"
@@ -35,7 +36,7 @@ struct Norm {
     return std::to_string(given) + "/" + std::to_string(residual) + "/" + std::to_string(relu) + "/" +
            std::to_string(std::bit_cast<uint32_t>(eps));
   }
-  bool on_gpu() const { return mx::to_stream(s).device == mx::Device::gpu; }
+  bool on_gpu() const { return graph::on_gpu(s); }
 };
 
 mx::array wide(const mx::array& a, mx::StreamOrDevice s) { return mx::astype(a, mx::float32, s); }

@@ -4,8 +4,10 @@
 
 #include <cmath>
 #include <optional>
+#include <stdexcept>
 
 #include "lattice/graph/dtype.h"
+#include "lattice/graph/metal_call.h"
 #include "lattice/ops/map_routes.h"
 #include "lattice/ops/pool_cases.h"
 #include "lattice/ops/quantize.h"
@@ -264,12 +266,16 @@ double oracle_error(const OracleCase& test, const mx::array& result) {
   return worst;
 }
 
-std::vector<SelftestRow> selftest() {
+std::vector<SelftestRow> selftest(const std::string& device) {
+  if (!device.empty() && device != "cpu" && device != "gpu")
+    throw std::invalid_argument("[selftest] device must be cpu or gpu, got '" + device + "'");
   std::vector<SelftestRow> rows;
   for (OracleCase& test : oracle_cases())
     for (const Route& route : routes()) {
-      if (route.operation != test.call.operation || !mx::is_available(mx::Device(route.device))) continue;
-      test.call.stream = mx::Device(route.device);
+      const bool hosted = route.device == mx::Device::gpu && graph::has_metal_host();
+      if (route.operation != test.call.operation || !(hosted || mx::is_available(mx::Device(route.device)))) continue;
+      if (!device.empty() && device != (route.device == mx::Device::gpu ? "gpu" : "cpu")) continue;
+      test.call.stream = hosted ? mx::Device::cpu : mx::Device(route.device);
       if (!route.check(test.call).fits()) continue;
       SelftestRow row{test.call.operation, route.name, route.device == mx::Device::gpu ? "gpu" : "cpu",
                       test.label,          0,          ""};

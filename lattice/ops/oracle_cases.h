@@ -55,7 +55,7 @@ struct SelftestRow {
   std::string failure;  // what was thrown, if anything
   bool ok() const { return failure.empty() && error <= 1; }
 };
-// Every route of an available device against the oracle.
-std::vector<SelftestRow> selftest();
+// Every route of an available device, or of one device ("cpu", "gpu"), against the oracle. With a Metal host the GPU is there.
+std::vector<SelftestRow> selftest(const std::string& device = "");
 
 }  // namespace lattice

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "lattice/graph/dtype.h"
+#include "lattice/graph/metal_call.h"
 #include "lattice/ops/pool_relation.h"
 
 namespace lattice {
@@ -19,8 +20,7 @@ namespace {
 void check_features(const std::string& op, const SparseTensor& x, mx::StreamOrDevice s) {
   graph::visit_float(
       x.dtype(), [](auto) {}, op);
-  if (x.coords().dtype() == mx::int64 && mx::to_stream(s).device == mx::Device::gpu)
-    fail(op, "coords must be int32 on a GPU, got int64");
+  if (x.coords().dtype() == mx::int64 && graph::on_gpu(s)) fail(op, "coords must be int32 on a GPU, got int64");
 }
 
 // Mean over the edges onto the target, or onto every place that an input reaches.

@@ -12,6 +12,7 @@
 #include <stdexcept>
 
 #include "lattice/graph/dtype.h"
+#include "lattice/graph/metal_call.h"
 #include "lattice/ops/backend.h"
 #include "lattice/ops/conv_routes.h"
 #include "lattice/ops/map_routes.h"
@@ -58,7 +59,7 @@ std::string scaled(double value, const char* unit) {
 
 }  // namespace
 
-mx::Device Call::device() const { return mx::to_stream(stream).device; }
+mx::Device Call::device() const { return graph::on_gpu(stream) ? mx::Device::gpu : mx::Device::cpu; }
 int64_t Call::n_in() const {
   if (map) return map->n_in();
   return relation ? relation->n_in() : inputs[0].shape(0);

@@ -93,5 +93,5 @@ void bind_routes(nb::module_& m) {
       .def_ro("error", &SelftestRow::error, "Largest error in units of the tolerance; at most 1 is right.")
       .def_ro("failure", &SelftestRow::failure)
       .def_prop_ro("ok", &SelftestRow::ok);
-  m.def("selftest_rows", &selftest, nb::call_guard<nb::gil_scoped_release>());
+  m.def("selftest_rows", &selftest, nb::arg("device") = "", nb::call_guard<nb::gil_scoped_release>());
 }

@@ -53,6 +53,6 @@ class SelftestReport:
     __repr__ = __str__
 
 
-def selftest():
-    """Runs every route of every available device against one float64 oracle."""
-    return SelftestReport(selftest_rows())
+def selftest(device=None):
+    """Runs every route of every available device, or of one ("cpu", "gpu"), against one float64 oracle."""
+    return SelftestReport(selftest_rows(device or ""))
