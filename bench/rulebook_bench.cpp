@@ -79,6 +79,17 @@ int main() {
       bench::best(3, [&] { r = build_rulebook(points, points, 3); }) * 1e3, 5 * n,
       static_cast<long long>(d.relation->edge_count()), static_cast<long long>(d.n_buckets()),
       bench::best(2, [&] { d = build_rulebook(scan, scan, 3); }) * 1e3);
+  const FullCover cover = build_full_cover_rulebook(scan, 2, 5);
+  const Generated made = build_generative_rulebook(points, 3);
+  std::printf(
+      "full cover of dense at stride 2: %lld targets, %lld of them added, %lld edges, %.1f ms; generated from centres: "
+      "%lld "
+      "targets, %lld edges, %.1f ms\n",
+      static_cast<long long>(cover.targets.size()), static_cast<long long>(cover.n_added),
+      static_cast<long long>(cover.rulebook.relation->edge_count()),
+      bench::best(2, [&] { build_full_cover_rulebook(scan, 2, 5); }) * 1e3, static_cast<long long>(made.targets.size()),
+      static_cast<long long>(made.rulebook.relation->edge_count()),
+      bench::best(3, [&] { build_generative_rulebook(points, 3); }) * 1e3);
   for (const int c : {32, 64}) {
     mx::array x = mx::random::normal({n, c}), w = mx::random::normal({27, 1, c, c}),
               xs = mx::random::normal({5 * n, c});

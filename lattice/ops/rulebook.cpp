@@ -9,55 +9,12 @@
 
 #include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/rulebook.h"
+#include "lattice/ops/rulebook_parts.h"
 #include "lattice/ops/segments.h"
 
 namespace lattice {
-namespace {
 
-[[noreturn]] void fail(std::string_view function, const std::string& message) {
-  throw std::invalid_argument("[" + std::string(function) + "] " + message);
-}
-
-void check_positive(std::string_view function, const char* what, float v) {
-  if (!(v > 0) || !std::isfinite(v))
-    fail(function, std::string(what) + " must be finite and > 0, got " + std::to_string(v));
-}
-
-void check_kernel(std::string_view function, int64_t ks) {
-  if (ks < 1 || ks > 101) fail(function, "kernel_size must be in 1..101, got " + std::to_string(ks));
-}
-
-cpu::PointSpan span_of(const PointSet& p) {
-  return {p.size() ? p.positions().data<float>() : nullptr, p.size(), p.offsets().data(), p.batch_size()};
-}
-
-template <typename T>
-mx::array column(cpu::Buffer<T>&& values) {
-  const int n = static_cast<int>(values.size());
-  return adopt(std::move(values), {n});
-}
-
-mx::array ints(const std::vector<int32_t>& v) { return mx::array(v.data(), {static_cast<int>(v.size())}, mx::int32); }
-
-void check_batches(std::string_view function, const PointSet& a, const PointSet& b) {
-  if (a.batch_size() != b.batch_size())
-    fail(function, "both point sets must have the same number of clouds, got " + std::to_string(a.batch_size()) +
-                       " and " + std::to_string(b.batch_size()));
-}
-
-// Kernels name no operation.
-template <typename F>
-auto named(std::string_view function, const F& f) {
-  try {
-    return f();
-  } catch (const std::overflow_error& e) {
-    throw std::overflow_error("[" + std::string(function) + "] " + e.what());
-  } catch (const std::length_error& e) {
-    fail(function, e.what());
-  }
-}
-
-}  // namespace
+using namespace rulebook_parts;
 
 PointSet::PointSet(const mx::array& positions, const std::optional<mx::array>& lengths, float grid)
     : positions_(positions), grid_(grid) {
@@ -213,29 +170,6 @@ Rulebook build_rulebook(const PointSet& src, const PointSet& dst, int64_t ks, fl
                       " targets have no neighbour within radius " + std::to_string(r) +
                       "; increase the radius or pass allow_empty");
   return {Relation::from_lists(std::move(lists)), ks, r, src.grid()};
-}
-
-Partition build_partition_rulebook(const PointSet& src, float stride, int64_t ks) {
-  constexpr const char* kName = "build_partition_rulebook";
-  check_kernel(kName, ks);
-  if (!(stride > 1) || !std::isfinite(stride)) fail(kName, "stride must be > 1, got " + std::to_string(stride));
-  const float cell = src.grid() * stride;
-  Downsampled down = grid_downsample(src, cell, GridPick::center);
-  const int n = static_cast<int>(src.size());
-  cpu::Buffer<int32_t> rows(n), taps(n);
-  const float* xyz = n ? src.positions().data<float>() : nullptr;
-  for (int64_t r = 0; r < n; ++r) {
-    rows[r] = static_cast<int32_t>(r);
-    int64_t k = 0;
-    for (int a = 0; a < 3; ++a) {
-      const float at = xyz[r * 3 + a] / cell, part = at - std::floor(at);
-      k = k * ks + std::clamp<int64_t>(static_cast<int64_t>(part * static_cast<float>(ks)), 0, ks - 1);
-    }
-    taps[r] = static_cast<int32_t>(k);
-  }
-  const Relation::Ptr relation = Relation::from_edges(column(std::move(rows)), down.cell_of, column(std::move(taps)), n,
-                                                      down.points.size(), ks * ks * ks);
-  return {{relation, ks, cell, src.grid()}, down.points};
 }
 
 }  // namespace lattice

@@ -65,12 +65,16 @@ struct Rulebook {
   int64_t kernel_size = 0;
   float radius = 0;
   float grid = 0;
-  // Ends swapped, same cells: the upsampling that belongs to a strided convolution.
-  Rulebook transposed() const { return {relation->reversed(), kernel_size, radius, grid}; }
+  // Ends swapped, same cells: the upsampling that belongs to a strided convolution. With `negate` the cells are those of the
+  // opposite offsets, as seen from the other end; a kernel of even size has none for its first cells.
+  Rulebook transposed(bool negate = false) const;
   // (i, j, k, seg_offs): target, source and cell of every edge, ordered by (k, i, j), and where each k begins.
   std::vector<mx::array> triplets() const;
   // Distinct (k, i).
   int64_t n_buckets() const;
+  // Every target (source) has exactly one edge.
+  bool exact_cover_out() const;
+  bool exact_cover_in() const;
 };
 // Radius: src.grid * radius_scaler(ks, rfs, shape) unless given. A target without neighbours is an error unless allow_empty.
 Rulebook build_rulebook(const PointSet& src, const PointSet& dst, int64_t ks, float rfs = 1,
@@ -82,5 +86,27 @@ struct Partition {
   PointSet targets;
 };
 Partition build_partition_rulebook(const PointSet& src, float stride, int64_t ks);
+
+// Targets so that every source lies within R = grid * sqrt(3) / 2 * stride * (1 + margin) of one: the points nearest the centres of
+// the cells of side stride * grid, and a maximal net over the points these leave out (kernels/cpu/cover.h). Edges are the sources
+// within R. Offsets are never clamped: ks >= 2 ceil(R / grid) + 1. The way back is rulebook.transposed(true).
+struct FullCover {
+  Rulebook rulebook;
+  PointSet targets;   // grid: stride * grid
+  mx::array indices;  // (M,) int32: the source row of each target; by cloud, nearest the centre before added, then row
+  int64_t n_added = 0;
+};
+FullCover build_full_cover_rulebook(const PointSet& src, float stride, int64_t ks, float margin = 1e-2f);
+
+// Targets that are made: centres of the voxels v + stencil[k] of side grid / expansion around the voxel v = floor(p / side) of each
+// source, each once, by cloud, z, y, x. Edge k of a source goes to its voxel k: N * K edges. Without a stencil (K, 3) the cube of ks^3.
+struct Generated {
+  Rulebook rulebook;
+  PointSet targets;  // grid: grid / expansion
+};
+Generated build_generative_rulebook(const PointSet& src, int64_t ks, float expansion = 1,
+                                    const std::optional<mx::array>& stencil = std::nullopt);
+// The expansion^3 parts of the voxel floor(p / grid) of each source.
+Generated build_subdivision_rulebook(const PointSet& src, int64_t expansion);
 
 }  // namespace lattice

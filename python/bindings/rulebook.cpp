@@ -42,7 +42,10 @@ void bind_rulebook(nb::module_& m) {
       .def_prop_ro("n_out", [](const Rulebook& r) { return r.relation->n_out(); })
       .def_prop_ro("n_kernels", [](const Rulebook& r) { return r.relation->n_kernels(); })
       .def_prop_ro("n_buckets", &Rulebook::n_buckets)
-      .def("transposed", &Rulebook::transposed, Guard(), "Ends swapped, same kernel cells.")
+      .def_prop_ro("exact_cover_out", &Rulebook::exact_cover_out, "Every target has exactly one edge.")
+      .def_prop_ro("exact_cover_in", &Rulebook::exact_cover_in, "Every source has exactly one edge.")
+      .def("transposed", &Rulebook::transposed, nb::arg("negate") = false, Guard(),
+           "Ends swapped, same kernel cells; with negate the cells of the opposite offsets.")
       .def(
           "triplets",
           [](const Rulebook& r) {
@@ -101,4 +104,30 @@ void bind_rulebook(nb::module_& m) {
       },
       nb::arg("source"), nb::arg("stride"), nb::arg("kernel_size"), Guard(),
       "(Rulebook, PointSet): every point belongs to one target, the centre of its cell of side stride * grid.");
+  m.def(
+      "build_full_cover_rulebook",
+      [](const PointSet& src, float stride, int64_t ks, float margin) {
+        const FullCover c = build_full_cover_rulebook(src, stride, ks, margin);
+        return std::make_tuple(c.rulebook, c.targets, c.indices, c.n_added);
+      },
+      nb::arg("source"), nb::arg("stride"), nb::arg("kernel_size"), nb::arg("margin") = 1e-2f, Guard(),
+      "(Rulebook, PointSet, indices, n_added): targets so that every point lies within grid * sqrt(3) / 2 * stride of "
+      "one.");
+  m.def(
+      "build_generative_rulebook",
+      [](const PointSet& src, int64_t ks, float expansion, const Array& stencil) {
+        const Generated g = build_generative_rulebook(src, ks, expansion, stencil);
+        return std::make_pair(g.rulebook, g.targets);
+      },
+      nb::arg("source"), nb::arg("kernel_size") = 3, nb::arg("expansion") = 1.0f, nb::kw_only(),
+      nb::arg("stencil") = nb::none(), Guard(),
+      "(Rulebook, PointSet): the voxels of side grid / expansion around the voxel of each point, one edge for each.");
+  m.def(
+      "build_subdivision_rulebook",
+      [](const PointSet& src, int64_t expansion) {
+        const Generated g = build_subdivision_rulebook(src, expansion);
+        return std::make_pair(g.rulebook, g.targets);
+      },
+      nb::arg("source"), nb::arg("expansion") = 2, Guard(),
+      "(Rulebook, PointSet): the expansion^3 parts of the voxel of each point.");
 }

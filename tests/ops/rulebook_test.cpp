@@ -228,6 +228,97 @@ TEST(Rulebook, PartitionsCoverEveryPointOnce) {
   EXPECT_THROW(build_partition_rulebook(src, 1, 2), std::invalid_argument);
 }
 
+float distance(const float* p, const float* q) {
+  const float dx = p[0] - q[0], dy = p[1] - q[1], dz = p[2] - q[2];
+  return std::sqrt(dx * dx + dy * dy + dz * dz);
+}
+
+TEST(Rulebook, FullCoverLeavesNoPointOut) {
+  int64_t added = 0;
+  for (const float shift : {0.0f, -7.7f}) {
+    const PointSet src = cloud(13, {0, 500, 1, 0, 260}, 0.2f, 3, shift);
+    const FullCover c = build_full_cover_rulebook(src, 2, 5);
+    const int64_t n_first = grid_downsample(src, 0.4f).points.size();
+    ASSERT_EQ(c.targets.size(), n_first + c.n_added);
+    ASSERT_EQ(c.targets.batch_size(), 5);
+    EXPECT_EQ(c.rulebook.relation->coverage().unused_inputs, 0);
+    EXPECT_EQ(c.rulebook.relation->coverage().empty_outputs, 0);
+    const std::vector<mx::array> t = c.rulebook.triplets();
+    for (size_t e = 0; e < t[0].size(); ++e) {
+      const float *p = at(src, t[1].data<int32_t>()[e]), *q = at(c.targets, t[0].data<int32_t>()[e]);
+      ASSERT_LE(distance(p, q), c.rulebook.radius);
+      int32_t k = 0;
+      for (int a = 0; a < 3; ++a) {
+        const int32_t d = static_cast<int32_t>(std::nearbyint((p[a] - q[a]) / src.grid()));
+        ASSERT_LE(std::abs(d), 2);  // never clamped
+        k = k * 5 + d + 2;
+      }
+      ASSERT_EQ(t[2].data<int32_t>()[e], k);
+    }
+    // Added targets are farther than the radius from all others.
+    std::set<int32_t> first;
+    const Downsampled down = grid_downsample(src, 0.4f);
+    first.insert(down.indices.data<int32_t>(), down.indices.data<int32_t>() + n_first);
+    for (int i = 0; i < c.targets.size(); ++i) {
+      EXPECT_EQ(at(c.targets, i)[1], at(src, c.indices.data<int32_t>()[i])[1]);
+      if (first.count(c.indices.data<int32_t>()[i])) continue;
+      ++added;
+      for (int j = 0; j < c.targets.size(); ++j) {
+        if (i == j || batch_of(c.targets, i) != batch_of(c.targets, j)) continue;
+        EXPECT_GT(distance(at(c.targets, i), at(c.targets, j)), c.rulebook.radius);
+      }
+    }
+    // Turned round, an edge has the opposite offset.
+    const std::vector<mx::array> back = c.rulebook.transposed(true).triplets();
+    std::set<std::array<int32_t, 3>> edges;
+    for (size_t e = 0; e < t[0].size(); ++e)
+      edges.insert({t[0].data<int32_t>()[e], t[1].data<int32_t>()[e], 124 - t[2].data<int32_t>()[e]});
+    ASSERT_EQ(back[0].size(), t[0].size());
+    for (size_t e = 0; e < t[0].size(); ++e)
+      ASSERT_TRUE(edges.count({back[1].data<int32_t>()[e], back[0].data<int32_t>()[e], back[2].data<int32_t>()[e]}));
+  }
+  EXPECT_GT(added, 0);
+  EXPECT_THROW(build_full_cover_rulebook(cloud(1, {4}, 1, 1), 2, 4), std::invalid_argument);
+  EXPECT_THROW(build_full_cover_rulebook(cloud(1, {4}, 1, 1), 8, 14), std::invalid_argument);
+  EXPECT_EQ(build_full_cover_rulebook(cloud(1, {0, 0}, 1, 1), 8, 15).targets.batch_size(), 2);
+}
+
+TEST(Rulebook, GeneratedTargetsAreTheVoxelsOfTheStencil) {
+  const PointSet src = cloud(14, {0, 60, 1, 30}, 0.5f, 2, -1);
+  const Generated g = build_generative_rulebook(src, 3, 2);
+  const std::vector<mx::array> t = g.rulebook.triplets();
+  ASSERT_EQ(t[0].size(), 91u * 27);
+  std::map<std::array<int, 4>, int> targets;  // sample, z, y, x -> row
+  for (int p = 0; p < src.size(); ++p)
+    for (int k = 0; k < 27; ++k) {
+      const auto cell = [&](int a, int l) { return static_cast<int>(std::floor(at(src, p)[a] / 0.25f)) + l - 1; };
+      targets[{batch_of(src, p), cell(2, k % 3), cell(1, k / 3 % 3), cell(0, k / 9)}] = 0;
+    }
+  ASSERT_EQ(g.targets.size(), static_cast<int64_t>(targets.size()));
+  EXPECT_EQ(g.targets.batch_size(), 4);
+  int row = 0;
+  for (auto& [cell, at_row] : targets) {
+    at_row = row;
+    for (int a = 0; a < 3; ++a)
+      EXPECT_EQ(at(g.targets, row)[a], (static_cast<float>(cell[static_cast<size_t>(3 - a)]) + 0.5f) * 0.25f);
+    ++row;
+  }
+  for (size_t e = 0; e < t[0].size(); ++e) {
+    const int p = t[1].data<int32_t>()[e], k = t[2].data<int32_t>()[e];
+    const auto cell = [&](int a, int l) { return static_cast<int>(std::floor(at(src, p)[a] / 0.25f)) + l - 1; };
+    EXPECT_EQ(t[0].data<int32_t>()[e],
+              (targets.at({batch_of(src, p), cell(2, k % 3), cell(1, k / 3 % 3), cell(0, k / 9)})));
+  }
+  // Parts of voxels that no two points share have one edge each.
+  const PointSet apart = grid_downsample(src, 0.5f, GridPick::center).points;
+  const Generated parts = build_subdivision_rulebook(apart, 2);
+  EXPECT_EQ(parts.targets.size(), 8 * apart.size());
+  EXPECT_TRUE(parts.rulebook.exact_cover_out());
+  EXPECT_FALSE(g.rulebook.exact_cover_out());
+  EXPECT_THROW(build_generative_rulebook(src, 3, 0), std::invalid_argument);
+  EXPECT_THROW(build_subdivision_rulebook(PointSet(mx::full({1, 3}, 1e9f), std::nullopt, 1), 8), std::overflow_error);
+}
+
 TEST(Rulebook, SameForAnyThreadsAndTransposes) {
   const PointSet src = cloud(12, {3000, 2500}, 0.1f, 1), dst = grid_downsample(src, 0.2f).points;
   const int before = cpu::thread_count();
@@ -235,9 +326,12 @@ TEST(Rulebook, SameForAnyThreadsAndTransposes) {
   for (const int threads : {1, 2}) {
     cpu::set_thread_count(threads);
     all.push_back(build_rulebook(src, dst, 3).triplets());
+    for (const Rulebook& r :
+         {build_full_cover_rulebook(src, 2, 5).rulebook, build_generative_rulebook(src, 2).rulebook})
+      for (const mx::array& a : r.triplets()) all.back().push_back(a);
   }
   cpu::set_thread_count(before);
-  for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(mx::array_equal(all[0][i], all[1][i]).item<bool>());
+  for (size_t i = 0; i < 12; ++i) EXPECT_TRUE(mx::array_equal(all[0][i], all[1][i]).item<bool>());
   const Rulebook r = build_rulebook(src, dst, 3), up = r.transposed();
   EXPECT_EQ(up.relation->n_in(), dst.size());
   EXPECT_EQ(up.relation->n_out(), src.size());

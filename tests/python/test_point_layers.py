@@ -120,6 +120,114 @@ def test_partition(lengths, ks, stride):
     )
 
 
+@pytest.mark.parametrize("lengths", [*LENGTHS, [300]])
+@pytest.mark.parametrize("ks, stride, margin", [(5, 2, 0.01), (6, 2, 0.0), (9, 4, 0.1)])
+def test_full_cover(lengths, ks, stride, margin):
+    p, set_ = make(lengths, seed=3)
+    rows, counts, radius = oracle.full_cover(p, lengths, GRID, stride, margin)
+    q = p[rows]
+    i, j, _ = oracle.edges(p, lengths, q, counts, ks, GRID, radius)
+    cell = np.rint((p[j] - q[i]) / np.float32(GRID)).astype(int) + ks // 2  # not clamped
+    k = (cell[:, 0] * ks + cell[:, 1]) * ks + cell[:, 2]
+    assert set(j) == set(range(len(p)))  # every point is seen
+    conv, x = points.FullCoverConv3d(4, 6, ks, 2, margin=margin), features(len(p), 4)
+    y, where = conv(f32(x), set_, stride)
+    assert where.lengths.tolist() == list(counts) and where.grid == GRID * stride
+    assert np.array_equal(np.array(where.positions).reshape(-1, 3), q)
+    book, _, indices, added = points.build_full_cover_rulebook(set_, stride, ks, margin)
+    assert indices.tolist() == rows.tolist() and added == len(rows) - len(oracle.downsample(p, lengths, GRID * stride)[0])
+    assert book.radius == radius and mx.array_equal(conv(f32(x), book), y)
+    check(conv, lambda a: conv(a, set_, stride)[0], x, lambda a, w: oracle.conv(a, w, f64(conv.bias), i, j, k, len(q)))
+    # The way back has the same edges with the opposite offsets.
+    up, z = points.PointConv3d(6, 3, ks), features(len(q), 6)
+    back = set_.full_cover(stride, ks, margin)[1].transposed(negate=True)
+    cell = np.rint((q[i] - p[j]) / np.float32(GRID)).astype(int) + ks // 2
+    k = (cell[:, 0] * ks + cell[:, 1]) * ks + cell[:, 2]
+    check(up, lambda a: up(a, back), z, lambda a, w: oracle.conv(a, w, f64(up.bias), j, i, k, len(p)))
+
+
+@pytest.mark.parametrize("stride", [2, 1.3, 3])
+def test_full_cover_adds_a_net(stride):
+    """Cells whose representative sits at one side and sees nothing of a crowded other side."""
+    rng = np.random.default_rng(0)
+    half, p = GRID * stride / 2, []
+    for cell in range(40):
+        centre = np.array([2 * half * (2 * cell + 0.5), half, -half])
+        side = np.stack([np.full(15, 0.95), rng.choice([-0.98, 0.98], 15), rng.uniform(-0.98, 0.98, 15)], 1) * half
+        p += [centre + [-0.9 * half, 0, 0], *(centre + side)]
+    p = np.array(p, np.float32)
+    lengths = [16 * 15, 0, 16 * 25]
+    rows, counts, radius = oracle.full_cover(p, lengths, GRID, stride)
+    ks = 2 * math.ceil(math.sqrt(3) / 2 * stride * 1.01) + 1
+    book, targets, indices, added = points.build_full_cover_rulebook(
+        points.PointSet(mx.array(p), mx.array(lengths), grid=GRID), stride, ks
+    )
+    assert added >= 80 and len(rows) == added + 40 and targets.lengths.tolist() == counts
+    assert indices.tolist() == rows.tolist() and book.radius == radius
+    q, cloud = p[rows], oracle.clouds_of(counts)
+    assert (oracle.far(q, q)[(cloud[:, None] == cloud) & ~np.eye(len(q), dtype=bool)] > radius).all()
+
+
+def test_full_cover_errors():
+    _, set_ = make([30])
+    for stride, ks in [(2, 4), (8, 14), (1, 5), (math.nan, 5)]:
+        with pytest.raises(ValueError, match="kernel_size must be at least|stride must be"):
+            points.build_full_cover_rulebook(set_, stride, ks)
+    points.build_full_cover_rulebook(set_, 8, 15)
+    with pytest.raises(ValueError, match="margin"):
+        points.build_full_cover_rulebook(set_, 2, 5, -0.5)
+    with pytest.raises(ValueError, match="even size has no cell"):
+        set_.rulebook(set_, 2).transposed(negate=True)
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"kernel_size": 2, "expansion": 2.5}, {"stencil": [[0, 0, 0], [5, -1, 0]]}, {"subdivide": True, "expansion": 3}],
+)
+def test_generative(lengths, options):
+    p, set_ = make(lengths)
+    conv, x = points.GenerativeConv3d(4, 6, groups=2, **options), features(len(p), 4)
+    expansion = options.get("expansion", 1)
+    if "subdivide" in options:
+        want = oracle.generate(p, lengths, GRID, oracle.cube(3, 0), 3, np.float32(GRID) / np.float32(3))
+    else:
+        ks = options.get("kernel_size", 3)
+        want = oracle.generate(
+            p, lengths, np.float32(GRID) / np.float32(expansion), options.get("stencil", oracle.cube(ks, -(ks // 2)))
+        )
+    i, j, k, centres, counts = want
+    y, where = conv(f32(x), set_)
+    assert where.lengths.tolist() == list(counts) and where.grid == np.float32(GRID) / np.float32(expansion)
+    assert np.array_equal(np.array(where.positions).reshape(-1, 3), centres)
+    check(conv, lambda a: conv(a, set_)[0], x, lambda a, w: oracle.conv(a, w, f64(conv.bias), i, j, k, len(centres)))
+
+
+def test_generative_edges_and_errors():
+    p, set_ = make([40, 0, 25])
+    target, book = set_.generate(3, 2.0)
+    i, j, k, begins = (np.array(a) for a in book.triplets())
+    assert len(book) == 65 * 27 and (np.diff(begins) == 65).all() and set(i) == set(range(len(target)))
+    assert set_.generate(3, 2.0)[1] is book and set_.generate(3, 1.0)[1] is not book
+    lattice = points.PointSet(mx.array(oracle.cube(3, 0).astype(np.float32) + 0.5))
+    parts, split = lattice.subdivide(2)
+    assert split.exact_cover_out and not split.exact_cover_in and len(parts) == 27 * 8
+    assert not book.exact_cover_out and lattice.partition(3, 3)[1].exact_cover_in
+    with pytest.raises(ValueError, match="expansion"):
+        set_.generate(3, 0.0)
+    with pytest.raises(ValueError, match="stencil"):
+        set_.generate(3, 1.0, mx.array([[1, 2]]))
+    with pytest.raises(ValueError, match="stencil"):
+        points.GenerativeConv3d(2, 2, stencil=[])
+    with pytest.raises(TypeError, match="expansion"):
+        points.GenerativeConv3d(2, 2, expansion=1.5, subdivide=True)
+    with pytest.raises(OverflowError):
+        points.PointSet(mx.full((1, 3), 2.0**30), grid=1.0).subdivide(8)
+    conv, x = points.PointConv3d(2, 4, 5), f32(features(65, 2))
+    assert mx.array_equal(points.conv_with_stride_full_cover(conv, x, set_)[0], conv(x, set_.full_cover(2, 5)[1]))
+    assert mx.array_equal(points.conv_with_stride_disjoint(conv, x, set_)[0], conv(x, set_.partition(2, 5)[1]))
+
+
 @pytest.mark.parametrize("lengths", LENGTHS)
 @pytest.mark.parametrize("options", [{}, {"straight_recover": True}, {"recompute_k": True}])
 def test_upsample(lengths, options):

@@ -7,7 +7,7 @@ from .aliases import *  # noqa: F403, E402
 from .batches import OffsetPointCloudBatch, PointCloudBatch
 from .custom import custom_sparse_op_with_grad
 from .geometry import PointSet
-from .layers import GlobalPool, PartitionConv3d, PointConv3d, Upsample, max_pool3d
+from .layers import FullCoverConv3d, GenerativeConv3d, GlobalPool, PartitionConv3d, PointConv3d, Upsample, max_pool3d
 from .networks import BasicBlock, PointClassifier, PointUNet
 from .norms import RaggedBatchNorm, RaggedGroupNorm, RaggedInstanceNorm, RaggedLayerNorm, RowNorm
 from .pointcnn import PointCNNConv, PointCNNEncoder, knn_graph
@@ -15,6 +15,8 @@ from .training import evaluate, train_pointcnn
 
 __all__ = [
     "BasicBlock",
+    "FullCoverConv3d",
+    "GenerativeConv3d",
     "GlobalPool",
     "OffsetPointCloudBatch",
     "PartitionConv3d",

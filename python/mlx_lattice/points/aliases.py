@@ -2,9 +2,24 @@
 
 from .._ext import grid_downsample, radius_scaler, voxel_tap
 from .geometry import PointSet
+from .layers import FullCoverConv3d, GenerativeConv3d, PartitionConv3d
 
-__all__ = ["build_triplets", "conv_with_stride", "grid_sample_filter", "radius_scaler_for_kernel_size", "voxelize_3d"]
+__all__ = [
+    "FullCoverConv",
+    "GenerativeConv",
+    "GenerativePointConv3d",
+    "PartitionConv",
+    "build_triplets",
+    "conv_with_stride",
+    "conv_with_stride_disjoint",
+    "conv_with_stride_full_cover",
+    "grid_sample_filter",
+    "radius_scaler_for_kernel_size",
+    "voxelize_3d",
+]
 
+FullCoverConv, PartitionConv = FullCoverConv3d, PartitionConv3d
+GenerativeConv = GenerativePointConv3d = GenerativeConv3d
 grid_sample_filter = grid_downsample
 radius_scaler_for_kernel_size = radius_scaler
 voxelize_3d = voxel_tap
@@ -13,6 +28,18 @@ voxelize_3d = voxel_tap
 def conv_with_stride(conv, x, points, stride=1, rfs=None):
     """conv(x, points, stride, rfs)"""
     return conv(x, points, stride, rfs)
+
+
+def conv_with_stride_disjoint(conv, x, points, stride=2):
+    """A PointConv3d on the partition of the points: each point belongs to one cell of stride * grid."""
+    target, book = PointSet.of(points).partition(stride, conv._size)
+    return conv._run(x, book), target
+
+
+def conv_with_stride_full_cover(conv, x, points, stride=2, margin=0.01):
+    """A PointConv3d on targets so that every point lies near one, without clamped offsets."""
+    target, book = PointSet.of(points).full_cover(stride, conv._size, margin)
+    return conv._run(x, book), target
 
 
 def build_triplets(source, target=None, kernel_size=3, **options):

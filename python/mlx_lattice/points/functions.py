@@ -3,8 +3,11 @@
 from .._ext import (
     PointSet,
     Rulebook,
+    build_full_cover_rulebook,
+    build_generative_rulebook,
     build_partition_rulebook,
     build_rulebook,
+    build_subdivision_rulebook,
     grid_downsample,
     indexed_distance,
     indexed_distance_blocked,
@@ -22,8 +25,11 @@ from .._ext import (
 __all__ = [
     "PointSet",
     "Rulebook",
+    "build_full_cover_rulebook",
+    "build_generative_rulebook",
     "build_partition_rulebook",
     "build_rulebook",
+    "build_subdivision_rulebook",
     "grid_downsample",
     "indexed_distance",
     "indexed_distance_blocked",

@@ -7,7 +7,16 @@ of the process has: an address could come back. What is remembered lives as long
 import itertools
 
 from .. import _ext
-from .._ext import build_partition_rulebook, build_rulebook, grid_downsample, radius_scaler, radius_search
+from .._ext import (
+    build_full_cover_rulebook,
+    build_generative_rulebook,
+    build_partition_rulebook,
+    build_rulebook,
+    build_subdivision_rulebook,
+    grid_downsample,
+    radius_scaler,
+    radius_search,
+)
 
 _serial = itertools.count()
 
@@ -42,6 +51,34 @@ class PointSet(_ext.PointSet):
             return PointSet.of(coarse), book
 
         return self._once(("partition", float(stride), kernel_size), make)
+
+    def full_cover(self, stride, kernel_size, margin=0.01):
+        """(PointSet, Rulebook): points of this set so that every one lies within sqrt(3) / 2 * stride * grid of one of them."""
+
+        def make():
+            book, coarse, _, _ = build_full_cover_rulebook(self, stride, kernel_size, margin)
+            return PointSet.of(coarse), book
+
+        return self._once(("full_cover", float(stride), kernel_size, float(margin)), make)
+
+    def generate(self, kernel_size=3, expansion=1.0, stencil=None):
+        """(PointSet, Rulebook): the voxels of grid / expansion around the voxel of each point; stencil (K, 3) or the whole cube."""
+
+        def make():
+            book, made = build_generative_rulebook(self, kernel_size, expansion, stencil=stencil)
+            return PointSet.of(made), book
+
+        taps = None if stencil is None else tuple(map(tuple, stencil.tolist()))
+        return self._once(("generate", kernel_size, float(expansion), taps), make)
+
+    def subdivide(self, expansion=2):
+        """(PointSet, Rulebook): the expansion^3 parts of the voxel of each point."""
+
+        def make():
+            book, made = build_subdivision_rulebook(self, expansion)
+            return PointSet.of(made), book
+
+        return self._once(("subdivide", expansion), make)
 
     def rulebook(self, target=None, kernel_size=3, *, rfs=1.0, shape="ball", radius=None, allow_empty=False):
         """build_rulebook(self, target, ...); the target is the set itself where none is given."""

@@ -1,4 +1,4 @@
-"""Layers on points as they are: convolution, strided and partitioned convolution, upsampling, pooling.
+"""Layers on points as they are: convolution with targets that are kept, chosen or made, upsampling, pooling.
 
     y_i = bias + sum over edges (j, i, k) of weight[k] x_j        one matrix for each of the kernel_size^3 cells around i
 
@@ -40,10 +40,12 @@ class PointConv3d(mlx.nn.Module):
             raise ValueError(f"[{type(self).__name__}] groups must divide channels {self._channels}, got {self._groups}")
         if init not in INITS:
             raise ValueError(f"[{type(self).__name__}] init must be one of {', '.join(INITS)}, got {init!r}")
+        self._fill(self._size**3, bias, init)
+
+    def _fill(self, cells, bias, init):
         c_in, c_out = (c // self._groups for c in self._channels)
-        volume = self._size**3
-        bound = 1 / math.sqrt((c_in if init == "fan_in" else c_out) * volume)
-        self.weight = mx.random.uniform(-bound, bound, (volume, self._groups, c_in, c_out))
+        bound = 1 / math.sqrt((c_in if init == "fan_in" else c_out) * cells)
+        self.weight = mx.random.uniform(-bound, bound, (cells, self._groups, c_in, c_out))
         if bias:
             self.bias = mx.random.uniform(-bound, bound, (self._channels[1],))
 
@@ -77,6 +79,71 @@ class PartitionConv3d(PointConv3d):
 
     def __call__(self, x, points, stride=2):
         target, book = PointSet.of(points).partition(stride, self._size)
+        return self._run(x, book), target
+
+    forward = __call__
+
+
+class FullCoverConv3d(PointConv3d):
+    """Strided convolution that sees every point: (x, points, stride) -> (y, points of y); (x, rulebook) -> y.
+
+    Targets are points so that each point lies within R = sqrt(3) / 2 * stride * (1 + margin) * grid of one; edges are the points
+    within R, and no offset is clamped: kernel_size >= 2 ceil(R / grid) + 1, at stride 2 five cells an axis. The way back is
+    another layer on `points.full_cover(stride, kernel_size)[1].transposed(negate=True)`.
+    """
+
+    def __init__(self, in_channels, out_channels, kernel_size=5, groups=1, bias=True, *, margin=0.01, init="fan_in"):
+        super().__init__(in_channels, out_channels, kernel_size, groups, bias, init=init)
+        self._margin = number(self, "margin", margin, 0, math.inf, high_included=False)
+
+    def __call__(self, x, where, stride=2):
+        if isinstance(where, (Rulebook, KernelRelation)):
+            return self._run(x, where)
+        target, book = PointSet.of(where).full_cover(stride, self._size, self._margin)
+        return self._run(x, book), target
+
+    forward = __call__
+
+
+class GenerativeConv3d(PointConv3d):
+    """Convolution that makes its targets: (x, points) -> (y, voxel centres); every point reaches all cells of its kernel.
+
+    Voxels have the side grid / expansion. By default targets are the kernel_size^3 voxels around the voxel of each point; with
+    `stencil`, (K, 3) integers, the voxels at these offsets, with K weights; with `subdivide` the expansion^3 parts of the voxel of
+    side grid, with as many weights (kernel_size is not used).
+    """
+
+    def __init__(
+        self,
+        in_channels,
+        out_channels,
+        kernel_size=3,
+        groups=1,
+        bias=True,
+        *,
+        expansion=1.0,
+        stencil=None,
+        subdivide=False,
+        init="fan_in",
+    ):
+        size = integer(self, "expansion", expansion) if subdivide else kernel_size
+        super().__init__(in_channels, out_channels, size, groups, bias, init=init)
+        self._expansion = number(self, "expansion", expansion, 0, math.inf, low_included=False, high_included=False)
+        self._subdivide, self._stencil = bool(subdivide), None
+        if stencil is not None:
+            self._stencil = mx.array(stencil)
+            if subdivide or self._stencil.ndim != 2 or self._stencil.shape[1] != 3 or not self._stencil.size:
+                raise ValueError(
+                    f"[GenerativeConv3d] stencil must have shape (K, 3), without subdivide, got {self._stencil.shape}"
+                )
+            self._fill(self._stencil.shape[0], bias, init)
+
+    def __call__(self, x, points):
+        points = PointSet.of(points)
+        if self._subdivide:
+            target, book = points.subdivide(self._size)
+        else:
+            target, book = points.generate(self._size, self._expansion, self._stencil)
         return self._run(x, book), target
 
     forward = __call__
