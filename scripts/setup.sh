@@ -4,7 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-debian=(build-essential python3-venv python3-dev libhwy-dev libgtest-dev libbenchmark-dev libopenblas-dev)
+debian=(build-essential python3-venv python3-dev libhwy-dev libgtest-dev libbenchmark-dev libopenblas-dev
+  clang-19 libclang-rt-19-dev llvm-19)  # the last three run Metal kernels on the CPU, tests/metal
 homebrew=(highway googletest google-benchmark)
 
 install_debian() {

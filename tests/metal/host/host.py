@@ -1,0 +1,136 @@
+"""MetalHost: takes what MLX would launch, runs it, tells what is wrong with it."""
+
+import functools
+import time
+from dataclasses import dataclass, field
+
+import mlx.core as mx
+import numpy as np
+from mlx_lattice import _ext
+
+from .compiler import Toolchain, quote_line
+from .symbols import with_lines
+from .worker import Crash, Worker
+
+_NUMPY = {mx.bfloat16: np.uint16}
+
+
+class MetalError(Exception):
+    """A mistake in a kernel. The text begins with its kind and names the line."""
+
+
+@dataclass
+class Ran:
+    """One launch: the kernel, its threads, seconds for compiling and running, bytes of its threadgroup memory."""
+
+    name: str
+    grid: tuple
+    threadgroup: tuple
+    compile_seconds: float
+    run_seconds: float
+    threadgroup_bytes: int
+    text: str = field(repr=False)
+
+
+@functools.cache
+def toolchain(variant):
+    return Toolchain(variant)
+
+
+@functools.cache
+def worker(variant):
+    return Worker(toolchain(variant).worker)
+
+
+class MetalHost:
+    """variant "fast": runs; "check": also watches every access; "asan": AddressSanitizer and UBSan. order "forward",
+    "reverse" or "random" (by seed): in which order threads and groups run. One of `fails` weak compare-exchanges fails for
+    no reason."""
+
+    def __init__(self, variant="fast", order="forward", seed=0, fails=5, timeout=60, change=None):
+        self.variant, self.order, self.seed, self.fails, self.timeout = variant, order, seed, fails, timeout
+        self.change = change  # text -> text: plants a mistake
+        self.launches = []
+
+    def __enter__(self):
+        _ext.set_metal_host(self._launch)
+        return self
+
+    def __exit__(self, *_):
+        _ext.set_metal_host(None)
+
+    def _launch(self, launch, inputs):
+        return self.run(launch, inputs)
+
+    def run(self, launch, inputs):
+        text = self.change(launch.text) if self.change else launch.text
+        start = time.perf_counter()
+        file, names, threadgroup = toolchain(self.variant).compile(launch.name, text)
+        compiled = time.perf_counter()
+        buffers = [*_inputs(launch, inputs), *_outputs(launch)]
+        buffers = [(name, *rest) for name, rest in zip(names, buffers, strict=True)]
+        try:
+            outputs, mistakes = worker(self.variant).run(
+                file,
+                launch.grid,
+                launch.threadgroup,
+                buffers,
+                threadgroup,
+                self.order,
+                self.seed,
+                self.fails,
+                self.timeout,
+            )
+        except Crash as crash:
+            raise MetalError(_explain(launch.name, str(crash).splitlines(), text)) from None
+        if mistakes:
+            raise MetalError(_explain(launch.name, with_lines(file, mistakes), text))
+        size = sum(-(-n // 16) * 16 for _, _, n in threadgroup)
+        done = time.perf_counter()
+        self.launches.append(
+            Ran(
+                launch.name,
+                tuple(launch.grid),
+                tuple(launch.threadgroup),
+                compiled - start,
+                done - compiled,
+                size,
+                text,
+            )
+        )
+        return [_array(out, dtype) for out, (_, dtype) in zip(outputs, launch.outputs, strict=True)]
+
+
+def _bytes(array):
+    return np.array(array.view(mx.uint16) if array.dtype == mx.bfloat16 else array, copy=False)
+
+
+def _inputs(launch, inputs):
+    for array, (shape, strides, ndim) in zip(inputs, launch.shape_info, strict=True):
+        yield _bytes(array), False, True
+        if array.ndim == 0:
+            continue
+        if shape:
+            yield np.array(array.shape, np.int32), False, True
+        if strides:
+            steps = np.cumprod([1, *array.shape[:0:-1]])[::-1]
+            yield np.array(steps, np.int64), False, True
+        if ndim:
+            yield np.array([array.ndim], np.int32), False, True
+
+
+def _outputs(launch):
+    for shape, dtype in launch.outputs:
+        value = mx.full(shape, launch.init_value or 0, dtype)
+        yield _bytes(value), True, launch.init_value is not None
+
+
+def _array(values, dtype):
+    return mx.array(values).view(dtype) if dtype == mx.bfloat16 else mx.array(values)
+
+
+def _explain(name, mistakes, text):
+    lines = text.splitlines()
+    return "\n".join(
+        [mistakes[0] if mistakes else "", f"  in kernel {name}"] + [quote_line(m, lines) for m in mistakes[:12]]
+    )
