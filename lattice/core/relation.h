@@ -73,6 +73,8 @@ class Relation : public std::enable_shared_from_this<Relation> {
   bool is_reversed() const { return is_reversed_; }
 
   const Edges& edges() const;
+  // Whether edges() ascends in the output row, so that output_csr().edge_ids counts 0, 1, 2, ... It does unless the user gave them.
+  bool edges_by_output() const { return !given_edges_; }
   const Csr& output_csr() const;
   const Csr& input_csr() const;
   const Csr& kernel_csr() const;

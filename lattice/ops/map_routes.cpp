@@ -7,6 +7,7 @@
 
 #include "lattice/graph/cpu_call.h"
 #include "lattice/graph/dtype.h"
+#include "lattice/ops/segments_metal.h"
 
 namespace lattice {
 namespace {
@@ -56,6 +57,15 @@ void reference(const RowMap& map, const cpu::RowArray& x, void* out) {
         static_cast<T*>(out)[o * x.channels + c] = cpu::narrow<T>(static_cast<float>(value));
       }
   });
+}
+
+mx::array with_metal(const Call& call) {
+  const RowMap::Parts& parts = call.map->parts();
+  if (!parts.offsets) return metal_gather(call.inputs[0], parts.rows, 0, call.stream);
+  const char* mode = call.map->reduction() == Reduction::max    ? "max"
+                     : call.map->reduction() == Reduction::mean ? "mean"
+                                                                : "sum";
+  return metal_reduce(call.inputs[0], {*parts.offsets, parts.rows, parts.weights}, mode, call.dtype, call.stream);
 }
 
 mx::array with_mlx(const Call& call) {
@@ -147,6 +157,8 @@ void add_map_routes(std::vector<Route>& rows) {
                   [](const Call& call) { return node(call, "cpu.segments", reduce); }});
   rows.push_back({"map_rows", mx::Device::cpu, "cpu.reference", "any map: one element at a time, sums in float64",
                   always, [](const Call& call) { return node(call, "cpu.reference", reference); }});
+  rows.push_back({"map_rows", mx::Device::gpu, "metal.rows", "any map: a thread per value, long rows in pieces",
+                  without_metal, with_metal});
   rows.push_back(
       {"map_rows", mx::Device::gpu, "gpu.mlx", "any map: take and scatter of MLX, in float32", always, with_mlx});
 }

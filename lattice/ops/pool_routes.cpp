@@ -2,8 +2,10 @@
 
 #include "lattice/graph/cpu_call.h"
 #include "lattice/kernels/cpu/pool.h"
+#include "lattice/ops/pool_metal.h"
 #include "lattice/ops/pool_mlx.h"
 #include "lattice/ops/row_groups.h"
+#include "lattice/ops/segments_metal.h"
 
 namespace lattice {
 namespace {
@@ -96,6 +98,11 @@ void add_pool_routes(std::vector<Route>& rows) {
                   always, segments_node<false>});
   rows.push_back({"segments", cpu, "cpu.reference", slow, always, segments_node<true>});
   rows.push_back({"gather", cpu, "cpu.rows", "any shape: copies of rows", always, gather_node});
+  rows.push_back({"pool", gpu, "metal.rows", "any shape: a thread per value, edges by output row, long rows in pieces",
+                  without_metal, pool_with_metal});
+  rows.push_back({"segments", gpu, "metal.rows", "any sizes of groups: a thread per value, long groups in pieces",
+                  without_metal, segments_with_metal});
+  rows.push_back({"gather", gpu, "metal.rows", "any shape: a thread per value", without_metal, gather_with_metal});
   rows.push_back({"pool", gpu, "gpu.mlx", "any shape: gather and scatter of MLX, in float32", always, pool_with_mlx});
   rows.push_back({"segments", gpu, "gpu.mlx", "any shape: scatter of MLX, in float32", always, segments_with_mlx});
   rows.push_back({"gather", gpu, "gpu.mlx", "any shape: take of MLX", always, gather_with_mlx});
