@@ -78,10 +78,14 @@ mx::array outer_with_mlx(const Call& call) {
 
 mx::array linear_with_mlx(const Call& call) {
   const auto s = call.stream;
-  if (call.packing.bits) return packed_linear_with_mlx(call);
-  const mx::array w = mx::squeeze(call.inputs[1], 0, s);
-  if (call.inputs.size() == 3) return mx::addmm(call.inputs[2], call.inputs[0], w, 1.0f, 1.0f, s);
-  return mx::matmul(call.inputs[0], w, s);
+  // Packed weights: in float32, with the weight rounded to the dtype as everywhere. quantized_matmul of a 16-bit dtype rounds
+  // inside the sum on some devices.
+  std::vector<mx::array> in = with_dense_weight(call).inputs;
+  if (call.packing.bits)
+    for (mx::array& a : in) a = mx::astype(a, mx::float32, s);
+  const mx::array w = mx::squeeze(in[1], 0, s);
+  const mx::array y = in.size() == 3 ? mx::addmm(in[2], in[0], w, 1.0f, 1.0f, s) : mx::matmul(in[0], w, s);
+  return mx::astype(y, call.dtype, s);
 }
 
 }  // namespace lattice

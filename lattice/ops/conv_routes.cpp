@@ -10,6 +10,7 @@
 #include "lattice/kernels/cpu/packed.h"
 #include "lattice/kernels/cpu/reduce.h"
 #include "lattice/kernels/cpu/reference.h"
+#include "lattice/ops/conv_metal.h"
 #include "lattice/ops/conv_mlx.h"
 #include "lattice/ops/quantize_conv.h"
 
@@ -31,14 +32,19 @@ Rejection dense_only(const Call& call) {
   return {};
 }
 
-Rejection packed_with_channels(const Call& call) {
-  if (!call.packing.bits) return {Step::storage, "weights are " + call.storage + ", not packed"};
-  return has_channels(call);
+// The first of several predicates that fails; they are given in the order of the decision.
+template <typename... Checks>
+auto all_of(Checks... checks) {
+  return [=](const Call& call) {
+    Rejection why;
+    ((why = checks(call), why.fits()) && ...);
+    return why;
+  };
 }
 
-Rejection dense_with_channels(const Call& call) {
-  const Rejection why = dense_only(call);
-  return why.fits() ? has_channels(call) : why;
+Rejection packed_only(const Call& call) {
+  if (!call.packing.bits) return {Step::storage, "weights are " + call.storage + ", not packed"};
+  return {};
 }
 
 // Everything that a node depends on besides its inputs; the relation by its address, which the closure keeps alive.
@@ -150,21 +156,46 @@ mx::array outer_reference(const Call& call) {
 void add_conv_routes(std::vector<Route>& rows) {
   const auto cpu = mx::Device::cpu, gpu = mx::Device::gpu;
   const std::string plain = "any shape: gather, matmul and scatter-add of MLX, in float32";
-  const std::string product = "any shape: matmul of MLX; packed weights: quantized_matmul";
+  const std::string tiles = "8 or more channels on both sides of a group, no custom relation: ";
+  const std::string product =
+      "any shape: matmul of MLX, whose kernels are tuned for each GPU; packed weights are made dense, in float32";
   const std::string slow = "any shape: one multiplication at a time, sums in float64";
   for (const char* op : {"conv", "linear"}) {
     rows.push_back({op, cpu, "cpu.tiles",
                     "dense weights, no empty side: tiles of output rows, packed weights, vector registers",
-                    dense_with_channels, conv_tiles});
+                    all_of(dense_only, has_channels), conv_tiles});
     rows.push_back(
         {op, cpu, "cpu.packed",
          "packed weights, no empty side: the same tiles, one block of codes at a time expanded as it is used",
-         packed_with_channels, conv_packed});
+         all_of(packed_only, has_channels), conv_packed});
     rows.push_back({op, cpu, "cpu.reference", slow + "; packed weights are made dense", always, conv_reference});
   }
   rows.push_back({"outer", cpu, "cpu.tiles", "no empty side: rows copied once per part, sums in vector registers",
                   has_channels, outer_tiles});
   rows.push_back({"outer", cpu, "cpu.reference", slow, always, outer_reference});
+  rows.push_back(
+      {"conv", gpu, "metal.sorted",
+       "forward, target or submanifold relation of at most 32 offsets, dense weights, 8 or more channels on both sides "
+       "of a group: 64 rows sorted by mask a tile, matrix units skip offsets that 16 rows lack",
+       all_of(needs_sorted_map, dense_only, needs_tiles, needs_metal), conv_metal_sorted});
+  rows.push_back({"conv", gpu, "metal.tiles", "dense weights, " + tiles + "the same tiles with rows in the given order",
+                  all_of(needs_map, dense_only, needs_tiles, needs_metal), conv_metal_tiles});
+  rows.push_back(
+      {"conv", gpu, "metal.packed",
+       "packed weights, " + tiles + "the same tiles, sorted where that fits; codes are expanded as they are used",
+       all_of(needs_map, packed_only, needs_tiles, needs_metal), conv_metal_packed});
+  rows.push_back({"conv", gpu, "metal.rows",
+                  "any shape, relation and storage where there is Metal: a thread an element, edges by row",
+                  needs_metal, conv_metal_rows});
+  rows.push_back({"linear", gpu, "metal.packed",
+                  "packed weights where there is Metal: tiles of 64 rows; codes are expanded as they are used",
+                  all_of(packed_only, needs_metal), conv_metal_tiles});
+  rows.push_back({"outer", gpu, "metal.outer",
+                  "8 or more channels on both sides of a group: edges of an offset in parts of 1,024, added in order",
+                  all_of(needs_tiles, needs_metal), outer_metal_tiles});
+  rows.push_back({"outer", gpu, "metal.rows",
+                  "any shape where there is Metal: a thread an element of the result, the same parts", needs_metal,
+                  outer_metal_rows});
   rows.push_back(
       {"conv", gpu, "gpu.mlx", plain + "; packed weights: one offset dequantized at a time", always, conv_with_mlx});
   rows.push_back({"linear", gpu, "gpu.mlx", product, always, linear_with_mlx});

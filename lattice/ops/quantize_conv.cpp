@@ -118,20 +118,4 @@ mx::array weight_of_offset(const Call& call, int k) {
   return mx::squeeze(mx::slice(w, {k, 0, 0}, {k + 1, w.shape(1), w.shape(2)}, s), 0, s);
 }
 
-mx::array packed_linear_with_mlx(const Call& call) {
-  const auto s = call.stream;
-  const Packing& p = call.packing;
-  // MLX 0.32.4 divides by the number of rows.
-  if (call.n_out() == 0) return mx::zeros({0, static_cast<int>(call.c_out)}, call.dtype, s);
-  const auto one = [&](size_t i) { return mx::squeeze(call.inputs[i], 0, s); };  // (C_out, ...)
-  const int words = call.inputs[1].shape(2), stored = words * 32 / static_cast<int>(p.bits);
-  mx::array x = call.inputs[0];
-  if (!p.transposed && stored > x.shape(1))
-    x = mx::pad(x, {{0, 0}, {0, stored - x.shape(1)}}, mx::array(0.0f, x.dtype()), "constant", s);
-  mx::array y = mx::quantized_matmul(x, one(1), one(2), one(3), !p.transposed, static_cast<int>(p.group_size),
-                                     static_cast<int>(p.bits), "affine", s);
-  if (p.transposed) y = mx::slice(y, {0, 0}, {y.shape(0), static_cast<int>(call.c_out)}, s);
-  return call.inputs.size() == 5 ? mx::add(y, call.inputs[4], s) : y;
-}
-
 }  // namespace lattice

@@ -28,7 +28,5 @@ mx::array matmul_rows(const mx::array& x, const QuantizedWeight& w, const std::o
 Call with_dense_weight(const Call& call);
 // W[k] of the call, (c_in / groups, c_out), dense; of packed weights only this offset is expanded.
 mx::array weight_of_offset(const Call& call, int k);
-// A packed "linear" as mx::quantized_matmul.
-mx::array packed_linear_with_mlx(const Call& call);
 
 }  // namespace lattice

@@ -4,6 +4,7 @@
 
 #include "lattice/graph/cpu_call.h"
 #include "lattice/kernels/cpu/pairs.h"
+#include "lattice/ops/conv_metal.h"
 
 namespace lattice {
 namespace {
@@ -154,6 +155,13 @@ void add_triplets_routes(std::vector<Route>& rows) {
   rows.push_back({"outer_each", cpu, "cpu.pairs", "any shape: matrices written in a stream, edges by matrix", always,
                   outer_pairs});
   rows.push_back({"outer_each", cpu, "cpu.reference", slow, always, reference<true>});
+  rows.push_back({"apply_each", gpu, "metal.rows",
+                  "any shape where there is Metal: a thread an element, edges by output row", needs_metal,
+                  apply_metal});
+  rows.push_back(
+      {"outer_each", gpu, "metal.rows",
+       "any shape where there is Metal: a thread an element of a matrix, edges of a matrix in parts of 1,024",
+       needs_metal, outer_each_metal});
   rows.push_back({"apply_each", gpu, "gpu.mlx", plain, always, apply_with_mlx});
   rows.push_back({"outer_each", gpu, "gpu.mlx", plain, always, outer_with_mlx});
 }

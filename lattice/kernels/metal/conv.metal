@@ -1,0 +1,140 @@
+// y[o, m] = bias[m] + sum over the edges (i, o, k) of sum_c x[i, c] W[k, c, m], for each group of channels.
+//
+//   conv_rows   a thread per output element, edges by output row; any relation and shape
+//   conv_tiles  64 output rows x kColumns channels per threadgroup of 4 simdgroups, over a map (output row, offset) -> input row
+//
+// Sums are float32 and rounded once. Order in an element: edges by offset, then input channel; the bias comes last. sizes: n_out,
+// n_k, groups, input and output channels of a group, then what the weight reads (weights.metal).
+#include "lattice/kernels/metal/tiles.metal"
+#include "lattice/kernels/metal/weights.metal"
+
+namespace lattice {
+using namespace metal;
+
+// In place of a pointer.
+struct NoBias {
+  float operator[](int) const thread { return 0.0f; }
+};
+
+template <typename T, typename W, typename X, typename B, typename R, typename E, typename I, typename K, typename S>
+METAL_FUNC void conv_rows(W w, X x, B bias, R row_offsets, E edge_ids, I in_rows, K kernel_ids, S sizes, device T* y,
+                          uint3 at) {
+  const int groups = sizes[2], in = sizes[3], out = sizes[4];
+  const int column = int(at.x), row = int(at.y), g = column / out, m = column % out;
+  float sum = 0.0f;
+  for (int p = row_offsets[row]; p < row_offsets[row + 1]; ++p) {
+    const int e = edge_ids[p], k = kernel_ids[e];
+    const size_t from = size_t(in_rows[e]) * size_t(groups * in) + size_t(g * in);
+    float part = 0.0f;
+    for (int c = 0; c < in; ++c) part += float(x[from + size_t(c)]) * float(w.at(k, g, c, m));
+    sum += part;
+  }
+  y[size_t(row) * size_t(groups * out) + size_t(column)] = T(sum + float(bias[column]));
+}
+
+// Where the rows of conv_tiles come from. mask(): bit b says whether any of the 16 rows from `first` has offset 32 word + b.
+
+// One offset, every row with itself.
+struct SameRows {
+  int n_out;
+  uint mask(int first, int, uint) const thread { return first < n_out ? 1u : 0u; }
+  int in_row(int p, int) const thread { return p; }
+  int out_row(int p) const thread { return p; }
+};
+
+// map (n_out, n_k), -1: none; masks (n_out, words).
+template <typename M, typename K>
+struct MappedRows {
+  M map;
+  K masks;
+  int n_out, n_k;
+  uint mask(int first, int word, uint lane) const thread {
+    const int p = first + int(lane), words = (n_k + 31) / 32;
+    return simd_or(lane < 16 && p < n_out ? uint(masks[size_t(p) * size_t(words) + size_t(word)]) : 0u);
+  }
+  int in_row(int p, int k) const thread { return map[size_t(p) * size_t(n_k) + size_t(k)]; }
+  int out_row(int p) const thread { return p; }
+};
+
+template <typename M, typename K, typename S>
+METAL_FUNC MappedRows<M, K> mapped_rows(M map, K masks, S sizes) {
+  return {map, masks, sizes[0], sizes[1]};
+}
+
+// Rows sorted by mask: map (n_k, n_out) of sorted rows, masks one word for each 16 of them, order their place in y.
+template <typename M, typename K, typename O>
+struct SortedRows {
+  M map;
+  K masks;
+  O order;
+  int n_out;
+  uint mask(int first, int, uint) const thread { return masks[first / 16]; }
+  int in_row(int p, int k) const thread { return map[size_t(k) * size_t(n_out) + size_t(p)]; }
+  int out_row(int p) const thread { return order[p]; }
+};
+
+template <typename M, typename K, typename O, typename S>
+METAL_FUNC SortedRows<M, K, O> sorted_rows(M map, K masks, O order, S sizes) {
+  return {map, masks, order, sizes[0]};
+}
+
+// Takes sums of conv_tiles: rounds and stores what lies inside y.
+template <typename T, typename Rows, typename B>
+struct RowsOut {
+  device T* y;
+  B bias;
+  Rows rows;
+  int n_out, out, g, c_out;
+  void put(int row, int column, float sum) const thread {
+    if (row >= n_out || column >= out) return;
+    const int m = g * out + column;
+    y[size_t(rows.out_row(row)) * size_t(c_out) + size_t(m)] = T(sum + float(bias[m]));
+  }
+};
+
+// Threadgroup memory: xs 64 x padded(16), ws 16 x padded(kColumns), strips 4 x 8 x 32, ids 64, masks 4. The four simdgroups own 16
+// rows each: one of them multiplies only where one of its 16 rows has the offset; offsets that no row has cost nothing.
+template <typename T, int kColumns, typename Rows, typename W, typename X, typename B, typename S>
+METAL_FUNC void conv_tiles(Rows rows, W w, X x, B bias, S sizes, device T* y, threadgroup T* xs, threadgroup T* ws,
+                           threadgroup float* strips, threadgroup int* ids, threadgroup uint* masks, uint3 group,
+                           uint thread_id, uint strip, uint lane) {
+  constexpr int kRows = 64, kDepth = 16, kThreads = 128;
+  constexpr int kXs = padded<T>(kDepth), kWs = padded<T>(kColumns);
+  const int n_out = sizes[0], n_k = sizes[1], groups = sizes[2], in = sizes[3], out = sizes[4];
+  const int first = int(group.x) * kRows, column = int(group.y) * kColumns, g = int(group.z), t = int(thread_id);
+  Sums sums[2 * kColumns / 8];
+  clear<2 * kColumns / 8>(sums);
+  for (int word = 0; word < (n_k + 31) / 32; ++word) {
+    const uint mine = rows.mask(first + 16 * int(strip), word, lane);
+    if (lane == 0) masks[strip] = mine;
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    uint left = masks[0] | masks[1] | masks[2] | masks[3];
+    for (; left != 0; left &= left - 1) {
+      const uint bit = ctz(left);
+      const int k = 32 * word + int(bit);
+      if (t < kRows) ids[t] = first + t < n_out ? rows.in_row(first + t, k) : -1;
+      for (int c0 = 0; c0 < in; c0 += kDepth) {
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        for (int i = t; i < kRows * kDepth; i += kThreads) {
+          const int r = i / kDepth, c = c0 + i % kDepth, from = ids[r];
+          xs[r * kXs + i % kDepth] =
+              from >= 0 && c < in ? T(x[size_t(from) * size_t(groups * in) + size_t(g * in + c)]) : T(0);
+        }
+        for (int i = t; i < kDepth * kColumns; i += kThreads) {
+          const int c = c0 + i / kColumns, m = column + i % kColumns;
+          ws[i / kColumns * kWs + i % kColumns] = c < in && m < out ? w.at(k, g, c, m) : T(0);
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        if (mine >> bit & 1u) {
+          for (int c = 0; c < kDepth; c += 8)
+            multiply<2, kColumns / 8, false>(sums, xs + 16 * int(strip) * kXs + c, kXs, ws + c * kWs, kWs);
+        }
+      }
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);  // masks are read
+  }
+  const RowsOut<T, Rows, B> to = {y, bias, rows, n_out, out, g, groups * out};
+  put_sums<2, kColumns / 8>(sums, strips + 256 * strip, to, first + 16 * int(strip), column, lane);
+}
+
+}  // namespace lattice

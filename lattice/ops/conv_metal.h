@@ -1,0 +1,37 @@
+// Launches of kernels/metal/{conv,outer}.metal: the rows "metal.*" of conv, linear, outer, apply_each and outer_each.
+//
+// The relation's index arrays are inputs of the kernels; they are made on the CPU once per relation, in memory that both share. Work
+// with no edge or no channel launches nothing. Matrix units are 8 x 8 simdgroup matrices on every tier: the tensor operations of a
+// neural accelerator can be neither compiled nor run where this was written.
+#pragma once
+
+#include "lattice/ops/routes.h"
+
+namespace lattice {
+
+// Rejected where there is no Metal: an MLX for another kind of GPU takes gpu.mlx.
+Rejection needs_metal(const Call& call);
+// Channels of a group fill an 8 x 8 matrix.
+Rejection needs_tiles(const Call& call);
+// Every output row has at most one edge for an offset, and the map is not too long.
+Rejection needs_map(const Call& call);
+// Rows may be sorted by mask.
+Rejection needs_sorted_map(const Call& call);
+
+// conv and linear, dense or packed: a thread per output element.
+mx::array conv_metal_rows(const Call& call);
+// Tiles over the map; of linear: over the rows themselves.
+mx::array conv_metal_tiles(const Call& call);
+// Tiles over the map with sorted rows.
+mx::array conv_metal_sorted(const Call& call);
+// Packed weights: sorted where that fits, else plain tiles.
+mx::array conv_metal_packed(const Call& call);
+// One matrix an edge: conv_metal_rows on (K, G, C, M).
+mx::array apply_metal(const Call& call);
+
+mx::array outer_metal_rows(const Call& call);
+mx::array outer_metal_tiles(const Call& call);
+// Result (K, G, C, M).
+mx::array outer_each_metal(const Call& call);
+
+}  // namespace lattice
