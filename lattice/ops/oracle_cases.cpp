@@ -234,6 +234,11 @@ std::vector<OracleCase> oracle_cases() {
         relate(RelationKind::submanifold, random_coords(random, 0, 3), KernelSpec(), std::nullopt, "oracle_cases");
     add(conv_case(random, "conv", none, kShapes[2], dtype), none, kShapes[2], dtype, "empty");
     add(outer_case(random, none, kShapes[2], dtype), none, kShapes[2], dtype, "empty");
+    // Masks of more than one word.
+    const Relation::Ptr wide =
+        relate(RelationKind::submanifold, random_coords(random, 70, 3),
+               KernelSpec({3, 3, 5}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}), std::nullopt, "oracle_cases");
+    add(conv_case(random, "conv", wide, kShapes[2], dtype), wide, kShapes[2], dtype, "45 offsets");
     for (const int64_t n : {int64_t{0}, int64_t{1}, int64_t{300}})
       for (const Shape& shape : kShapes) {
         if (shape.groups > 1) continue;

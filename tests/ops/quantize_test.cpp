@@ -9,7 +9,6 @@
 #include "lattice/kernels/cpu/threads.h"
 #include "lattice/ops/bilinear.h"
 #include "lattice/ops/conv.h"
-#include "lattice/ops/oracle_cases.h"
 #include "lattice/ops/quantize_conv.h"
 
 namespace lattice {
@@ -101,21 +100,6 @@ TEST(Quantize, LinearHasTheBitsOfTheDenseRoute) {
       const QuantizedWeight q = quantize_weight(normal({9, 70}, 3, dtype), 32, 4);
       EXPECT_TRUE(same_bits(linear_features(x, q, bias), linear_features(x, dequantize_weight(q), bias)));
     }
-}
-
-// On a GPU the product is mx::quantized_matmul; the CPU evaluates the same node.
-TEST(Quantize, TheRowForAGpuMatchesTheOracleOnTheCpu) {
-  int checked = 0;
-  for (OracleCase& test : oracle_cases())
-    for (const Route& route : routes()) {
-      if (route.operation != "linear" || test.call.operation != "linear" || route.name != "gpu.mlx" ||
-          !test.call.packing.bits || test.call.dtype != mx::float32)
-        continue;
-      test.call.stream = mx::Device(mx::Device::cpu);
-      EXPECT_LE(oracle_error(test, route.launch(test.call)), 1) << test.label;
-      ++checked;
-    }
-  EXPECT_GT(checked, 10);
 }
 
 TEST(Quantize, FeatureGradientsAreThoseOfTheDenseRoute) {

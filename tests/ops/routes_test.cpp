@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "lattice/graph/metal_call.h"
 #include "lattice/kernels/cpu/threads.h"
 #include "lattice/ops/bilinear.h"
 #include "lattice/ops/oracle_cases.h"
@@ -41,7 +42,7 @@ TEST(Routes, GpuRowsOfMlxOperationsMatchTheOracleOnTheCpu) {
   int checked = 0;
   for (OracleCase& test : oracle_cases())
     for (const Route& route : routes()) {
-      if (route.operation != test.call.operation || route.name != "gpu.mlx" || route.operation == "linear") continue;
+      if (route.operation != test.call.operation || route.name != "gpu.mlx") continue;
       test.call.stream = mx::Device(mx::Device::cpu);
       EXPECT_LE(oracle_error(test, route.launch(test.call)), 1) << route.operation << " " << test.label;
       ++checked;
@@ -130,6 +131,145 @@ TEST(Routes, SameBitsForAnyNumberOfThreads) {
     EXPECT_EQ(results[0], results[2]) << test.label;
   }
   cpu::set_thread_count(threads);
+}
+
+// Rows for Metal, as they are chosen where there is one. Nothing is launched.
+struct AsOnMetal {
+  AsOnMetal() {
+    graph::set_metal_host(
+        [](const graph::MetalLaunch& launch, const std::vector<mx::array>&) -> std::vector<mx::array> {
+          throw std::logic_error(launch.name + " must not run");
+        });
+  }
+  ~AsOnMetal() { graph::set_metal_host({}); }
+};
+
+Call bilinear(const char* operation, Relation::Ptr relation, int64_t c_in, int64_t c_out, int64_t groups = 1,
+              Packing packing = {}) {
+  Call call;
+  call.operation = operation;
+  call.relation = std::move(relation);
+  call.c_in = c_in, call.c_out = c_out, call.groups = groups;
+  call.packing = packing;
+  call.storage = packing.bits ? "packed" : "dense";
+  call.stream = mx::Device(mx::Device::cpu);
+  return call;
+}
+
+// Why the row refuses; fails the test when there is no such row.
+Rejection refusal(const char* route, const Call& call) {
+  for (const Route& row : routes())
+    if (row.operation == call.operation && row.name == route) return row.check(call);
+  ADD_FAILURE() << "no route " << call.operation << " " << route;
+  return {};
+}
+
+Relation::Ptr relation_of(RelationKind kind) {
+  Random random{7};
+  return make_relation(random, kind, 40);
+}
+
+constexpr RelationKind kSortable[] = {RelationKind::forward, RelationKind::target, RelationKind::submanifold};
+constexpr RelationKind kUnsorted[] = {RelationKind::transposed, RelationKind::generative,
+                                      RelationKind::target_transposed};
+
+TEST(MetalRoutes, TakenInOrder) {
+  const AsOnMetal metal;
+  const auto chosen = [](const Call& call) { return decide(call).chosen->name; };
+  for (const RelationKind kind : kSortable) {
+    const Relation::Ptr r = relation_of(kind);
+    EXPECT_EQ(chosen(bilinear("conv", r, 16, 16)), "metal.sorted") << kind_name(kind);
+    EXPECT_EQ(chosen(bilinear("conv", r->reversed(), 16, 16)), "metal.tiles") << kind_name(kind);
+    EXPECT_EQ(chosen(bilinear("conv", r, 16, 16, 1, {4, 32, false})), "metal.packed") << kind_name(kind);
+    EXPECT_EQ(chosen(bilinear("conv", r, 3, 16)), "metal.rows") << kind_name(kind);
+    EXPECT_EQ(chosen(bilinear("conv", r, 3, 16, 1, {4, 32, false})), "metal.rows") << kind_name(kind);
+  }
+  for (const RelationKind kind : kUnsorted)
+    for (const Relation::Ptr& r : {relation_of(kind), relation_of(kind)->reversed()}) {
+      EXPECT_EQ(chosen(bilinear("conv", r, 16, 16)), "metal.tiles") << r->text();
+      EXPECT_EQ(chosen(bilinear("conv", r, 16, 16, 1, {8, 64, true})), "metal.packed") << r->text();
+    }
+  EXPECT_EQ(chosen(bilinear("conv", relation_of(RelationKind::custom), 16, 16)), "metal.rows");
+  EXPECT_EQ(chosen(bilinear("outer", relation_of(RelationKind::custom), 16, 16)), "metal.outer");
+  EXPECT_EQ(chosen(bilinear("outer", relation_of(RelationKind::custom), 16, 7)), "metal.rows");
+  EXPECT_EQ(chosen(bilinear("linear", Relation::identity(5), 16, 16)), "gpu.mlx");
+  EXPECT_EQ(chosen(bilinear("linear", Relation::identity(5), 3, 1, 1, {4, 32, false})), "metal.packed");
+  EXPECT_EQ(chosen(bilinear("apply_each", relation_of(RelationKind::custom), 16, 16)), "metal.rows");
+  EXPECT_EQ(chosen(bilinear("outer_each", relation_of(RelationKind::custom), 16, 16)), "metal.rows");
+}
+
+TEST(MetalRoutes, OnlyThreeKindsAreSorted) {
+  const AsOnMetal metal;
+  for (const RelationKind kind : kUnsorted) {
+    const Rejection why = refusal("metal.sorted", bilinear("conv", relation_of(kind), 16, 16));
+    EXPECT_EQ(why.step, Rejection::Step::relation);
+    EXPECT_NE(why.text.find(kind_name(kind)), std::string::npos) << why.text;
+    EXPECT_FALSE(refusal("metal.sorted", bilinear("conv", relation_of(kind)->reversed(), 16, 16)).fits());
+  }
+  for (const RelationKind kind : kSortable) {
+    const Rejection why = refusal("metal.sorted", bilinear("conv", relation_of(kind)->reversed(), 16, 16));
+    EXPECT_EQ(why.step, Rejection::Step::relation);
+    EXPECT_NE(why.text.find("reversed"), std::string::npos) << why.text;
+  }
+}
+
+TEST(MetalRoutes, MoreThan32OffsetsAreNotSorted) {
+  const AsOnMetal metal;
+  Random random{7};
+  const auto with_size = [&](const Triple& size) {
+    return relate(RelationKind::submanifold, random_coords(random, 40, 3),
+                  KernelSpec(size, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}), std::nullopt, "test");
+  };
+  EXPECT_TRUE(refusal("metal.sorted", bilinear("conv", with_size({3, 3, 3}), 8, 8)).fits());
+  const Call many = bilinear("conv", with_size({3, 3, 5}), 8, 8);
+  EXPECT_EQ(refusal("metal.sorted", many).step, Rejection::Step::relation);
+  EXPECT_NE(refusal("metal.sorted", many).text.find("45 offsets"), std::string::npos);
+  EXPECT_EQ(decide(many).chosen->name, "metal.tiles");
+}
+
+TEST(MetalRoutes, TilesNeedEightChannelsOfAGroup) {
+  const AsOnMetal metal;
+  const Relation::Ptr r = relation_of(RelationKind::submanifold);
+  for (const char* route : {"metal.sorted", "metal.tiles"}) {
+    EXPECT_TRUE(refusal(route, bilinear("conv", r, 16, 24, 2)).fits());
+    for (const Call& call : {bilinear("conv", r, 7, 8), bilinear("conv", r, 8, 7), bilinear("conv", r, 16, 16, 4)})
+      EXPECT_EQ(refusal(route, call).step, Rejection::Step::shape) << route;
+  }
+  EXPECT_TRUE(refusal("metal.outer", bilinear("outer", r, 16, 24, 2)).fits());
+  EXPECT_EQ(refusal("metal.outer", bilinear("outer", r, 24, 24, 24)).step, Rejection::Step::shape);
+  EXPECT_EQ(refusal("metal.packed", bilinear("conv", r, 16, 4, 1, {4, 32, false})).step, Rejection::Step::shape);
+}
+
+TEST(MetalRoutes, StorageDecides) {
+  const AsOnMetal metal;
+  const Relation::Ptr r = relation_of(RelationKind::submanifold), same = Relation::identity(9);
+  const Packing packing{4, 32, false};
+  for (const char* route : {"metal.sorted", "metal.tiles"})
+    EXPECT_EQ(refusal(route, bilinear("conv", r, 16, 16, 1, packing)).step, Rejection::Step::storage);
+  EXPECT_EQ(refusal("metal.packed", bilinear("conv", r, 16, 16)).step, Rejection::Step::storage);
+  EXPECT_EQ(refusal("metal.packed", bilinear("linear", same, 16, 16)).step, Rejection::Step::storage);
+}
+
+TEST(MetalRoutes, AMapHoldsOneEdgeForAnOffset) {
+  const AsOnMetal metal;
+  const Relation::Ptr r = relation_of(RelationKind::custom);
+  for (const char* route : {"metal.sorted", "metal.tiles"})
+    EXPECT_EQ(refusal(route, bilinear("conv", r, 16, 16)).step, Rejection::Step::relation);
+  EXPECT_EQ(refusal("metal.packed", bilinear("conv", r, 16, 16, 1, {4, 32, false})).step, Rejection::Step::relation);
+}
+
+TEST(MetalRoutes, AreNotTakenWithoutMetal) {
+  if (mx::metal::is_available()) GTEST_SKIP() << "this machine has Metal";
+  int metal_rows = 0;
+  for (const OracleCase& test : oracle_cases())
+    for (const Route& route : routes()) {
+      if (route.operation != test.call.operation || !route.name.starts_with("metal.")) continue;
+      EXPECT_FALSE(route.check(test.call).fits()) << route.operation << " " << route.name << " " << test.label;
+      ++metal_rows;
+    }
+  EXPECT_GT(metal_rows, 100);
+  const Call call = bilinear("conv", relation_of(RelationKind::submanifold), 3, 3);
+  EXPECT_EQ(refusal("metal.rows", call).step, Rejection::Step::capability);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ _TO_BFLOAT = re.compile(
 )
 _NODE = re.compile(r"^[|` -]*(\w+) 0x[0-9a-f]+ (?:(?:parent|prev) 0x[0-9a-f]+ )*(<(?:[^<>]|<[^<>]*>)*>)?(.*)$")
 _PLACE = re.compile(r"([^\s<>,]+):(\d+):\d+|(line):(\d+):\d+|col:\d+")
-_DECLARED = re.compile(r"(?:used |referenced |constexpr )*(?!implicit|invalid)(\w+) '([^']*)'")
+_DECLARED = re.compile(r"(?:used |referenced |constexpr )*(?!(?:implicit|invalid|used|referenced|constexpr) )(\w+) '([^']*)'")
 _SPACE = re.compile(r"__(?:global|local|private|constant)\b[^*&]*[*&]")
 
 
@@ -43,6 +43,7 @@ def mistakes(tree, warnings):
 
 
 def _bare(type_text):
+    type_text = re.sub(r"\[[^\]]*\]", "", type_text)  # an array's length may multiply
     if "__generic" in type_text:
         return True
     if any(word in type_text for word in ("(", "auto", "lambda")) or not re.search(r"[*&]", type_text):
