@@ -8,7 +8,7 @@
 
 #include "lattice/graph/metal_call.h"
 #include "lattice/kernels/metal/text.h"
-#include "lattice/ops/backend.h"
+#include "lattice/ops/segments_metal.h"
 
 namespace lattice {
 namespace {
@@ -202,20 +202,11 @@ mx::array outer_with(const Call& call, const mx::Shape& shape, const std::vector
   }
   const mx::array u = launch.run(s);
   if (parts.direct) return u;
-  Launch sum("sum_parts", "outer", call.dtype, "u", {shape, call.dtype});
-  sum.add("partial", u), sum.add("offsets", numbers(parts.offsets)), sum.add("size", numbers({size}));
-  sum.call.source = "lattice::sum_parts(partial, offsets, size, u, thread_position_in_grid);";
-  sum.call.grid = {size, as_int(call.relation->n_kernels()), 1};
-  sum.call.threadgroup = row_threads(size);
-  return sum.run(s);
+  const mx::array sum = metal_reduce(u, {numbers(parts.offsets), std::nullopt, std::nullopt}, "sum", call.dtype, s);
+  return mx::reshape(sum, shape, s);
 }
 
 }  // namespace
-
-Rejection needs_metal(const Call&) {
-  if (tensor_ops() == TensorOps::unavailable) return {Step::capability, "MLX has no Metal here"};
-  return {};
-}
 
 Rejection needs_tiles(const Call& call) {
   if (in_group(call) < 8 || out_group(call) < 8)

@@ -9,8 +9,6 @@
 
 namespace lattice {
 
-// Rejected where there is no Metal: an MLX for another kind of GPU takes gpu.mlx.
-Rejection needs_metal(const Call& call);
 // Channels of a group fill an 8 x 8 matrix.
 Rejection needs_tiles(const Call& call);
 // Every output row has at most one edge for an offset, and the map is not too long.

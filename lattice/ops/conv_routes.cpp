@@ -177,24 +177,24 @@ void add_conv_routes(std::vector<Route>& rows) {
       {"conv", gpu, "metal.sorted",
        "forward, target or submanifold relation of at most 32 offsets, dense weights, 8 or more channels on both sides "
        "of a group: 64 rows sorted by mask a tile, matrix units skip offsets that 16 rows lack",
-       all_of(needs_sorted_map, dense_only, needs_tiles, needs_metal), conv_metal_sorted});
+       all_of(needs_sorted_map, dense_only, needs_tiles, without_metal), conv_metal_sorted});
   rows.push_back({"conv", gpu, "metal.tiles", "dense weights, " + tiles + "the same tiles with rows in the given order",
-                  all_of(needs_map, dense_only, needs_tiles, needs_metal), conv_metal_tiles});
+                  all_of(needs_map, dense_only, needs_tiles, without_metal), conv_metal_tiles});
   rows.push_back(
       {"conv", gpu, "metal.packed",
        "packed weights, " + tiles + "the same tiles, sorted where that fits; codes are expanded as they are used",
-       all_of(needs_map, packed_only, needs_tiles, needs_metal), conv_metal_packed});
+       all_of(needs_map, packed_only, needs_tiles, without_metal), conv_metal_packed});
   rows.push_back({"conv", gpu, "metal.rows",
                   "any shape, relation and storage where there is Metal: a thread an element, edges by row",
-                  needs_metal, conv_metal_rows});
+                  without_metal, conv_metal_rows});
   rows.push_back({"linear", gpu, "metal.packed",
                   "packed weights where there is Metal: tiles of 64 rows; codes are expanded as they are used",
-                  all_of(packed_only, needs_metal), conv_metal_tiles});
+                  all_of(packed_only, without_metal), conv_metal_tiles});
   rows.push_back({"outer", gpu, "metal.outer",
                   "8 or more channels on both sides of a group: edges of an offset in parts of 1,024, added in order",
-                  all_of(needs_tiles, needs_metal), outer_metal_tiles});
+                  all_of(needs_tiles, without_metal), outer_metal_tiles});
   rows.push_back({"outer", gpu, "metal.rows",
-                  "any shape where there is Metal: a thread an element of the result, the same parts", needs_metal,
+                  "any shape where there is Metal: a thread an element of the result, the same parts", without_metal,
                   outer_metal_rows});
   rows.push_back(
       {"conv", gpu, "gpu.mlx", plain + "; packed weights: one offset dequantized at a time", always, conv_with_mlx});

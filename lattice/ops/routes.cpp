@@ -110,6 +110,11 @@ const char* name(Rejection::Step step) {
   return kNames[static_cast<int>(step)];
 }
 
+Rejection without_metal(const Call&) {
+  if (tensor_ops() == TensorOps::unavailable) return {Rejection::Step::capability, "MLX has no Metal here"};
+  return {};
+}
+
 std::span<const Route> routes() {
   static const std::vector<Route> table = [] {
     std::vector<Route> rows;

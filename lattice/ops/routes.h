@@ -62,6 +62,8 @@ struct Rejection {
   bool fits() const { return text.empty(); }
 };
 const char* name(Rejection::Step step);
+// Rejects where MLX has no Metal: another kind of GPU takes gpu.mlx.
+Rejection without_metal(const Call& call);
 
 struct Route {
   std::string operation;

@@ -6,7 +6,6 @@
 
 #include "lattice/graph/metal_call.h"
 #include "lattice/kernels/metal/text.h"
-#include "lattice/ops/backend.h"
 #include "lattice/ops/row_groups.h"
 
 namespace lattice {
@@ -143,11 +142,6 @@ mx::array metal_gather(const mx::array& x, const mx::array& rows, float fill, mx
   if (n == 0 || x.size() == 0) return mx::full({n, channels}, mx::array(fill, x.dtype()), s);
   return launch("gather", "gather_rows(out, x, x_shape[1], rows, fill[0], ", {"x", "rows", "fill"},
                 {x, rows, mx::array(&fill, {1}, mx::float32)}, n, channels, x.dtype(), s);
-}
-
-Rejection without_metal(const Call&) {
-  if (tensor_ops() == TensorOps::unavailable) return {Rejection::Step::capability, "MLX has no Metal here"};
-  return {};
 }
 
 mx::array segments_with_metal(const Call& call) {

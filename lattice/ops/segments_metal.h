@@ -33,9 +33,6 @@ mx::array metal_match(const mx::array& a, const mx::array& b, const std::optiona
 // out[j] = x[rows[j]], fill where rows[j] < 0.
 mx::array metal_gather(const mx::array& x, const mx::array& rows, float fill, mx::StreamOrDevice s);
 
-// Rejects where MLX has no Metal.
-Rejection without_metal(const Call& call);
-
 // Routes of "segments" and "gather".
 mx::array segments_with_metal(const Call& call);
 mx::array gather_with_metal(const Call& call);

@@ -156,12 +156,12 @@ void add_triplets_routes(std::vector<Route>& rows) {
                   outer_pairs});
   rows.push_back({"outer_each", cpu, "cpu.reference", slow, always, reference<true>});
   rows.push_back({"apply_each", gpu, "metal.rows",
-                  "any shape where there is Metal: a thread an element, edges by output row", needs_metal,
+                  "any shape where there is Metal: a thread an element, edges by output row", without_metal,
                   apply_metal});
   rows.push_back(
       {"outer_each", gpu, "metal.rows",
        "any shape where there is Metal: a thread an element of a matrix, edges of a matrix in parts of 1,024",
-       needs_metal, outer_each_metal});
+       without_metal, outer_each_metal});
   rows.push_back({"apply_each", gpu, "gpu.mlx", plain, always, apply_with_mlx});
   rows.push_back({"outer_each", gpu, "gpu.mlx", plain, always, outer_with_mlx});
 }

@@ -2,10 +2,9 @@
 //
 //   outer_rows   a thread per element of u; any shape
 //   outer_tiles  kTile x kTile elements of u per threadgroup of 4 simdgroups
-//   sum_parts    adds the parts of long lists in order
 //
 // The edges of an offset are split into parts of a fixed length (`parts`: four numbers each, k, begin, end, place in u), each part is
-// summed in float32 by one threadgroup in the order of its edges, and parts are added in order: the same bits every time, no
+// summed in float32 in the order of its edges, and parts are added in order (segments.metal): the same bits every time, no
 // atomics. sizes: groups, input and output channels of a group, then the strides of u: a place, a group, an input channel.
 #include "lattice/kernels/metal/tiles.metal"
 
@@ -67,15 +66,6 @@ METAL_FUNC void outer_tiles(X x, G g, E edge_ids, I in_rows, O out_rows, P parts
   }
   const MatrixOut<U> to = {u + (parts[part + 3] * long(sizes[3]) + a * sizes[4]), in, out, sizes[5]};
   put_sums<kBlocks, kBlocks>(sums, strips + 256 * quarter, to, c0 + top, m0 + side, lane);
-}
-
-// u[k] = sum of parts offsets[k] .. offsets[k + 1], each of `size` floats.
-template <typename T, typename P, typename F, typename S>
-METAL_FUNC void sum_parts(P partial, F offsets, S size, device T* u, uint3 at) {
-  const size_t n = size_t(size[0]), i = size_t(at.x), k = size_t(at.y);
-  float sum = 0.0f;
-  for (int p = offsets[k]; p < offsets[k + 1]; ++p) sum += partial[size_t(p) * n + i];
-  u[k * n + i] = T(sum);
 }
 
 }  // namespace lattice
