@@ -107,25 +107,25 @@ METAL_FUNC T select(T a, shim::given<T> b, C c) {
   return r;
 }
 
-#define MSL_BITS(T, U, bits)                                                                           \
-  METAL_FUNC T popcount(T x) { return (T)__builtin_popcountll((ulong)(U)x); }                          \
-  METAL_FUNC T clz(T x) { return (T)((U)x == 0 ? bits : __builtin_clzll((ulong)(U)x) - (64 - bits)); } \
-  METAL_FUNC T ctz(T x) { return (T)((U)x == 0 ? bits : __builtin_ctzll((ulong)(U)x)); }               \
-  METAL_FUNC T reverse_bits(T x) {                                                                     \
-    U r = 0;                                                                                           \
-    for (int i = 0; i < bits; ++i) r = (U)(r << 1 | ((U)x >> i & 1));                                  \
-    return (T)r;                                                                                       \
-  }                                                                                                    \
-  METAL_FUNC T rotate(T x, T by) {                                                                     \
-    const uint s = (uint)by & (bits - 1);                                                              \
-    return (T)(s ? (U)((U)x << s | (U)x >> (bits - s)) : (U)x);                                        \
-  }                                                                                                    \
-  METAL_FUNC T extract_bits(T x, uint at, uint n) {                                                    \
-    return n == 0 ? T(0) : (T)((T)((U)x << (bits - at - n)) >> (bits - n));                            \
-  }                                                                                                    \
-  METAL_FUNC T insert_bits(T x, T with, uint at, uint n) {                                             \
-    const U mask = (U)((n >= bits ? (U) ~(U)0 : (U)(((U)1 << n) - 1)) << at);                          \
-    return (T)(((U)x & (U)~mask) | ((U)((U)with << at) & mask));                                       \
+#define MSL_BITS(T, U, bits)                                                                          \
+  METAL_FUNC T popcount(T x) { return (T)__builtin_popcountl((ulong)(U)x); }                          \
+  METAL_FUNC T clz(T x) { return (T)((U)x == 0 ? bits : __builtin_clzl((ulong)(U)x) - (64 - bits)); } \
+  METAL_FUNC T ctz(T x) { return (T)((U)x == 0 ? bits : __builtin_ctzl((ulong)(U)x)); }               \
+  METAL_FUNC T reverse_bits(T x) {                                                                    \
+    U r = 0;                                                                                          \
+    for (int i = 0; i < bits; ++i) r = (U)(r << 1 | ((U)x >> i & 1));                                 \
+    return (T)r;                                                                                      \
+  }                                                                                                   \
+  METAL_FUNC T rotate(T x, T by) {                                                                    \
+    const uint s = (uint)by & (bits - 1);                                                             \
+    return (T)(s ? (U)((U)x << s | (U)x >> (bits - s)) : (U)x);                                       \
+  }                                                                                                   \
+  METAL_FUNC T extract_bits(T x, uint at, uint n) {                                                   \
+    return n == 0 ? T(0) : (T)((T)((U)x << (bits - at - n)) >> (bits - n));                           \
+  }                                                                                                   \
+  METAL_FUNC T insert_bits(T x, T with, uint at, uint n) {                                            \
+    const U mask = (U)((n >= bits ? (U) ~(U)0 : (U)(((U)1 << n) - 1)) << at);                         \
+    return (T)(((U)x & (U)~mask) | ((U)((U)with << at) & mask));                                      \
   }
 MSL_BITS(char, uchar, 8)
 MSL_BITS(uchar, uchar, 8)

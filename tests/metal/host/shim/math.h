@@ -137,9 +137,12 @@ METAL_FUNC float modf(float x, thread float& whole) {
 }
 
 #define MSL_TEST(name, expression)                              \
-  METAL_FUNC bool name(float v) { return expression; }          \
+  METAL_FUNC bool name(float v) {                               \
+    const float smallest = 0x1p-126f;                           \
+    return expression;                                          \
+  }                                                             \
   METAL_FUNC bool name(half h) {                                \
-    const float v = (float)h;                                   \
+    const float v = (float)h, smallest = 0x1p-14f;              \
     return expression;                                          \
   }                                                             \
   template <typename T, shim::if_vector<T> = true>              \
@@ -151,7 +154,7 @@ METAL_FUNC float modf(float x, thread float& whole) {
 MSL_TEST(isfinite, __builtin_isfinite(v))
 MSL_TEST(isinf, __builtin_isinf(v))
 MSL_TEST(isnan, v != v)
-MSL_TEST(isnormal, __builtin_isnormal(v))
+MSL_TEST(isnormal, __builtin_isfinite(v) && __builtin_fabsf(v) >= smallest)
 MSL_TEST(signbit, __builtin_signbit(v))
 
 #define MSL_GEOMETRY                                                                       \

@@ -46,7 +46,7 @@ METAL_FUNC simdgroup_matrix<T, C, R> make_filled_simdgroup_matrix(T v) {
       m.msl_pair[j] = from[(origin.y + (turned ? c + j : r)) * stride + origin.x + (turned ? r : c + j)]; \
   }                                                                                                       \
   template <typename T, int C, int R>                                                                     \
-  inline void simdgroup_store(const thread simdgroup_matrix<T, C, R>& m, space T* to, ulong stride = C,   \
+  inline void simdgroup_store(simdgroup_matrix<T, C, R> m, space T* to, ulong stride = C,                 \
                               vec<ulong, 2> origin = vec<ulong, 2>(0ul), bool turned = false) {           \
     const uint r = shim::matrix_row(), c = shim::matrix_column();                                         \
     for (uint j = 0; j < 2; ++j)                                                                          \
@@ -56,10 +56,9 @@ MSL_MATRIX_MEMORY(__global)
 MSL_MATRIX_MEMORY(__local)
 
 template <typename D, typename A, typename B, typename C>
-MSL_UNSEEN inline void simdgroup_multiply_accumulate(thread simdgroup_matrix<D, 8, 8>& d,
-                                                     const thread simdgroup_matrix<A, 8, 8>& a,
-                                                     const thread simdgroup_matrix<B, 8, 8>& b,
-                                                     const thread simdgroup_matrix<C, 8, 8>& c, MSL_SITE) {
+MSL_UNSEEN inline void simdgroup_multiply_accumulate(thread simdgroup_matrix<D, 8, 8>& d, simdgroup_matrix<A, 8, 8> a,
+                                                     simdgroup_matrix<B, 8, 8> b, simdgroup_matrix<C, 8, 8> c,
+                                                     MSL_SITE) {
   float sums[2] = {(float)c.msl_pair.x, (float)c.msl_pair.y};
   msl_multiply_matrices((float)a.msl_pair.x, (float)a.msl_pair.y, (float)b.msl_pair.x, (float)b.msl_pair.y,
                         (size_t)&sums[0], msl_site);
@@ -67,8 +66,8 @@ MSL_UNSEEN inline void simdgroup_multiply_accumulate(thread simdgroup_matrix<D, 
   d.msl_pair.y = (D)sums[1];
 }
 template <typename D, typename A, typename B>
-METAL_FUNC void simdgroup_multiply(thread simdgroup_matrix<D, 8, 8>& d, const thread simdgroup_matrix<A, 8, 8>& a,
-                                   const thread simdgroup_matrix<B, 8, 8>& b, MSL_SITE) {
+METAL_FUNC void simdgroup_multiply(thread simdgroup_matrix<D, 8, 8>& d, simdgroup_matrix<A, 8, 8> a,
+                                   simdgroup_matrix<B, 8, 8> b, MSL_SITE) {
   const simdgroup_matrix<D, 8, 8> zero = make_filled_simdgroup_matrix<D, 8, 8>(D(0));
   simdgroup_multiply_accumulate(d, a, b, zero, msl_site);
 }

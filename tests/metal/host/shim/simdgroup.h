@@ -107,12 +107,12 @@ MSL_FILL(simd_shuffle_and_fill_down, me + (int)k, s < base + modulo, s - modulo)
 METAL_FUNC bool simd_any(bool b, MSL_SITE) { return simd_or((uint)b, msl_site) != 0; }
 METAL_FUNC bool simd_all(bool b, MSL_SITE) { return simd_and((uint)b, msl_site) != 0; }
 
-struct simd_vote {
+struct simd_vote {  // methods without address space: clang's temporaries have none
   typedef ulong vote_t;
   ulong bits;
-  explicit operator ulong() const thread { return bits; }
-  bool all() const thread { return bits == 0xffffffffu; }
-  bool any() const thread { return bits != 0; }
+  explicit operator ulong() const { return bits; }
+  bool all() const { return bits == 0xffffffffu; }
+  bool any() const { return bits != 0; }
 };
 METAL_FUNC simd_vote simd_ballot(bool b, MSL_SITE) {
   return simd_vote{(ulong)simd_or(b ? 1u << shim::lane() : 0u, msl_site)};
