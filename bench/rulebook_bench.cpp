@@ -3,7 +3,8 @@
 //   rulebook_bench        float32, 3x3x3, 32 and 64 channels, one thread, best CPU time
 //
 // "centres": points at the voxel centres of a scene, so that both convolutions have the same edges. "dense": five points for each voxel at
-// random places in it. Forward + backward is the gradient of all inputs with the value.
+// random places in it. Forward + backward is the gradient of all inputs with the value. "buckets": the two sums over the edges of dense
+// scans, with and without adding the rows of a bucket first; "flat" is the same relation without a count of its buckets.
 #include <mlx/mlx.h>
 
 #include <algorithm>
@@ -40,6 +41,47 @@ double backward(const mx::array& x, const mx::array& w, const Relation::Ptr& r) 
   };
   all();
   return bench::best(4, all);
+}
+
+// `a` and `b` in turns, so that both see the same machine: best times.
+std::pair<double, double> turns(int repeats, const std::function<void()>& a, const std::function<void()>& b) {
+  std::pair<double, double> least(1e30, 1e30);
+  a(), b();
+  for (int i = 0; i < repeats; ++i) {
+    least.first = std::min(least.first, bench::best(1, a));
+    least.second = std::min(least.second, bench::best(1, b));
+  }
+  return least;
+}
+
+// What bucket sums gain on the points: `per` for each row of voxels, anywhere in it.
+void buckets(const std::vector<std::array<int32_t, 4>>& rows, int per) {
+  support::Random random(2);
+  std::vector<float> xyz;
+  for (const auto& r : rows)
+    for (int i = 0; i < per; ++i)
+      for (size_t a = 1; a < 4; ++a)
+        xyz.push_back(static_cast<float>(r[a]) + static_cast<float>(random.below(1000)) * 1e-3f);
+  const int n = static_cast<int>(xyz.size() / 3);
+  const PointSet points(mx::array(xyz.data(), {n, 3}), std::nullopt, 1);
+  const Rulebook book = build_rulebook(points, points, 3);
+  cpu::RelationLists lists = book.relation->lists();
+  lists.n_buckets = 0;
+  const Relation::Ptr flat = Relation::from_lists(std::move(lists));
+  const double ratio = static_cast<double>(book.relation->edge_count()) / static_cast<double>(book.n_buckets());
+  std::printf("%d points a voxel: %d points, %lld edges, %.2f a bucket\n", per, n,
+              static_cast<long long>(book.relation->edge_count()), ratio);
+  for (const int c : {16, 32, 64, 128}) {
+    mx::array x = mx::random::normal({n, c}), w = mx::random::normal({27, c, c}), g = mx::random::normal({n, c});
+    mx::eval({x, w, g});
+    const auto [a, b] = turns(
+        3, [&] { evaluate({conv(x, w, book.relation)}); }, [&] { evaluate({conv(x, w, flat)}); });
+    const auto [d, e] = turns(
+        3, [&] { evaluate({outer(x, g, book.relation)}); }, [&] { evaluate({outer(x, g, flat)}); });
+    std::printf("  C = %3d: mvmr %7.1f ms, flat %7.1f, %.2f times; vvor %7.1f ms, flat %7.1f, %.2f times\n", c, a * 1e3,
+                b * 1e3, b / a, d * 1e3, e * 1e3, e / d);
+    std::fflush(stdout);
+  }
 }
 
 }  // namespace
@@ -108,4 +150,8 @@ int main() {
         flop * static_cast<double>(d.relation->edge_count()) / e * 1e-9);
     std::fflush(stdout);
   }
+  // A part of the scene that is whole in itself, so that many points a voxel fit.
+  std::sort(rows.begin(), rows.end());
+  rows.resize(rows.size() / 4);
+  for (const int per : {2, 5, 11}) buckets(rows, per);
 }

@@ -5,6 +5,7 @@
 #include "lattice/graph/cpu_call.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/graph/metal_call.h"
+#include "lattice/kernels/cpu/buckets.h"
 #include "lattice/kernels/cpu/conv.h"
 #include "lattice/kernels/cpu/outer.h"
 #include "lattice/kernels/cpu/packed.h"
@@ -44,6 +45,17 @@ auto all_of(Checks... checks) {
 
 Rejection packed_only(const Call& call) {
   if (!call.packing.bits) return {Step::storage, "weights are " + call.storage + ", not packed"};
+  return {};
+}
+
+Rejection crowded(const Call& call) {
+  const Rejection why = has_channels(call);
+  if (!why.fits()) return why;
+  const cpu::RelationLists& lists = call.relation->lists();
+  if (!cpu::buckets_pay(lists, call.c_out, call.groups))
+    return {Step::shape, std::to_string(lists.n_edges) + " edges in " +
+                             std::to_string(lists.out_once ? lists.n_edges : lists.n_buckets) + " buckets, " +
+                             std::to_string(call.c_out / call.groups) + " output channels"};
   return {};
 }
 
@@ -132,14 +144,17 @@ mx::array conv_reference(const Call& given) {
               });
 }
 
-mx::array outer_tiles(const Call& call) {
-  return node(call, "cpu.tiles", weight_shape(call), false,
-              [](const Relation& r, int64_t c_in, int64_t c_out, int64_t groups, std::span<const graph::Input> in,
-                 const graph::Output& out) {
-                cpu::outer(r.lists(), r.tiles(),
-                           {storage_of(out.dtype), in[0].data, in[1].data, out.data, c_in, c_out, groups});
-              });
+template <auto kKernel>
+mx::array outer_with(const Call& call, const char* route) {
+  return node(
+      call, route, weight_shape(call), false,
+      [](const Relation& r, int64_t c_in, int64_t c_out, int64_t groups, std::span<const graph::Input> in,
+         const graph::Output& out) {
+        kKernel(r.lists(), r.tiles(), {storage_of(out.dtype), in[0].data, in[1].data, out.data, c_in, c_out, groups});
+      });
 }
+mx::array outer_buckets(const Call& call) { return outer_with<cpu::outer_of_buckets>(call, "cpu.buckets"); }
+mx::array outer_tiles(const Call& call) { return outer_with<cpu::outer>(call, "cpu.tiles"); }
 
 mx::array outer_reference(const Call& call) {
   return node(call, "cpu.reference", weight_shape(call), false,
@@ -170,6 +185,11 @@ void add_conv_routes(std::vector<Route>& rows) {
          all_of(packed_only, has_channels), conv_packed});
     rows.push_back({op, cpu, "cpu.reference", slow + "; packed weights are made dense", always, conv_reference});
   }
+  rows.push_back(
+      {"outer", cpu, "cpu.buckets",
+       "at least 2.5 edges for each (offset, output row), 64 output channels a group, rows in a local order: rows "
+       "that share an output are added first",
+       crowded, outer_buckets});
   rows.push_back({"outer", cpu, "cpu.tiles", "no empty side: rows copied once per part, sums in vector registers",
                   has_channels, outer_tiles});
   rows.push_back({"outer", cpu, "cpu.reference", slow, always, outer_reference});

@@ -11,6 +11,7 @@
 #include "lattice/ops/map_routes.h"
 #include "lattice/ops/pool_cases.h"
 #include "lattice/ops/quantize.h"
+#include "lattice/ops/rulebook.h"
 #include "lattice/ops/triplets_cases.h"
 
 namespace lattice {
@@ -230,6 +231,14 @@ std::vector<OracleCase> oracle_cases() {
                   kind_name(kind));
         }
     }
+    // Points that share the cells of a kernel.
+    const Values points = random_values(random, {60, 3}, mx::float32);
+    const PointSet set(points.array, std::nullopt, 0.8f);
+    const Relation::Ptr crowd = build_rulebook(set, set, 3).relation;
+    add(conv_case(random, "conv", crowd, kShapes[5], dtype), crowd, kShapes[5], dtype, "crowded");
+    for (const Shape& shape :
+         {Shape{1, 65, 1, false}, Shape{7, 64, 1, false}, Shape{48, 80, 1, false}, Shape{6, 128, 2, false}})
+      add(outer_case(random, crowd, shape, dtype), crowd, shape, dtype, "crowded");
     const Relation::Ptr none =
         relate(RelationKind::submanifold, random_coords(random, 0, 3), KernelSpec(), std::nullopt, "oracle_cases");
     add(conv_case(random, "conv", none, kShapes[2], dtype), none, kShapes[2], dtype, "empty");
