@@ -15,6 +15,13 @@ namespace {
 
 constexpr int kNeuralAcceleratorGeneration = 17;
 
+// docs/metal.md says it at length.
+constexpr const char* kMetalStatus =
+    "kernels are compiled, type-checked and executed by an emulation on the CPU and agree with the oracle there; not "
+    "compiled "
+    "by Apple's compiler, not run and not measured on Apple hardware; `mlx-lattice selftest --device gpu` checks them "
+    "on a Mac";
+
 bool has_tensor_api() {
 #ifdef __APPLE__
   if (__builtin_available(macOS 26.2, *)) return true;
@@ -61,8 +68,8 @@ void set_thread_count(int n) { cpu::set_thread_count(n); }
 int thread_count() { return cpu::thread_count(); }
 
 BackendInfo backend_info() {
-  return {LATTICE_VERSION,           LATTICE_MLX_VERSION, mx::version(),       true,
-          mx::metal::is_available(), cpu::simd_name(),    cpu::thread_count(), tensor_ops()};
+  return {LATTICE_VERSION,  LATTICE_MLX_VERSION, mx::version(), true,        mx::metal::is_available(),
+          cpu::simd_name(), cpu::thread_count(), tensor_ops(),  kMetalStatus};
 }
 
 }  // namespace lattice

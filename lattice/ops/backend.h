@@ -29,6 +29,7 @@ struct BackendInfo {
   std::string simd;  // instruction set chosen at run time
   int threads;
   TensorOps tensor_ops;
+  std::string metal_status;  // what is proven of the Metal kernels, and what not
 };
 BackendInfo backend_info();
 

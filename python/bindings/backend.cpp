@@ -59,6 +59,7 @@ void bind_backend(nb::module_& m) {
         result["simd"] = info.simd;
         result["threads"] = info.threads;
         result["tensor_ops"] = lattice::name(info.tensor_ops);
+        result["metal_status"] = info.metal_status;
         return result;
       },
       "What this build can do on this machine: versions, devices, instruction set, threads, matrix units.");

@@ -92,6 +92,9 @@ void bind_routes(nb::module_& m) {
       .def_ro("label", &SelftestRow::label)
       .def_ro("error", &SelftestRow::error, "Largest error in units of the tolerance; at most 1 is right.")
       .def_ro("failure", &SelftestRow::failure)
+      .def_ro("bits", &SelftestRow::bits, "A hash of the result: the same for the same bits.")
+      .def_ro("seconds", &SelftestRow::seconds, "Building, compiling if it is the first of its kind, and evaluating.")
       .def_prop_ro("ok", &SelftestRow::ok);
-  m.def("selftest_rows", &selftest, nb::arg("device") = "", nb::call_guard<nb::gil_scoped_release>());
+  m.def("selftest_rows", &selftest, nb::arg("device") = "", nb::arg("prefix") = "", nb::arg("every") = 1,
+        nb::call_guard<nb::gil_scoped_release>());
 }

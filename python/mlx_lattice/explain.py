@@ -38,12 +38,17 @@ class SelftestReport:
     def ok(self):
         return bool(self.rows) and all(r.ok for r in self.rows)
 
-    def __str__(self):
-        routes = {}
+    @property
+    def routes(self):
+        """(operation, device, route) -> its rows."""
+        found = {}
         for row in self.rows:
-            routes.setdefault((row.operation, row.device, row.route), []).append(row)
+            found.setdefault((row.operation, row.device, row.route), []).append(row)
+        return found
+
+    def __str__(self):
         lines = [f"{'operation':10} {'route':16} {'cases':>6} {'worst error / tolerance':>24}  result"]
-        for (operation, _, route), rows in routes.items():
+        for (operation, _, route), rows in self.routes.items():
             bad = [r for r in rows if not r.ok]
             worst = max(r.error for r in rows)
             lines.append(f"{operation:10} {route:16} {len(rows):6} {worst:24.3f}  {'FAIL' if bad else 'ok'}")

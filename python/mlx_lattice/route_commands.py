@@ -3,6 +3,7 @@
 import mlx.core as mx
 
 from . import SparseTensor, explain, ops, routes, selftest, supported_on
+from .selftest_report import write_report
 
 _UP = ("conv_transpose3d", "generative_conv_transpose3d")
 _DOWN = ("conv3d", "subm_conv3d", "normalized_subm_conv3d")
@@ -26,6 +27,8 @@ def add_command(commands):
     why.add_argument("--dtype", choices=("float32", "float16", "bfloat16"), default="float32")
     why.set_defaults(run=_explain)
     test = commands.add_parser("selftest", help="checks every route against a float64 oracle on this machine")
+    test.add_argument("--device", choices=("cpu", "gpu"), help="only routes of this device")
+    test.add_argument("--report", metavar="FILE", help="writes machine, versions and every route to FILE; JSON if it ends so")
     test.set_defaults(run=_selftest)
 
 
@@ -81,7 +84,12 @@ def _devices(_arguments):
         print(f"| `{name}` | " + " | ".join(answers) + " |")
 
 
-def _selftest(_arguments):
-    report = selftest()
+def _selftest(arguments):
+    if arguments.device == "gpu" and not mx.is_available(mx.gpu):
+        raise ValueError("found no GPU that MLX can use, expected one; without it run `selftest --device cpu`")
+    report = selftest(arguments.device)
     print(report)
+    if arguments.report:
+        write_report(report, arguments.report)
+        print(f"wrote {arguments.report}")
     return 0 if report.ok else 1

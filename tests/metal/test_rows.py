@@ -108,7 +108,9 @@ def test_ties_and_nan():
 
 def scene(channels, dtype=mx.float32, n=90, seed=1):
     random = np.random.default_rng(seed)
-    coords = np.unique(random.integers(-4, 5, (n, 4)) * [0, 1, 1, 1] + random.integers(0, 2, (n, 1)) * [1, 0, 0, 0], axis=0)
+    coords = np.unique(
+        random.integers(-4, 5, (n, 4)) * [0, 1, 1, 1] + random.integers(0, 2, (n, 1)) * [1, 0, 0, 0], axis=0
+    )
     return mx.array(coords.astype(np.int32)), numbers((len(coords), channels), dtype, seed)
 
 
@@ -150,7 +152,9 @@ def test_voxels(reduction, dtype):
     close(*both(with_gradient(lambda v: ops.voxelize(place, v, 1.0, reduction=reduction).feats), feats), scale=5)
     voxels = ops.voxelize(place, feats, 1.0)
     for kind in ("linear", "nearest"):
-        run = with_gradient(lambda v, kind=kind: ops.devoxelize(place, voxels.replace(feats=v), 1.0, interpolation=kind))
+        run = with_gradient(
+            lambda v, kind=kind: ops.devoxelize(place, voxels.replace(feats=v), 1.0, interpolation=kind)
+        )
         close(*both(run, voxels.feats), scale=5)
 
 

@@ -1,10 +1,13 @@
 """Commands about routes, devices and benchmarks, and the page that is made from the table."""
 
+import importlib
+import json
 import pathlib
 
+import mlx.core as mx
+import mlx_lattice as ml
 import pytest
-
-from mlx_lattice import cli, route_commands, routes
+from mlx_lattice import _ext, cli, route_commands, routes
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 
@@ -30,6 +33,21 @@ def test_devices_page_lists_what_the_probe_lists(capsys):
 def test_selftest(capsys):
     assert cli.main(["selftest"]) == 0
     assert "cpu.reference" in capsys.readouterr().out
+
+
+def test_selftest_report(capsys, tmp_path, monkeypatch):
+    report = importlib.import_module("mlx_lattice.explain").SelftestReport(_ext.selftest_rows("cpu", "cpu.reference", 50))
+    monkeypatch.setattr(route_commands, "selftest", lambda _device: report)
+    for name in ("report.txt", "report.json"):
+        assert cli.main(["selftest", "--device", "cpu", "--report", str(tmp_path / name)]) == 0
+    text = (tmp_path / "report.txt").read_text()
+    assert "cpu.reference" in text and "library.metal_status: kernels are compiled" in text
+    content = json.loads((tmp_path / "report.json").read_text())
+    assert content["ok"] and content["library"]["version"] == ml.__version__
+    assert {e["route"] for e in content["routes"]} == {"cpu.reference"} and all(e["cases"] > 0 for e in content["routes"])
+    if not mx.is_available(mx.gpu):
+        assert cli.main(["selftest", "--device", "gpu"]) == 1
+        assert "found no GPU" in capsys.readouterr().err
 
 
 def test_explain(capsys):

@@ -15,7 +15,9 @@ _TO_BFLOAT = re.compile(
 )
 _NODE = re.compile(r"^[|` -]*(\w+) 0x[0-9a-f]+ (?:(?:parent|prev) 0x[0-9a-f]+ )*(<(?:[^<>]|<[^<>]*>)*>)?(.*)$")
 _PLACE = re.compile(r"([^\s<>,]+):(\d+):\d+|(line):(\d+):\d+|col:\d+")
-_DECLARED = re.compile(r"(?:used |referenced |constexpr )*(?!(?:implicit|invalid|used|referenced|constexpr) )(\w+) '([^']*)'")
+_DECLARED = re.compile(
+    r"(?:used |referenced |constexpr )*(?!(?:implicit|invalid|used|referenced|constexpr) )(\w+) '([^']*)'"
+)
 _SPACE = re.compile(r"__(?:global|local|private|constant)\b[^*&]*[*&]")
 
 

@@ -6,7 +6,7 @@
 #include <deque>
 
 #if __has_feature(address_sanitizer)
-#include <sanitizer/common_interface_defs.h>
+#include <sanitizer/asan_interface.h>
 #define MSL_ASAN(x) x
 #else
 #define MSL_ASAN(x)
@@ -75,6 +75,8 @@ void prepare(uint32_t i, Entry entry, size_t buffers) {
   entry_of_all = entry;
   buffers_of_all = buffers;
   Fiber& f = fiber(i);
+  // A new thread: what the last one left on this stack is gone.
+  MSL_ASAN(__asan_unpoison_memory_region(f.stack, kStackBytes);)
   auto* top = reinterpret_cast<size_t*>(f.stack + kStackBytes);
   *--top = 0;  // the address body() would return to; keeps the stack aligned
   *--top = reinterpret_cast<size_t>(&body);

@@ -1,0 +1,67 @@
+"""Every Metal route against the float64 oracle: on the host here, on the GPU itself where MLX has one.
+
+All cases run once, the checked and shuffled runs take every so-many-th of each route; LATTICE_METAL_FULL=1 takes all.
+"""
+
+import functools
+import os
+
+import mlx.core as mx
+import pytest
+from metal.host import MetalHost, missing
+from mlx_lattice import _ext, routes
+
+FULL = os.environ.get("LATTICE_METAL_FULL") == "1"
+METAL = [(r.operation, r.name) for r in routes() if r.name.startswith("metal.")]
+
+
+@functools.cache
+def rows(variant="fast", order="forward", every=1):
+    """(operation, route) -> its rows of the self test."""
+    if mx.is_available(mx.gpu):
+        found = _ext.selftest_rows("gpu", "metal.")
+    elif missing():
+        pytest.skip(missing())
+    else:
+        with MetalHost(variant, order, seed=7):
+            found = _ext.selftest_rows("gpu", "metal.", 1 if FULL else every)
+    result = {}
+    for row in found:
+        result.setdefault((row.operation, row.route), []).append(row)
+    return result
+
+
+def all_right(found):
+    bad = [r for r in found if not r.ok]
+    text = "\n".join(f"{r.operation} {r.route} {r.label}: error {r.error:.3g} {r.failure}" for r in bad[:5])
+    assert not bad, f"{len(bad)} of {len(found)} cases are wrong:\n{text}"
+
+
+@pytest.mark.parametrize(("operation", "route"), METAL, ids=lambda v: v)
+def test_matches_the_oracle(operation, route):
+    found = rows().get((operation, route), [])
+    assert len(found) > 10, "a route without cases"
+    all_right(found)
+
+
+@pytest.mark.parametrize(("operation", "route"), METAL, ids=lambda v: v)
+@pytest.mark.parametrize(("variant", "every"), [("check", 8), ("asan", 16)])
+def test_every_access_is_right(operation, route, variant, every):
+    """No race, nothing out of bounds, nothing read before it is written, all outputs written."""
+    found = rows(variant, every=every)[operation, route]
+    all_right(found)
+    same_bits(found, rows()[operation, route])
+
+
+@pytest.mark.parametrize(("operation", "route"), METAL, ids=lambda v: v)
+@pytest.mark.parametrize("order", ["reverse", "random"])
+def test_the_order_of_threads_changes_no_bit(operation, route, order):
+    same_bits(rows(order=order, every=4)[operation, route], rows()[operation, route])
+
+
+def same_bits(some, every):
+    """Labels repeat: rows of the same label come in the same sequence, of which `some` may leave out any."""
+    bits = {}
+    for row in every:
+        bits.setdefault(row.label, []).append(row.bits)
+    assert [r.label for r in some if r.bits not in bits[r.label]] == []
