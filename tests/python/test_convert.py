@@ -6,7 +6,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from mlx_lattice import SparseTensor, ops
+from mlx_lattice import SparseTensor, ops, points
 from mlx_lattice.models import convert
 
 C_IN, C_OUT = 3, 4
@@ -87,3 +87,26 @@ def test_errors():
         convert.from_spconv1(mx.zeros((27, 3, 4)))
     with pytest.raises(ValueError, match=r"\[from_spconv2\] axes must be an order of 'xyz', got 'zzx'"):
         convert.from_spconv2(mx.zeros((4, 3, 3, 3, 3)), axes="zzx")
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_legacy_points(groups, tmp_path):
+    """A checkpoint with (C_in, C_out / G, K) against the convolution in its own terms."""
+    rng = np.random.default_rng(0)
+    old = rng.standard_normal((6, 4 // groups, 27)).astype(np.float32)
+    mx.save_safetensors(str(tmp_path / "old.safetensors"), {"conv.weight": mx.array(old)})
+    loaded = mx.load(str(tmp_path / "old.safetensors"))["conv.weight"]
+    conv = points.PointConv3d(6, 4, 3, groups, bias=False)
+    conv.load_weights([("weight", convert.from_legacy_points(loaded, groups))])
+    set_ = points.PointSet(mx.array(rng.random((50, 3)).astype(np.float32)), grid=0.2)
+    x = rng.standard_normal((50, 6)).astype(np.float32)
+    expected = np.zeros((50, 4))
+    for i, j, k in zip(*(a.tolist() for a in set_.rulebook().triplets()[:3])):
+        for c in range(6):
+            for m in range(4 // groups):
+                expected[i, c // (6 // groups) * (4 // groups) + m] += float(x[j, c]) * float(old[c, m, k])
+    np.testing.assert_allclose(np.array(conv(mx.array(x), set_)[0]), expected, atol=1e-4)
+    with pytest.raises(ValueError, match="groups must divide"):
+        convert.from_legacy_points(old, 4)
+    with pytest.raises(ValueError, match="must have shape"):
+        convert.from_legacy_points(old[0])

@@ -63,6 +63,70 @@ def test_block():
     assert y.shape == (len(where), 6) and where is set_.downsample(2)[0] and where.lengths.tolist()[1] == 0
 
 
+def test_bottleneck():
+    b = batch([40, 0, 9], 16)
+    set_ = b.point_set(0.3)
+    block = points.Bottleneck(16, 4, norm="none", groups=2, width_per_group=64)
+    y, where = block(b.features, set_)
+    inner = mx.maximum(block.conv.conv(mx.maximum(block.reduce(b.features), 0), set_)[0], 0)
+    assert where is set_ and mx.allclose(y, mx.maximum(b.features + block.expand(inner), 0), atol=1e-6)
+    assert block.conv.conv.weight.shape == (27, 2, 4, 4)
+    y, where = points.Bottleneck(16, 8, stride=2)(b.features, set_)
+    assert y.shape == (len(where), 32) and where is set_.downsample(2)[0] and where.lengths.tolist()[1] == 0
+
+
+# Parameters of the networks for images (3 channels, 1000 classes) as torchvision documents them.
+IMAGES = {
+    "resnet18": 11_689_512,
+    "resnet34": 21_797_672,
+    "resnet50": 25_557_032,
+    "resnet101": 44_549_160,
+    "resnet152": 60_192_808,
+    "resnext50_32x4d": 25_028_904,
+    "resnext101_32x8d": 88_791_336,
+    "wide_resnet50_2": 68_883_240,
+    "wide_resnet101_2": 126_886_696,
+}
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_resnet_parameters(name):
+    """On points 27 cells take the place of 9 and 343 that of 49; all else has as many parameters."""
+    model = getattr(points, name)(3, 1000)
+    depth, config = model.config["depth"], model.config
+    blocks = {18: [2, 2, 2, 2], 34: [3, 4, 6, 3], 50: [3, 4, 6, 3], 101: [3, 4, 23, 3], 152: [3, 8, 36, 3]}[depth]
+    convolutions, before = 0, 64  # products of the channels of all 3x3 convolutions
+    for stage, n in enumerate(blocks):
+        c = 64 * 2**stage
+        if depth < 50:
+            convolutions += before * c + (2 * n - 1) * c * c
+            before = c
+        else:
+            width = c * config["width_per_group"] // 64 * config["groups"]
+            convolutions += n * width * width // config["groups"]
+    count = sum(v.size for _, v in tree_flatten(model.trainable_parameters()))
+    assert count == IMAGES[name] + (27 - 9) * convolutions + (343 - 49) * 3 * 64
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+@pytest.mark.parametrize("options", [{}, {"depth": 50, "groups": 4, "width_per_group": 16}, {"depth": 34, "norm": "none"}])
+def test_resnet(lengths, options, tmp_path):
+    b = batch(lengths)
+    model = points.PointResNet(2, 3, width=8, grid=0.1, stem=5, **options)
+    y = model(b)
+    assert y.shape == (len(lengths), 3) and mx.isfinite(y).all().item()
+    _, g = mlx.nn.value_and_grad(model, lambda: (model(b) ** 2).sum())()
+    assert all(mx.isfinite(v).all().item() for _, v in tree_flatten(g))
+    if lengths == LENGTHS[0]:
+        assert all(mx.abs(v).max().item() > 0 for k, v in tree_flatten(g) if k.endswith("conv.weight") and "stem" in k)
+        x, where = model.features(b)
+        assert where.grid == pytest.approx(3.2) and where.lengths.tolist()[1] == 0 and len(x) == len(where)
+        model.eval()
+        model.save(tmp_path / "m.safetensors")
+        again = models.load(tmp_path / "m.safetensors")
+        assert type(again) is models.PointResNet and mx.array_equal(again(b), model(b))
+
+
 @pytest.mark.parametrize("make", [classifier, unet])
 def test_save_and_load(make, tmp_path):
     b, model = batch([20, 0, 7]), make()
@@ -104,3 +168,7 @@ def test_errors():
         points.PointUNet(channels=(8, 8), blocks=(1,))
     with pytest.raises(ValueError, match="norm must be one of"):
         classifier(norm="weight")
+    with pytest.raises(ValueError, match="depth must be one of"):
+        points.PointResNet(depth=20)
+    with pytest.raises(ValueError, match="basic blocks have groups 1"):
+        points.PointResNet(depth=18, groups=2)

@@ -6,11 +6,12 @@ from .minkunet import MinkUNet
 from .resnet import SparseResNet
 from .second import SecondBackbone
 
-__all__ = ["MinkUNet", "Model", "PointClassifier", "PointUNet", "SecondBackbone", "SparseResNet", "convert", "load"]
+_POINT_NETWORKS = ("PointClassifier", "PointResNet", "PointUNet")
+__all__ = ["MinkUNet", "Model", *_POINT_NETWORKS, "SecondBackbone", "SparseResNet", "convert", "load"]
 
 
 def __getattr__(name):
-    if name in ("PointClassifier", "PointUNet"):  # they live with their layers, which are built on Model
+    if name in _POINT_NETWORKS:  # they live with their layers, which are built on Model
         from .. import points
 
         return getattr(points, name)

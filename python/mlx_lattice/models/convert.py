@@ -10,7 +10,8 @@ correlate, as this library does: the weight of offset o meets the input at outpu
 | spconv 1 | (K1, K2, K3, C_in, C_out) | axes 1 2 3 as its indices have them, usually z y x |
 | spconv 2 | (C_out, K1, K2, K3, C_in) | the same |
 
-The array is an MLX or NumPy array; a torch tensor goes through `.numpy()`.
+Point convolutions have weights (K, G, C_in / G, C_out / G); `from_legacy_points` makes them from the (C_in, C_out / G, K) of older
+checkpoints of PointCNN++. The array is an MLX or NumPy array; a torch tensor goes through `.numpy()`.
 """
 
 import mlx.core as mx
@@ -41,6 +42,15 @@ def from_spconv2(weight, axes="zyx"):
     weight = _array("from_spconv2", weight, 5, "(C_out, K1, K2, K3, C_in)")
     order = _axes("from_spconv2", axes)
     return weight.transpose(0, *(1 + a for a in order), 4)
+
+
+def from_legacy_points(weight, groups=1):
+    """(C_in, C_out / G, K) of an old PointCNN++ checkpoint as the weight of `points.PointConv3d`: new[k, g, c, m] = old[g C_in / G + c, m, k]."""
+    weight = _array("from_legacy_points", weight, 3, "(C_in, C_out / G, K)")
+    c_in, c_out, volume = weight.shape
+    if groups < 1 or c_in % groups:
+        raise ValueError(f"[from_legacy_points] groups must divide {c_in} input channels, got {groups}")
+    return weight.reshape(groups, c_in // groups, c_out, volume).transpose(3, 0, 1, 2)
 
 
 def _from_kernel_major(name, weight, kernel_size, first_fastest):

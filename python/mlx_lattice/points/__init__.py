@@ -8,13 +8,26 @@ from .batches import OffsetPointCloudBatch, PointCloudBatch
 from .custom import custom_sparse_op_with_grad
 from .geometry import PointSet
 from .layers import FullCoverConv3d, GenerativeConv3d, GlobalPool, PartitionConv3d, PointConv3d, Upsample, max_pool3d
-from .networks import BasicBlock, PointClassifier, PointUNet
+from .networks import BasicBlock, Bottleneck, PointClassifier, PointUNet
 from .norms import RaggedBatchNorm, RaggedGroupNorm, RaggedInstanceNorm, RaggedLayerNorm, RowNorm
 from .pointcnn import PointCNNConv, PointCNNEncoder, knn_graph
+from .resnet import (
+    PointResNet,
+    resnet18,
+    resnet34,
+    resnet50,
+    resnet101,
+    resnet152,
+    resnext50_32x4d,
+    resnext101_32x8d,
+    wide_resnet50_2,
+    wide_resnet101_2,
+)
 from .training import evaluate, train_pointcnn
 
 __all__ = [
     "BasicBlock",
+    "Bottleneck",
     "FullCoverConv3d",
     "GenerativeConv3d",
     "GlobalPool",
@@ -25,6 +38,7 @@ __all__ = [
     "PointClassifier",
     "PointCloudBatch",
     "PointConv3d",
+    "PointResNet",
     "PointSet",
     "PointUNet",
     "RaggedBatchNorm",
@@ -37,7 +51,16 @@ __all__ = [
     "evaluate",
     "knn_graph",
     "max_pool3d",
+    "resnet18",
+    "resnet34",
+    "resnet50",
+    "resnet101",
+    "resnet152",
+    "resnext50_32x4d",
+    "resnext101_32x8d",
     "train_pointcnn",
+    "wide_resnet50_2",
+    "wide_resnet101_2",
     *aliases.__all__,
     *segments.__all__,
 ]

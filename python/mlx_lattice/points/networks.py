@@ -1,4 +1,4 @@
-"""Networks of point convolutions: residual block, classifier, U-Net. All take a PointCloudBatch, or positions, features, lengths.
+"""Networks of point convolutions: residual blocks, classifier, U-Net. All take a PointCloudBatch, or positions, features, lengths.
 
 Without features every point has the feature 1, so that the network sees geometry alone. The base class saves and loads
 them with their configuration, as `mlx_lattice.models` does.
@@ -30,9 +30,9 @@ def _start(model, positions, features, lengths, grid):
 class ConvNormRelu(mlx.nn.Module):
     """relu(norm(conv(x))): (x, points, stride) -> (y, points of y)."""
 
-    def __init__(self, in_channels, out_channels, kernel_size=3, norm="row", rfs=1.0, relu=True):
+    def __init__(self, in_channels, out_channels, kernel_size=3, norm="row", rfs=1.0, relu=True, groups=1):
         super().__init__()
-        self.conv = PointConv3d(in_channels, out_channels, kernel_size, bias=norm == "none", rfs=rfs)
+        self.conv = PointConv3d(in_channels, out_channels, kernel_size, groups, bias=norm == "none", rfs=rfs)
         self.norm = make_norm(norm, out_channels)
         self._relu = relu
 
@@ -44,23 +44,19 @@ class ConvNormRelu(mlx.nn.Module):
     forward = __call__
 
 
-class BasicBlock(mlx.nn.Module):
-    """relu(skip(x) + norm(conv(relu(norm(conv(x)))))), He et al. 2016; stride is that of the first convolution.
+class _Residual(mlx.nn.Module):
+    """relu(skip(x) + branch(x)); stride is that of the one strided convolution in the branch.
 
     Where the channels or the points change, skip is a linear layer with norm on the rows that were kept.
     """
 
-    def __init__(self, in_channels, out_channels, stride=1, norm="batch", rfs=1.0):
-        super().__init__()
+    def _skip(self, in_channels, out_channels, stride, norm):
         self._stride = stride
-        self.first = ConvNormRelu(in_channels, out_channels, norm=norm, rfs=rfs)
-        self.second = ConvNormRelu(out_channels, out_channels, norm=norm, rfs=rfs, relu=False)
         if stride != 1 or in_channels != out_channels:
             self.project, self.project_norm = Linear(in_channels, out_channels, bias=False), make_norm(norm, out_channels)
 
     def __call__(self, x, points):
-        y, target = self.first(x, points, self._stride)
-        y, _ = self.second(y, target)
+        y, target = self.branch(x, points)
         if "project" in self:
             if self._stride != 1:
                 rows = points.downsample(self._stride)[1]
@@ -69,6 +65,44 @@ class BasicBlock(mlx.nn.Module):
         return mx.maximum(x + y, 0), target
 
     forward = __call__
+
+
+class BasicBlock(_Residual):
+    """relu(skip(x) + norm(conv(relu(norm(conv(x)))))), He et al. 2016; stride is that of the first convolution."""
+
+    def __init__(self, in_channels, out_channels, stride=1, norm="batch", rfs=1.0):
+        super().__init__()
+        self.first = ConvNormRelu(in_channels, out_channels, norm=norm, rfs=rfs)
+        self.second = ConvNormRelu(out_channels, out_channels, norm=norm, rfs=rfs, relu=False)
+        self._skip(in_channels, out_channels, stride, norm)
+
+    def branch(self, x, points):
+        y, target = self.first(x, points, self._stride)
+        return self.second(y, target)[0], target
+
+
+class Bottleneck(_Residual):
+    """A linear layer to fewer channels, a 3x3x3 convolution, a linear layer to 4 * channels, each with norm; He et al. 2016.
+
+    The convolution has int(channels * width_per_group / 64) * groups channels in `groups` groups (Xie et al. 2017; wide networks,
+    Zagoruyko and Komodakis 2016, have a larger width_per_group).
+    """
+
+    expansion = 4
+
+    def __init__(self, in_channels, channels, stride=1, norm="batch", rfs=1.0, groups=1, width_per_group=64):
+        super().__init__()
+        out_channels, width = channels * self.expansion, int(channels * width_per_group / 64) * groups
+        bias = norm == "none"
+        self.reduce, self.reduce_norm = Linear(in_channels, width, bias=bias), make_norm(norm, width)
+        self.conv = ConvNormRelu(width, width, norm=norm, rfs=rfs, groups=groups)
+        self.expand, self.expand_norm = Linear(width, out_channels, bias=bias), make_norm(norm, out_channels)
+        self._skip(in_channels, out_channels, stride, norm)
+
+    def branch(self, x, points):
+        y = mx.maximum(self.reduce_norm(self.reduce(x), points.lengths), 0)
+        y, target = self.conv(y, points, self._stride)
+        return self.expand_norm(self.expand(y), target.lengths), target
 
 
 class PointClassifier(Model):

@@ -1,0 +1,98 @@
+"""Residual networks on points, 18 to 152 layers (He et al. 2016), with the groups of ResNeXt and the widths of wide networks.
+
+    stem: convolution of kernel size 7, stride 2 -> norm -> relu -> max pool of kernel size 3, stride 2
+    four stages of blocks with 1, 2, 4, 8 times `width` channels, at strides 1, 2, 2, 2 -> mean of each cloud -> linear
+
+The points of the last stage lie in cells of 32 * grid.
+"""
+
+from ..models._model import Model
+from ..nn import Linear
+from .layers import GlobalPool, max_pool3d
+from .networks import BasicBlock, Bottleneck, ConvNormRelu, _start
+
+BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
+
+
+class PointResNet(Model):
+    """A class for each cloud -> (B, num_classes). depth 18 and 34: basic blocks; 50, 101, 152: bottlenecks.
+
+    `groups` and `width_per_group` are those of the bottlenecks' 3x3x3 convolutions: 32 and 4 make a ResNeXt, 1 and 128 a wide network.
+    """
+
+    def __init__(
+        self,
+        in_channels=1,
+        num_classes=10,
+        depth=18,
+        width=64,
+        groups=1,
+        width_per_group=64,
+        grid=0.02,
+        norm="batch",
+        rfs=1.0,
+        stem=7,
+    ):
+        super().__init__(
+            in_channels=in_channels,
+            num_classes=num_classes,
+            depth=depth,
+            width=width,
+            groups=groups,
+            width_per_group=width_per_group,
+            grid=grid,
+            norm=norm,
+            rfs=rfs,
+            stem=stem,
+        )
+        if depth not in BLOCKS:
+            raise ValueError(f"[PointResNet] depth must be one of {sorted(BLOCKS)}, got {depth!r}")
+        if depth < 50 and (groups, width_per_group) != (1, 64):
+            raise ValueError(
+                f"[PointResNet] basic blocks have groups 1 and width_per_group 64, got {groups} and {width_per_group}"
+            )
+        self.stem = ConvNormRelu(in_channels, width, stem, norm=norm, rfs=rfs)
+        self.stages, channels = [], width
+        for stage, n in enumerate(BLOCKS[depth]):
+            blocks = []
+            for i in range(n):
+                options = {"stride": 2 if stage and i == 0 else 1, "norm": norm, "rfs": rfs}
+                if depth < 50:
+                    blocks.append(BasicBlock(channels, width * 2**stage, **options))
+                    channels = width * 2**stage
+                else:
+                    options |= {"groups": groups, "width_per_group": width_per_group}
+                    blocks.append(Bottleneck(channels, width * 2**stage, **options))
+                    channels = width * 2**stage * Bottleneck.expansion
+            self.stages.append(blocks)
+        self.pool, self.head = GlobalPool("mean"), Linear(channels, num_classes)
+
+    def __call__(self, positions, features=None, lengths=None):
+        x, points = self.features(positions, features, lengths)
+        return self.head(self.pool(x, points))
+
+    forward = __call__
+
+    def features(self, positions, features=None, lengths=None):
+        """(x, points) of the last stage."""
+        x, points = _start(self, positions, features, lengths, self.config["grid"])
+        x, points = self.stem(x, points, 2)
+        x, points = max_pool3d(x, points, 3, 2, rfs=self.config["rfs"])
+        for blocks in self.stages:
+            for block in blocks:
+                x, points = block(x, points)
+        return x, points
+
+
+def _named(depth, **fixed):
+    def make(in_channels=1, num_classes=10, **options):
+        return PointResNet(in_channels, num_classes, depth, **fixed, **options)
+
+    return make
+
+
+resnet18, resnet34, resnet50, resnet101, resnet152 = (_named(depth) for depth in BLOCKS)
+resnext50_32x4d = _named(50, groups=32, width_per_group=4)
+resnext101_32x8d = _named(101, groups=32, width_per_group=8)
+wide_resnet50_2 = _named(50, width_per_group=128)
+wide_resnet101_2 = _named(101, width_per_group=128)
