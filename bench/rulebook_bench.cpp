@@ -11,6 +11,7 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
@@ -41,6 +42,34 @@ double backward(const mx::array& x, const mx::array& w, const Relation::Ptr& r) 
   };
   all();
   return bench::best(4, all);
+}
+
+// A number of /proc/self/status in MB; 0 where there is none.
+double status(const std::string& what) {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);)
+    if (line.rfind(what + ":", 0) == 0) return std::stod(line.substr(what.size() + 1)) * 1024e-6;
+  return 0;
+}
+
+// By how much one forward + backward pass makes the process and MLX's memory grow at most; all kept memory is given back first.
+void memory(const mx::array& x, const mx::array& w, const Relation::Ptr& r) {
+  mx::clear_cache();
+  cpu::pool_trim();
+  std::ofstream("/proc/self/clear_refs") << 5;  // Linux forgets the peak so far
+  const double before = status("VmRSS"), held = static_cast<double>(mx::get_active_memory()) * 1e-6;
+  mx::reset_peak_memory();
+  const auto f = [&](const std::vector<mx::array>& in) { return std::vector<mx::array>{point_conv(in[0], in[1], r)}; };
+  auto [y, grads] = mx::vjp(f, {x, w}, {mx::ones({static_cast<int>(r->n_out()), w.shape(3)})});
+  grads.push_back(y[0]);
+  mx::eval(grads);
+  std::printf(
+      "memory of forward + backward, dense, C = %d: %.0f MB more resident, %.0f MB of it MLX arrays; features of "
+      "points "
+      "%.0f MB, of edges %.0f MB\n",
+      x.shape(1), status("VmHWM") - before, static_cast<double>(mx::get_peak_memory()) * 1e-6 - held,
+      static_cast<double>(x.nbytes()) * 1e-6,
+      static_cast<double>(r->edge_count()) * static_cast<double>(x.shape(1)) * 4e-6);
 }
 
 // `a` and `b` in turns, so that both see the same machine: best times.
@@ -148,6 +177,7 @@ int main() {
         "%.1f GFLOP/s\n",
         c, a * 1e3, b * 1e3, b / a, backward(x, w, r.relation) / b, e * 1e3,
         flop * static_cast<double>(d.relation->edge_count()) / e * 1e-9);
+    memory(xs, w, d.relation);
     std::fflush(stdout);
   }
   // A part of the scene that is whole in itself, so that many points a voxel fit.

@@ -117,7 +117,9 @@ class Conv {
     // A bucket costs c_in additions an edge and saves c_in * c_out multiplications for each edge but its first. Measured on dense
     // scans: from 1.25 edges a bucket on with 64 channels, 2 with 32; with 16 not at 4.4 (0.9 times as fast).
     buckets_ = !depthwise_ && lists_.n_buckets > 0 &&
-               lists_.n_edges * 4 >= lists_.n_buckets * (c_out >= 64 ? 5 : c_out >= 32 ? 8 : 20);
+               lists_.n_edges * 4 >= lists_.n_buckets * (c_out >= 64   ? 5
+                                                         : c_out >= 32 ? 8
+                                                                       : 20);
     tiles_per_task_ = std::clamp<int64_t>(n_tiles_ / (8 * thread_count()), 1, std::max<int64_t>(1, rows / tile_));
   }
 
