@@ -13,7 +13,7 @@ import mlx
 
 from . import lint
 from .entry import entry
-from .rewrite import rewrite
+from .rewrite import GUARD, rewrite
 
 _HERE = Path(__file__).resolve().parent
 _CACHE = _HERE.parents[2] / "build" / "metal"
@@ -174,7 +174,7 @@ class Toolchain:
             _must(_CLANG, "-shared", built, _builtins(), "-o", shared)
             for address, size, symbol in re.findall(r"(\w+) (\w+) \w (\S*msl_memory_\w+)", _must("nm", "-S", shared)):
                 variable = re.search(r"msl_memory_(\w+)", symbol)[1]
-                threadgroup.append([re.sub(r"(E?_\d+)$", "", variable), int(address, 16), int(size, 16)])
+                threadgroup.append([re.sub(r"(E?_\d+)$", "", variable), int(address, 16), int(size, 16) - GUARD])
             shared.rename(stem.with_suffix(".so"))
             built.unlink()
         facts = {"mistakes": [_quote(m, text) for m in mistakes], "buffers": buffers, "threadgroup": threadgroup}

@@ -11,6 +11,7 @@ import re
 
 from .tokens import Tokens
 
+GUARD = 64  # bytes behind each threadgroup variable that belong to none
 _SCALARS = "bool char uchar short ushort int uint long ulong half bfloat float".split()
 _VECTORS = {scalar + n for scalar in _SCALARS for n in "234"}
 _ATTRIBUTES = set(
@@ -110,7 +111,8 @@ def _threadgroup_memory(tokens, k):
         variable, size = tokens.words[j], " ".join(tokens.words[j + 1 : stop])
         out.append(
             f"typedef {type_text} msl_type_{variable} {size}; "
-            f"__attribute__((aligned(16))) static __global unsigned char msl_memory_{variable}[sizeof(msl_type_{variable})]; "
+            f'__attribute__((aligned(16), no_sanitize("address"))) static __global unsigned char '
+            f"msl_memory_{variable}[sizeof(msl_type_{variable}) + {GUARD}]; "
             f"__local msl_type_{variable}& {variable} = *(__local msl_type_{variable}*)(size_t)msl_memory_{variable};"
         )
         j = stop + 1

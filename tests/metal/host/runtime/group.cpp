@@ -125,13 +125,6 @@ void run_group() {
   }
 }
 
-// Memory of a new group holds anything: here bytes that make NaN. AddressSanitizer's size of a variable includes what it
-// guards it with.
-__attribute__((no_sanitize("address"))) void poison(const Buffer& buffer) {
-  volatile uint8_t* data = buffer.data;
-  for (size_t i = 0; i < buffer.bytes; ++i) data[i] = 0xff;
-}
-
 // Threads of the group at `at`, whose full size is `full`; the last group of an axis may be smaller.
 void place_threads(const Launch& launch, const uint32_t* at, const uint32_t* full, const uint32_t* groups) {
   uint32_t size[3];
@@ -186,7 +179,7 @@ void run(const Launch& launch) {
   the_group = {};
   size_t bytes = 0;
   for (const Buffer& buffer : launch.threadgroup) bytes += (buffer.bytes + 15) / 16 * 16;
-  if (bytes > kThreadgroupBytes && !__has_feature(address_sanitizer))
+  if (bytes > kThreadgroupBytes)
     mistake("threadgroup memory: " + std::to_string(bytes) + " bytes, at most " + std::to_string(kThreadgroupBytes));
   uint32_t full[3], groups[3];
   for (int a = 0; a < 3; ++a) {
@@ -203,7 +196,8 @@ void run(const Launch& launch) {
   for (const uint32_t g : sequence) {
     const uint32_t at[3] = {g % groups[0], g / groups[0] % groups[1], g / groups[0] / groups[1]};
     the_group = {.number = g};
-    for (const Buffer& buffer : launch.threadgroup) poison(buffer);
+    // Memory of a new group holds anything: here bytes that make NaN.
+    for (const Buffer& buffer : launch.threadgroup) std::memset(buffer.data, 0xff, buffer.bytes);
     place_threads(launch, at, full, groups);
     run_group();
     if (the_group.stopped) return;

@@ -20,6 +20,10 @@
 
 #include "launch.h"
 
+#if __has_feature(address_sanitizer)
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace msl {
 namespace {
 
@@ -68,10 +72,13 @@ void map_memory(size_t bytes) {
   memory = static_cast<uint8_t*>(at);
 }
 
-// AddressSanitizer sees the ends of memory from malloc only: there each buffer is a copy.
+// AddressSanitizer sees the ends of memory from malloc: there each buffer is a copy. The ends of threadgroup variables it is told.
 void run_and_answer(Launch& launch) {
   start_report();
 #if __has_feature(address_sanitizer)
+  constexpr size_t kGuard = 64;  // rewrite.py puts so many bytes behind a variable
+  for (const Buffer& variable : launch.threadgroup)
+    __asan_poison_memory_region(variable.data + variable.bytes, kGuard - variable.bytes % 8);
   std::vector<uint8_t*> shared;
   for (Buffer& buffer : launch.buffers) {
     shared.push_back(buffer.data);
