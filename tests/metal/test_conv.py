@@ -152,7 +152,9 @@ def test_weight_gradient_of_long_lists(edges):
             return points.sparse_matrix_vector_multiplication_reduction(a, kernel, b, i, o, 30)
 
         outer = "outer metal.outer" if m > 1 else "outer metal.rows"
-        check(lambda function=function, a=a, b=b, g=g: mx.vjp(function, [a, b], [g])[1], routes={"conv metal.rows", outer})
+        check(
+            lambda function=function, a=a, b=b, g=g: mx.vjp(function, [a, b], [g])[1], routes={"conv metal.rows", outer}
+        )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -224,7 +226,10 @@ def small_calls():
     yield case("submanifold", 70, 9, 11)
     yield case("submanifold", 20, 33, 40)
     yield case("submanifold", 20, 3, 2)
-    yield lambda: [ops.subm_conv3d(x, packed).feats, ops.linear_features(x.feats, ml.quantize_weight(numbers((5, 9)), bits=8))]
+    yield lambda: [
+        ops.subm_conv3d(x, packed).feats,
+        ops.linear_features(x.feats, ml.quantize_weight(numbers((5, 9)), bits=8)),
+    ]
     yield lambda: mx.vjp(pairs, [numbers((30, 1, 3, 2)), numbers((12, 1, 2))], [numbers((11, 1, 3))])[1]
     yield lambda: mx.vjp(long, [numbers((2, 1, 8, 8)), numbers((12, 1, 8))], [numbers((12, 1, 8))])[1]
 

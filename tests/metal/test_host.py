@@ -117,7 +117,7 @@ def shim_functions():
     text = "".join(p.read_text() for p in (HERE / "host/shim").glob("*.h") if p.name != "builtins.h")
     text = re.sub(r"namespace shim \{.*?\n\}  // namespace shim", "", text, flags=re.DOTALL)
     names = set(
-        re.findall(r"^MSL_(?:MATH2?|TEST|EACH|REDUCE|SCAN|SHUFFLE|FILL|QUAD)\((?:MSL_\w+, )?(\w+),", text, re.M)
+        re.findall(r"^MSL_(?:MATH2?|TEST|EACH|REDUCE|SCAN|SHUFFLE|FILL|QUAD)\((?:MSL_\w+, )?(\w+),", text, re.MULTILINE)
     )
     names |= {f"atomic_fetch_{n}_explicit" for n in re.findall(r"MSL_FETCH\(space, (\w+),", text)} - {
         "atomic_fetch_name_explicit"

@@ -30,14 +30,14 @@ def convolution(dtype=mx.float32, apart=False):
     feats = mx.array(random.standard_normal((ROWS, C_IN)).astype(np.float32)).astype(dtype)
     weight = mx.array(random.standard_normal((np.prod(size), C_IN, C_OUT)).astype(np.float32)).astype(dtype)
     x = ml.SparseTensor(mx.array(coords), feats)
-    call = lambda: ops.subm_conv3d(x, weight, kernel_size=size).feats  # noqa: E731
+    call = lambda: ops.subm_conv3d(x, weight, kernel_size=size).feats
     return forced("cpu.reference", call)(), forced("metal.tiles", call)
 
 
 def reduction():
     """A segment sum of segments.metal; two of five segments are empty."""
     x = mx.array(np.random.default_rng(0).standard_normal((40, 5)).astype(np.float32))
-    call = lambda: ml.points.segment_reduce(x, mx.array([10, 25, 0, 5, 0]), "sum")  # noqa: E731
+    call = lambda: ml.points.segment_reduce(x, mx.array([10, 25, 0, 5, 0]), "sum")
     want = call()
     mx.eval(want)
     return want, call
