@@ -3,6 +3,7 @@
 #include <mlx/ops.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -117,6 +118,32 @@ std::string NeighborRelation::text() const {
          (truncated_ ? ", " + std::to_string(truncated_) + " truncated" : std::string()) + ")";
 }
 
+mx::array neighbor_rows(const mx::array& rows, const std::optional<mx::array>& batch_indices,
+                        std::string_view operation, std::string_view what) {
+  const Rows found = checked(rows, batch_indices, operation, what);
+  if (found.set) return found.set->array();
+  const cpu::Places& p = found.places;
+  Buffer<int32_t> packed(p.n * 4);
+  for (int64_t i = 0; i < p.n; ++i) {
+    packed[i * 4] = p.batch ? p.batch[i] : 0;
+    for (int64_t a = 0; a < 3; ++a) packed[i * 4 + 1 + a] = std::bit_cast<int32_t>(p.points[i * 3 + a]);
+  }
+  return adopt(std::move(packed), {static_cast<int>(p.n), 4});
+}
+
+cpu::NeighborQuery knn_query(int64_t k, std::string_view operation) {
+  if (k < 1) throw std::invalid_argument("[" + std::string(operation) + "] k must be >= 1, got " + std::to_string(k));
+  return {std::min(k, kMaxRows), std::nullopt};
+}
+
+cpu::NeighborQuery radius_query(float radius, std::optional<int64_t> max_neighbors, std::string_view operation) {
+  const std::string head = "[" + std::string(operation) + "] ";
+  if (!(radius >= 0)) throw std::invalid_argument(head + "radius must be >= 0, got " + std::to_string(radius));
+  if (max_neighbors && *max_neighbors < 1)
+    throw std::invalid_argument(head + "max_neighbors must be >= 1, got " + std::to_string(*max_neighbors));
+  return {std::min(max_neighbors.value_or(kMaxRows), kMaxRows), radius * radius};
+}
+
 struct NeighborIndex::State {
   Rows rows;
   cpu::NeighborTree tree;
@@ -153,20 +180,14 @@ NeighborRelation::Ptr NeighborIndex::search(const cpu::NeighborQuery& query, std
 NeighborRelation::Ptr NeighborIndex::knn(int64_t k, const std::optional<mx::array>& queries,
                                          const std::optional<mx::array>& batch_indices,
                                          std::string_view operation) const {
-  if (k < 1) throw std::invalid_argument("[" + std::string(operation) + "] k must be >= 1, got " + std::to_string(k));
-  return search({std::min(k, kMaxRows), std::nullopt}, k, queries, batch_indices, operation);
+  return search(knn_query(k, operation), k, queries, batch_indices, operation);
 }
 
 NeighborRelation::Ptr NeighborIndex::radius(float radius, std::optional<int64_t> max_neighbors,
                                             const std::optional<mx::array>& queries,
                                             const std::optional<mx::array>& batch_indices,
                                             std::string_view operation) const {
-  const std::string head = "[" + std::string(operation) + "] ";
-  if (!(radius >= 0)) throw std::invalid_argument(head + "radius must be >= 0, got " + std::to_string(radius));
-  if (max_neighbors && *max_neighbors < 1)
-    throw std::invalid_argument(head + "max_neighbors must be >= 1, got " + std::to_string(*max_neighbors));
-  return search({std::min(max_neighbors.value_or(kMaxRows), kMaxRows), radius * radius}, max_neighbors, queries,
-                batch_indices, operation);
+  return search(radius_query(radius, max_neighbors, operation), max_neighbors, queries, batch_indices, operation);
 }
 
 int64_t NeighborIndex::rows() const { return state_->rows.places.n; }

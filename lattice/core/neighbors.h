@@ -47,6 +47,13 @@ class NeighborRelation {
   mutable std::optional<NeighborEdges> edges_;
 };
 
+// Rows as a GPU reads them, (N, 4) int32 or int64: coordinates; of points the batch and the bits of x, y, z. Checked as NeighborIndex does.
+mx::array neighbor_rows(const mx::array& rows, const std::optional<mx::array>& batch_indices,
+                        std::string_view operation, std::string_view what);
+// What knn and radius ask for, checked.
+cpu::NeighborQuery knn_query(int64_t k, std::string_view operation);
+cpu::NeighborQuery radius_query(float radius, std::optional<int64_t> max_neighbors, std::string_view operation);
+
 // Rows that neighbours are looked for among: integer coordinates (N, 4), or float points (N, 3) with batch_indices. Built once, in
 // parallel; queries of any number, from any thread.
 class NeighborIndex {
@@ -64,14 +71,15 @@ class NeighborIndex {
                                const std::optional<mx::array>& queries = std::nullopt,
                                const std::optional<mx::array>& batch_indices = std::nullopt,
                                std::string_view operation = "NeighborIndex.radius") const;
+  // Either, with what was checked.
+  NeighborRelation::Ptr search(const cpu::NeighborQuery& query, std::optional<int64_t> max_neighbors,
+                               const std::optional<mx::array>& queries, const std::optional<mx::array>& batch_indices,
+                               std::string_view operation) const;
   int64_t rows() const;
   std::string text() const;
 
  private:
   struct State;
-  NeighborRelation::Ptr search(const cpu::NeighborQuery& query, std::optional<int64_t> max_neighbors,
-                               const std::optional<mx::array>& queries, const std::optional<mx::array>& batch_indices,
-                               std::string_view operation) const;
   std::shared_ptr<const State> state_;
 };
 

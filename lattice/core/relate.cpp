@@ -43,8 +43,8 @@ Relation::Ptr build(RelationKind kind, const CoordinateSet& in, const KernelSpec
 
 }  // namespace
 
-Relation::Ptr relate(RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
-                     const std::optional<CoordinateSet>& target, std::string_view operation) {
+void check_relate(RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
+                  const std::optional<CoordinateSet>& target, std::string_view operation) {
   const bool wants_target = kind == RelationKind::target || kind == RelationKind::target_transposed;
   require(wants_target == target.has_value(), operation,
           wants_target ? "target coordinates are missing" : "target coordinates are only for the target kinds");
@@ -56,6 +56,11 @@ Relation::Ptr relate(RelationKind kind, const CoordinateSet& in, const KernelSpe
   if (kind == RelationKind::generative)
     require(spec.padding == Triple{0, 0, 0} && spec.dilation == Triple{1, 1, 1}, operation,
             "a generative relation has padding 0 and dilation 1, got " + spec.text());
+}
+
+Relation::Ptr relate(RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
+                     const std::optional<CoordinateSet>& target, std::string_view operation) {
+  check_relate(kind, in, spec, target, operation);
   try {
     return build(kind, in, spec, target, operation);
   } catch (const std::overflow_error& e) {

@@ -1,5 +1,6 @@
 #include "lattice/core/relation.h"
 
+#include <algorithm>
 #include <atomic>
 #include <limits>
 #include <mutex>
@@ -152,6 +153,24 @@ Relation::Ptr Relation::from_edges(const mx::array& in_rows, const mx::array& ou
               checked_rows(kernel_ids, n_kernels, op, "kernel_ids")};
   r->views_->edges.get([&] { return std::move(edges); });
   r->given_edges_ = true;
+  return r;
+}
+
+Relation::Ptr Relation::from_map(RelationKind kind, const KernelSpec& spec, int64_t n_in, ImplicitGemm map,
+                                 CoordinateSet out_coords) {
+  const int64_t n_out = out_coords.rows(), n_k = spec.volume(), n = n_out * n_k;
+  const int32_t* rows = n ? map.out_in_map.data<int32_t>() : nullptr;
+  const int64_t n_edges = std::count_if(rows, rows + n, [](int32_t row) { return row >= 0; });
+  cpu::Buffer<int32_t> in(n_edges), out(n_edges), ids(n_edges);
+  for (int64_t i = 0, e = 0; i < n; ++i)
+    if (rows[i] >= 0) {
+      in[e] = rows[i];
+      out[e] = static_cast<int32_t>(i / n_k);
+      ids[e++] = static_cast<int32_t>(i % n_k);
+    }
+  Ptr r = from_lists(kind, spec, cpu::lists_of_edges(in.data(), out.data(), ids.data(), n_edges, n_in, n_out, n_k),
+                     std::move(out_coords));
+  r->views_->implicit_gemm.get([&] { return std::move(map); });
   return r;
 }
 

@@ -49,6 +49,10 @@ class Relation : public std::enable_shared_from_this<Relation> {
   static Ptr from_edges(const mx::array& in_rows, const mx::array& out_rows, const mx::array& kernel_ids, int64_t n_in,
                         int64_t n_out, int64_t n_kernels);
 
+  // From out_in_map (n_out, n_k) and its masks, evaluated.
+  static Ptr from_map(RelationKind kind, const KernelSpec& spec, int64_t n_in, ImplicitGemm map,
+                      CoordinateSet out_coords);
+
   // Every row of n with itself, one offset.
   static Ptr identity(int64_t n);
 
@@ -103,6 +107,10 @@ class Relation : public std::enable_shared_from_this<Relation> {
   bool given_edges_ = false;  // made by from_edges: the edge arrays keep the user's order
   std::unique_ptr<Views> views_;
 };
+
+// The checks of relate(): target given where it must be, dtypes, the specification of the kind.
+void check_relate(RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
+                  const std::optional<CoordinateSet>& target, std::string_view operation);
 
 // Builds a relation from coordinates, as api documentation section "relations" defines the kinds. `target` is given for the two
 // target kinds only. Throws std::invalid_argument, std::overflow_error; `operation` heads the message.

@@ -8,6 +8,7 @@
 #include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/curves.h"
 #include "lattice/kernels/cpu/occupancy.h"
+#include "lattice/ops/geometry_routes.h"
 
 namespace lattice {
 namespace {
@@ -46,13 +47,13 @@ Pair pair_of(const CoordsLike& lhs, const CoordsLike& rhs, std::string_view oper
 }
 
 // Distinct lhs rows whose presence in rhs is `present`.
-mx::array rows_by_presence(const Pair& pair, bool present) {
+mx::array rows_by_presence(const Pair& pair, bool present, mx::StreamOrDevice s) {
   const cpu::Distinct distinct = cpu::distinct_rows(*pair.lhs.index());
-  const Buffer<int32_t> found = cpu::lookup(*pair.rhs.index(), *pair.lhs.index());
+  const mx::array found = find_coords(pair.rhs, pair.lhs, s);
   Buffer<int32_t> rows(distinct.first.size());
   int64_t n = 0;
   for (int32_t row : distinct.first)
-    if ((found[row] >= 0) == present) rows[n++] = row;
+    if ((found.data<int32_t>()[row] >= 0) == present) rows[n++] = row;
   rows.shrink(n);
   return take(pair.lhs, rows);
 }
@@ -92,61 +93,53 @@ CoordinateSet CoordsLike::set(std::string_view operation, std::string_view what)
   return CoordinateSet(std::get<mx::array>(value_), operation, what);
 }
 
-mx::array downsample_coords(const CoordsLike& coords, const Triple& stride, mx::StreamOrDevice) {
+mx::array downsample_coords(const CoordsLike& coords, const Triple& stride, mx::StreamOrDevice s) {
   const CoordinateSet set = coords.set("downsample_coords");
-  for (int64_t s : stride)
-    if (s < 1) throw std::invalid_argument("[downsample_coords] stride must be >= 1, got " + triple_text(stride));
+  for (int64_t step : stride)
+    if (step < 1) throw std::invalid_argument("[downsample_coords] stride must be >= 1, got " + triple_text(stride));
   auto floors = coords_buffer(set.rows(), set.span().is64);
   cpu::floor_coords(set.span(), stride, floors.data());
-  const cpu::CoordSpan span{floors.data(), set.rows(), set.span().is64};
-  const cpu::Distinct distinct = cpu::distinct_rows(cpu::index_coords(span));
-  auto out = coords_buffer(distinct.first.size(), span.is64);
-  cpu::take_rows(span, distinct.first.span(), out.data());
-  return coords_array(std::move(out), distinct.first.size(), set.dtype());
+  return distinct_coords(coords_array(std::move(floors), set.rows(), set.dtype()), s);
 }
 
-mx::array union_coords(const CoordsLike& lhs, const CoordsLike& rhs, mx::StreamOrDevice) {
+mx::array union_coords(const CoordsLike& lhs, const CoordsLike& rhs, mx::StreamOrDevice s) {
   const Pair pair = pair_of(lhs, rhs, "union_coords", "lhs", "rhs");
   const cpu::CoordSpan a = pair.lhs.span(), b = pair.rhs.span();
   if (a.rows + b.rows > kMaxRows)
     throw std::invalid_argument("[union_coords] lhs and rhs must have fewer than 2^31 rows together, got " +
                                 std::to_string(a.rows + b.rows));
   auto both = coords_buffer(a.rows + b.rows, a.is64);
-  const auto bytes = [](const cpu::CoordSpan& s) { return s.rows * 4 * (s.is64 ? 8 : 4); };
+  const auto bytes = [](const cpu::CoordSpan& c) { return c.rows * 4 * (c.is64 ? 8 : 4); };
   std::copy_n(static_cast<const std::byte*>(a.data), bytes(a), both.begin());
   std::copy_n(static_cast<const std::byte*>(b.data), bytes(b), both.begin() + bytes(a));
-  const cpu::CoordSpan span{both.data(), a.rows + b.rows, a.is64};
-  const cpu::Distinct distinct = cpu::distinct_rows(cpu::index_coords(span));
-  auto out = coords_buffer(distinct.first.size(), span.is64);
-  cpu::take_rows(span, distinct.first.span(), out.data());
-  return coords_array(std::move(out), distinct.first.size(), pair.lhs.dtype());
+  return distinct_coords(coords_array(std::move(both), a.rows + b.rows, pair.lhs.dtype()), s);
 }
 
-mx::array intersection_coords(const CoordsLike& lhs, const CoordsLike& rhs, mx::StreamOrDevice) {
-  return rows_by_presence(pair_of(lhs, rhs, "intersection_coords", "lhs", "rhs"), true);
+mx::array intersection_coords(const CoordsLike& lhs, const CoordsLike& rhs, mx::StreamOrDevice s) {
+  return rows_by_presence(pair_of(lhs, rhs, "intersection_coords", "lhs", "rhs"), true, s);
 }
 
-mx::array difference_coords(const CoordsLike& lhs, const CoordsLike& rhs, mx::StreamOrDevice) {
-  return rows_by_presence(pair_of(lhs, rhs, "difference_coords", "lhs", "rhs"), false);
+mx::array difference_coords(const CoordsLike& lhs, const CoordsLike& rhs, mx::StreamOrDevice s) {
+  return rows_by_presence(pair_of(lhs, rhs, "difference_coords", "lhs", "rhs"), false, s);
 }
 
-mx::array lookup_coords(const CoordsLike& coords, const CoordsLike& queries, mx::StreamOrDevice) {
+mx::array lookup_coords(const CoordsLike& coords, const CoordsLike& queries, mx::StreamOrDevice s) {
   const Pair pair = pair_of(coords, queries, "lookup_coords", "coords", "queries");
-  return rows_array(cpu::lookup(*pair.lhs.index(), *pair.rhs.index()));
+  return find_coords(pair.lhs, pair.rhs, s);
 }
 
-mx::array contains_coords(const CoordsLike& coords, const CoordsLike& queries, mx::StreamOrDevice) {
+mx::array contains_coords(const CoordsLike& coords, const CoordsLike& queries, mx::StreamOrDevice s) {
   const Pair pair = pair_of(coords, queries, "contains_coords", "coords", "queries");
-  const Buffer<int32_t> found = cpu::lookup(*pair.lhs.index(), *pair.rhs.index());
-  Buffer<bool> present(found.size());
-  std::transform(found.begin(), found.end(), present.begin(), [](int32_t row) { return row >= 0; });
+  const mx::array found = find_coords(pair.lhs, pair.rhs, s);
+  Buffer<bool> present(pair.rhs.rows());
+  for (int64_t q = 0; q < present.size(); ++q) present[q] = found.data<int32_t>()[q] >= 0;
   const int n = static_cast<int>(present.size());
   return adopt(std::move(present), {n});
 }
 
-mx::array inverse_map(const CoordsLike& source, const CoordsLike& target, mx::StreamOrDevice) {
+mx::array inverse_map(const CoordsLike& source, const CoordsLike& target, mx::StreamOrDevice s) {
   const Pair pair = pair_of(source, target, "inverse_map", "source", "target");
-  return rows_array(cpu::lookup(*pair.rhs.index(), *pair.lhs.index()));
+  return find_coords(pair.rhs, pair.lhs, s);
 }
 
 Join parse_join(std::string_view name, std::string_view operation) {

@@ -1,7 +1,7 @@
 // Operations on coordinate sets by value. Rows are (batch, x, y, z), int32 or int64, used together only with equal dtype.
 //
-// Results are concrete: values are computed when the function is called, on the CPU whatever `s` is (memory is shared), and
-// arrays have exactly the rows they need. Orders are stated, and do not depend on the number of threads. Errors:
+// Results are concrete: values are computed when the function is called, on the CPU (memory is shared) unless a route of Metal was asked
+// for (geometry_routes.h), and arrays have exactly the rows they need. Orders are stated, and do not depend on the number of threads. Errors:
 // std::invalid_argument for shapes, dtypes and row numbers, std::overflow_error where a result leaves its type.
 #pragma once
 

@@ -3,7 +3,7 @@
 //   d2 = squared Euclidean distance as float32; edges of a query by (d2, source row); a query that is a source finds itself
 //
 // Rows are integer coordinates (N, 4), d2 exact and rounded once, or float points (N, 3) with batches, d2 = (dx dx + dy dy) + dz dz in
-// float32. Relations are concrete and are built on the CPU whatever `s` is. To ask the same rows again, keep a NeighborIndex.
+// float32. Relations are concrete; on a GPU they take the route of "neighbors". To ask the same rows again, keep a NeighborIndex.
 #pragma once
 
 #include <mlx/utils.h>

@@ -2,37 +2,39 @@
 
 #include <stdexcept>
 
+#include "lattice/ops/geometry_routes.h"
+
 namespace lattice {
 namespace {
 
 Relation::Ptr build(RelationKind kind, const mx::array& coords, const KernelSpec& spec, const mx::array* target,
-                    std::string_view operation) {
+                    std::string_view operation, mx::StreamOrDevice s) {
   std::optional<CoordinateSet> out;
   if (target) out.emplace(*target, operation);
-  return relate(kind, CoordinateSet(coords, operation), spec, out, operation);
+  return relate_on(kind, CoordinateSet(coords, operation), spec, out, operation, s);
 }
 
 }  // namespace
 
-Relation::Ptr build_kernel_relation(const mx::array& coords, const KernelSpec& spec, mx::StreamOrDevice) {
-  return build(RelationKind::forward, coords, spec, nullptr, "build_kernel_relation");
+Relation::Ptr build_kernel_relation(const mx::array& coords, const KernelSpec& spec, mx::StreamOrDevice s) {
+  return build(RelationKind::forward, coords, spec, nullptr, "build_kernel_relation", s);
 }
-Relation::Ptr build_submanifold_kernel_relation(const mx::array& coords, const KernelSpec& spec, mx::StreamOrDevice) {
-  return build(RelationKind::submanifold, coords, spec, nullptr, "build_submanifold_kernel_relation");
+Relation::Ptr build_submanifold_kernel_relation(const mx::array& coords, const KernelSpec& spec, mx::StreamOrDevice s) {
+  return build(RelationKind::submanifold, coords, spec, nullptr, "build_submanifold_kernel_relation", s);
 }
 Relation::Ptr build_target_kernel_relation(const mx::array& coords, const mx::array& target, const KernelSpec& spec,
-                                           mx::StreamOrDevice) {
-  return build(RelationKind::target, coords, spec, &target, "build_target_kernel_relation");
+                                           mx::StreamOrDevice s) {
+  return build(RelationKind::target, coords, spec, &target, "build_target_kernel_relation", s);
 }
-Relation::Ptr build_transposed_kernel_relation(const mx::array& coords, const KernelSpec& spec, mx::StreamOrDevice) {
-  return build(RelationKind::transposed, coords, spec, nullptr, "build_transposed_kernel_relation");
+Relation::Ptr build_transposed_kernel_relation(const mx::array& coords, const KernelSpec& spec, mx::StreamOrDevice s) {
+  return build(RelationKind::transposed, coords, spec, nullptr, "build_transposed_kernel_relation", s);
 }
-Relation::Ptr build_generative_relation(const mx::array& coords, const KernelSpec& spec, mx::StreamOrDevice) {
-  return build(RelationKind::generative, coords, spec, nullptr, "build_generative_relation");
+Relation::Ptr build_generative_relation(const mx::array& coords, const KernelSpec& spec, mx::StreamOrDevice s) {
+  return build(RelationKind::generative, coords, spec, nullptr, "build_generative_relation", s);
 }
 Relation::Ptr build_target_transposed_relation(const mx::array& coords, const mx::array& target, const KernelSpec& spec,
-                                               mx::StreamOrDevice) {
-  return build(RelationKind::target_transposed, coords, spec, &target, "build_target_transposed_relation");
+                                               mx::StreamOrDevice s) {
+  return build(RelationKind::target_transposed, coords, spec, &target, "build_target_transposed_relation", s);
 }
 
 Triple output_stride(const SparseTensor& x, const KernelSpec& spec, RelationKind kind, std::string_view operation) {

@@ -5,7 +5,7 @@
 //   scattering kinds (transposed, generative, target-transposed):     out = in * stride + offset[k] - padding
 //
 // build_* work on arrays and give a new object each time. The others work on tensors: the tensor's manager keeps the
-// relation, and equal arguments give the same object. Relations are concrete; they are built on the CPU whatever `s` is.
+// relation, and equal arguments give the same object, built on the CPU. Relations are concrete; on a GPU build_* take the route of "relate".
 #pragma once
 
 #include <mlx/utils.h>

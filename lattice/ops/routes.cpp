@@ -15,6 +15,7 @@
 #include "lattice/graph/metal_call.h"
 #include "lattice/ops/backend.h"
 #include "lattice/ops/conv_routes.h"
+#include "lattice/ops/geometry_routes.h"
 #include "lattice/ops/map_routes.h"
 #include "lattice/ops/pool_routes.h"
 #include "lattice/ops/row_groups.h"
@@ -66,12 +67,14 @@ int64_t Call::n_in() const {
 }
 int64_t Call::n_out() const {
   if (map) return map->n_out();
+  if (geometry) return inputs.back().shape(0);
   if (groups_of_rows) return operation == "gather" ? groups_of_rows->n_rows() : groups_of_rows->n_groups();
   return relation ? relation->n_out() : inputs[0].shape(0);
 }
 int64_t Call::n_edges() const {
   if (map) return map->n_entries();
   if (groups_of_rows) return groups_of_rows->n_rows();
+  if (geometry) return 0;  // nobody knows yet
   return relation ? relation->edge_count() : inputs[0].shape(0);
 }
 double Call::flop() const {
@@ -80,6 +83,11 @@ double Call::flop() const {
          static_cast<double>(groups);
 }
 double Call::bytes() const {
+  if (geometry) {
+    double sum = 0;
+    for (const mx::array& a : inputs) sum += static_cast<double>(a.nbytes());
+    return sum;
+  }
   const double features = static_cast<double>(n_in() * c_in + n_out() * c_out);
   if (is_reduction()) return features * static_cast<double>(mx::size_of(dtype));
   if (packing.bits) {
@@ -98,6 +106,10 @@ const char* Call::family() const {
   if (operation == "segments") return "reduction over groups of rows";
   if (operation == "gather") return "gather of rows";
   if (operation == "map_rows") return "rows along a map";
+  if (operation == "unique") return "distinct coordinates";
+  if (operation == "lookup") return "coordinates found by value";
+  if (operation == "relate") return "relation of coordinates";
+  if (operation == "neighbors") return "neighbours";
   return "convolution";
 }
 
@@ -122,6 +134,7 @@ std::span<const Route> routes() {
     add_pool_routes(rows);
     add_map_routes(rows);
     add_triplets_routes(rows);
+    add_geometry_routes(rows);
     return rows;
   }();
   return table;
@@ -171,11 +184,14 @@ std::string Decision::text() const {
                    : call.map            ? call.map->text()
                    : call.groups_of_rows ? std::to_string(call.groups_of_rows->n_groups()) + " groups of rows"
                                          : "none: every row with itself");
-  line("storage",
-       call.is_reduction() ? "features only" + (call.mode.empty() ? "" : ", mode " + call.mode) : call.storage);
-  line("shape and dtype", std::to_string(call.c_in) + " -> " + std::to_string(call.c_out) + " channels" +
-                              (call.groups > 1 ? " in " + std::to_string(call.groups) + " groups" : "") + ", " +
-                              graph::dtype_name(call.dtype));
+  line("storage", call.geometry         ? "coordinates, which exist"
+                  : call.is_reduction() ? "features only" + (call.mode.empty() ? "" : ", mode " + call.mode)
+                                        : call.storage);
+  line("shape and dtype", call.geometry
+                              ? "rows of 4, " + graph::dtype_name(call.inputs[0].dtype())
+                              : std::to_string(call.c_in) + " -> " + std::to_string(call.c_out) + " channels" +
+                                    (call.groups > 1 ? " in " + std::to_string(call.groups) + " groups" : "") + ", " +
+                                    graph::dtype_name(call.dtype));
   const BackendInfo machine = backend_info();
   line("capability", on_gpu ? std::string("matrix units: ") + name(machine.tensor_ops) : machine.simd);
   line("work", std::to_string(call.n_in()) + " -> " + std::to_string(call.n_out()) + " rows, " +
@@ -186,11 +202,13 @@ std::string Decision::text() const {
   return out.str();
 }
 
-mx::array run(const Call& call) {
+Decision choose(const Call& call) {
   Decision decision = decide(call);
   for (DecisionLog* log = current_log; log; log = log->outer_) log->decisions_.push_back(decision);
-  return decision.chosen->launch(call);
+  return decision;
 }
+
+mx::array run(const Call& call) { return choose(call).chosen->launch(call); }
 
 DecisionLog::DecisionLog() : outer_(current_log) { current_log = this; }
 DecisionLog::~DecisionLog() { current_log = outer_; }

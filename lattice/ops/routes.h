@@ -1,4 +1,4 @@
-// The one table of routes: every way to evaluate an operation is a row, tried in order; the last row of an operation and
+// The one table of routes: every way to evaluate an operation is a row, tried in order; one of the rows of an operation and
 // device always fits. Tests, benchmarks, explain() and the documentation read the same rows.
 #pragma once
 
@@ -6,6 +6,7 @@
 #include <mlx/utils.h>
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,9 +28,18 @@ struct Packing {
   bool transposed = false;  // the call reads W^T: it is an input gradient
 };
 
+// What a geometry operation is asked besides its inputs (geometry_routes.h).
+struct Geometry {
+  RelationKind kind = RelationKind::custom;  // of relate
+  KernelSpec spec;
+  int64_t limit = 0;                // of neighbors: the most of a query
+  std::optional<float> reach = {};  // of neighbors: largest squared distance
+  bool points = false;              // of neighbors: rows are a batch and the bits of three float32
+};
+
 // One evaluation that is about to be built: what a route may look at, and what it needs to launch.
 struct Call {
-  std::string operation;          // "conv", "outer", "linear", "pool", "segments", "gather", "map_rows"
+  std::string operation;          // "conv", "outer", "linear", "pool", "segments", "gather", "map_rows", "lookup", ...
   std::vector<mx::array> inputs;  // as the operation documents them
   Relation::Ptr relation;         // null where there is none
   RowMap::Ptr map;                // of map_rows; null otherwise
@@ -42,6 +52,7 @@ struct Call {
   std::vector<float> offset_weights;                // of pool: one per offset, or none
   std::shared_ptr<const RowGroups> groups_of_rows;  // of segments and gather
   float fill = 0;                                   // of gather
+  std::optional<Geometry> geometry;                 // of unique, lookup, relate, neighbors
   mx::StreamOrDevice stream = {};
 
   mx::Device device() const;
@@ -88,7 +99,10 @@ struct Decision {
 // does not exist or does not fit.
 Decision decide(const Call& call);
 
-// decide() and launch.
+// decide(), seen by the logs of this thread.
+Decision choose(const Call& call);
+
+// choose() and launch.
 mx::array run(const Call& call);
 
 // While one lives, the decisions of this thread are kept. They nest: each sees what happens during its life.
@@ -100,7 +114,7 @@ class DecisionLog {
   const std::vector<Decision>& decisions() const { return decisions_; }
 
  private:
-  friend mx::array run(const Call& call);
+  friend Decision choose(const Call& call);
   std::vector<Decision> decisions_;
   DecisionLog* outer_;
 };

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <mlx/mlx.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <set>
@@ -50,14 +51,16 @@ TEST(Routes, GpuRowsOfMlxOperationsMatchTheOracleOnTheCpu) {
   EXPECT_GT(checked, 50);
 }
 
-TEST(Routes, LastRowOfEveryOperationAlwaysFits) {
-  std::map<std::pair<std::string, int>, const Route*> last;
-  for (const Route& route : routes()) last[{route.operation, static_cast<int>(route.device)}] = &route;
-  for (const OracleCase& test : oracle_cases())
-    for (const auto& [key, route] : last)
-      if (key.first == test.call.operation) {
-        EXPECT_TRUE(route->check(test.call).fits()) << route->name << " " << test.label;
-      }
+TEST(Routes, SomeRowOfEveryOperationAlwaysFits) {
+  const std::vector<OracleCase> cases = oracle_cases();
+  std::map<std::pair<std::string, int>, bool> found;
+  for (const Route& route : routes()) {
+    bool& one = found[{route.operation, static_cast<int>(route.device)}];
+    one = one || std::ranges::all_of(cases, [&](const OracleCase& test) {
+            return test.call.operation != route.operation || route.check(test.call).fits();
+          });
+  }
+  for (const auto& [key, one] : found) EXPECT_TRUE(one) << key.first << " on device " << key.second;
 }
 
 TEST(Routes, NamesAreUnique) {

@@ -121,7 +121,7 @@ def _inputs(launch, inputs):
 
 def _outputs(launch):
     for shape, dtype in launch.outputs:
-        value = mx.full(shape, launch.init_value or 0, dtype)
+        value = mx.full(shape, launch.init_value or 0).astype(dtype)  # full ignores its dtype
         yield _bytes(value), True, launch.init_value is not None
 
 
