@@ -16,6 +16,7 @@ namespace {
 using Step = Rejection::Step;
 
 constexpr int kRows = 64, kThreads = 128;  // of a tile in conv.metal
+constexpr int kPart = 1024;                // edges of a part of an outer product
 
 int as_int(int64_t n) { return static_cast<int>(n); }
 
@@ -112,51 +113,20 @@ mx::array rows_with(const Call& call, const std::vector<int32_t>& strides) {
   return launch.run(call.stream);
 }
 
-enum class View { same, map, sorted };
-
-mx::array tiles_with(const Call& call, View view) {
-  if (is_empty(call)) return bias_rows(call);
-  const int columns = out_group(call) > 32 ? 64 : 32;
-  static constexpr const char* kNames[] = {"same", "map", "sorted"};
-  const std::string n = std::to_string(columns);
-  ConvLaunch launch(call, std::string("conv_tiles_") + kNames[static_cast<int>(view)] + n, weight_strides(call));
-  std::string rows = "lattice::SameRows{sizes[0]}";
-  if (view == View::map) {
-    launch.add("map", call.relation->implicit_gemm().out_in_map);
-    launch.add("row_masks", call.relation->implicit_gemm().row_masks);
-    rows = "lattice::mapped_rows(map, row_masks, sizes)";
-  } else if (view == View::sorted) {
-    const SortedImplicitGemm& sorted = call.relation->sorted_implicit_gemm();
-    launch.add("map", sorted.sorted_kv_out_in_map), launch.add("tile_masks", sorted.tile_masks);
-    launch.add("order", sorted.reorder_rows);
-    rows = "lattice::sorted_rows(map, tile_masks, order, sizes)";
-  }
-  launch.call.source = "threadgroup T xs[64 * lattice::padded<T>(16)];\nthreadgroup T ws[16 * lattice::padded<T>(" + n +
-                       ")];\nthreadgroup float strips[1024];\nthreadgroup int ids[64];\nthreadgroup uint masks[4];\n" +
-                       "lattice::conv_tiles<T, " + n + ">(" + rows + ", " + launch.weight + ", x, " + launch.bias +
-                       ", sizes, y, xs, ws, strips, ids, masks, threadgroup_position_in_grid, " +
-                       "thread_index_in_threadgroup, simdgroup_index_in_threadgroup, thread_index_in_simdgroup);";
-  const int tiles = as_int((call.n_out() + kRows - 1) / kRows);
-  launch.call.grid = {tiles * kThreads, as_int((out_group(call) + columns - 1) / columns), as_int(call.groups)};
-  launch.call.threadgroup = {kThreads, 1, 1};
-  return launch.run(call.stream);
-}
-
 // The edges of each offset in parts of a fixed length: their number depends on nothing else, so that the bits do not either.
 struct Parts {
-  static constexpr int32_t kEdges = 1024;
   std::vector<int32_t> table;          // k, begin, end, place in the result
   std::vector<int32_t> offsets = {0};  // parts of k: offsets[k] .. offsets[k + 1]
   bool direct = true;                  // one part for each offset: it is the result
 
-  explicit Parts(const Relation& r) {
+  Parts(const Relation& r, int32_t length) {
     const int32_t* begin = r.kernel_csr().row_offsets.data<int32_t>();
     const auto n_k = static_cast<int32_t>(r.n_kernels());
-    for (int32_t k = 0; k < n_k; ++k) direct = direct && begin[k + 1] - begin[k] <= kEdges;
+    for (int32_t k = 0; k < n_k; ++k) direct = direct && begin[k + 1] - begin[k] <= length;
     for (int32_t k = 0; k < n_k; ++k) {
       int32_t from = begin[k], end = begin[k + 1];
       do {  // an offset without edges has one part too: it writes zeros
-        const int32_t to = end - from > kEdges ? from + kEdges : end;
+        const int32_t to = end - from > length ? from + length : end;
         table.insert(table.end(), {k, from, to, direct ? k : static_cast<int32_t>(table.size() / 4)});
         from = to;
       } while (from < end);
@@ -166,11 +136,47 @@ struct Parts {
   int count() const { return offsets.back(); }
 };
 
+enum class View { same, map, sorted, lists };
+
+mx::array tiles_with(const Call& call, View view) {
+  if (is_empty(call)) return bias_rows(call);
+  const int columns = out_group(call) > 32 ? 64 : 32;
+  static constexpr const char* kNames[] = {"same", "map", "sorted", "lists"};
+  const std::string n = std::to_string(columns);
+  ConvLaunch launch(call, std::string("conv_tiles_") + kNames[static_cast<int>(view)] + n, weight_strides(call));
+  std::string rows = "lattice::SameRows{sizes[0]}";
+  int tiles = as_int((call.n_out() + kRows - 1) / kRows);
+  if (view == View::map) {
+    launch.add("map", call.relation->implicit_gemm().out_in_map);
+    launch.add("row_masks", call.relation->implicit_gemm().row_masks);
+    rows = "lattice::mapped_rows(map, row_masks, sizes)";
+  } else if (view == View::sorted) {
+    const SortedImplicitGemm& sorted = call.relation->sorted_implicit_gemm();
+    launch.add("map", sorted.sorted_kv_out_in_map), launch.add("tile_masks", sorted.tile_masks);
+    launch.add("order", sorted.reorder_rows);
+    rows = "lattice::sorted_rows(map, tile_masks, order, sizes)";
+  } else if (view == View::lists) {
+    const Parts parts(*call.relation, kRows);
+    launch.add("edge_ids", call.relation->kernel_csr().edge_ids), launch.add("in_rows", call.relation->edges().in_rows);
+    launch.add("out_rows", call.relation->edges().out_rows), launch.add("parts", numbers(parts.table));
+    rows = "lattice::listed_rows(edge_ids, in_rows, out_rows, parts, threadgroup_position_in_grid)";
+    tiles = parts.count();
+  }
+  launch.call.source = "threadgroup T xs[64 * lattice::padded<T>(16)];\nthreadgroup T ws[16 * lattice::padded<T>(" + n +
+                       ")];\nthreadgroup float strips[1024];\nthreadgroup int ids[64];\nthreadgroup uint masks[4];\n" +
+                       "lattice::conv_tiles<T, " + n + ">(" + rows + ", " + launch.weight + ", x, " + launch.bias +
+                       ", sizes, y, xs, ws, strips, ids, masks, threadgroup_position_in_grid, " +
+                       "thread_index_in_threadgroup, simdgroup_index_in_threadgroup, thread_index_in_simdgroup);";
+  launch.call.grid = {tiles * kThreads, as_int((out_group(call) + columns - 1) / columns), as_int(call.groups)};
+  launch.call.threadgroup = {kThreads, 1, 1};
+  return launch.run(call.stream);
+}
+
 // Result (K, matrix...), with the strides of a matrix in `strides`.
 mx::array outer_with(const Call& call, const mx::Shape& shape, const std::vector<int32_t>& strides, bool tiles) {
   const auto s = call.stream;
   if (is_empty(call)) return mx::zeros(shape, call.dtype, s);
-  const Parts parts(*call.relation);
+  const Parts parts(*call.relation, kPart);
   const int size = strides[0], tile = std::max(in_group(call), out_group(call)) > 32 ? 64 : 32;
   const std::string n = std::to_string(tile), kernel = tiles ? "outer_tiles" + n : "outer_rows";
   graph::OutputSpec spec{shape, call.dtype};
@@ -224,6 +230,15 @@ Rejection needs_map(const Call& call) {
   return {};
 }
 
+Rejection needs_one_edge(const Call& call) {
+  const Relation& r = *call.relation;
+  bool one = r.edge_count() == r.n_out();
+  const int32_t* begin = one ? r.output_csr().row_offsets.data<int32_t>() : nullptr;
+  for (int64_t row = 0; one && row < r.n_out(); ++row) one = begin[row + 1] - begin[row] == 1;
+  if (!one) return {Step::relation, "some output row has no edge or several"};
+  return {};
+}
+
 Rejection needs_sorted_map(const Call& call) {
   const Relation& r = *call.relation;
   const bool kind =
@@ -241,9 +256,10 @@ mx::array conv_metal_tiles(const Call& call) {
   return tiles_with(call, call.operation == "linear" ? View::same : View::map);
 }
 mx::array conv_metal_sorted(const Call& call) { return tiles_with(call, View::sorted); }
+mx::array conv_metal_lists(const Call& call) { return tiles_with(call, View::lists); }
 mx::array conv_metal_packed(const Call& call) {
-  const bool sorted = call.operation == "conv" && needs_sorted_map(call).fits();
-  return sorted ? conv_metal_sorted(call) : conv_metal_tiles(call);
+  if (needs_one_edge(call).fits()) return conv_metal_lists(call);
+  return needs_sorted_map(call).fits() ? conv_metal_sorted(call) : conv_metal_tiles(call);
 }
 mx::array apply_metal(const Call& call) { return rows_with(call, matrix_strides(call)); }
 

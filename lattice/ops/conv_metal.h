@@ -13,6 +13,8 @@ namespace lattice {
 Rejection needs_tiles(const Call& call);
 // Every output row has at most one edge for an offset, and the map is not too long.
 Rejection needs_map(const Call& call);
+// Every output row has exactly one edge: up by 2 x 2 x 2, or the gradient of down by 2 x 2 x 2.
+Rejection needs_one_edge(const Call& call);
 // Rows may be sorted by mask.
 Rejection needs_sorted_map(const Call& call);
 
@@ -22,7 +24,9 @@ mx::array conv_metal_rows(const Call& call);
 mx::array conv_metal_tiles(const Call& call);
 // Tiles over the map with sorted rows.
 mx::array conv_metal_sorted(const Call& call);
-// Packed weights: sorted where that fits, else plain tiles.
+// Tiles over the lists of offsets, where every output row has one edge.
+mx::array conv_metal_lists(const Call& call);
+// Packed weights: the tiles that dense weights take.
 mx::array conv_metal_packed(const Call& call);
 // One matrix an edge: conv_metal_rows on (K, G, C, M).
 mx::array apply_metal(const Call& call);

@@ -198,12 +198,16 @@ void add_conv_routes(std::vector<Route>& rows) {
        "forward, target or submanifold relation of at most 32 offsets, dense weights, 8 or more channels on both sides "
        "of a group: 64 rows sorted by mask a tile, matrix units skip offsets that 16 rows lack",
        all_of(needs_sorted_map, dense_only, needs_tiles, without_metal), conv_metal_sorted});
+  rows.push_back({"conv", gpu, "metal.lists",
+                  "exactly one edge for every output row (up by 2 x 2 x 2 and the gradient of down by 2 x 2 x 2), "
+                  "dense weights, 8 or more "
+                  "channels on both sides of a group: 64 edges of one offset a tile",
+                  all_of(needs_one_edge, dense_only, needs_tiles, without_metal), conv_metal_lists});
   rows.push_back({"conv", gpu, "metal.tiles", "dense weights, " + tiles + "the same tiles with rows in the given order",
                   all_of(needs_map, dense_only, needs_tiles, without_metal), conv_metal_tiles});
-  rows.push_back(
-      {"conv", gpu, "metal.packed",
-       "packed weights, " + tiles + "the same tiles, sorted where that fits; codes are expanded as they are used",
-       all_of(needs_map, packed_only, needs_tiles, without_metal), conv_metal_packed});
+  rows.push_back({"conv", gpu, "metal.packed",
+                  "packed weights, " + tiles + "the tiles that dense weights take; codes are expanded as they are used",
+                  all_of(needs_map, packed_only, needs_tiles, without_metal), conv_metal_packed});
   rows.push_back({"conv", gpu, "metal.rows",
                   "any shape, relation and storage where there is Metal: a thread an element, edges by row",
                   without_metal, conv_metal_rows});

@@ -84,13 +84,20 @@ def check(run, *, routes=None, tolerance=None):
 
 
 SORTED = {"conv metal.sorted", "conv metal.tiles", "outer metal.outer"}
-PLAIN = SORTED - {"conv metal.sorted"}
+# Forward and gradient of the features; transposed and generative convolutions are never sorted.
+KINDS = {
+    "submanifold": SORTED,
+    "strided": {"conv metal.sorted", "conv metal.lists", "outer metal.outer"},
+    "transposed": {"conv metal.tiles", "outer metal.outer"},
+    "generative": {"conv metal.lists", "conv metal.tiles", "outer metal.outer"},
+}
 BY_ROWS = {"conv metal.rows", "outer metal.rows"}
 
 
 @pytest.mark.parametrize("rows", ROWS)
 def test_rows_around_tiles(rows):
-    check(case("submanifold", rows, 16, 8), routes=SORTED)
+    # One row, or none: every row has exactly one edge, also on the way back.
+    check(case("submanifold", rows, 16, 8), routes=SORTED if rows > 1 else KINDS["strided"])
 
 
 @pytest.mark.parametrize("rows", ROWS)
@@ -106,10 +113,15 @@ def test_channels_around_tiles(c_in, c_out):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", kinds())
 def test_whole_gradients(kind, dtype):
-    """Transposed and generative convolutions are never sorted."""
-    sortable = kind in ("submanifold", "strided")
-    check(case(kind, 60, 9, 17, dtype), routes=SORTED if sortable else PLAIN)
+    check(case(kind, 60, 9, 17, dtype), routes=KINDS[kind])
     check(case(kind, 20, 2, 3, dtype), routes=BY_ROWS)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 8, 9, 16, 17])
+def test_lists_around_tiles(rows):
+    """8 * rows output rows with one edge each; the list of an offset has `rows` edges or, of the strided one, fewer."""
+    check(case("generative", rows, 8, 40), routes=KINDS["generative"])
+    check(case("strided", 8 * rows, 33, 8), routes=KINDS["strided"])
 
 
 @pytest.mark.parametrize("groups", [2, 3, 24])
@@ -174,8 +186,7 @@ def test_a_matrix_an_edge(groups, c, m, dtype):
     check(run, routes={"apply_each metal.rows", "outer_each metal.rows"})
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("bits, group", [(4, 32), (8, 64)])
+@pytest.mark.parametrize("bits, group, dtype", [*((4, 32, dtype) for dtype in DTYPES), (8, 64, mx.float16)])
 def test_packed_weights(bits, group, dtype):
     """Forward reads the codes, the gradient of the features their transpose."""
     for kind, c_in, c_out in (("submanifold", 40, 17), ("generative", 9, 33), ("strided", 3, 5)):
@@ -226,6 +237,7 @@ def small_calls():
     yield case("submanifold", 70, 9, 11)
     yield case("submanifold", 20, 33, 40)
     yield case("submanifold", 20, 3, 2)
+    yield case("generative", 66, 8, 8)
     yield lambda: [
         ops.subm_conv3d(x, packed).feats,
         ops.linear_features(x.feats, ml.quantize_weight(numbers((5, 9)), bits=8)),

@@ -189,7 +189,8 @@ TEST(MetalRoutes, TakenInOrder) {
   }
   for (const RelationKind kind : kUnsorted)
     for (const Relation::Ptr& r : {relation_of(kind), relation_of(kind)->reversed()}) {
-      EXPECT_EQ(chosen(bilinear("conv", r, 16, 16)), "metal.tiles") << r->text();
+      const bool one = kind == RelationKind::generative && !r->is_reversed();
+      EXPECT_EQ(chosen(bilinear("conv", r, 16, 16)), one ? "metal.lists" : "metal.tiles") << r->text();
       EXPECT_EQ(chosen(bilinear("conv", r, 16, 16, 1, {8, 64, true})), "metal.packed") << r->text();
     }
   EXPECT_EQ(chosen(bilinear("conv", relation_of(RelationKind::custom), 16, 16)), "metal.rows");
@@ -241,6 +242,20 @@ TEST(MetalRoutes, TilesNeedEightChannelsOfAGroup) {
   EXPECT_TRUE(refusal("metal.outer", bilinear("outer", r, 16, 24, 2)).fits());
   EXPECT_EQ(refusal("metal.outer", bilinear("outer", r, 24, 24, 24)).step, Rejection::Step::shape);
   EXPECT_EQ(refusal("metal.packed", bilinear("conv", r, 16, 4, 1, {4, 32, false})).step, Rejection::Step::shape);
+}
+
+TEST(MetalRoutes, ListsNeedOneEdgeForEveryRow) {
+  const AsOnMetal metal;
+  const auto made = [](std::vector<int32_t> out, int64_t n_out) {
+    const int n = static_cast<int>(out.size());
+    return Relation::from_edges(mx::zeros({n}, mx::int32), mx::array(out.begin(), {n}, mx::int32),
+                                mx::zeros({n}, mx::int32), 1, n_out, 1);
+  };
+  EXPECT_TRUE(refusal("metal.lists", bilinear("conv", made({1, 0, 2}, 3), 8, 8)).fits());
+  // Fewer edges than rows, more, and as many with a row that has none.
+  for (const Relation::Ptr& r : {made({1, 0}, 3), made({1, 0, 2, 2}, 3), made({1, 2, 2}, 3)})
+    EXPECT_EQ(refusal("metal.lists", bilinear("conv", r, 8, 8)).step, Rejection::Step::relation);
+  EXPECT_EQ(refusal("metal.lists", bilinear("conv", made({0}, 1), 8, 7)).step, Rejection::Step::shape);
 }
 
 TEST(MetalRoutes, StorageDecides) {

@@ -32,12 +32,17 @@ METAL_FUNC void conv_rows(W w, X x, B bias, R row_offsets, E edge_ids, I in_rows
   y[size_t(row) * size_t(groups * out) + size_t(column)] = T(sum + float(bias[column]));
 }
 
-// Where the rows of conv_tiles come from. mask(): bit b says whether any of the 16 rows from `first` has offset 32 word + b.
+// Where the rows of conv_tiles come from: positions first() .. end(), 64 a tile. mask(): bit b says whether any of the 16 rows from
+// `p` has offset k(word, b).
 
 // One offset, every row with itself.
 struct SameRows {
   int n_out;
-  uint mask(int first, int, uint) const thread { return first < n_out ? 1u : 0u; }
+  int first(int tile) const thread { return 64 * tile; }
+  int end() const thread { return n_out; }
+  int words() const thread { return 1; }
+  int k(int, int) const thread { return 0; }
+  uint mask(int p, int, uint) const thread { return p < n_out ? 1u : 0u; }
   int in_row(int p, int) const thread { return p; }
   int out_row(int p) const thread { return p; }
 };
@@ -48,9 +53,13 @@ struct MappedRows {
   M map;
   K masks;
   int n_out, n_k;
-  uint mask(int first, int word, uint lane) const thread {
-    const int p = first + int(lane), words = (n_k + 31) / 32;
-    return simd_or(lane < 16 && p < n_out ? uint(masks[size_t(p) * size_t(words) + size_t(word)]) : 0u);
+  int first(int tile) const thread { return 64 * tile; }
+  int end() const thread { return n_out; }
+  int words() const thread { return (n_k + 31) / 32; }
+  int k(int word, int bit) const thread { return 32 * word + bit; }
+  uint mask(int p, int word, uint lane) const thread {
+    const int row = p + int(lane);
+    return simd_or(lane < 16 && row < n_out ? uint(masks[size_t(row) * size_t(words()) + size_t(word)]) : 0u);
   }
   int in_row(int p, int k) const thread { return map[size_t(p) * size_t(n_k) + size_t(k)]; }
   int out_row(int p) const thread { return p; }
@@ -68,7 +77,11 @@ struct SortedRows {
   K masks;
   O order;
   int n_out;
-  uint mask(int first, int, uint) const thread { return masks[first / 16]; }
+  int first(int tile) const thread { return 64 * tile; }
+  int end() const thread { return n_out; }
+  int words() const thread { return 1; }
+  int k(int, int bit) const thread { return bit; }
+  uint mask(int p, int, uint) const thread { return masks[p / 16]; }
   int in_row(int p, int k) const thread { return map[size_t(k) * size_t(n_out) + size_t(p)]; }
   int out_row(int p) const thread { return order[p]; }
 };
@@ -78,15 +91,37 @@ METAL_FUNC SortedRows<M, K, O> sorted_rows(M map, K masks, O order, S sizes) {
   return {map, masks, order, sizes[0]};
 }
 
+// One edge for every output row, edges by offset: a tile is a part of the list of one offset.
+template <typename E, typename I, typename O>
+struct ListedRows {
+  E edge_ids;
+  I in_rows;
+  O out_rows;
+  int offset, from, to;
+  int first(int) const thread { return from; }
+  int end() const thread { return to; }
+  int words() const thread { return 1; }
+  int k(int, int) const thread { return offset; }
+  uint mask(int p, int, uint) const thread { return p < to ? 1u : 0u; }
+  int in_row(int p, int) const thread { return in_rows[edge_ids[p]]; }
+  int out_row(int p) const thread { return out_rows[edge_ids[p]]; }
+};
+
+// parts: four numbers for each tile, offset, begin, end and one that is not read.
+template <typename E, typename I, typename O, typename P>
+METAL_FUNC ListedRows<E, I, O> listed_rows(E edge_ids, I in_rows, O out_rows, P parts, uint3 tile) {
+  return {edge_ids, in_rows, out_rows, parts[4 * tile.x], parts[4 * tile.x + 1], parts[4 * tile.x + 2]};
+}
+
 // Takes sums of conv_tiles: rounds and stores what lies inside y.
 template <typename T, typename Rows, typename B>
 struct RowsOut {
   device T* y;
   B bias;
   Rows rows;
-  int n_out, out, g, c_out;
+  int out, g, c_out;
   void put(int row, int column, float sum) const thread {
-    if (row >= n_out || column >= out) return;
+    if (row >= rows.end() || column >= out) return;
     const int m = g * out + column;
     y[size_t(rows.out_row(row)) * size_t(c_out) + size_t(m)] = T(sum + float(bias[m]));
   }
@@ -100,19 +135,19 @@ METAL_FUNC void conv_tiles(Rows rows, W w, X x, B bias, S sizes, device T* y, th
                            uint thread_id, uint strip, uint lane) {
   constexpr int kRows = 64, kDepth = 16, kThreads = 128;
   constexpr int kXs = padded<T>(kDepth), kWs = padded<T>(kColumns);
-  const int n_out = sizes[0], n_k = sizes[1], groups = sizes[2], in = sizes[3], out = sizes[4];
-  const int first = int(group.x) * kRows, column = int(group.y) * kColumns, g = int(group.z), t = int(thread_id);
+  const int groups = sizes[2], in = sizes[3], out = sizes[4];
+  const int first = rows.first(int(group.x)), column = int(group.y) * kColumns, g = int(group.z), t = int(thread_id);
   Sums sums[2 * kColumns / 8];
   clear<2 * kColumns / 8>(sums);
-  for (int word = 0; word < (n_k + 31) / 32; ++word) {
+  for (int word = 0; word < rows.words(); ++word) {
     const uint mine = rows.mask(first + 16 * int(strip), word, lane);
     if (lane == 0) masks[strip] = mine;
     threadgroup_barrier(mem_flags::mem_threadgroup);
     uint left = masks[0] | masks[1] | masks[2] | masks[3];
     for (; left != 0; left &= left - 1) {
       const uint bit = ctz(left);
-      const int k = 32 * word + int(bit);
-      if (t < kRows) ids[t] = first + t < n_out ? rows.in_row(first + t, k) : -1;
+      const int k = rows.k(word, int(bit));
+      if (t < kRows) ids[t] = first + t < rows.end() ? rows.in_row(first + t, k) : -1;
       for (int c0 = 0; c0 < in; c0 += kDepth) {
         threadgroup_barrier(mem_flags::mem_threadgroup);
         for (int i = t; i < kRows * kDepth; i += kThreads) {
@@ -133,7 +168,7 @@ METAL_FUNC void conv_tiles(Rows rows, W w, X x, B bias, S sizes, device T* y, th
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);  // masks are read
   }
-  const RowsOut<T, Rows, B> to = {y, bias, rows, n_out, out, g, groups * out};
+  const RowsOut<T, Rows, B> to = {y, bias, rows, out, g, groups * out};
   put_sums<2, kColumns / 8>(sums, strips + 256 * strip, to, first + 16 * int(strip), column, lane);
 }
 
