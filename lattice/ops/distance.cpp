@@ -5,11 +5,10 @@
 
 #include <stdexcept>
 
-#include "lattice/graph/cpu_call.h"
 #include "lattice/graph/differentiable.h"
 #include "lattice/graph/dtype.h"
-#include "lattice/kernels/cpu/distance.h"
 #include "lattice/ops/bilinear.h"
+#include "lattice/ops/distance_routes.h"
 
 namespace lattice {
 namespace {
@@ -45,18 +44,8 @@ graph::Arrays cosine_formula(const graph::Arrays& in, mx::StreamOrDevice s) {
   return {mx::subtract(mx::array(1.0f), mx::divide(dots, mx::maximum(scale, mx::array(1e-8f), s), s), s)};
 }
 
-mx::array launch(const mx::array& a, const mx::array& b, Metric metric, mx::StreamOrDevice s) {
-  const cpu::Distance kind = metric == Metric::cosine      ? cpu::Distance::cosine
-                             : metric == Metric::euclidean ? cpu::Distance::euclidean
-                                                           : cpu::Distance::squared;
-  return graph::cpu_call(
-      "distance", std::to_string(static_cast<int>(kind)), {graph::row_contiguous(a, s), graph::row_contiguous(b, s)},
-      {{{a.shape(0), b.shape(0)}, mx::float32}},
-      [kind](std::span<const graph::Input> in, std::span<const graph::Output> out) {
-        cpu::distance_matrix(in[0].as<float>(), in[0].shape[0], in[1].as<float>(), in[1].shape[0], in[0].shape[1], kind,
-                             out[0].as<float>());
-      },
-      s)[0];
+const char* mode_name(Metric metric) {
+  return metric == Metric::cosine ? "cosine" : metric == Metric::euclidean ? "euclidean" : "squared_euclidean";
 }
 
 mx::array rows_between(const mx::array& a, int from, int to, mx::StreamOrDevice s) {
@@ -93,7 +82,9 @@ graph::Arrays block_vjp(const mx::array& a, const mx::array& b, const mx::array&
 
 // (N, M) distances of float32 rows; the gradient is made from `block` rows at a time.
 mx::array distances(const mx::array& a, const mx::array& b, Metric metric, int block, mx::StreamOrDevice s) {
-  const auto forward = [=](const graph::Arrays& in) -> graph::Arrays { return {launch(in[0], in[1], metric, s)}; };
+  const auto forward = [=](const graph::Arrays& in) -> graph::Arrays {
+    return {run(distance_call(in[0], in[1], mode_name(metric), s))};
+  };
   const auto vjp = [=](const graph::Arrays& in, const graph::Arrays& ct, const graph::Arrays&) -> graph::Arrays {
     const int n = in[0].shape(0);
     if (n == 0 || in[1].shape(0) == 0 || in[0].shape(1) == 0)

@@ -10,6 +10,7 @@
 
 #include "lattice/graph/dtype.h"
 #include "lattice/graph/metal_call.h"
+#include "lattice/ops/distance_routes.h"
 #include "lattice/ops/geometry_routes.h"
 #include "lattice/ops/map_routes.h"
 #include "lattice/ops/pool_cases.h"
@@ -265,6 +266,7 @@ std::vector<OracleCase> oracle_cases() {
   add_map_cases(cases);
   add_triplets_cases(cases);
   add_geometry_cases(cases);
+  add_distance_cases(cases);
   return cases;
 }
 

@@ -15,6 +15,7 @@
 #include "lattice/graph/metal_call.h"
 #include "lattice/ops/backend.h"
 #include "lattice/ops/conv_routes.h"
+#include "lattice/ops/distance_routes.h"
 #include "lattice/ops/geometry_routes.h"
 #include "lattice/ops/map_routes.h"
 #include "lattice/ops/pool_routes.h"
@@ -75,6 +76,7 @@ int64_t Call::n_edges() const {
   if (map) return map->n_entries();
   if (groups_of_rows) return groups_of_rows->n_rows();
   if (geometry) return 0;  // nobody knows yet
+  if (operation == "distance") return int64_t{inputs[0].shape(0)} * inputs[1].shape(0);
   return relation ? relation->edge_count() : inputs[0].shape(0);
 }
 double Call::flop() const {
@@ -88,6 +90,7 @@ double Call::bytes() const {
     for (const mx::array& a : inputs) sum += static_cast<double>(a.nbytes());
     return sum;
   }
+  if (operation == "distance") return 4.0 * static_cast<double>(inputs[0].size() + inputs[1].size() + n_edges());
   const double features = static_cast<double>(n_in() * c_in + n_out() * c_out);
   if (is_reduction()) return features * static_cast<double>(mx::size_of(dtype));
   if (packing.bits) {
@@ -110,6 +113,7 @@ const char* Call::family() const {
   if (operation == "lookup") return "coordinates found by value";
   if (operation == "relate") return "relation of coordinates";
   if (operation == "neighbors") return "neighbours";
+  if (operation == "distance") return "distances of all pairs";
   return "convolution";
 }
 
@@ -135,6 +139,7 @@ std::span<const Route> routes() {
     add_map_routes(rows);
     add_triplets_routes(rows);
     add_geometry_routes(rows);
+    add_distance_routes(rows);
     return rows;
   }();
   return table;
@@ -180,13 +185,15 @@ std::string Decision::text() const {
   const bool on_gpu = chosen->device == mx::Device::gpu;  // the default device may be another by now
   line("device", on_gpu ? "gpu" : "cpu");
   line("family", call.family());
-  line("relation", call.relation         ? call.relation->text()
-                   : call.map            ? call.map->text()
-                   : call.groups_of_rows ? std::to_string(call.groups_of_rows->n_groups()) + " groups of rows"
-                                         : "none: every row with itself");
-  line("storage", call.geometry         ? "coordinates, which exist"
-                  : call.is_reduction() ? "features only" + (call.mode.empty() ? "" : ", mode " + call.mode)
-                                        : call.storage);
+  line("relation", call.relation                  ? call.relation->text()
+                   : call.map                     ? call.map->text()
+                   : call.groups_of_rows          ? std::to_string(call.groups_of_rows->n_groups()) + " groups of rows"
+                   : call.operation == "distance" ? "none: all pairs"
+                                                  : "none: every row with itself");
+  line("storage", call.geometry ? "coordinates, which exist"
+                  : call.is_reduction() || call.operation == "distance"
+                      ? "features only" + (call.mode.empty() ? "" : ", mode " + call.mode)
+                      : call.storage);
   line("shape and dtype", call.geometry
                               ? "rows of 4, " + graph::dtype_name(call.inputs[0].dtype())
                               : std::to_string(call.c_in) + " -> " + std::to_string(call.c_out) + " channels" +

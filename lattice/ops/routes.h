@@ -48,7 +48,8 @@ struct Call {
   mx::Dtype dtype = mx::float32;
   std::string storage = "dense";  // of the weights, in words
   Packing packing;                // packed: inputs are x, codes, scales, biases and, if any, the bias
-  std::string mode;  // of a reduction: "sum", "mean", "max", "min"; of pool also "spread", "match", "share"
+  // Of a reduction: "sum", "mean", "max", "min"; of pool also "spread", "match", "share"; of distance the metric.
+  std::string mode;
   std::vector<float> offset_weights;                // of pool: one per offset, or none
   std::shared_ptr<const RowGroups> groups_of_rows;  // of segments and gather
   float fill = 0;                                   // of gather

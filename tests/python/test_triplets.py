@@ -1,6 +1,7 @@
 """MVMR, VVOR, distances and rulebooks from Python: NumPy float64, PyTorch where it is, dtypes, compile, errors."""
 
 import mlx.core as mx
+import mlx_lattice as ml
 import numpy as np
 import pytest
 
@@ -125,6 +126,13 @@ def test_distances(metric):
     i, j = mx.array([8, 0, 8]), mx.array([6, 6, 1])
     np.testing.assert_allclose(points.indexed_distance(x, y, i, j, metric), want[[8, 0, 8]][:, [6, 6, 1]], atol=1e-5)
     np.testing.assert_allclose(points.indexed_pair_distance(x, i, y, j, metric), want[[8, 0, 8], [6, 6, 1]], atol=1e-5)
+
+
+def test_distances_are_in_the_table():
+    assert [r.name for r in ml.routes() if r.operation == "distance"] == ["cpu.tiles", "cpu.reference", "gpu.mlx"]
+    a = mx.random.normal((5, 3))
+    told = str(ml.explain(mx.grad(lambda u: points.indexed_distance(u, a).sum()), a))
+    assert told.count("distance -> cpu.tiles") >= 2 and "mode euclidean" in told  # the gradient needs it again
 
 
 def test_rulebook_and_point_convolution():
