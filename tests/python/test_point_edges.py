@@ -1,9 +1,29 @@
-"""Corners of the sums over triplets: orders, repeats, empty taps and rows, mixed dtypes, second derivatives, hostile values."""
+"""Corners of the sums over triplets and of the geometry. Where each case is:
+
+no triplets, no output rows, no input rows           test_nothing
+one triplet, one tap, empty taps, unsorted, repeated,
+rows beyond the largest index, integer dtypes        CASES, test_values_and_gradients
+G = 1..8, C and M of 1, 3, 5, 17, 127, M != C        test_channels
+views that are not contiguous                        test_views
+float16, bfloat16, mixed                             test_halves, test_mixed_dtypes_are_widened
+indices outside                                      test_indices_outside
+gradient of a only, b only, both, neither            test_values_and_gradients, test_gradients_that_are_asked_for
+gradient of a gradient                               test_gradient_of_a_gradient, test_second_derivative_of_vvor
+mx.compile                                           test_compiled
+same bits again and with two threads                 test_same_bits
+NaN and infinity                                     test_infinite_features_stay_where_they_are_read, test_nan
+empty clouds in every place                          LENGTHS of test_point_layers.py, test_point_networks.py
+ties                                                 test_segments.py; test_ties_in_pooling
+coordinates: negative, on borders, 1e6 from 0        test_places
+radius equal to a distance, offsets half-way         test_places
+"""
 
 import mlx.core as mx
 import numpy as np
+import point_oracle
 import pytest
 from mlx_lattice import points
+from mlx_lattice.core import set_thread_count, thread_count
 
 mvmr, vvor = points.mvmr_with_grad, points.sparse_vector_vector_outer_product_reduction
 RNG = np.random.default_rng(0)
@@ -94,3 +114,156 @@ def test_indices_outside(which, bad):
     index[which] = ints([0, bad])
     with pytest.raises(ValueError, match="outside"):
         mvmr(f32(a), index[0], f32(b), index[1], index[2], 4)
+    with pytest.raises(ValueError, match="outside"):
+        vvor(f32(b), index[1], mx.zeros((4, 2, 3)), index[2], index[0], 5)
+
+
+def outer_oracle(a, i, b, j, o, n_o):
+    u = np.zeros((n_o, *a.shape[1:], b.shape[2]))
+    np.add.at(u, o, np.einsum("tgm,tgc->tgmc", a[i], b[j]))
+    return u
+
+
+def some(n=60, n_a=5, n_b=9, n_o=7, seed=1):
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, n_a, n), rng.integers(0, n_b, n), rng.integers(0, n_o, n), n_o
+
+
+@pytest.mark.parametrize("groups", range(1, 9))
+@pytest.mark.parametrize("m, c", [(1, 17), (3, 5), (5, 1), (17, 3), (127, 5), (3, 127), (17, 17)])
+def test_channels(groups, m, c):
+    k, i, o, n_o = some()
+    a, b = arrays(groups=groups, m=m, c=c)
+    g = RNG.normal(size=(n_o, groups, m))
+    y, grads = mx.vjp(lambda x, v: mvmr(x, ints(k), v, ints(i), ints(o), n_o), [f32(a), f32(b)], [f32(g)])
+    np.testing.assert_allclose(np.array(y[0]), oracle(a, k, b, i, o, n_o), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(np.array(grads[0]), outer_oracle(g, o, b, i, k, 5), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(np.array(grads[1]), oracle(np.swapaxes(a, 2, 3), k, g, o, i, 9), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("n_b, n_o", [(9, 7), (0, 7), (9, 0), (0, 0)])
+def test_nothing(n_b, n_o):
+    a, none = f32(arrays()[0]), ints([])
+    b, g = mx.ones((n_b, 2, 5)), mx.ones((n_o, 2, 3))
+    y, (da, db) = mx.vjp(lambda x, v: mvmr(x, none, v, none, none, n_o), [a, b], [g])
+    assert y[0].shape == (n_o, 2, 3) and da.shape == a.shape and db.shape == b.shape
+    u, (dx, dy) = mx.vjp(lambda x, v: vvor(x, none, v, none, none, 5), [g, b], [mx.ones((5, 2, 3, 5))])
+    assert u[0].shape == (5, 2, 3, 5) and dx.shape == g.shape and dy.shape == b.shape
+    assert not any(mx.any(v != 0).item() for v in (y[0], da, db, u[0], dx, dy))
+
+
+def test_views():
+    k, i, o, n_o = some()
+    a, b = arrays()
+    turned = mx.swapaxes(f32(np.swapaxes(a, 0, 3)), 0, 3)  # the matrices are the slowest axis of nothing
+    strided = mx.swapaxes(f32(np.swapaxes(b, 0, 2)), 0, 2)
+    run = lambda x, v: mvmr(x, ints(k), v, ints(i), ints(o), n_o)  # noqa: E731
+    assert mx.array_equal(run(turned, strided), run(f32(a), f32(b)))
+    loss = lambda x, v: run(x, v).square().sum()  # noqa: E731
+    for found, want in zip(mx.grad(loss, (0, 1))(turned, strided), mx.grad(loss, (0, 1))(f32(a), f32(b))):
+        assert mx.array_equal(found, want)
+    rows = mx.swapaxes(f32(np.swapaxes(RNG.normal(size=(n_o, 2, 3)), 0, 1)), 0, 1)
+    plain = mx.contiguous(rows)
+    assert mx.array_equal(
+        vvor(rows, ints(o), strided, ints(i), ints(k), 5), vvor(plain, ints(o), f32(b), ints(i), ints(k), 5)
+    )
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(mx.float16, 5e-3), (mx.bfloat16, 1.5e-2)])
+def test_halves(dtype, tolerance):
+    k, i, o, n_o = some(400)
+    a, b = (f32(v).astype(dtype) for v in arrays())
+    x, v = (np.array(w.astype(mx.float32), dtype=np.float64) for w in (a, b))
+    for found, want in [
+        (mvmr(a, ints(k), b, ints(i), ints(o), n_o), oracle(x, k, v, i, o, n_o)),
+        (vvor(b, ints(i), b, ints(i[::-1].copy()), ints(k), 5), outer_oracle(v, i, v, i[::-1], k, 5)),
+    ]:
+        assert found.dtype == dtype
+        np.testing.assert_allclose(np.array(found.astype(mx.float32)), want, atol=tolerance * np.abs(want).max())
+    assert vvor(b, ints(i), b.astype(mx.float32), ints(i), ints(k), 5).dtype == mx.float32
+
+
+def test_gradients_that_are_asked_for():
+    k, i, o, n_o = some()
+    a, b = (f32(v) for v in arrays())
+    loss = lambda x, v, unused: mvmr(x, ints(k), v, ints(i), ints(o), n_o).square().sum()  # noqa: E731
+    da, db = mx.grad(loss, (0, 1))(a, b, b)
+    assert mx.array_equal(mx.grad(loss, 0)(a, b, b), da) and mx.array_equal(mx.grad(loss, 1)(a, b, b), db)
+    assert not mx.any(mx.grad(loss, 2)(a, b, b)).item()
+
+
+def test_second_derivative_of_vvor():
+    k, i, o, n_o = some()
+    _, b = (f32(v) for v in arrays())
+    y = f32(RNG.normal(size=(n_o, 2, 3)))
+    u = lambda x: vvor(x, ints(o), b, ints(i), ints(k), 5)  # noqa: E731
+    v = f32(RNG.normal(size=y.shape))
+    product = mx.grad(lambda x: (mx.grad(lambda z: u(z).square().sum())(x) * v).sum())(y)
+    expected = mx.vjp(u, [y], [2 * u(v)])[1][0]  # the loss is quadratic
+    assert mx.allclose(product, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_compiled():
+    k, i, o, n_o = some()
+    a, b = (f32(v) for v in arrays())
+    g = f32(RNG.normal(size=(n_o, 2, 3)))
+    for f, x, y in [
+        (lambda x, v: mvmr(x, ints(k), v, ints(i), ints(o), n_o), a, b),
+        (lambda x, v: vvor(x, ints(o), v, ints(i), ints(k), 5), g, b),
+    ]:
+        loss = lambda p, q: f(p, q).square().sum()  # noqa: B023, E731
+        assert mx.allclose(mx.compile(f)(x, y), f(x, y), atol=1e-5)
+        for found, want in zip(mx.compile(mx.grad(loss, (0, 1)))(x, y), mx.grad(loss, (0, 1))(x, y)):
+            assert mx.allclose(found, want, rtol=1e-4, atol=1e-4)
+
+
+def test_same_bits():
+    k, i, o, n_o = some(20000, 27, 3000, 3000)
+    a, b = RNG.normal(size=(27, 1, 48, 33)), RNG.normal(size=(3000, 1, 33))
+    before, found = thread_count(), []
+    for threads in (1, 1, 2):
+        set_thread_count(threads)
+        y = mvmr(f32(a), ints(k), f32(b), ints(i), ints(o), n_o)
+        u = vvor(y, ints(o), f32(b), ints(i), ints(k), 27)
+        mx.eval(y, u)
+        found.append((y, u))
+    set_thread_count(before)
+    assert all(mx.array_equal(v, w).item() for other in found[1:] for v, w in zip(found[0], other))
+
+
+def test_nan():
+    k, i, o, n_o = some()
+    a, b = arrays()
+    a[2, 1, 0] = np.nan
+    y = np.array(mvmr(f32(a), ints(k), f32(b), ints(i), ints(o), n_o))
+    bad = {(r, 1, 0) for r in o[k == 2]}
+    assert set(zip(*np.nonzero(np.isnan(y)))) == bad
+    b[4] = np.nan
+    u = np.array(vvor(f32(np.ones((n_o, 2, 3))), ints(o), f32(b), ints(i), ints(k), 5))
+    assert set(np.nonzero(np.isnan(u).any(axis=(1, 2, 3)))[0]) == set(k[i == 4])
+
+
+def test_ties_in_pooling():
+    p = points.PointSet(mx.zeros((3, 3)))
+    g = mx.grad(lambda x: points.max_pool3d(x, p, 3, 2)[0].sum())(mx.ones((3, 2)))
+    assert mx.allclose(g, mx.full((3, 2), 1 / 3))
+
+
+@pytest.mark.parametrize("at", [0.0, -40.0, 1e6])
+@pytest.mark.parametrize("shape", ["ball", "cube"])
+def test_places(at, shape):
+    """Multiples of a quarter: every border, every half-way offset and every distance of 2 is met exactly, also where float32 has
+    steps of 1/16."""
+    steps = np.random.default_rng(0).integers(-12, 13, (300, 3))
+    p = (at + steps * 0.25).astype(np.float32)
+    lengths = [120, 0, 180]
+    set_ = points.PointSet(mx.array(p), mx.array(lengths), grid=1.0)
+    rows, counts, _, _ = point_oracle.downsample(p, lengths, 2.0)
+    coarse, kept = set_.downsample(2)
+    assert kept.tolist() == rows.tolist() and coarse.lengths.tolist() == list(counts)
+    book = set_.rulebook(coarse, 3, shape=shape, radius=2.0)
+    found = sorted(zip(*(v.tolist() for v in book.triplets()[:3])))
+    i, j, k = point_oracle.edges(p, lengths, p[rows], counts, 3, 1.0, 2.0, shape)
+    assert found == sorted(zip(i.tolist(), j.tolist(), k.tolist()))
+    d = np.abs(p[j] - p[rows][i])
+    assert ((d * 2) % 2 == 1).any() and ((d**2).sum(1) == 4).any()  # the case is what it says

@@ -1,4 +1,4 @@
-"""Point convolutions, upsampling and pooling against NumPy float64 and, where it is installed, PyTorch."""
+"""Point convolutions, upsampling and pooling against NumPy float64. PyTorch: test_torch_parity.py."""
 
 import math
 import warnings
@@ -341,29 +341,6 @@ def test_half(dtype, tolerance):
     conv.set_dtype(mx.float32)
     y, _ = conv(x.astype(mx.float32), set_)
     assert mx.allclose(half, y, rtol=tolerance, atol=tolerance)
-
-
-def test_parity_with_torch():
-    torch = pytest.importorskip("torch", reason="torch is not installed; NumPy float64 above is the reference then")
-    p, set_ = make([40, 0, 25])
-    conv, x, g = points.PointConv3d(8, 12, 3, 4), features(65, 8), features(65, 12, seed=2)
-    i, j, k = (torch.from_numpy(a) for a in oracle.edges(p, [40, 0, 25], p, [40, 0, 25], 3, GRID, GRID * oracle.scaler(3)))
-    tx = torch.tensor(x, requires_grad=True)
-    tw = torch.tensor(f64(conv.weight), requires_grad=True)
-    ty = torch.zeros(65, 4, 3, dtype=torch.float64).index_add(
-        0, i, torch.einsum("tgc,tgcm->tgm", tx.reshape(65, 4, 2)[j], tw[k])
-    )
-    ty = ty.reshape(65, 12) + torch.tensor(f64(conv.bias))
-    (ty * torch.tensor(g)).sum().backward()
-
-    def loss(a, w):
-        conv.weight = w
-        return (conv(a, set_)[0] * f32(g)).sum()
-
-    np.testing.assert_allclose(np.array(conv(f32(x), set_)[0]), ty.detach().numpy(), atol=1e-5)
-    dx, dw = mx.grad(loss, argnums=(0, 1))(f32(x), conv.weight)
-    np.testing.assert_allclose(np.array(dx), tx.grad.numpy(), atol=1e-4)
-    np.testing.assert_allclose(np.array(dw), tw.grad.numpy(), atol=1e-4)
 
 
 def test_initial_weights_and_errors():
