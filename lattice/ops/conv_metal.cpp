@@ -136,6 +136,13 @@ struct Parts {
   int count() const { return offsets.back(); }
 };
 
+// Masks that rows are sorted by.
+Rejection needs_short_mask(const Call& call) {
+  const int64_t n_k = call.relation->n_kernels();
+  if (n_k > 32) return {Step::relation, std::to_string(n_k) + " offsets: a mask to sort by has 32 bits"};
+  return needs_map(call);
+}
+
 enum class View { same, map, sorted, lists };
 
 mx::array tiles_with(const Call& call, View view) {
@@ -246,9 +253,13 @@ Rejection needs_sorted_map(const Call& call) {
   if (!kind || r.is_reversed())
     return {Step::relation, std::string(r.is_reversed() ? "reversed " : "") + kind_name(r.kind()) +
                                 " relation: only forward, target and submanifold rows are sorted by mask"};
-  if (r.n_kernels() > 32)
-    return {Step::relation, std::to_string(r.n_kernels()) + " offsets: a mask to sort by has 32 bits"};
-  return needs_map(call);
+  return needs_short_mask(call);
+}
+
+Rejection needs_mirror(const Call& call) {
+  if (call.relation->kind() != RelationKind::submanifold || !call.relation->is_reversed())
+    return {Step::relation, "not a reversed submanifold relation: no mirror image"};
+  return needs_short_mask(call);
 }
 
 mx::array conv_metal_rows(const Call& call) { return rows_with(call, weight_strides(call)); }
@@ -256,9 +267,20 @@ mx::array conv_metal_tiles(const Call& call) {
   return tiles_with(call, call.operation == "linear" ? View::same : View::map);
 }
 mx::array conv_metal_sorted(const Call& call) { return tiles_with(call, View::sorted); }
+mx::array conv_metal_mirrored(const Call& call) {
+  Call mirrored = call;
+  mirrored.relation = call.relation->reversed();
+  for (size_t i = 1; i < (call.packing.bits ? 4 : 2); ++i) {
+    const mx::Shape& shape = call.inputs[i].shape();
+    mirrored.inputs[i] =
+        mx::slice(call.inputs[i], {shape[0] - 1, 0, 0}, {-shape[0] - 1, shape[1], shape[2]}, {-1, 1, 1}, call.stream);
+  }
+  return conv_metal_sorted(mirrored);
+}
 mx::array conv_metal_lists(const Call& call) { return tiles_with(call, View::lists); }
 mx::array conv_metal_packed(const Call& call) {
   if (needs_one_edge(call).fits()) return conv_metal_lists(call);
+  if (needs_mirror(call).fits()) return conv_metal_mirrored(call);
   return needs_sorted_map(call).fits() ? conv_metal_sorted(call) : conv_metal_tiles(call);
 }
 mx::array apply_metal(const Call& call) { return rows_with(call, matrix_strides(call)); }

@@ -17,6 +17,8 @@ Rejection needs_map(const Call& call);
 Rejection needs_one_edge(const Call& call);
 // Rows may be sorted by mask.
 Rejection needs_sorted_map(const Call& call);
+// A reversed submanifold relation whose rows may be sorted before it is reversed.
+Rejection needs_mirror(const Call& call);
 
 // conv and linear, dense or packed: a thread per output element.
 mx::array conv_metal_rows(const Call& call);
@@ -24,6 +26,9 @@ mx::array conv_metal_rows(const Call& call);
 mx::array conv_metal_tiles(const Call& call);
 // Tiles over the map with sorted rows.
 mx::array conv_metal_sorted(const Call& call);
+// The same for a reversed submanifold relation: i = o + offset k is o = i + offset K - 1 - k, so that the relation itself, with the
+// weights in reverse order, has the same result.
+mx::array conv_metal_mirrored(const Call& call);
 // Tiles over the lists of offsets, where every output row has one edge.
 mx::array conv_metal_lists(const Call& call);
 // Packed weights: the tiles that dense weights take.

@@ -171,7 +171,6 @@ mx::array outer_reference(const Call& call) {
 void add_conv_routes(std::vector<Route>& rows) {
   const auto cpu = mx::Device::cpu, gpu = mx::Device::gpu;
   const std::string plain = "any shape: gather, matmul and scatter-add of MLX, in float32";
-  const std::string tiles = "8 or more channels on both sides of a group, no custom relation: ";
   const std::string product =
       "any shape: matmul of MLX, whose kernels are tuned for each GPU; packed weights are made dense, in float32";
   const std::string slow = "any shape: one multiplication at a time, sums in float64";
@@ -193,21 +192,29 @@ void add_conv_routes(std::vector<Route>& rows) {
   rows.push_back({"outer", cpu, "cpu.tiles", "no empty side: rows copied once per part, sums in vector registers",
                   has_channels, outer_tiles});
   rows.push_back({"outer", cpu, "cpu.reference", slow, always, outer_reference});
+  const std::string dense = "dense weights, 8 or more channels on both sides of a group, ";
   rows.push_back(
       {"conv", gpu, "metal.sorted",
-       "forward, target or submanifold relation of at most 32 offsets, dense weights, 8 or more channels on both sides "
-       "of a group: 64 rows sorted by mask a tile, matrix units skip offsets that 16 rows lack",
+       dense + "forward, target or submanifold relation of at most 32 offsets: tiles of 64 rows sorted by mask; matrix "
+               "units skip offsets that 16 rows lack",
        all_of(needs_sorted_map, dense_only, needs_tiles, without_metal), conv_metal_sorted});
-  rows.push_back({"conv", gpu, "metal.lists",
-                  "exactly one edge for every output row (up by 2 x 2 x 2 and the gradient of down by 2 x 2 x 2), "
-                  "dense weights, 8 or more "
-                  "channels on both sides of a group: 64 edges of one offset a tile",
-                  all_of(needs_one_edge, dense_only, needs_tiles, without_metal), conv_metal_lists});
-  rows.push_back({"conv", gpu, "metal.tiles", "dense weights, " + tiles + "the same tiles with rows in the given order",
+  rows.push_back(
+      {"conv", gpu, "metal.mirrored",
+       dense + "reversed submanifold relation of at most 32 offsets: metal.sorted on the relation itself with the "
+               "offsets in reverse order",
+       all_of(needs_mirror, dense_only, needs_tiles, without_metal), conv_metal_mirrored});
+  rows.push_back(
+      {"conv", gpu, "metal.lists",
+       dense + "exactly one edge for every output row (up by 2 x 2 x 2, and the gradient of down by 2 x 2 x 2): tiles "
+               "of 64 edges of one offset",
+       all_of(needs_one_edge, dense_only, needs_tiles, without_metal), conv_metal_lists});
+  rows.push_back({"conv", gpu, "metal.tiles", dense + "no custom relation: tiles of 64 rows in the given order",
                   all_of(needs_map, dense_only, needs_tiles, without_metal), conv_metal_tiles});
-  rows.push_back({"conv", gpu, "metal.packed",
-                  "packed weights, " + tiles + "the tiles that dense weights take; codes are expanded as they are used",
-                  all_of(needs_map, packed_only, needs_tiles, without_metal), conv_metal_packed});
+  rows.push_back(
+      {"conv", gpu, "metal.packed",
+       "packed weights, 8 or more channels on both sides of a group, no custom relation: the tiles that dense "
+       "weights take; codes are expanded as they are used",
+       all_of(needs_map, packed_only, needs_tiles, without_metal), conv_metal_packed});
   rows.push_back({"conv", gpu, "metal.rows",
                   "any shape, relation and storage where there is Metal: a thread an element, edges by row",
                   without_metal, conv_metal_rows});

@@ -182,7 +182,9 @@ TEST(MetalRoutes, TakenInOrder) {
   for (const RelationKind kind : kSortable) {
     const Relation::Ptr r = relation_of(kind);
     EXPECT_EQ(chosen(bilinear("conv", r, 16, 16)), "metal.sorted") << kind_name(kind);
-    EXPECT_EQ(chosen(bilinear("conv", r->reversed(), 16, 16)), "metal.tiles") << kind_name(kind);
+    const bool mirror = kind == RelationKind::submanifold;
+    EXPECT_EQ(chosen(bilinear("conv", r->reversed(), 16, 16)), mirror ? "metal.mirrored" : "metal.tiles")
+        << kind_name(kind);
     EXPECT_EQ(chosen(bilinear("conv", r, 16, 16, 1, {4, 32, false})), "metal.packed") << kind_name(kind);
     EXPECT_EQ(chosen(bilinear("conv", r, 3, 16)), "metal.rows") << kind_name(kind);
     EXPECT_EQ(chosen(bilinear("conv", r, 3, 16, 1, {4, 32, false})), "metal.rows") << kind_name(kind);
@@ -217,6 +219,21 @@ TEST(MetalRoutes, OnlyThreeKindsAreSorted) {
   }
 }
 
+TEST(MetalRoutes, OnlyAReversedSubmanifoldIsMirrored) {
+  const AsOnMetal metal;
+  for (const RelationKind kind : {RelationKind::forward, RelationKind::target, RelationKind::submanifold,
+                                  RelationKind::transposed, RelationKind::generative}) {
+    const Relation::Ptr r = relation_of(kind);
+    EXPECT_EQ(refusal("metal.mirrored", bilinear("conv", r, 16, 16)).step, Rejection::Step::relation);
+    const bool fits = refusal("metal.mirrored", bilinear("conv", r->reversed(), 16, 16)).fits();
+    EXPECT_EQ(fits, kind == RelationKind::submanifold) << kind_name(kind);
+  }
+  const Relation::Ptr back = relation_of(RelationKind::submanifold)->reversed();
+  EXPECT_EQ(refusal("metal.mirrored", bilinear("conv", back, 16, 7)).step, Rejection::Step::shape);
+  EXPECT_EQ(refusal("metal.mirrored", bilinear("conv", back, 16, 16, 1, {4, 32, false})).step,
+            Rejection::Step::storage);
+}
+
 TEST(MetalRoutes, MoreThan32OffsetsAreNotSorted) {
   const AsOnMetal metal;
   Random random{7};
@@ -229,6 +246,7 @@ TEST(MetalRoutes, MoreThan32OffsetsAreNotSorted) {
   EXPECT_EQ(refusal("metal.sorted", many).step, Rejection::Step::relation);
   EXPECT_NE(refusal("metal.sorted", many).text.find("45 offsets"), std::string::npos);
   EXPECT_EQ(decide(many).chosen->name, "metal.tiles");
+  EXPECT_EQ(decide(bilinear("conv", many.relation->reversed(), 8, 8)).chosen->name, "metal.tiles");
 }
 
 TEST(MetalRoutes, TilesNeedEightChannelsOfAGroup) {
