@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <stdexcept>
 
@@ -93,6 +94,40 @@ Neighbors radius_search(const PointSet& points, const PointSet& queries, float r
   return {column(std::move(near.rows)), column(std::move(counts)), column(std::move(near.distances))};
 }
 
+Neighbors clip_neighbors(const Neighbors& neighbors, int64_t most) {
+  constexpr const char* kName = "clip_neighbors";
+  if (most < 0) fail(kName, "most must be >= 0, got " + std::to_string(most));
+  const int64_t n = static_cast<int64_t>(neighbors.rows.size());
+  if (neighbors.rows.ndim() != 1 || neighbors.distances.shape() != neighbors.rows.shape())
+    fail(kName, "rows and distances must have one shape (N,), got " + shape_text(neighbors.rows.shape()) + " and " +
+                    shape_text(neighbors.distances.shape()));
+  const mx::array rows = checked_rows(neighbors.rows, std::numeric_limits<int32_t>::max(), kName, "rows");
+  const mx::array far = evaluated(mx::astype(neighbors.distances, mx::float32), kName, "distances");
+  const cpu::Buffer<int32_t> offsets = checked_offsets(neighbors.counts, n, kName, "counts");
+  std::vector<int32_t> kept;
+  cpu::Buffer<int32_t> counts(offsets.size() - 1);
+  for (int64_t q = 0; q + 1 < offsets.size(); ++q) {
+    const auto begin = static_cast<std::ptrdiff_t>(kept.size());
+    for (int32_t e = offsets[q]; e < offsets[q + 1]; ++e) kept.push_back(e);
+    counts[q] = static_cast<int32_t>(std::min<int64_t>(most, offsets[q + 1] - offsets[q]));
+    if (counts[q] == offsets[q + 1] - offsets[q]) continue;
+    const auto nearer = [&](int32_t a, int32_t b) {
+      const float x = far.data<float>()[a], y = far.data<float>()[b];
+      return x != y ? x < y : rows.data<int32_t>()[a] < rows.data<int32_t>()[b];
+    };
+    std::sort(kept.begin() + begin, kept.end(), nearer);
+    kept.resize(static_cast<size_t>(begin + counts[q]));
+    std::sort(kept.begin() + begin, kept.end());
+  }
+  cpu::Buffer<int32_t> some(static_cast<int64_t>(kept.size()));
+  cpu::Buffer<float> distances(some.size());
+  for (int64_t i = 0; i < some.size(); ++i) {
+    some[i] = rows.data<int32_t>()[kept[static_cast<size_t>(i)]];
+    distances[i] = far.data<float>()[kept[static_cast<size_t>(i)]];
+  }
+  return {column(std::move(some)), column(std::move(counts)), column(std::move(distances))};
+}
+
 Downsampled grid_downsample(const PointSet& points, float cell, GridPick pick) {
   constexpr const char* kName = "grid_downsample";
   check_positive(kName, "cell", cell);
@@ -124,6 +159,13 @@ Downsampled grid_downsample(const PointSet& points, float cell, GridPick pick) {
   }
   return {PointSet(adopt(std::move(positions), {static_cast<int>(n), 3}), ints(lengths), cell),
           column(std::move(indices)), column(std::move(cells.cell_of))};
+}
+
+Rulebook rulebook_from_triplets(const mx::array& i, const mx::array& j, const mx::array& k, int64_t n_out, int64_t n_in,
+                                int64_t n_k) {
+  const Relation::Ptr relation = Relation::from_edges(j, i, k, n_in, n_out, n_k);
+  const int64_t ks = std::llround(std::cbrt(static_cast<double>(n_k)));
+  return {relation, ks * ks * ks == n_k ? ks : 0, 0, 0};
 }
 
 std::vector<mx::array> Rulebook::triplets() const {

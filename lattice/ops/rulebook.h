@@ -50,6 +50,9 @@ struct Neighbors {
 Neighbors radius_search(const PointSet& points, const PointSet& queries, float radius,
                         KernelShape shape = KernelShape::ball);
 
+// Of each query the `most` nearest at most, by (distance, row); rows ascending again.
+Neighbors clip_neighbors(const Neighbors& neighbors, int64_t most);
+
 // One point for each cell floor(p / cell) that has some, by cloud, z, y, x. Empty clouds stay.
 enum class GridPick { center_nearest, center, mean, first };
 GridPick parse_pick(std::string_view name, std::string_view function);
@@ -80,6 +83,9 @@ struct Rulebook {
 Rulebook build_rulebook(const PointSet& src, const PointSet& dst, int64_t ks, float rfs = 1,
                         KernelShape shape = KernelShape::ball, std::optional<float> radius = std::nullopt,
                         bool allow_empty = false);
+// Given edges in any order: target i, source j, cell k < n_k. kernel_size is the cube root of n_k, 0 where there is none.
+Rulebook rulebook_from_triplets(const mx::array& i, const mx::array& j, const mx::array& k, int64_t n_out, int64_t n_in,
+                                int64_t n_k);
 // Every point in exactly one cell of side stride * grid; the target is the centre of the cell, the kernel cell its part of ks^3 parts.
 struct Partition {
   Rulebook rulebook;

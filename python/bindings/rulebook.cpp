@@ -79,6 +79,17 @@ void bind_rulebook(nb::module_& m) {
       nb::arg("query_lengths") = nb::none(), nb::kw_only(), nb::arg("shape") = "ball", Guard(),
       "(rows, counts, distances): points within the radius of each query, ascending, inclusive.");
   m.def(
+      "clip_neighbors",
+      [](const mx::array& rows, const mx::array& counts, const mx::array& distances, int64_t most) {
+        const Neighbors n = clip_neighbors({rows, counts, distances}, most);
+        return std::make_tuple(n.rows, n.counts, n.distances);
+      },
+      nb::arg("rows"), nb::arg("counts"), nb::arg("distances"), nb::arg("most"), Guard(),
+      "(rows, counts, distances): of each query the `most` nearest at most, by (distance, row).");
+  m.def("rulebook_from_triplets", &rulebook_from_triplets, nb::arg("i"), nb::arg("j"), nb::arg("k"), nb::kw_only(),
+        nb::arg("n_out"), nb::arg("n_in"), nb::arg("n_kernels"), Guard(),
+        "The rulebook of given edges in any order: target i, source j, kernel cell k.");
+  m.def(
       "grid_downsample",
       [](const PointSet& points, float cell, const std::string& pick) {
         const Downsampled d = grid_downsample(points, cell, parse_pick(pick, "grid_downsample"));

@@ -4,12 +4,12 @@ import pathlib
 import re
 
 
-def test_the_python_sample_runs(capsys):
+def test_the_python_samples_run(capsys):
     text = (pathlib.Path(__file__).parents[2] / "README.md").read_text()
-    (sample,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    exec(compile(sample, "README.md", "exec"), {})  # noqa: S102
+    for sample in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(sample, "README.md", "exec"), {})  # noqa: S102
     printed = capsys.readouterr().out
-    assert "True (4, 32) (1, 1, 1)" in printed and "cpu.tiles" in printed
+    assert "True (4, 32) (1, 1, 1)" in printed and "cpu.tiles" in printed and "True (3, 4)" in printed
 
 
 def test_the_samples_of_points_run():

@@ -29,7 +29,9 @@ def numpy_mvmr(a, k, b, i, o, n_o):
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("t, n_a, groups, m, c", [(300, 7, 2, 5, 17), (64, 64, 1, 16, 32), (400, 1, 8, 3, 1), (1, 3, 1, 127, 5)])
+@pytest.mark.parametrize(
+    "t, n_a, groups, m, c", [(300, 7, 2, 5, 17), (64, 64, 1, 16, 32), (400, 1, 8, 3, 1), (1, 3, 1, 127, 5)]
+)
 def test_mvmr_and_vvor(t, n_a, groups, m, c, dtype):
     a, b, k, i, o, n_o = problem(t, n_a, groups=groups, m=m, c=c, dtype=dtype)
     y = points.sparse_matrix_vector_multiplication_reduction(a, k, b, i, o, n_o)
@@ -146,3 +148,46 @@ def test_rulebook_and_point_convolution():
     assert rows.size == len(book) and counts.sum().item() == len(book) and distances.shape == rows.shape
     with pytest.raises(ValueError, match="increase the radius"):
         points.build_rulebook(fine, points.PointSet(xyz + 9, fine.lengths, grid=0.15))
+
+
+def test_clipped_and_nearest_neighbours():
+    rng = np.random.default_rng(3)
+    p, q = rng.integers(0, 5, (60, 3)).astype(np.float32), rng.integers(0, 5, (30, 3)).astype(np.float32)  # many ties
+    lengths, query_lengths = [0, 40, 20, 0], [5, 10, 0, 15]
+    rows, counts, far = points.radius_search(mx.array(p), mx.array(q), 2.5, mx.array(lengths), mx.array(query_lengths))
+    near = points.nearest_neighbors(mx.array(p), mx.array(q), mx.array(lengths), mx.array(query_lengths))
+    for most in (0, 1, 4, 1000):
+        some, kept, distances = points.clip_neighbors(rows, counts, far, most)
+        at, to = 0, 0
+        for n in counts.tolist():
+            best = sorted(zip(far[at : at + n].tolist(), rows[at : at + n].tolist()))[:most]
+            best = sorted((r, d) for d, r in best)
+            assert list(zip(some[to : to + len(best)].tolist(), distances[to : to + len(best)].tolist())) == best
+            at, to = at + n, to + len(best)
+        assert to == some.size and kept.tolist() == [min(n, most) for n in counts.tolist()]
+    clouds, own = np.repeat(range(4), lengths), np.repeat(range(4), query_lengths)
+    for i in range(30):
+        d = np.where(clouds == own[i], np.sqrt(((p - q[i]) ** 2).sum(1)), np.inf)
+        row = int(d.argmin()) if np.isfinite(d).any() else -1
+        assert near[0][i].item() == row and near[1][i].item() == pytest.approx(float(d.min()))
+    with pytest.raises(ValueError, match="most must be >= 0"):
+        points.clip_neighbors(rows, counts, far, -1)
+    with pytest.raises(ValueError, match="rows and distances"):
+        points.clip_neighbors(rows, counts, far[:-1], 2)
+    with pytest.raises(ValueError, match="counts"):
+        points.clip_neighbors(rows, counts + 1, far, 2)
+    nothing = points.nearest_neighbors(mx.zeros((0, 3)), mx.zeros((2, 3)))
+    assert nothing[0].tolist() == [-1, -1] and mx.isinf(nothing[1]).all().item()
+
+
+def test_rulebook_of_triplets():
+    i, j, k = mx.array([2, 0, 2]), mx.array([1, 1, 0]), mx.array([26, 13, 0])
+    book = points.rulebook_from_triplets(i, j, k, n_out=3, n_in=2, n_kernels=27)
+    assert (book.kernel_size, book.n_out, book.n_in, len(book)) == (3, 3, 2, 3)
+    assert [v.tolist() for v in book.triplets()[:3]] == [[2, 0, 2], [0, 1, 1], [0, 13, 26]]
+    x, w = mx.random.normal((2, 4)), mx.random.normal((27, 1, 4, 5))
+    conv = points.PointConv3d(4, 5, bias=False)
+    conv.weight = w
+    assert mx.allclose(conv(x, book)[0], x[1] @ w[13, 0], atol=1e-5)
+    with pytest.raises(ValueError, match="kernel_ids"):
+        points.rulebook_from_triplets(i, j, k + 1, n_out=3, n_in=2, n_kernels=27)

@@ -1,5 +1,8 @@
 """Sums over triplets, distances and geometry under their full names; docs/ops/{triplets,distance,rulebook}.md."""
 
+import mlx.core as mx
+
+from .. import ops
 from .._ext import (
     PointSet,
     Rulebook,
@@ -8,6 +11,7 @@ from .._ext import (
     build_partition_rulebook,
     build_rulebook,
     build_subdivision_rulebook,
+    clip_neighbors,
     grid_downsample,
     indexed_distance,
     indexed_distance_blocked,
@@ -17,10 +21,12 @@ from .._ext import (
     point_conv,
     radius_scaler,
     radius_search,
+    rulebook_from_triplets,
     triplet_relation,
     voxel_tap,
     vvor,
 )
+from .batches import as_batch
 
 __all__ = [
     "PointSet",
@@ -30,6 +36,7 @@ __all__ = [
     "build_partition_rulebook",
     "build_rulebook",
     "build_subdivision_rulebook",
+    "clip_neighbors",
     "grid_downsample",
     "indexed_distance",
     "indexed_distance_blocked",
@@ -37,9 +44,11 @@ __all__ = [
     "mvmr",
     "mvmr_on",
     "mvmr_with_grad",
+    "nearest_neighbors",
     "point_conv",
     "radius_scaler",
     "radius_search",
+    "rulebook_from_triplets",
     "sparse_matrix_vector_multiplication_reduction",
     "sparse_vector_vector_outer_product_reduction",
     "triplet_relation",
@@ -64,3 +73,14 @@ def sparse_vector_vector_outer_product_reduction(a, a_idx, b, b_idx, o_idx, n_o,
 
 
 mvmr_with_grad = sparse_matrix_vector_multiplication_reduction  # it has all derivatives already
+
+
+def nearest_neighbors(points, queries, lengths=None, query_lengths=None):
+    """(rows, distances) of the point of its own cloud nearest to each query, the lowest row in a tie; -1 and inf in an empty cloud."""
+    clouds = [as_batch(p, lengths=n).indices for p, n in ((points, lengths), (queries, query_lengths))]
+    found = ops.build_knn_relation(points, queries, k=1, batch_indices=clouds[0], query_batch_indices=clouds[1])
+    if not found.edges.source_rows.size:
+        return mx.full((queries.shape[0],), -1, dtype=mx.int32), mx.full((queries.shape[0],), float("inf"))
+    some = found.counts > 0
+    place = mx.where(some, found.row_offsets[:-1], 0)
+    return mx.where(some, found.edges.source_rows[place], -1), mx.where(some, mx.sqrt(found.distances[place]), float("inf"))
