@@ -2,7 +2,7 @@
 //    sums; it walks its parts in order, and the chains are added in order at the end.
 // 2. For a part, the rows of both ends that its edges reach lie near each other in position order: they are copied once to a
 //    small float32 window and stay in the second-level cache while all offsets pass by.
-// 3. Edges are taken a few dozen at a time, so that their rows stay in the first-level cache while blocks of M input channels x
+// 3. Edges are taken a hundred or so at a time, so that their rows stay in the first-level cache while blocks of M input channels x
 //    NV vectors of output channels, held in registers, run over them.
 // Threads take (chain, block of input channels).
 #include "lattice/kernels/cpu/outer.h"
@@ -22,7 +22,7 @@
 // foreach_target must come first.
 #include <hwy/highway.h>
 
-#include "lattice/kernels/cpu/block-inl.h"
+#include "lattice/kernels/cpu/outer-inl.h"
 
 #ifndef LATTICE_KERNELS_CPU_OUTER_CPP
 #define LATTICE_KERNELS_CPU_OUTER_CPP
@@ -56,72 +56,6 @@ struct FloatRows {
 
 HWY_BEFORE_NAMESPACE();
 namespace lattice::cpu::HWY_NAMESPACE {
-
-// 32 vector registers (AVX-512, 64-bit Arm), else 16.
-constexpr bool kManyRegisters = (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3) || HWY_ARCH_ARM_A64;
-constexpr int kOuterVectors = kManyRegisters ? 4 : 2;
-template <int NV>
-constexpr int channel_block() {
-  return (kManyRegisters ? 24 : 12) / NV;
-}
-
-// sums[c, :] += sum over n edges of x[in[e], c] y[out[e], :] for M channels and NV vectors.
-template <int M, int NV>
-void sum_block(const float* HWY_RESTRICT x, int64_t x_stride, const int32_t* HWY_RESTRICT in,
-               const float* HWY_RESTRICT y, int64_t y_stride, const int32_t* HWY_RESTRICT out, int64_t n,
-               float* HWY_RESTRICT sums) {
-  const Floats d;
-  Vec sum[M * NV];
-  unroll<M * NV>([&](auto i) LATTICE_INLINE_LAMBDA { sum[i] = hn::Load(d, sums + i * kLanes); });
-  for (int64_t e = 0; e < n; ++e) {
-    const float* HWY_RESTRICT a = x + in[e] * x_stride;
-    const float* HWY_RESTRICT b = y + out[e] * y_stride;
-    Vec g[NV];
-    unroll<NV>([&](auto v) LATTICE_INLINE_LAMBDA { g[v] = hn::LoadU(d, b + v * kLanes); });
-    unroll<M>([&](auto m) LATTICE_INLINE_LAMBDA {
-      const Vec f = hn::Set(d, a[m]);
-      unroll<NV>([&](auto v) LATTICE_INLINE_LAMBDA { sum[m * NV + v] = hn::MulAdd(f, g[v], sum[m * NV + v]); });
-    });
-  }
-  unroll<M * NV>([&](auto i) LATTICE_INLINE_LAMBDA { hn::Store(sum[i], d, sums + i * kLanes); });
-}
-using SumBlock = void (*)(const float*, int64_t, const int32_t*, const float*, int64_t, const int32_t*, int64_t,
-                          float*);
-template <int NV, int... M>
-constexpr std::array<SumBlock, sizeof...(M)> sum_block_table(std::integer_sequence<int, M...>) {
-  return {&sum_block<M + 1, NV>...};
-}
-
-// The same for `channels` channels.
-template <int NV>
-void sum_edges(const float* x, int64_t x_stride, const int32_t* in, const float* y, int64_t y_stride,
-               const int32_t* out, int64_t n, int64_t channels, float* sums) {
-  constexpr int64_t kM = channel_block<NV>();
-  static constexpr auto kBlocks = sum_block_table<NV>(std::make_integer_sequence<int, kM>());
-  for (int64_t c = 0; c < channels; c += kM)
-    kBlocks[static_cast<size_t>(std::min(kM, channels - c) - 1)](x + c, x_stride, in, y, y_stride, out, n,
-                                                                 sums + c * NV * kLanes);
-}
-using SumEdges = void (*)(const float*, int64_t, const int32_t*, const float*, int64_t, const int32_t*, int64_t,
-                          int64_t, float*);
-template <int... V>
-constexpr std::array<SumEdges, sizeof...(V)> sum_edges_table(std::integer_sequence<int, V...>) {
-  return {&sum_edges<V + 1>...};
-}
-constexpr auto kSumEdges = sum_edges_table(std::make_integer_sequence<int, kOuterVectors>());
-
-// One channel in and out of a group: sums[m] += sum over n edges of x[in[e], m] y[out[e], m], `vectors` vectors.
-inline void sum_depthwise(const float* x, int64_t x_stride, const int32_t* in, const float* y, int64_t y_stride,
-                          const int32_t* out, int64_t n, int64_t vectors, float* sums) {
-  const Floats d;
-  for (int64_t v = 0; v < vectors; ++v) {
-    Vec sum = hn::Load(d, sums + v * kLanes);
-    for (int64_t e = 0; e < n; ++e)
-      sum = hn::MulAdd(hn::LoadU(d, x + in[e] * x_stride + v * kLanes),
-                       hn::LoadU(d, y + out[e] * y_stride + v * kLanes), sum);
-    hn::Store(sum, d, sums + v * kLanes);
-  }
-}
 
 template <typename T>
 class Outer {
@@ -214,8 +148,7 @@ class Outer {
     const int64_t x_column = groups_ == 1 ? c0 : 0;
     const int64_t x_columns = depthwise_ || groups_ > 1 ? args_.c_in : c1 - c0;
     const int64_t x_stride = round_up(x_columns, kLine), y_stride = round_up(args_.c_out, kLine);
-    const int64_t edges =
-        std::clamp<int64_t>(kEdgeBytes / 4 / (x_stride + std::min(y_stride, kOuterVectors * kLanes)), 16, 256);
+    const int64_t edges = edge_block(x_stride, std::min(y_stride, kOuterVectors * kLanes));
     const bool window = (hi - lo) * x_stride * 4 <= kWindowBytes;
     resize(scratch.x, (window ? hi - lo : edges) * x_stride + kLine);
     resize(scratch.y, rows * y_stride + kLine);
@@ -233,28 +166,34 @@ class Outer {
       const OffsetList& list = lists_.lists[static_cast<size_t>(k)];
       for (int64_t e = from[k]; e < to[k]; e += edges) {
         const int64_t n = std::min<int64_t>(edges, to[k] - e);
-        // An identity list has position e at both ends.
-        const int32_t* in = list.in ? list.in + e : scratch.iota.data();
-        const int32_t* out = list.out ? list.out + e : scratch.iota.data();
-        const float* y = list.out ? y_base : y_base + e * y_stride;
-        const float* x = list.in ? x_base : x_base + e * x_stride;
+        OuterEdges some = edges_of(list, e, n, to[k], x_base, x_stride, y_base, y_stride, scratch);
         if (!window) {
           for (int64_t i = 0; i < n; ++i)
             copy_x(list.in_at(e + i), list.in_at(e + i) + 1, x_column, x_columns, scratch.x.data() + i * x_stride,
                    x_stride);
-          in = scratch.iota.data();
-          x = scratch.x.data();
+          some.in = scratch.iota.data();
+          some.x = scratch.x.data();
+          some.ahead = 0;
         }
-        add_edges(x - x_column, x_stride, in, y, y_stride, out, n, c0, c1, sums + (k - k0) * offset_sums_);
+        some.x -= x_column;
+        add_edges(some, c0, c1, sums + (k - k0) * offset_sums_);
       }
     }
+  }
+
+  // n edges of a list from e on; `end` is where edges end that may be fetched early. An identity list has position e at both ends.
+  static OuterEdges edges_of(const OffsetList& list, int64_t e, int64_t n, int64_t end, const float* x,
+                             int64_t x_stride, const float* y, int64_t y_stride, const Scratch& scratch) {
+    const int32_t* iota = scratch.iota.data();
+    if (!list.in) return {x + e * x_stride, x_stride, iota, y + e * y_stride, y_stride, iota, n, 0};
+    return {x, x_stride, list.in + e, y, y_stride, list.out + e, n, std::clamp<int64_t>(end - e - kAhead, 0, n)};
   }
 
   // Float32 rows whose positions are their places in memory are read where they are.
   void add_direct(const int32_t* from, const int32_t* to, int64_t k0, int64_t k1, int64_t c0, int64_t c1, float* sums,
                   Scratch& scratch) const {
     const float *x = static_cast<const float*>(args_.x), *y = static_cast<const float*>(args_.y);
-    const int64_t edges = std::clamp<int64_t>(kEdgeBytes / 8 / (c1 - c0 + kOuterVectors * kLanes), 16, 256);
+    const int64_t edges = edge_block(c1 - c0, std::min(args_.c_out, kOuterVectors * kLanes));
     if (scratch.iota.empty()) {
       scratch.iota = Buffer<int32_t>(edges);
       std::iota(scratch.iota.begin(), scratch.iota.end(), 0);
@@ -262,29 +201,25 @@ class Outer {
     for (int64_t k = k0; k < k1; ++k) {
       const OffsetList& list = lists_.lists[static_cast<size_t>(k)];
       for (int64_t e = from[k]; e < to[k]; e += edges) {
-        const int64_t n = std::min<int64_t>(edges, to[k] - e), next = std::min<int64_t>(n, to[k] - e - n);
-        for (int64_t i = e + n; list.in && i < e + n + next; ++i) {
-          prefetch_row(x + list.in[i] * args_.c_in, args_.c_in);
-          prefetch_row(y + list.out[i] * args_.c_out, args_.c_out);
-        }
-        if (list.in)
-          add_edges(x, args_.c_in, list.in + e, y, args_.c_out, list.out + e, n, c0, c1,
-                    sums + (k - k0) * offset_sums_);
-        else
-          add_edges(x + e * args_.c_in, args_.c_in, scratch.iota.data(), y + e * args_.c_out, args_.c_out,
-                    scratch.iota.data(), n, c0, c1, sums + (k - k0) * offset_sums_);
+        const int64_t n = std::min<int64_t>(edges, to[k] - e);
+        add_edges(edges_of(list, e, n, to[k], x, args_.c_in, y, args_.c_out, scratch), c0, c1,
+                  sums + (k - k0) * offset_sums_);
       }
     }
   }
 
-  void add_edges(const float* x, int64_t x_stride, const int32_t* in, const float* y, int64_t y_stride,
-                 const int32_t* out, int64_t n, int64_t c0, int64_t c1, float* sums) const {
+  // Edges whose rows of so many values at both ends are taken at a time.
+  static int64_t edge_block(int64_t x_columns, int64_t y_columns) {
+    return std::clamp<int64_t>(kEdgeBytes / 4 / (x_columns + y_columns), 16, 1024);
+  }
+
+  void add_edges(const OuterEdges& edges, int64_t c0, int64_t c1, float* sums) const {
     for (const OuterPanel& p : panels_) {
       if (depthwise_)
-        sum_depthwise(x + p.x_column, x_stride, in, y + p.column, y_stride, out, n, p.vectors, sums + p.sums);
+        sum_depthwise(edges, p.x_column, p.column, p.vectors, sums + p.sums);
       else
-        kSumEdges[static_cast<size_t>(p.vectors - 1)](x + p.x_column + c0, x_stride, in, y + p.column, y_stride, out, n,
-                                                      c1 - c0, sums + p.sums + c0 * p.vectors * kLanes);
+        kSumEdges[static_cast<size_t>(p.vectors - 1)](edges, p.x_column + c0, c1 - c0, p.column,
+                                                      sums + p.sums + c0 * p.vectors * kLanes);
     }
   }
 
