@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "lattice/graph/dtype.h"
+#include "lattice/ops/columns.h"
 
 namespace lattice {
 namespace {
@@ -159,7 +160,7 @@ SparseTensor sparse_intersection(const SparseTensor& lhs, const SparseTensor& rh
 SparseTensor sparse_cat_aligned(const SparseTensor& lhs, const SparseTensor& rhs, Join join, const Fills& fills,
                                 mx::StreamOrDevice s) {
   const Joined j = join_rows("sparse_cat_aligned", lhs, rhs, join, fills, s);
-  return j.rows.with_feats(mx::concatenate({j.lhs, j.rhs}, 1, s));
+  return j.rows.with_feats(join_columns({j.lhs, j.rhs}, s));
 }
 
 SparseTensor cat(const std::vector<SparseTensor>& tensors, Join join, mx::StreamOrDevice s) {
@@ -173,7 +174,7 @@ SparseTensor cat(const std::vector<SparseTensor>& tensors, Join join, mx::Stream
   if (shared) {
     std::vector<mx::array> feats;
     for (const SparseTensor& t : tensors) feats.push_back(t.feats());
-    return tensors.size() == 1 ? first : first.with_feats(mx::concatenate(feats, 1, s));
+    return tensors.size() == 1 ? first : first.with_feats(join_columns(feats, s));
   }
   SparseTensor sum = first;
   for (size_t i = 1; i < tensors.size(); ++i) sum = sparse_cat_aligned(sum, tensors[i], join, {}, s);

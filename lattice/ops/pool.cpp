@@ -8,6 +8,7 @@
 
 #include "lattice/graph/dtype.h"
 #include "lattice/graph/metal_call.h"
+#include "lattice/ops/columns.h"
 #include "lattice/ops/pool_relation.h"
 
 namespace lattice {
@@ -135,7 +136,7 @@ SparseTensor broadcast_mul(const SparseTensor& x, const mx::array& per_batch, mx
 }
 
 SparseTensor broadcast_cat(const SparseTensor& x, const mx::array& per_batch, mx::StreamOrDevice s) {
-  return x.with_feats(mx::concatenate({x.feats(), on_rows("broadcast_cat", x, per_batch, false, s)}, 1, s));
+  return x.with_feats(join_columns({x.feats(), on_rows("broadcast_cat", x, per_batch, false, s)}, s));
 }
 
 }  // namespace lattice

@@ -107,6 +107,24 @@ TEST(Norm, NanStays) {
   EXPECT_EQ(y[1], 0);
 }
 
+// Pieces of 128 rows whose means are far apart: what each piece has summed about its own mean is moved to the common one.
+TEST(Norm, PiecesFarApart) {
+  constexpr int64_t kRows = 1000, kChannels = 3;
+  support::Random random(4);
+  std::vector<float> x(kRows * kChannels), mean(kChannels), var(kChannels);
+  for (int64_t i = 0; i < kRows * kChannels; ++i)
+    x[static_cast<size_t>(i)] =
+        static_cast<float>(random.uniform(-1, 1)) + 1000.0f * static_cast<float>(i / kChannels / 250);
+  moments({Storage::f32, kRows, kChannels}, x.data(), mean.data(), var.data());
+  for (int64_t c = 0; c < kChannels; ++c) {
+    double m = 0, v = 0;
+    for (int64_t r = 0; r < kRows; ++r) m += at(x, r * kChannels + c) / kRows;
+    for (int64_t r = 0; r < kRows; ++r) v += std::pow(at(x, r * kChannels + c) - m, 2) / kRows;
+    EXPECT_NEAR(double{mean[static_cast<size_t>(c)]}, m, 1e-6 * m);
+    EXPECT_NEAR(double{var[static_cast<size_t>(c)]}, v, 1e-6 * v);
+  }
+}
+
 TEST(Norm, SameBitsForAnyThreads) {
   const Case<float> t = make<float>(Storage::f32, 4000, 33);
   const int before = thread_count();

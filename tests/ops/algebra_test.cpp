@@ -7,6 +7,9 @@
 #include <array>
 #include <map>
 
+#include "lattice/ops/columns.h"
+#include "tests/ops/arrays.h"
+
 namespace lattice {
 namespace {
 
@@ -156,6 +159,49 @@ TEST(Algebra, Errors) {
   EXPECT_THROW(cat({a, a.replace(std::nullopt, std::nullopt, Triple{2, 2, 2})}), std::invalid_argument);
   EXPECT_THROW(gather_aligned_features(a.feats(), mx::array({4}, {1}, mx::int32)), std::invalid_argument);
   EXPECT_THROW(sparse_binary(tensor({kA[0], kA[0]}, 2, 1), a, BinaryOp::add, Join::outer), std::invalid_argument);
+}
+
+// Columns side by side and apart, against MLX's concatenation and slice: values, derivatives of both orders, empty ends.
+TEST(Algebra, Columns) {
+  for (const mx::Dtype dtype : {mx::float32, mx::float16})
+    for (const int rows : {0, 1, 700})
+      for (const std::vector<int>& widths : std::vector<std::vector<int>>{{5}, {16, 48}, {3, 0, 2}}) {
+        std::vector<mx::array> parts;
+        for (size_t i = 0; i < widths.size(); ++i) parts.push_back(mx::astype(normal({rows, widths[i]}, i + 1), dtype));
+        parts[0] = mx::transpose(mx::contiguous(mx::transpose(parts[0])));  // another order in memory
+        const mx::array joined = join_columns(parts);
+        EXPECT_TRUE(mx::array_equal(joined, mx::concatenate(parts, 1)).item<bool>());
+        const int first = 1, count = joined.shape(1) - 2;
+        EXPECT_TRUE(
+            mx::array_equal(take_columns(joined, first, count), mx::slice(joined, {0, first}, {rows, first + count}))
+                .item<bool>());
+      }
+  // f = sum of cubes of some columns; its gradient and the derivative of that are cubes' too.
+  const mx::array a = normal({9, 4}, 1), b = normal({9, 7}, 2);
+  const auto f = [](bool ours) {
+    return [ours](const std::vector<mx::array>& in) {
+      const mx::array all = ours ? join_columns(in) : mx::concatenate(in, 1);
+      const mx::array some = ours ? take_columns(all, 2, 6) : mx::slice(all, {0, 2}, {9, 8});
+      return mx::sum(mx::power(some, mx::array(3.0f)));
+    };
+  };
+  const auto slope = [&](bool ours) {
+    return [g = mx::grad(f(ours), {0, 1})](const std::vector<mx::array>& in) {
+      const auto grads = g(in);
+      return mx::add(mx::sum(mx::square(grads[0])), mx::sum(mx::square(grads[1])));
+    };
+  };
+  for (const size_t i : {0u, 1u}) {
+    EXPECT_TRUE(mx::allclose(mx::grad(f(true), {0, 1})({a, b})[i], mx::grad(f(false), {0, 1})({a, b})[i]).item<bool>());
+    EXPECT_TRUE(
+        mx::allclose(mx::grad(slope(true), {0, 1})({a, b})[i], mx::grad(slope(false), {0, 1})({a, b})[i]).item<bool>());
+  }
+  const auto along = [&](bool ours) {
+    return mx::jvp([&](const std::vector<mx::array>& in) { return std::vector<mx::array>{f(ours)(in)}; }, {a, b},
+                   {normal({9, 4}, 3), normal({9, 7}, 4)})
+        .second[0];
+  };
+  EXPECT_TRUE(mx::allclose(along(true), along(false)).item<bool>());
 }
 
 }  // namespace

@@ -14,10 +14,8 @@
 #ifndef LATTICE_KERNELS_CPU_NORM_SUMS
 #define LATTICE_KERNELS_CPU_NORM_SUMS
 namespace lattice::cpu {
-// What is summed: x; (x - mean)^2; g' and g' (x - mean).
-enum class Summand { value, square, gradient };
+// Two sums a channel. Without g, the moments of a piece: x, and (x - m)^2 with m the piece's own mean. With g: g' and g' (x - mean).
 struct SumCall {
-  Summand kind;
   const void *x, *g, *y;
   const float* mean;
 };
@@ -34,7 +32,20 @@ HWY_INLINE hn::Vec<D> masked(D d, const T* g, const T* y, const T* end_g, const 
   return y ? hn::IfThenElseZero(hn::Gt(load_until(d, y, end_y), hn::Zero(d)), v) : v;
 }
 
-// sums[0 .. channels) and, for gradients, as many after them.
+// sum over rows of f(r), even and odd rows apart: two chains of additions run at a time.
+template <class D, class F>
+HWY_INLINE hn::Vec<D> sum_over(D d, int64_t rows, F f) {
+  auto even = hn::Zero(d), odd = hn::Zero(d);
+  int64_t r = 0;
+  for (; r + 1 < rows; r += 2) {
+    even = hn::Add(even, f(r));
+    odd = hn::Add(odd, f(r + 1));
+  }
+  if (r < rows) even = hn::Add(even, f(r));
+  return hn::Add(even, odd);
+}
+
+// sums[0 .. channels) and as many after them. A piece is small: what the first sum reads, the second finds in the cache.
 template <typename T>
 void sum_rows_piece(const SumCall& call, int64_t first, int64_t rows, int64_t channels, float* sums) {
   const hn::ScalableTag<float> d;
@@ -43,27 +54,20 @@ void sum_rows_piece(const SumCall& call, int64_t first, int64_t rows, int64_t ch
   const T* g = call.g ? static_cast<const T*>(call.g) + first * channels : nullptr;
   const T* y = call.y ? static_cast<const T*>(call.y) + first * channels : nullptr;
   for (int64_t c = 0; c < channels; c += lanes) {
-    const int64_t count = std::min(lanes, channels - c);
-    const auto mean = call.mean ? load_until(d, call.mean + c, call.mean + channels) : hn::Zero(d);
-    auto s0 = hn::Zero(d), s1 = hn::Zero(d);
-    for (int64_t r = 0; r < rows; ++r) {
+    const auto value = [&](int64_t r) { return load_until(d, x + r * channels + c, x + (r + 1) * channels); };
+    const auto gradient = [&](int64_t r) {
       const int64_t at = r * channels + c, end = (r + 1) * channels;
-      const auto v = load_until(d, x + at, x + end);
-      if (call.kind == Summand::value) {
-        s0 = hn::Add(s0, v);
-        continue;
-      }
-      const auto centred = hn::Sub(v, mean);
-      if (call.kind == Summand::square) {
-        s0 = hn::MulAdd(centred, centred, s0);
-        continue;
-      }
-      const auto w = masked(d, g + at, y ? y + at : nullptr, g + end, y ? y + end : nullptr);
-      s0 = hn::Add(s0, w);
-      s1 = hn::MulAdd(w, centred, s1);
-    }
-    store(s0, d, sums + c, count);
-    if (call.kind == Summand::gradient) store(s1, d, sums + channels + c, count);
+      return masked(d, g + at, y ? y + at : nullptr, g + end, y ? y + end : nullptr);
+    };
+    const auto s0 = g ? sum_over(d, rows, gradient) : sum_over(d, rows, value);
+    const auto mean =
+        g ? load_until(d, call.mean + c, call.mean + channels) : hn::Div(s0, hn::Set(d, static_cast<float>(rows)));
+    const auto s1 = sum_over(d, rows, [&](int64_t r) {
+      const auto centred = hn::Sub(value(r), mean);
+      return hn::Mul(g ? gradient(r) : centred, centred);
+    });
+    store(s0, d, sums + c, std::min(lanes, channels - c));
+    store(s1, d, sums + channels + c, std::min(lanes, channels - c));
   }
 }
 
@@ -132,20 +136,17 @@ HWY_EXPORT(back_any);
 
 namespace {
 
-Buffer<double> summed(const Rows& shape, const SumCall& call) {
-  constexpr int64_t kRows = 128;
+constexpr int64_t kRows = 128;  // of a piece
+
+// The two sums of every piece, (pieces, 2 channels).
+Buffer<float> piece_sums(const Rows& shape, const SumCall& call) {
   const int64_t pieces = (shape.rows + kRows - 1) / kRows;
-  const int64_t width = shape.channels * (call.kind == Summand::gradient ? 2 : 1);
-  Buffer<float> sums(pieces * width);
+  Buffer<float> sums(pieces * 2 * shape.channels);
   parallel_for(pieces, [&](int64_t p) {
     HWY_DYNAMIC_DISPATCH(sum_rows_any)
-    (shape, call, p * kRows, std::min(kRows, shape.rows - p * kRows), sums.data() + p * width);
+    (shape, call, p * kRows, std::min(kRows, shape.rows - p * kRows), sums.data() + p * 2 * shape.channels);
   });
-  Buffer<double> totals(width);
-  std::fill(totals.begin(), totals.end(), 0.0);
-  for (int64_t p = 0; p < pieces; ++p)
-    for (int64_t c = 0; c < width; ++c) totals[c] += double{sums[p * width + c]};
-  return totals;
+  return sums;
 }
 
 // Rows of one task: about 64 KiB of float32.
@@ -154,11 +155,24 @@ int64_t grain(const Rows& shape) { return std::max<int64_t>(1, (1 << 14) / std::
 }  // namespace
 
 void moments(const Rows& shape, const void* x, float* mean, float* var) {
+  const Buffer<float> sums = piece_sums(shape, {x, nullptr, nullptr, nullptr});
+  const int64_t channels = shape.channels, pieces = channels ? sums.size() / (2 * channels) : 0;
   const double n = static_cast<double>(std::max<int64_t>(shape.rows, 1));
-  const Buffer<double> sum = summed(shape, {Summand::value, x, nullptr, nullptr, nullptr});
-  for (int64_t c = 0; c < shape.channels; ++c) mean[c] = static_cast<float>(sum[c] / n);
-  const Buffer<double> square = summed(shape, {Summand::square, x, nullptr, nullptr, mean});
-  for (int64_t c = 0; c < shape.channels; ++c) var[c] = static_cast<float>(square[c] / n);
+  for (int64_t c = 0; c < channels; ++c) {
+    const float* piece = sums.data() + c;
+    double sum = 0, square = 0;
+    for (int64_t p = 0; p < pieces; ++p) sum += double{piece[p * 2 * channels]};
+    // sum (x - mean)^2 = sum (x - m)^2 + 2 (m - mean) sum (x - m) + rows (m - mean)^2, m as the piece rounded it.
+    for (int64_t p = 0; p < pieces; ++p) {
+      const auto rows = static_cast<float>(std::min(kRows, shape.rows - p * kRows));
+      const float s0 = piece[p * 2 * channels];
+      const double m = double{s0 / rows}, apart = m - sum / n;
+      square +=
+          double{piece[(p * 2 + 1) * channels]} + apart * (2 * (double{s0} - double{rows} * m) + double{rows} * apart);
+    }
+    mean[c] = static_cast<float>(sum / n);
+    var[c] = static_cast<float>(std::max(square, 0.0) / n);
+  }
 }
 
 void norm_rows(const Rows& shape, const NormRows& call) {
@@ -169,10 +183,12 @@ void norm_rows(const Rows& shape, const NormRows& call) {
 
 void norm_sums(const Rows& shape, const void* x, const void* g, const void* y, const float* mean, float* s0,
                float* s1) {
-  const Buffer<double> sums = summed(shape, {Summand::gradient, x, g, y, mean});
-  for (int64_t c = 0; c < shape.channels; ++c) {
-    s0[c] = static_cast<float>(sums[c]);
-    s1[c] = static_cast<float>(sums[shape.channels + c]);
+  const Buffer<float> sums = piece_sums(shape, {x, g, y, mean});
+  const int64_t width = 2 * shape.channels;
+  for (int64_t c = 0; c < width; ++c) {
+    double sum = 0;
+    for (int64_t i = c; i < sums.size(); i += width) sum += double{sums[i]};
+    (c < shape.channels ? s0[c] : s1[c - shape.channels]) = static_cast<float>(sum);
   }
 }
 

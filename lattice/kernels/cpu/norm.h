@@ -5,7 +5,8 @@
 //   norm_sums   g' = g where y > 0, else 0 (without relu: g);  s0[c] = sum_r g',  s1[c] = sum_r g' (x - mean)
 //   norm_back   dx = g' * a + (x - mean) * b + d, and g' itself where it is asked for
 //
-// Sums: float32 over pieces of 128 rows, added in float64 in order. Vectors (C,) are float32.
+// Sums: float32 over pieces of 128 rows, even and odd rows apart, added in float64 in order; squares about the mean of their
+// piece, moved to the common mean in float64 (Chan, Golub, LeVeque 1983). Vectors (C,) are float32.
 #pragma once
 
 #include <cstdint>
