@@ -20,8 +20,8 @@ namespace lattice::cpu {
 
 enum class Reduction { sum, mean, max, min };
 
-inline constexpr int64_t kLongSegment = 8192;
-inline constexpr int64_t kSegmentPiece = 2048;
+inline constexpr int64_t kLongSegment = 2048;
+inline constexpr int64_t kSegmentPiece = 512;
 
 struct Segments {
   int64_t n = 0;

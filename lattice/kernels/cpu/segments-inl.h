@@ -1,0 +1,236 @@
+// One run of segments, in vector registers; for segments.cpp, once per Highway target.
+#include <algorithm>
+#include <cmath>
+
+#include "lattice/kernels/cpu/block-inl.h"
+#include "lattice/kernels/cpu/memory.h"
+#include "lattice/kernels/cpu/segments.h"
+
+#ifndef LATTICE_KERNELS_CPU_SEGMENTS_TASK
+#define LATTICE_KERNELS_CPU_SEGMENTS_TASK
+namespace lattice::cpu {
+// One reduction with everything that it reads. Matching: a is compared with b; the values are x, or, sharing, g.
+struct SegmentTask {
+  const Segments& s;
+  const RowArray& x;
+  Reduction reduction;
+  const void* a;
+  const void* b;
+  const void* g;
+  void* out;
+};
+
+inline int64_t row_of(const Segments& s, int64_t e) { return s.rows ? s.rows[e] : e; }
+inline int64_t out_of(const Segments& s, int64_t i) { return s.out_rows ? s.out_rows[i] : i; }
+
+}  // namespace lattice::cpu
+#endif
+
+#if defined(LATTICE_KERNELS_CPU_SEGMENTS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef LATTICE_KERNELS_CPU_SEGMENTS_INL_H
+#undef LATTICE_KERNELS_CPU_SEGMENTS_INL_H
+#else
+#define LATTICE_KERNELS_CPU_SEGMENTS_INL_H
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace lattice::cpu::HWY_NAMESPACE {
+
+// What an entry adds to the value of its segment.
+struct Sum {
+  static HWY_INLINE Vec start(Floats d) { return hn::Zero(d); }
+  static HWY_INLINE Vec add(Vec sum, Vec v) { return hn::Add(sum, v); }
+};
+struct Max {
+  static HWY_INLINE Vec start(Floats d) { return hn::Set(d, -INFINITY); }
+  static HWY_INLINE Vec add(Vec most, Vec v) {
+    return hn::IfThenElse(hn::Or(hn::Gt(v, most), hn::IsNaN(v)), v, most);  // a NaN stays: nothing is greater
+  }
+};
+
+struct Min {
+  static HWY_INLINE Vec start(Floats d) { return hn::Set(d, INFINITY); }
+  static HWY_INLINE Vec add(Vec least, Vec v) {
+    return hn::IfThenElse(hn::Or(hn::Lt(v, least), hn::IsNaN(v)), v, least);
+  }
+};
+
+// Rows anywhere are asked for early; rows in memory order the machine fetches by itself.
+template <typename T>
+HWY_INLINE void ask_for(const Segments& s, const T* x, int64_t channels, int64_t e, int64_t last) {
+  constexpr int64_t kAhead = 16;
+  if (s.rows && e + kAhead < last) prefetch_row(x + s.rows[e + kAhead] * channels, channels);
+}
+
+// Entries of one segment, or some of them: what was found before, if anything, and what is done with the result.
+struct Entries {
+  int64_t begin, end;
+  int64_t last;         // where entries end that may be asked for early
+  const float* before;  // values of the entries before these, or null
+  float divisor = 1.0f;
+};
+
+// N vectors of columns from c of some entries, written to out + c.
+template <class Op, int N, typename T, typename O>
+HWY_INLINE void reduce_columns(const SegmentTask& t, const Entries& some, int64_t c, O* out) {
+  const Floats d;
+  const Segments& s = t.s;
+  const int64_t channels = t.x.channels;
+  const T* x = static_cast<const T*>(t.x.x);
+  const T* end = x + t.x.rows * channels;
+  Vec sum[N];
+  unroll<N>([&](auto i) LATTICE_INLINE_LAMBDA {
+    sum[i] = some.before ? hn::LoadU(d, some.before + c + i * kLanes) : Op::start(d);
+  });
+  for (int64_t e = some.begin; e < some.end; ++e) {
+    if (c == 0) ask_for(s, x, channels, e, some.last);
+    const T* row = x + row_of(s, e) * channels + c;
+    const Vec w = hn::Set(d, s.weights ? s.weights[e] : 1.0f);
+    unroll<N>([&](auto i) LATTICE_INLINE_LAMBDA {
+      Vec v;
+      if constexpr (N == 1)
+        v = load_until(d, row, end);
+      else
+        v = load(d, row + i * kLanes);
+      if (s.weights) v = hn::Mul(v, w);
+      sum[i] = Op::add(sum[i], v);
+    });
+  }
+  if (some.divisor != 1.0f)
+    unroll<N>([&](auto i) LATTICE_INLINE_LAMBDA { sum[i] = hn::Div(sum[i], hn::Set(d, some.divisor)); });
+  unroll<N>([&](auto i) LATTICE_INLINE_LAMBDA { store(sum[i], d, out + c + i * kLanes, channels - c - i * kLanes); });
+}
+
+template <class Op, typename T, typename O>
+HWY_INLINE void reduce_entries(const SegmentTask& t, const Entries& some, O* out) {
+  int64_t c = 0;
+  for (; c + 4 * kLanes <= t.x.channels; c += 4 * kLanes) reduce_columns<Op, 4, T>(t, some, c, out);
+  for (; c < t.x.channels; c += kLanes) reduce_columns<Op, 1, T>(t, some, c, out);
+}
+
+float divisor_of(const SegmentTask& t, int64_t e0, int64_t e1) {
+  if (t.reduction != Reduction::mean) return 1.0f;
+  if (!t.s.weights) return static_cast<float>(e1 - e0);
+  float sum = 0;
+  for (int64_t e = e0; e < e1; ++e) sum += t.s.weights[e];
+  return sum;
+}
+
+// Segments [begin, end) of rows in memory order, those of more than kLongSegment entries left out. One stream of reads does not
+// use all of the memory's bandwidth: the run is read at kStreams places in turn, about a kilobyte at each. A segment that is not
+// finished keeps its values in `sums`; its entries are still taken one after the other.
+template <class Op, typename T, typename O>
+HWY_NOINLINE void reduce_streams(const SegmentTask& t, int64_t begin, int64_t end) {
+  constexpr int64_t kStreams = 4, kBytes = 1024;
+  const Segments& s = t.s;
+  const int64_t channels = t.x.channels, stride = round_up(channels, kLine);
+  const int64_t rows = std::max<int64_t>(1, kBytes / (channels * static_cast<int64_t>(sizeof(T))));
+  O* out = static_cast<O*>(t.out);
+  struct Stream {
+    int64_t segment, end, entry;
+  };
+  Stream streams[kStreams];
+  Buffer<float> sums(kStreams * stride);
+  const int64_t first = s.offsets[begin], n = s.offsets[end] - first;
+  for (int64_t w = 0; w < kStreams; ++w) {
+    const auto place = [&](int64_t i) {
+      return i == kStreams ? end
+                           : std::lower_bound(s.offsets + begin, s.offsets + end, first + n * i / kStreams) - s.offsets;
+    };
+    streams[w] = {place(w), place(w + 1), 0};
+    streams[w].entry = s.offsets[streams[w].segment];
+  }
+  for (bool busy = true; busy;) {
+    busy = false;
+    for (int64_t w = 0; w < kStreams; ++w) {
+      Stream& at = streams[w];
+      if (at.segment >= at.end) continue;
+      busy = true;
+      const int64_t e0 = s.offsets[at.segment], e1 = s.offsets[at.segment + 1];
+      O* row = out + out_of(s, at.segment) * channels;
+      const bool skipped = e1 - e0 > kLongSegment;
+      const int64_t stop = skipped ? e1 : std::min(e1, at.entry + rows);
+      float* kept = sums.data() + w * stride;
+      const Entries some{at.entry, stop, 0, at.entry > e0 ? kept : nullptr, 1.0f};
+      if (e0 == e1)
+        std::fill(row, row + channels, narrow<O>(0.0f));
+      else if (!skipped && stop == e1)
+        reduce_entries<Op, T>(t, {some.begin, some.end, 0, some.before, divisor_of(t, e0, e1)}, row);
+      else if (!skipped)
+        reduce_entries<Op, T>(t, some, kept);
+      at.entry = stop;
+      if (stop == e1) ++at.segment;
+    }
+  }
+}
+
+// The same for rows anywhere.
+template <class Op, typename T, typename O>
+HWY_NOINLINE void reduce_run(const SegmentTask& t, int64_t begin, int64_t end) {
+  constexpr int64_t kAhead = 4;
+  const Segments& s = t.s;
+  if (!s.rows) return reduce_streams<Op, T, O>(t, begin, end);
+  const int64_t channels = t.x.channels, last = s.offsets[s.n];
+  O* out = static_cast<O*>(t.out);
+  for (int64_t i = begin; i < end; ++i) {
+    if (s.out_rows && i + kAhead < end) prefetch_row(out + s.out_rows[i + kAhead] * channels, channels);
+    const int64_t e0 = s.offsets[i], e1 = s.offsets[i + 1];
+    O* row = out + out_of(s, i) * channels;
+    if (e0 == e1)
+      std::fill(row, row + channels, narrow<O>(0.0f));
+    else if (e1 - e0 <= kLongSegment)
+      reduce_entries<Op, T>(t, {e0, e1, last, nullptr, divisor_of(t, e0, e1)}, row);
+  }
+}
+
+// N vectors of columns from c of segment i. kShare: g over the number of matches, otherwise the sum of the rows of x that match.
+template <bool kShare, int N, typename T>
+HWY_INLINE void match_columns(const SegmentTask& t, int64_t i, int64_t c) {
+  const Floats d;
+  const Segments& s = t.s;
+  const int64_t channels = t.x.channels, last = s.offsets[s.n], row = out_of(s, i) * channels;
+  const T *x = static_cast<const T*>(t.x.x), *b = static_cast<const T*>(t.b);
+  // Whole vectors are read without asking where the array ends.
+  const auto read = [&](const T* array, int64_t at, int64_t values) LATTICE_INLINE_LAMBDA {
+    return N == 1 ? load_until(d, array + at, array + values) : load(d, array + at);
+  };
+  const T* a = static_cast<const T*>(t.a) + row;
+  Vec wanted[N], sum[N];
+  unroll<N>([&](auto v) LATTICE_INLINE_LAMBDA {
+    wanted[v] = read(a, c + v * kLanes, channels);
+    sum[v] = hn::Zero(d);
+  });
+  for (int64_t e = s.offsets[i]; e < s.offsets[i + 1]; ++e) {
+    if (c == 0) {
+      ask_for(s, b, channels, e, last);
+      if (!kShare) ask_for(s, x, channels, e, last);
+    }
+    const int64_t at = row_of(s, e) * channels + c;
+    unroll<N>([&](auto v) LATTICE_INLINE_LAMBDA {
+      const auto same = hn::Eq(read(b, at + v * kLanes, t.x.rows * channels), wanted[v]);
+      const Vec value = kShare ? hn::Set(d, 1.0f) : read(x, at + v * kLanes, t.x.rows * channels);
+      sum[v] = hn::Add(sum[v], hn::IfThenElseZero(same, value));
+    });
+  }
+  unroll<N>([&](auto v) LATTICE_INLINE_LAMBDA {
+    if (kShare) {
+      const Vec g = read(static_cast<const T*>(t.g) + row, c + v * kLanes, channels);
+      const Vec share = hn::Div(g, hn::Max(sum[v], hn::Set(d, 1.0f)));
+      sum[v] = hn::IfThenElseZero(hn::Gt(sum[v], hn::Zero(d)), share);
+    }
+    store(sum[v], d, static_cast<T*>(t.out) + row + c + v * kLanes, channels - c - v * kLanes);
+  });
+}
+
+template <bool kShare, typename T>
+HWY_NOINLINE void match_run(const SegmentTask& t, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) {
+    int64_t c = 0;
+    for (; c + 4 * kLanes <= t.x.channels; c += 4 * kLanes) match_columns<kShare, 4, T>(t, i, c);
+    for (; c < t.x.channels; c += kLanes) match_columns<kShare, 1, T>(t, i, c);
+  }
+}
+
+}  // namespace lattice::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif
