@@ -150,7 +150,7 @@ def test_routes():
     points, _, feats = cloud(50)
     told = ml.explain(ops.voxelize, mx.array(points), mx.array(feats), 0.5)
     assert "map_rows -> cpu.segments" in str(told) and "mean of rows" in str(told)
-    assert {r.name for r in ml.routes() if r.operation == "map_rows"} == {"cpu.segments", "cpu.reference", "gpu.mlx"}
+    assert {r.name for r in ml.routes() if r.operation == "map_rows"} == {"cpu.segments", "cpu.reference", "metal.rows", "gpu.mlx"}
 
 
 P, F = mx.array(cloud(4)[0]), mx.array(cloud(4)[2])
