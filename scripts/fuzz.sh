@@ -5,5 +5,7 @@ cd "$(dirname "$0")/.."
 scripts/setup.sh
 export PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv"
 cmake --preset asan >/dev/null
-cmake --build --preset asan --target kernels_fuzz_test --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(getconf _NPROCESSORS_ONLN)}" -- --quiet
-LATTICE_FUZZ_INPUTS=${1:-1000000} ASAN_OPTIONS=max_allocation_size_mb=256 build/asan/tests/kernels_fuzz_test
+cmake --build --preset asan --target kernels_fuzz_test ops_codec_test --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(getconf _NPROCESSORS_ONLN)}" -- --quiet
+export LATTICE_FUZZ_INPUTS=${1:-1000000} ASAN_OPTIONS=max_allocation_size_mb=256 LSAN_OPTIONS=suppressions=$PWD/tests/support/lsan.txt
+build/asan/tests/kernels_fuzz_test
+build/asan/tests/ops_codec_test --gtest_filter=Codec.HostileFiles
