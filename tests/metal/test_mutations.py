@@ -107,8 +107,8 @@ STATIC = {
     ),
     "no address space": ("clear(thread Sums* sums)", "clear(Sums* sums)", "without address space"),
     "write to an input": (
-        "const int n_out = sizes[0], n_k",
-        "sizes[0] = 1; const int n_out = sizes[0], n_k",
+        "const int first = rows.first(",
+        "sizes[0] = 1; const int first = rows.first(",
         "not assignable",
     ),
     "threadgroup memory in a function": (BEGIN, BEGIN + " threadgroup float t[4];", ""),
@@ -151,7 +151,7 @@ def test_threads_of_a_simdgroup_do_not_run_in_step(nth, conv):
 
 CHECKED = {
     "row past the end": (
-        "if (row >= n_out || column >= out) return;",
+        "if (row >= rows.end() || column >= out) return;",
         "if (column >= out) return;",
         "out of bounds: write",
     ),
@@ -167,7 +167,11 @@ CHECKED = {
         "if (t < kRows - 1) ids[t] =",
         "uninitialised read of threadgroup ids",
     ),
-    "output left out": ("if (row >= n_out ||", "if (row + 1 >= n_out ||", "unwritten output: 12 of 840 elements of y"),
+    "output left out": (
+        "if (row >= rows.end() ||",
+        "if (row + 1 >= rows.end() ||",
+        "unwritten output: 12 of 840 elements of y",
+    ),
     "return before a barrier": (
         BEGIN,
         BEGIN + " if (int(group.x) * 64 + int(thread_id) > sizes[0]) return;",

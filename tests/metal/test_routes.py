@@ -1,6 +1,6 @@
 """Every Metal route against the float64 oracle: on the host here, on the GPU itself where MLX has one.
 
-All cases run once, the checked and shuffled runs take every so-many-th of each route; LATTICE_METAL_FULL=1 takes all.
+To save time a run takes every so-many-th case of each route, half of them at least once; LATTICE_METAL_FULL=1 takes all.
 """
 
 import functools
@@ -16,9 +16,11 @@ METAL = [(r.operation, r.name) for r in routes() if r.name.startswith("metal.")]
 
 
 @functools.cache
-def rows(variant="fast", order="forward", every=1):
+def rows(variant="fast", order="forward", every=2):
     """(operation, route) -> its rows of the self test."""
-    if mx.is_available(mx.gpu):
+    if mx.is_available(mx.gpu):  # which has an order of its own, each time
+        if variant != "fast":
+            pytest.skip("the GPU itself runs the kernels")
         found = _ext.selftest_rows("gpu", "metal.")
     elif missing():
         pytest.skip(missing())
@@ -40,12 +42,12 @@ def all_right(found):
 @pytest.mark.parametrize(("operation", "route"), METAL, ids=lambda v: v)
 def test_matches_the_oracle(operation, route):
     found = rows().get((operation, route), [])
-    assert len(found) > 10, "a route without cases"
+    assert len(found) >= 5, "a route without cases"
     all_right(found)
 
 
 @pytest.mark.parametrize(("operation", "route"), METAL, ids=lambda v: v)
-@pytest.mark.parametrize(("variant", "every"), [("check", 8), ("asan", 16)])
+@pytest.mark.parametrize(("variant", "every"), [("check", 8), ("asan", 20)])
 def test_every_access_is_right(operation, route, variant, every):
     """No race, nothing out of bounds, nothing read before it is written, all outputs written."""
     found = rows(variant, every=every)[operation, route]

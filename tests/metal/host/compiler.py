@@ -56,8 +56,8 @@ def missing():
     return f"not installed: {', '.join(tools)} (Debian: clang-19 libclang-rt-19-dev llvm-19)" if tools else None
 
 
-def _run(*command, text=None):
-    return subprocess.run([str(c) for c in command], input=text, capture_output=True, text=True, check=False)
+def _run(*command):
+    return subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False)
 
 
 def _start(*command):
@@ -90,8 +90,10 @@ class Toolchain:
     def __init__(self, variant):
         self.variant = variant
         self._flags = [*_LANGUAGE, *_VARIANTS[variant]]
-        text = [*_HERE.glob("shim/*.h"), *_HERE.glob("*.py"), *_MLX.glob("mlx/backend/metal/kernels/*.h")]
-        self._folder = _CACHE / f"{variant}-{_digest(_read(*text), self._flags, _CLANG)}"
+        text = [*_HERE.glob("shim/*.h"), *_MLX.glob("mlx/backend/metal/kernels/*.h")]
+        text += [_HERE / f"{name}.py" for name in ("compiler", "entry", "lint", "rewrite", "tokens")]
+        self._text = _read(*text)
+        self._folder = _CACHE / f"{variant}-{_digest(self._text, self._flags, _CLANG)}"
         if not (self._folder / "prelude.pch").exists():
             self._build_prelude()
         sources = [*_HERE.glob("runtime/*.cpp"), *_HERE.glob("runtime/*.h")]
@@ -110,9 +112,8 @@ class Toolchain:
         find = ["-I", _HERE / "shim", "-I", names, "-I", _MLX]
         own = set(_must(_CLANG, *_LANGUAGE, "-E", "-dM", os.devnull).splitlines())
         macros = [m for m in _must(_CLANG, *_LANGUAGE, *find, "-E", "-dM", prelude).splitlines() if m not in own]
-        (self._folder / "macros.h").write_text("\n".join(macros) + "\n")
         text, _ = rewrite(_must(_CLANG, *_LANGUAGE, *find, "-E", prelude), own="")
-        (self._folder / "prelude.clcpp").write_text(text)
+        (self._folder / "prelude.clcpp").write_text(text + "\n" + "\n".join(macros) + "\n")
         pch = self._folder / f"prelude.{os.getpid()}.pch"
         _must(_CLANG, *self._flags, "-w", "-c", "-Xclang", "-emit-pch", self._folder / "prelude.clcpp", "-o", pch)
         pch.rename(self._folder / "prelude.pch")
@@ -147,48 +148,59 @@ class Toolchain:
             raise CompileError("\n".join(facts["mistakes"]))
         return stem.with_suffix(".so"), facts["buffers"], facts["threadgroup"]
 
-    def preprocess(self, text):
-        marked = '# 1 "kernel.metal"\n' + text
-        find = ["-I", self._folder / "names", "-imacros", self._folder / "macros.h"]
-        return _run(_CLANG, *_LANGUAGE, "-w", *find, "-E", "-", text=marked)
-
     def _compile(self, name, text, stem):
         more, buffers = entry(name, text)
-        result = self.preprocess(text + more)
-        rewritten, found = rewrite(result.stdout, own="kernel.metal")
+        rewritten, found = rewrite(f'# 1 "kernel.metal"\n{text}{more}', own="kernel.metal")
         mistakes = [f"line {line}: {message}" for line, message in found]
-        if result.returncode:
-            mistakes += errors(result.stderr)
         source, built = stem.with_suffix(".clcpp"), stem.with_suffix(f".{os.getpid()}.o")
         source.write_text(rewritten)
         if not mistakes:
-            command = [_CLANG, *self._flags, "-include-pch", self._folder / "prelude.pch", source]
-            checked = _start(*command, *lint.ARGUMENTS)
+            command = [
+                _CLANG,
+                *self._flags,
+                "-I",
+                self._folder / "names",
+                "-include-pch",
+                self._folder / "prelude.pch",
+                source,
+            ]
+            checked = self._start_lint(name, text, command)
             result = _run(*command, "-w", "-c", "-o", built)
-            tree, warnings = checked.communicate()
             mistakes += errors(result.stderr) if result.returncode else []
-            mistakes += [f"line {line}: {message}" for line, message in lint.mistakes(tree, warnings)]
+            mistakes += [f"line {line}: {message}" for line, message in checked()]
         threadgroup = []
         if not mistakes:
             shared = stem.with_suffix(f".{os.getpid()}.so")
-            _must(_CLANG, "-shared", built, _builtins(), "-o", shared)
+            _must("ld", "-shared", built, _builtins(), "-o", shared)
             for address, size, symbol in re.findall(r"(\w+) (\w+) \w (\S*msl_memory_\w+)", _must("nm", "-S", shared)):
                 variable = re.search(r"msl_memory_(\w+)", symbol)[1]
                 threadgroup.append([re.sub(r"(E?_\d+)$", "", variable), int(address, 16), int(size, 16) - GUARD])
             shared.rename(stem.with_suffix(".so"))
             built.unlink()
-        facts = {"mistakes": [_quote(m, text) for m in mistakes], "buffers": buffers, "threadgroup": threadgroup}
+        lines = text.splitlines()
+        facts = {"mistakes": [quote_line(m, lines) for m in mistakes], "buffers": buffers, "threadgroup": threadgroup}
         stem.with_suffix(".json").write_text(json.dumps(facts))
+
+    def _start_lint(self, name, text, command):
+        """Begins the checks of lint.py, once for all variants; a function that waits for what they find."""
+        note = _CACHE / f"lint-{_digest(self._text)}" / f"{_digest(name, text)}.json"
+        if note.exists():
+            return lambda: json.loads(note.read_text())
+        process = _start(*command, *lint.ARGUMENTS)
+
+        def finish():
+            found = lint.mistakes(*process.communicate())
+            note.parent.mkdir(exist_ok=True)
+            note.write_text(json.dumps(found))
+            return found
+
+        return finish
 
 
 def errors(stderr):
     """Errors of clang in the kernel's text as "line 5: message"."""
     found = re.findall(r"^kernel\.metal:(\d+):\d+: (?:fatal )?error: (.*)$", stderr, re.MULTILINE)
     return [f"line {line}: {message}" for line, message in found] or [stderr[:2000]]
-
-
-def _quote(mistake, text):
-    return quote_line(mistake, text.splitlines())
 
 
 def quote_line(mistake, lines):

@@ -12,8 +12,6 @@ from .compiler import Toolchain, quote_line
 from .symbols import with_lines
 from .worker import Crash, Worker
 
-_NUMPY = {mx.bfloat16: np.uint16}
-
 
 class MetalError(Exception):
     """A mistake in a kernel. The text begins with its kind and names the line."""
@@ -29,7 +27,13 @@ class Ran:
     compile_seconds: float
     run_seconds: float
     threadgroup_bytes: int
+    outputs: list  # their shapes
     text: str = field(repr=False)
+    # Of the check variant: all accesses of device memory, each element of it once, accesses of threadgroup memory.
+    device_bytes: int = 0
+    touched_bytes: int = 0
+    accessed_threadgroup_bytes: int = 0
+    matrix_flop: int = 0
 
 
 @functools.cache
@@ -53,14 +57,11 @@ class MetalHost:
         self.launches = []
 
     def __enter__(self):
-        _ext.set_metal_host(self._launch)
+        _ext.set_metal_host(self.run)
         return self
 
     def __exit__(self, *_):
         _ext.set_metal_host(None)
-
-    def _launch(self, launch, inputs):
-        return self.run(launch, inputs)
 
     def run(self, launch, inputs):
         text = self.change(launch.text) if self.change else launch.text
@@ -69,34 +70,20 @@ class MetalHost:
         compiled = time.perf_counter()
         buffers = [*_inputs(launch, inputs), *_outputs(launch)]
         buffers = [(name, *rest) for name, rest in zip(names, buffers, strict=True)]
+        how = (self.order, self.seed, self.fails, self.timeout)
         try:
-            outputs, mistakes = worker(self.variant).run(
-                file,
-                launch.grid,
-                launch.threadgroup,
-                buffers,
-                threadgroup,
-                self.order,
-                self.seed,
-                self.fails,
-                self.timeout,
+            outputs, mistakes, counts = worker(self.variant).run(
+                file, launch.grid, launch.threadgroup, buffers, threadgroup, *how
             )
         except Crash as crash:
             raise MetalError(_explain(launch.name, str(crash).splitlines(), text)) from None
         if mistakes:
             raise MetalError(_explain(launch.name, with_lines(file, mistakes), text))
+        seconds = (compiled - start, time.perf_counter() - compiled)
         size = sum(-(-n // 16) * 16 for _, _, n in threadgroup)
-        done = time.perf_counter()
+        shapes = [tuple(shape) for shape, _ in launch.outputs]
         self.launches.append(
-            Ran(
-                launch.name,
-                tuple(launch.grid),
-                tuple(launch.threadgroup),
-                compiled - start,
-                done - compiled,
-                size,
-                text,
-            )
+            Ran(launch.name, tuple(launch.grid), tuple(launch.threadgroup), *seconds, size, shapes, text, *counts)
         )
         return [_array(out, dtype) for out, (_, dtype) in zip(outputs, launch.outputs, strict=True)]
 
@@ -130,7 +117,8 @@ def _array(values, dtype):
 
 
 def _explain(name, mistakes, text):
+    """The mistakes with their lines; of a sanitizer's report the line that says what it is comes first."""
     lines = text.splitlines()
-    return "\n".join(
-        [mistakes[0] if mistakes else "", f"  in kernel {name}"] + [quote_line(m, lines) for m in mistakes[:12]]
-    )
+    kind = next((m for m in mistakes if "ERROR: " in m or "runtime error: " in m), mistakes[0])
+    rest = [m for m in mistakes if m is not kind]
+    return "\n".join([quote_line(kind, lines), f"  in kernel {name}", *(quote_line(m, lines) for m in rest[:12])])

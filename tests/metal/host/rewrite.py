@@ -4,7 +4,8 @@
   threadgroup T a[n];  inside a kernel          static memory and a reference in the threadgroup's address space
   float4(...), vec<T, N>(...)                   msl_make<...>(...)
   1.0bf                                         ((bfloat)1.0f)
-Lines stay where they are, so that messages name the line of the MSL text.
+Lines stay where they are, so that messages name the line of the MSL text. The words may already be those of the shim's macros.
+Inside of a #define nothing is rewritten.
 """
 
 import re
@@ -23,7 +24,8 @@ _ATTRIBUTES = set(
     dispatch_quadgroups_per_threadgroup maybe_unused nodiscard fallthrough noinline""".split()
 )
 _ABSENT = set("double goto new delete throw try catch virtual dynamic_cast typeid thread_local std".split())
-_QUALIFIERS = {"const", "__private", "__global", "__local", "__constant", "constant", "noexcept"}
+_KERNEL, _THREAD, _THREADGROUP = {"kernel", "msl_kernel"}, {"thread", "__private"}, {"threadgroup", "__local"}
+_QUALIFIERS = {"const", "__global", "device", "__constant", "constant", "noexcept", *_THREAD, *_THREADGROUP}
 
 
 def rewrite(text, own):
@@ -39,7 +41,7 @@ def rewrite(text, own):
         word = tokens.words[k]
         if word == "template" and tokens.word(k + 1) == "[":
             k = _drop_attributes(tokens, k + 1)
-        elif word == "__local" and in_kernel[k]:
+        elif word in _THREADGROUP and in_kernel[k]:
             k = _threadgroup_memory(tokens, k)
         else:
             _one(tokens, k, word, in_function[k], classes)
@@ -51,7 +53,7 @@ def _bodies(tokens):
     """For each token: whether it is in the body of a kernel, of any function."""
     kernels = set()
     for k, word in enumerate(tokens.words):
-        if word == "msl_kernel":
+        if word in _KERNEL:
             start, stop = tokens.until(k + 1, "{"), tokens.until(k + 1, ";")
             if tokens.word(k - 1) == "[":  # [[kernel]]: the attribute's brackets are open here
                 start, stop = tokens.until(tokens.close(k - 2) + 1, "{"), tokens.until(tokens.close(k - 2) + 1, ";")
@@ -122,10 +124,9 @@ def _threadgroup_memory(tokens, k):
 
 def _one(tokens, k, word, in_function, classes):
     before, after = tokens.word(k - 1), tokens.word(k + 1)
-    if word == "msl_kernel":
-        inside = before in ("[", ",") and after in ("]", ",")
-        tokens.put(k, "kernel" if inside else "")
-    elif word == "__private" and before == ")":
+    if word in _KERNEL:
+        tokens.put(k, "kernel" if before in ("[", ",") and after in ("]", ",") else "")
+    elif word in _THREAD and before == ")":
         # A constructor qualified `thread`: clang's temporaries have no address space.
         start = tokens.open(k - 1)
         if start > 0 and tokens.word(start - 1) in classes and tokens.word(start - 2) not in (".", "->", "=", "return"):

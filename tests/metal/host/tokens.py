@@ -1,10 +1,11 @@
-"""Preprocessed MSL as a list of tokens that can be changed in place without moving a line."""
+"""MSL as a list of tokens that can be changed in place without moving a line."""
 
 import re
 
 _TOKEN = re.compile(
     r"""
-    (?P<space>[ \t\r\f]+|\\\n) | (?P<newline>\n) | (?P<line>(?<![^\n])[ \t]*\#[^\n]*)
+    (?P<space>[ \t\r\f]+|\\\n) | (?P<newline>\n) | (?P<line>(?<![^\n])[ \t]*\#(?:\\\n|[^\n])*)
+  | (?P<comment>//[^\n]*|/\*.*?\*/)
   | (?P<string>"(?:\\.|[^"\\\n])*") | (?P<char>'(?:\\.|[^'\\\n])*')
   | (?P<number>\.?[0-9](?:[eEpP][+-]|[\w.'])*) | (?P<name>[A-Za-z_]\w*)
   | (?P<op><<=|>>=|->\*|\.\.\.|::|->|\+\+|--|&&|\|\||[-+*/%^&|=!<>]=|<<|.)
@@ -23,9 +24,9 @@ class Tokens:
         line, file = 1, "<text>"
         for match in _TOKEN.finditer(text):
             kind, piece = match.lastgroup, match.group()
-            if kind in ("space", "newline", "line"):
+            if kind in ("space", "newline", "line", "comment"):
                 self._pieces.append(piece)
-                line += kind == "newline"
+                line += piece.count("\n")
                 marker = _MARKER.match(piece) if kind == "line" else None
                 if marker:
                     line, file = int(marker[1]) - 1, marker[2]
@@ -57,7 +58,7 @@ class Tokens:
     def replace(self, first, last, text):
         """`text` for the tokens first..last; the line breaks between them stay."""
         inside = self._pieces[self._at[first] : self._at[last] + 1]
-        breaks = "".join(p for p in inside if p == "\n" or p.lstrip().startswith("#"))
+        breaks = "".join(p if p.lstrip().startswith("#") else "\n" * p.count("\n") for p in inside)
         for i in range(self._at[first], self._at[last] + 1):
             self._pieces[i] = ""
         self.put(first, text + breaks)

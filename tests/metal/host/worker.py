@@ -1,5 +1,6 @@
 """The process that runs kernels of one variant, and the memory shared with it."""
 
+import atexit
 import contextlib
 import mmap
 import os
@@ -21,9 +22,10 @@ class Worker:
     def __init__(self, program):
         self._program = program
         self._process = self._memory = None
+        atexit.register(self.close)
 
     def run(self, kernel, grid, group, buffers, threadgroup, order, seed, fails, timeout):
-        """buffers: (name, array, writable, filled). Returns (the writable ones, mistakes)."""
+        """buffers: (name, array, writable, filled). Returns (the writable ones, mistakes, counts)."""
         if self._process is None:
             self._start()
         lines = [f"kernel {kernel}", "grid {} {} {}".format(*grid), "group {} {} {}".format(*group)]
@@ -40,12 +42,12 @@ class Worker:
             memory[:] = array.reshape(-1).view(np.uint8) if filled else 0xFF
             lines.append(f"buffer {name} {place} {array.nbytes} {array.itemsize} {int(writable)} {int(filled)}")
         self._say("\n".join([*lines, "run"]))
-        mistakes = self._answer(timeout)
+        mistakes, counts = self._answer(timeout)
         outputs = []
         for place, (_name, array, writable, _filled) in zip(places, buffers):
             if writable:
                 outputs.append(np.frombuffer(self._memory, array.dtype, array.size, place).reshape(array.shape).copy())
-        return outputs, mistakes
+        return outputs, mistakes, counts
 
     def close(self):
         if self._process is not None:
@@ -97,7 +99,7 @@ class Worker:
             while b"\n" in self._rest:
                 line, self._rest = self._rest.split(b"\n", 1)
                 if line.startswith(b"done "):
-                    return lines
+                    return lines, [int(n) for n in line.split()[1:]]
                 lines.append(line.decode())
             ready, _, _ = select.select([self._process.stdout], [], [], timeout)
             more = os.read(self._process.stdout.fileno(), 1 << 16) if ready else None

@@ -31,7 +31,8 @@ struct Cell {
 };
 struct Shadow {
   Buffer buffer;
-  std::vector<Cell> cells;
+  std::vector<Cell> cells;    // of writable buffers
+  std::vector<bool> touched;  // of device buffers
 };
 
 const Launch* the_launch = nullptr;
@@ -63,7 +64,21 @@ void check_race(const Shadow& s, size_t cell, const Access& before, const Access
           " at " + hex(before.code));
 }
 
+void count(Shadow& s, size_t offset, uint32_t size) {
+  if (s.buffer.threadgroup) {
+    counts().threadgroup_bytes += size;
+    return;
+  }
+  counts().device_bytes += size;
+  for (size_t c = offset / s.buffer.item; c <= (offset + size - 1) / s.buffer.item; ++c) {
+    if (s.touched[c]) continue;
+    s.touched[c] = true;
+    counts().touched_bytes += s.buffer.item;
+  }
+}
+
 void visit(Shadow& s, size_t offset, uint32_t size, bool writes, const Access& now) {
+  count(s, offset, size);
   if (writes && !s.buffer.writable && !told(now.code, 1))
     mistake("write to input " + s.buffer.name + " by " + thread_name(now.thread) + " at " + hex(now.code));
   if (!s.buffer.writable) return;
@@ -116,9 +131,11 @@ void start_check(const Launch& launch) {
   the_launch = &launch;
   shadows.clear();
   for (const auto* list : {&launch.buffers, &launch.threadgroup})
-    for (const Buffer& buffer : *list)
+    for (const Buffer& buffer : *list) {
+      const size_t n = (buffer.bytes + buffer.item - 1) / buffer.item;
       shadows.push_back(
-          {buffer, std::vector<Cell>(buffer.writable ? (buffer.bytes + buffer.item - 1) / buffer.item : 0)});
+          {buffer, std::vector<Cell>(buffer.writable ? n : 0), std::vector<bool>(buffer.threadgroup ? 0 : n)});
+    }
 }
 
 void check_access(size_t address, uint32_t size, bool writes, bool atomic, size_t code) {

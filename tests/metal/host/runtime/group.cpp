@@ -235,6 +235,7 @@ void msl_multiply_matrices(float a0, float a1, float b0, float b1, size_t sums, 
   b[r * 8 + c] = b0;
   b[r * 8 + c + 1] = b1;
   wait(State::in_simdgroup, 0, 16, site);
+  counts().matrix_flop += 32;  // of 8 * 8 * 8 * 2, a lane's share
   auto* sum = reinterpret_cast<float*>(sums);
   for (uint32_t k = 0; k < 8; ++k)
     for (uint32_t j = 0; j < 2; ++j) sum[j] = std::fmaf(a[r * 8 + k], b[k * 8 + c + j], sum[j]);

@@ -46,6 +46,15 @@ void mistake(const std::string& text);
 bool told(uint64_t place, uint64_t other);  // whether this pair was seen before; remembers it
 const std::vector<std::string>& report();
 
+// What a launch did; bytes are counted by the check variant only.
+struct Counts {
+  uint64_t device_bytes = 0;       // read and written, every access
+  uint64_t touched_bytes = 0;      // of device memory, each element once
+  uint64_t threadgroup_bytes = 0;  // read and written
+  uint64_t matrix_flop = 0;        // of simdgroup matrices
+};
+Counts& counts();
+
 void run(const Launch& launch);
 
 }  // namespace msl

@@ -5,7 +5,7 @@
 //   grid X Y Z | group X Y Z | order N | seed N | fails N
 //   threadgroup NAME OFFSET BYTES                   a variable of the kernel, at OFFSET of its file
 //   buffer NAME OFFSET BYTES ITEM WRITABLE FILLED   an argument, at OFFSET of the shared memory
-//   run                                             answers with the mistakes, one a line, then "done COUNT"
+//   run                                             answers with the mistakes, one a line, then "done" and the counts
 #include <dlfcn.h>
 #include <link.h>
 #include <sys/mman.h>
@@ -32,6 +32,7 @@ int descriptor = -1;  // of the shared memory
 uint8_t* memory = nullptr;
 size_t memory_bytes = 0;
 std::vector<std::string> mistakes;
+Counts the_counts;
 std::set<std::pair<uint64_t, uint64_t>> told_before;
 
 struct Kernel {
@@ -94,7 +95,9 @@ void run_and_answer(Launch& launch) {
   run(launch);
 #endif
   for (const std::string& text : report()) std::cout << text << "\n";
-  std::cout << "done " << report().size() << std::endl;
+  const Counts& c = counts();
+  std::cout << "done " << c.device_bytes << " " << c.touched_bytes << " " << c.threadgroup_bytes << " " << c.matrix_flop
+            << std::endl;
 }
 
 void serve() {
@@ -149,12 +152,14 @@ void serve() {
 void start_report() {
   mistakes.clear();
   told_before.clear();
+  the_counts = {};
 }
 void mistake(const std::string& text) {
   if (mistakes.size() < kReported) mistakes.push_back(text);
 }
 bool told(uint64_t place, uint64_t other) { return !told_before.insert({place, other}).second; }
 const std::vector<std::string>& report() { return mistakes; }
+Counts& counts() { return the_counts; }
 
 }  // namespace msl
 
