@@ -5,11 +5,14 @@
 #include <cmath>
 
 #include "lattice/graph/cpu_call.h"
+#include "lattice/graph/metal_call.h"
 #include "lattice/kernels/cpu/distance.h"
+#include "lattice/kernels/metal/text.h"
 
 namespace lattice {
 namespace {
 
+constexpr int kSide = 16;  // of a tile in distance.metal
 constexpr double kLeastScale = 1e-8;
 
 Rejection always(const Call&) { return {}; }
@@ -63,6 +66,27 @@ mx::array distance_reference(const Call& call) {
               });
 }
 
+mx::array distance_with_metal(const Call& call) {
+  const mx::array &a = call.inputs[0], &b = call.inputs[1];
+  const int n = a.shape(0), m = b.shape(0);
+  if (n == 0 || m == 0 || call.c_in == 0)
+    return mx::full({n, m}, call.mode == "cosine" ? 1.0f : 0.0f, mx::float32, call.stream);
+  const std::string metric = call.mode == "cosine" ? "kCosine" : call.mode == "euclidean" ? "kEuclidean" : "kSquared";
+  const auto whole = [](int rows) { return (rows + kSide - 1) / kSide * kSide; };
+  graph::MetalCall launch;
+  launch.name = "distance_" + call.mode;
+  launch.header = metal::text("distance");
+  launch.source = "threadgroup float left[kSide * kPitch], right[kSide * kPitch];\ndistance_tile<" + metric +
+                  ">(d, a, a_shape[0], b, b_shape[0], a_shape[1], left, right, thread_position_in_grid.xy, "
+                  "thread_position_in_threadgroup.xy);";
+  launch.input_names = {"a", "b"};
+  launch.output_names = {"d"};
+  launch.outputs = {{{n, m}, mx::float32}};
+  launch.grid = {whole(m), whole(n), 1};
+  launch.threadgroup = {kSide, kSide, 1};
+  return graph::metal_call(launch, {a, b}, call.stream)[0];
+}
+
 // No (N, M, C) array either: the squares of one channel at a time.
 mx::array distance_with_mlx(const Call& call) {
   const auto s = call.stream;
@@ -101,6 +125,8 @@ void add_distance_routes(std::vector<Route>& rows) {
                   "any shape: blocks of rows of b side by side, sums in vector registers", always, distance_tiles});
   rows.push_back({"distance", mx::Device::cpu, "cpu.reference", "any shape: one pair at a time, sums in float64",
                   always, distance_reference});
+  rows.push_back({"distance", mx::Device::gpu, "metal.tiles", "any shape: tiles of 16 x 16 pairs in threadgroup memory",
+                  without_metal, distance_with_metal});
   rows.push_back({"distance", mx::Device::gpu, "gpu.mlx",
                   "any shape: squares of one channel at a time; cosine: matmul of MLX", always, distance_with_mlx});
 }

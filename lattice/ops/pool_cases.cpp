@@ -33,16 +33,19 @@ void expect(OracleCase& test, const std::vector<Edge>& edges, const std::vector<
     in_weight[static_cast<size_t>(e.in)] += e.weight;
     out_weight[static_cast<size_t>(e.out)] += e.weight;
   }
-  test.expected.assign(static_cast<size_t>(n_out * c), 0.0);
-  test.magnitude = test.expected;
+  const bool rows = test.call.operation == "argmax";
+  test.magnitude.assign(static_cast<size_t>(n_out * c), 0.0);
+  test.expected.assign(test.magnitude.size(), rows ? -1.0 : 0.0);
   std::vector<bool> seen(test.expected.size());
+  std::vector<std::pair<double, double>> best(seen.size());  // by value, then by the smaller row
   for (const Edge& e : edges)
     for (int64_t j = 0; j < c; ++j) {
       const auto to = static_cast<size_t>(e.out * c + j), from = static_cast<size_t>(e.in * c + j);
       double& y = test.expected[to];
       if (mode == "max" || mode == "min") {
-        const double v = inputs[0].exact[from];
-        y = !seen[to] ? v : mode == "max" ? std::fmax(y, v) : std::fmin(y, v);
+        const double v = inputs[0].exact[from], row = static_cast<double>(e.in);
+        const std::pair<double, double> found{mode == "max" ? -v : v, row};
+        if (!seen[to] || found < best[to]) best[to] = found, y = rows ? row : v;
         seen[to] = true;
         continue;
       }
@@ -69,14 +72,14 @@ void expect(OracleCase& test, const std::vector<Edge>& edges, const std::vector<
 OracleCase pool_case(Random& random, const Relation::Ptr& r, const char* mode, bool weighted, int64_t c,
                      mx::Dtype dtype, const std::string& what) {
   OracleCase test;
-  test.call.operation = "pool";
-  test.call.mode = mode;
+  const std::string m = mode;
+  test.call.operation = m.starts_with("arg") ? "argmax" : "pool";
+  test.call.mode = m.starts_with("arg") ? m.substr(3) : m;
   test.call.relation = r;
   if (weighted)
     for (int64_t k = 0; k < r->n_kernels(); ++k) test.call.offset_weights.push_back(0.125f * static_cast<float>(k + 1));
   const int n_in = static_cast<int>(r->n_in()), n_out = static_cast<int>(r->n_out()), channels = static_cast<int>(c);
   std::vector<Values> inputs = {coarse_values(random, {n_in, channels}, dtype)};
-  const std::string m = mode;
   if (m == "match")
     inputs = {coarse_values(random, {n_out, channels}, dtype), inputs[0],
               coarse_values(random, {n_in, channels}, dtype)};
@@ -106,8 +109,9 @@ OracleCase rows_case(Random& random, const std::string& mode, bool sorted, int64
   for (int64_t r = 0; r < n; ++r)
     if (group_of[r] >= 0) edges.push_back({gather ? group_of[r] : r, gather ? r : group_of[r], 1});
   OracleCase test;
-  test.call.operation = gather ? "gather" : "segments";
-  test.call.mode = gather ? "" : mode;
+  const bool arg = mode.starts_with("arg");
+  test.call.operation = gather ? "gather" : arg ? "argmax" : "segments";
+  test.call.mode = gather ? "" : arg ? mode.substr(3) : mode;
   const int64_t n_in = gather ? kGroups : n, n_out = gather ? n : kGroups;
   const Values x = coarse_values(random, {static_cast<int>(n_in), static_cast<int>(c)}, dtype);
   test.call.inputs = {x.array};
@@ -139,7 +143,7 @@ void add_pool_cases(std::vector<OracleCase>& cases) {
     for (const RelationKind kind : kKinds) {
       const Relation::Ptr r = make_relation(random, kind, 60);
       for (const int64_t c : {int64_t{1}, int64_t{5}, int64_t{64}, int64_t{70}}) {
-        for (const char* mode : {"sum", "mean", "spread", "max", "min", "match", "share"}) {
+        for (const char* mode : {"sum", "mean", "spread", "max", "min", "match", "share", "argmax", "argmin"}) {
           add(pool_case(random, r, mode, false, c, dtype, kind_name(kind)), c, dtype);
           if (c == 5)
             add(pool_case(random, r->reversed(), mode, false, c, dtype, std::string("reversed ") + kind_name(kind)), c,
@@ -151,9 +155,9 @@ void add_pool_cases(std::vector<OracleCase>& cases) {
     }
     const Relation::Ptr none =
         relate(RelationKind::forward, random_coords(random, 0, 3), KernelSpec(), std::nullopt, "oracle_cases");
-    for (const char* mode : {"sum", "mean", "spread", "max", "min", "match", "share"})
+    for (const char* mode : {"sum", "mean", "spread", "max", "min", "match", "share", "argmax"})
       add(pool_case(random, none, mode, false, 5, dtype, "empty"), 5, dtype);
-    for (const char* mode : {"sum", "mean", "max", "min", "gather"})
+    for (const char* mode : {"sum", "mean", "max", "min", "argmax", "argmin", "gather"})
       for (const bool sorted : {false, true})
         for (const int64_t c : {1, 5, 64})
           for (const int64_t n : {0, 70, 2600}) {  // the last: groups of 290 rows and more

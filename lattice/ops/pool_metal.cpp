@@ -55,4 +55,14 @@ mx::array pool_with_metal(const Call& call) {
   return metal_reduce(call.inputs[0], segments, call.mode == "spread" ? "sum" : call.mode, call.dtype, s);
 }
 
+mx::array argmax_with_metal(const Call& call) {
+  const auto s = call.stream;
+  const auto segments = [&]() -> MetalSegments {
+    if (call.groups_of_rows) return group_segments(*call.groups_of_rows);
+    const Relation& r = *call.relation;
+    return {r.output_csr().row_offsets, by_output(r, r.edges().in_rows, s), {}};
+  };
+  return metal_argmax(call.inputs[0], segments(), call.mode == "min", s);
+}
+
 }  // namespace lattice

@@ -4,7 +4,6 @@
 
 #include <stdexcept>
 
-#include "lattice/graph/cpu_call.h"
 #include "lattice/graph/differentiable.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/ops/routes.h"
@@ -60,15 +59,9 @@ mx::array share(const mx::array& a, const mx::array& b, const mx::array& g, cons
 }
 
 mx::array argmax(const mx::array& x, const Relation::Ptr& r, PoolMode mode, mx::StreamOrDevice s) {
-  const Reduction kind = mode == PoolMode::min ? Reduction::min : Reduction::max;
-  return graph::cpu_call(
-      "pool_argmax", std::to_string(reinterpret_cast<std::uintptr_t>(r.get())) + "/" + mode_name(mode),
-      {graph::row_contiguous(x, s)}, {{{static_cast<int>(r->n_out()), x.shape(1)}, mx::int32}},
-      [r, kind](std::span<const graph::Input> in, std::span<const graph::Output> out) {
-        cpu::pool_argmax(r->lists(), r->tiles(), {storage_of(in[0].dtype), in[0].data, in[0].shape[0], in[0].shape[1]},
-                         out[0].as<int32_t>(), kind);
-      },
-      s)[0];
+  Call call = make_call(mode_name(mode), {x}, r, s);
+  call.operation = "argmax";
+  return run(call);
 }
 
 // Shares are sums of a few quotients: in float32, so that they are rounded once.

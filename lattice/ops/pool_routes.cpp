@@ -78,6 +78,22 @@ mx::array segments_node(const Call& call) {
               });
 }
 
+mx::array argmax_node(const Call& call) {
+  const cpu::Reduction kind = reduction_of(call.mode);
+  return graph::cpu_call(
+      "argmax", address(call.relation.get()) + "/" + address(call.groups_of_rows.get()) + "/" + call.mode,
+      {graph::row_contiguous(call.inputs[0], call.stream)},
+      {{{static_cast<int>(call.n_out()), static_cast<int>(call.c_out)}, mx::int32}},
+      [kind, r = call.relation, groups = call.groups_of_rows](std::span<const graph::Input> in,
+                                                              std::span<const graph::Output> out) {
+        if (groups)
+          cpu::argmax_segments(groups->segments(), rows_of(in[0]), out[0].as<int32_t>(), kind);
+        else
+          cpu::pool_argmax(r->lists(), r->tiles(), rows_of(in[0]), out[0].as<int32_t>(), kind);
+      },
+      call.stream)[0];
+}
+
 mx::array gather_node(const Call& call) {
   return node(call, "cpu.rows",
               address(call.groups_of_rows.get()) + "/" + std::to_string(std::bit_cast<uint32_t>(call.fill)),
@@ -98,11 +114,16 @@ void add_pool_routes(std::vector<Route>& rows) {
                   always, segments_node<false>});
   rows.push_back({"segments", cpu, "cpu.reference", slow, always, segments_node<true>});
   rows.push_back({"gather", cpu, "cpu.rows", "any shape: copies of rows", always, gather_node});
+  rows.push_back({"argmax", cpu, "cpu.segments", "any relation or groups: rows by segment, the smallest of ties",
+                  always, argmax_node});
   rows.push_back({"pool", gpu, "metal.rows", "any shape: a thread per value, edges by output row, long rows in pieces",
                   without_metal, pool_with_metal});
   rows.push_back({"segments", gpu, "metal.rows", "any sizes of groups: a thread per value, long groups in pieces",
                   without_metal, segments_with_metal});
   rows.push_back({"gather", gpu, "metal.rows", "any shape: a thread per value", without_metal, gather_with_metal});
+  rows.push_back({"argmax", gpu, "metal.rows", "any relation or groups: a thread per value, long rows in pieces",
+                  without_metal, argmax_with_metal});
+  rows.push_back({"argmax", gpu, "cpu.unified", "always: the CPU's code in shared memory", always, argmax_node});
   rows.push_back({"pool", gpu, "gpu.mlx", "any shape: gather and scatter of MLX, in float32", always, pool_with_mlx});
   rows.push_back({"segments", gpu, "gpu.mlx", "any shape: scatter of MLX, in float32", always, segments_with_mlx});
   rows.push_back({"gather", gpu, "gpu.mlx", "any shape: take of MLX", always, gather_with_mlx});

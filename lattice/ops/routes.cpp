@@ -108,6 +108,7 @@ const char* Call::family() const {
   if (operation == "pool") return "pooling";
   if (operation == "segments") return "reduction over groups of rows";
   if (operation == "gather") return "gather of rows";
+  if (operation == "argmax") return "rows of maxima";
   if (operation == "map_rows") return "rows along a map";
   if (operation == "unique") return "distinct coordinates";
   if (operation == "lookup") return "coordinates found by value";

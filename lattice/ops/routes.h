@@ -60,7 +60,9 @@ struct Call {
   int64_t n_in() const;
   int64_t n_out() const;
   int64_t n_edges() const;
-  bool is_reduction() const { return operation == "pool" || operation == "segments" || operation == "gather" || map; }
+  bool is_reduction() const {
+    return operation == "pool" || operation == "segments" || operation == "argmax" || operation == "gather" || map;
+  }
   double flop() const;         // 2 * edges * c_in * c_out / groups; of a reduction edges * c_in
   double bytes() const;        // features, weights and result, each once
   const char* family() const;  // "convolution on a submanifold relation", ...

@@ -6,7 +6,6 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "lattice/graph/cpu_call.h"
 #include "lattice/graph/differentiable.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/ops/routes.h"
@@ -42,14 +41,9 @@ mx::array wide(const mx::array& a, mx::StreamOrDevice s) { return mx::astype(a, 
 
 // (G, C) int32: the smallest row of each group that has the maximum or minimum, -1 where there is none.
 mx::array argmax_rows(const mx::array& x, const RowGroups::Ptr& groups, Reduction kind, mx::StreamOrDevice s) {
-  return graph::cpu_call(
-      "argmax_rows", std::to_string(reinterpret_cast<std::uintptr_t>(groups.get())) + "/" + mode_name(kind),
-      {graph::row_contiguous(x, s)}, {{{static_cast<int>(groups->n_groups()), x.shape(1)}, mx::int32}},
-      [groups, kind](std::span<const graph::Input> in, std::span<const graph::Output> out) {
-        cpu::argmax_segments(groups->segments(), {storage_of(in[0].dtype), in[0].data, in[0].shape[0], in[0].shape[1]},
-                             out[0].as<int32_t>(), kind);
-      },
-      s)[0];
+  Call call = make_call("argmax", x, groups, s);
+  call.mode = mode_name(kind);
+  return run(call);
 }
 
 // The gradient of max or min: dy to the rows that equal their group's value.

@@ -137,6 +137,30 @@ mx::array metal_match(const mx::array& a, const mx::array& b, const std::optiona
   return metal_reduce(values, {pieces->starts, {}, {}}, "sum", mx::float32, s);
 }
 
+mx::array metal_argmax(const mx::array& x, const MetalSegments& segments, bool minimum, mx::StreamOrDevice s) {
+  const int channels = x.shape(1);
+  if (is_empty(segments, x)) return mx::full({static_cast<int>(segments.n()), channels}, -1, mx::int32, s);
+  // `rows`: of the entries, or chosen for each channel, or none.
+  const auto plain = [&](const mx::array& offsets, const std::optional<mx::array>& rows) {
+    const bool chosen = rows && rows->ndim() == 2;
+    Inputs in{{"x", "offsets"}, {x, offsets}};
+    const std::string from = in.add("rows", rows);
+    const std::string flags = std::string(flag(minimum)) + ", " + flag(rows && !chosen) + ", " + flag(chosen);
+    return launch(std::string(minimum ? "argmin" : "argmax") + (chosen ? "_chosen"
+                                                                : rows ? "_rows"
+                                                                       : ""),
+                  "argmax_segments<" + flags + ">(out, x, x_shape[1], offsets, " + from + ", ", in.names, in.arrays,
+                  offsets.shape(0) - 1, channels, mx::int32, s);
+  };
+  mx::array offsets = segments.offsets;
+  std::optional<mx::array> rows = segments.rows;
+  while (const std::optional<Pieces> pieces = pieces_of({offsets, {}, {}})) {
+    rows = plain(pieces->bounds, rows);
+    offsets = pieces->starts;
+  }
+  return plain(offsets, rows);
+}
+
 mx::array metal_gather(const mx::array& x, const mx::array& rows, float fill, mx::StreamOrDevice s) {
   const int n = rows.shape(0), channels = x.shape(1);
   if (n == 0 || x.size() == 0) return mx::full({n, channels}, mx::array(fill, x.dtype()), s);
@@ -144,11 +168,15 @@ mx::array metal_gather(const mx::array& x, const mx::array& rows, float fill, mx
                 {x, rows, mx::array(&fill, {1}, mx::float32)}, n, channels, x.dtype(), s);
 }
 
+MetalSegments group_segments(const RowGroups& groups) {
+  const cpu::Segments& given = groups.segments();
+  MetalSegments segments{column(given.offsets, given.n + 1), {}, {}};
+  if (given.rows) segments.rows = column(given.rows, given.offsets[given.n]);
+  return segments;
+}
+
 mx::array segments_with_metal(const Call& call) {
-  const cpu::Segments& groups = call.groups_of_rows->segments();
-  MetalSegments segments{column(groups.offsets, groups.n + 1), {}, {}};
-  if (groups.rows) segments.rows = column(groups.rows, groups.offsets[groups.n]);
-  return metal_reduce(call.inputs[0], segments, call.mode, call.dtype, call.stream);
+  return metal_reduce(call.inputs[0], group_segments(*call.groups_of_rows), call.mode, call.dtype, call.stream);
 }
 
 mx::array gather_with_metal(const Call& call) {

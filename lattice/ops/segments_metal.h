@@ -30,8 +30,14 @@ mx::array metal_reduce(const mx::array& x, const MetalSegments& segments, const 
 mx::array metal_match(const mx::array& a, const mx::array& b, const std::optional<mx::array>& x,
                       const MetalSegments& segments, mx::StreamOrDevice s);
 
+// (n, channels) int32: the smallest row with the maximum, or the minimum, of each segment; -1 without entries.
+mx::array metal_argmax(const mx::array& x, const MetalSegments& segments, bool minimum, mx::StreamOrDevice s);
+
 // out[j] = x[rows[j]], fill where rows[j] < 0.
 mx::array metal_gather(const mx::array& x, const mx::array& rows, float fill, mx::StreamOrDevice s);
+
+// The groups of a call.
+MetalSegments group_segments(const RowGroups& groups);
 
 // Routes of "segments" and "gather".
 mx::array segments_with_metal(const Call& call);

@@ -2,7 +2,7 @@
 
 import mlx.core as mx
 
-from . import SparseTensor, explain, ops, routes, selftest, supported_on
+from . import SparseTensor, explain, gpu_table, ops, routes, selftest, supported_on
 from .selftest_report import write_report
 
 _UP = ("conv_transpose3d", "generative_conv_transpose3d")
@@ -46,6 +46,17 @@ def markdown():
         "|---|---|---|---|",
     ]
     lines += [f"| {r.operation} | {r.device} | `{r.name}` | {r.predicate} |" for r in routes()]
+    lines += [
+        "",
+        "## Every public operation on a GPU",
+        "",
+        "Names in backticks are operations of the table above; a test runs a sample of the calls and compares. Modules, files and commands",
+        "are made of these.",
+        "",
+        "| function | on a GPU |",
+        "|---|---|",
+    ]
+    lines += [f"| `{name}` | {what} |" for name, what in gpu_table.rows()]
     return "\n".join(lines) + "\n"
 
 

@@ -175,6 +175,51 @@ def test_indexed_segments():
         close(*both(run, numbers((50, 3))), scale=100)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_of_maxima(dtype):
+    """What tangents of max and ties="first" read: the smallest row that has it."""
+    lengths = mx.array([257, 0, 1, 42])
+    x, t = numbers((300, 3), dtype), numbers((300, 3), dtype, seed=1)
+    coords, feats = scene(5, dtype)
+    tensor = ml.SparseTensor(coords, feats)
+
+    def function(v, dv):
+        found = []
+        for mode in ("max", "min"):
+            found += mx.jvp(lambda w, mode=mode: points.segment_reduce(w, lengths, mode), [v], [dv])[1]
+            found.append(with_gradient(lambda w, mode=mode: points.segment_reduce(w, lengths, mode, ties="first"))(v)[1])
+        pool = [lambda w: ops.max_pool3d(tensor.replace(feats=w), kernel_size=3).feats, [feats], [feats]]
+        return found + mx.jvp(*pool)[1]
+
+    for a, b in zip(*both(function, x, t), strict=True):
+        np.testing.assert_array_equal(np.array(b.astype(mx.float32)), np.array(a.astype(mx.float32)))
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "squared_euclidean", "cosine"])
+@pytest.mark.parametrize("shape", [(0, 3, 2), (1, 1, 1), (15, 17, 16), (16, 16, 15), (17, 33, 40)])
+def test_distances(shape, metric):
+    n, m, c = shape
+    a, b = (mx.array(np.random.default_rng(k).standard_normal((k, c)).astype(np.float32)) for k in (n, m))
+    want = points.indexed_distance(a, b, metric=metric)
+    mx.eval(want)
+    with MetalHost("check", "random") as host:
+        found = points.indexed_distance(a, b, metric=metric)
+    np.testing.assert_allclose(np.array(found), np.array(want), rtol=2e-6, atol=1e-6)
+    assert bool(host.launches) == (n > 0)
+
+
+def test_a_step_of_adamw():
+    arrays = [numbers((7, 3), seed=k) for k in range(3)]
+    arrays.append(mx.abs(numbers((7, 3), seed=3)))
+    rates = mx.array([0.99, 1e-3, 1.1])
+    want = ops.adamw_step(*arrays, rates)
+    mx.eval(want)
+    with MetalHost():
+        found = ops.adamw_step(*arrays, rates)
+    for a, b in zip(want, found, strict=True):
+        np.testing.assert_allclose(np.array(b), np.array(a), rtol=1e-6, atol=1e-7)
+
+
 @pytest.mark.parametrize("variant", ["check", "asan"])
 def test_same_bits_in_any_order(variant):
     """And no access outside an array, no race, no value that nobody wrote."""

@@ -2,6 +2,7 @@
 //
 //   reduce: out[s, c] = sum, mean, max or min over the entries e of segment s of weights[e] x[rows[e], c]
 //   match:  out[s, c] = sum over the entries with a[s, c] == b[rows[e], c] of x[rows[e], c], or their number
+//   argmax: out[s, c] = the smallest row that has the maximum or minimum, -1 for an empty segment
 //   gather: out[j, c] = x[rows[j], c], fill where rows[j] < 0
 //
 // The entries of segment s are offsets[s] .. offsets[s + 1]; float32 sums in their order, rounded once. Threads of a group
@@ -45,6 +46,23 @@ METAL_FUNC void match_segments(device Out* out, A a, B b, X x, int channels, Off
     if (float(b[from]) == wanted) value += kCount ? 1.0f : float(x[from]);
   }
   out[size_t(at.y) * channels + at.x] = static_cast<Out>(value);
+}
+
+// kChosen: the row of entry e is rows[e, c], chosen from a piece before.
+template <bool kMinimum, bool kRows, bool kChosen, typename X, typename Offsets, typename Rows>
+METAL_FUNC void argmax_segments(device int* out, X x, int channels, Offsets offsets, Rows rows, uint2 at) {
+  int best = -1;
+  float most = 0.0f;
+  for (int e = offsets[at.y]; e < int(offsets[at.y + 1]); ++e) {
+    const int row = kChosen ? int(rows[size_t(e) * channels + at.x]) : kRows ? int(rows[e]) : e;
+    const float x_value = float(x[size_t(row) * channels + at.x]), v = kMinimum ? -x_value : x_value;
+    const bool same = v == most || (isnan(v) && isnan(most));
+    if (best < 0 || v > most || (isnan(v) && !isnan(most)) || (same && row < best)) {
+      most = v;
+      best = row;
+    }
+  }
+  out[size_t(at.y) * channels + at.x] = best;
 }
 
 template <typename Out, typename X, typename Rows>

@@ -1,0 +1,105 @@
+"""The table of docs/routes.md that tells what every public operation does on a GPU."""
+
+import inspect
+import re
+
+import mlx.core as mx
+import mlx_lattice as ml
+import numpy as np
+from mlx_lattice import _ext, gpu_table, ops, points
+
+TABLE = dict(gpu_table.rows())
+
+
+def test_every_public_function_has_a_row():
+    found = {
+        f"{module.__name__.split('.')[-1]}.{name}"
+        for module in (ops, points)
+        for name in module.__all__
+        if not inspect.isclass(getattr(module, name))
+    }
+    assert set(TABLE) == found
+    for table in (gpu_table.OPS, gpu_table.POINTS):
+        names = " ".join(table.values()).split()
+        assert len(names) == len(set(names))
+
+
+def test_operations_of_the_table_have_routes_on_a_gpu():
+    known = {r.operation for r in ml.routes() if r.device == "gpu"}
+    assert {name for what in TABLE.values() for name in re.findall("`(.*?)`", what)} == known
+
+
+def scene(n=40, channels=4):
+    random = np.random.default_rng(0)
+    coords = np.unique(random.integers(0, 5, (n, 4)) * [0, 1, 1, 1], axis=0).astype(np.int32)
+    return ml.SparseTensor(mx.array(coords), mx.array(random.standard_normal((len(coords), channels)).astype(np.float32)), 2)
+
+
+def calls():
+    x, y = scene(), scene(30)
+    c, d, f = x.coords, y.coords, x.feats
+    n = len(c)
+    place = mx.array(np.random.default_rng(1).uniform(0, 3, (20, 3)).astype(np.float32))
+    w27, w8, w1 = mx.ones((27, 4, 4)), mx.ones((8, 4, 4)), mx.ones((4, 4))
+    ids, lengths, batch = mx.zeros((n,), mx.int32), mx.array([n - 3, 3]), mx.ones((1, 4))
+    neighbors = ops.build_knn_relation(c, k=2)
+    quantization = ops.sparse_quantize(place)
+    corners = ops.build_point_voxel_map(place, quantization.coords, None, 1.0)
+    matrices, books = mx.ones((2, 1, 4, 4)), points.triplet_relation(ids, ids, ids, n_a=2, n_b=n, n_o=n)
+    clouds = points.PointSet(place, grid=1.0)
+    on_ops = {
+        **dict.fromkeys(["conv3d", "subm_conv3d", "normalized_subm_conv3d"], (x, w27)),
+        **dict.fromkeys(["conv_transpose3d", "generative_conv_transpose3d"], (x, w8)),
+        **dict.fromkeys(["normalized_conv_transpose3d", "normalized_generative_conv_transpose3d"], (x, w8)),
+        **dict.fromkeys(["sum_pool3d", "avg_pool3d", "max_pool3d", "pool_transpose3d", "trilinear_upsample3d"], (x,)),
+        **dict.fromkeys(["global_sum_pool", "global_avg_pool", "global_max_pool"], (x,)),
+        **dict.fromkeys(["sparse_add", "sparse_sub", "sparse_mul", "sparse_maximum", "sparse_minimum"], (x, y)),
+        **dict.fromkeys(["broadcast_add", "broadcast_mul", "broadcast_cat"], (x, batch)),
+        **dict.fromkeys(["lookup_coords", "contains_coords", "inverse_map", "union_coords"], (c, d)),
+        **dict.fromkeys(["intersection_coords", "difference_coords"], (c, d)),
+        **dict.fromkeys(["build_kernel_relation", "build_submanifold_kernel_relation"], (c,)),
+        **dict.fromkeys(["build_transposed_kernel_relation", "build_generative_relation"], (c,)),
+        **dict.fromkeys(["build_target_kernel_relation", "build_target_transposed_relation"], (c, d)),
+        "linear": (x, w1),
+        "linear_features": (f, w1),
+        "downsample_coords": (c,),
+        "gather_aligned_features": (x, mx.arange(n - 1, -1, -1)),
+        "reindex_sparse": (x, y),
+        "prune_mask": (x, mx.arange(n) < 5),
+        "voxelize": (place, mx.ones((20, 2)), 1.0),
+        "voxelize_with_quantization": (quantization, mx.ones((20, 2))),
+        "interpolate_point_features": (mx.ones((len(quantization.coords), 2)), corners),
+        "gather_neighbor_features": (x, neighbors),
+    }
+    on_points = {
+        "mvmr": (matrices, ids, f.reshape(n, 1, 4), ids, ids, n),
+        "mvmr_on": (matrices, f.reshape(n, 1, 4), books),
+        "vvor": (f.reshape(n, 1, 4), ids, f.reshape(n, 1, 4), ids, ids, n),
+        "point_conv": (f, mx.ones((27, 1, 4, 4)), ops.build_kernel_relation(c)),
+        "indexed_segment_reduce": (f, ids, lengths, "max"),
+        "max_pool3d": (mx.ones((20, 2)), clouds),
+        "segment_reduce": (f, lengths, "sum"),
+        "scatter_reduce": (f, ids, 2, "mean"),
+        "segment_expand": (mx.ones((2, 3)), lengths),
+        "segment_softmax": (f, lengths),
+        "indexed_distance": (f, f),
+        "indexed_distance_blocked": (f, f, 8),
+        "knn_graph": (place, 3),
+    }
+    yield from (("ops", ops, name, arguments) for name, arguments in on_ops.items())
+    yield from (("points", points, name, arguments) for name, arguments in on_points.items())
+
+
+def test_rows_name_what_is_decided():
+    """On a GPU that computes nothing: each decision is one of the operations that the row names."""
+    wrong = []
+    for module, place, name, arguments in list(calls()):
+        _ext.set_metal_host(lambda launch, _inputs: [mx.zeros(shape, dtype) for shape, dtype in launch.outputs])
+        try:
+            decisions = ml.explain(getattr(place, name), *arguments).decisions
+        finally:
+            _ext.set_metal_host(None)
+        found, named = {d.operation for d in decisions}, set(re.findall("`(.*?)`", TABLE[f"{module}.{name}"]))
+        if not found or not found <= named or {d.device for d in decisions} != {"gpu"}:
+            wrong.append((module, name, found, named))
+    assert wrong == []
