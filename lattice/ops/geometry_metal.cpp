@@ -10,7 +10,6 @@
 #include "lattice/graph/dtype.h"
 #include "lattice/graph/metal_call.h"
 #include "lattice/kernels/metal/text.h"
-#include "lattice/ops/segments_metal.h"
 
 namespace lattice {
 namespace {

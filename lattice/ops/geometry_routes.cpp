@@ -3,13 +3,10 @@
 #include <mlx/ops.h>
 #include <mlx/transforms.h>
 
-#include <bit>
-#include <limits>
 
 #include "lattice/core/neighbors.h"
 #include "lattice/kernels/cpu/coords.h"
 #include "lattice/ops/geometry_metal.h"
-#include "lattice/ops/segments_metal.h"
 
 namespace lattice {
 namespace {
