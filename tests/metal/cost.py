@@ -129,10 +129,11 @@ def table(costs):
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for c in costs:
+        executed = f"{c.executed / c.flop:.2f} x" if c.flop else "-"
         share = f"{c.bandwidth_share:.0%} {'(memory)' if c.bandwidth_share == 1 else '(arithmetic)'}"
         lines.append(
             f"| {c.operation} | `{c.route}` | {c.threads} | {c.memory:,} B | {c.occupancy:.0%} | {c.flop / c.outputs:,.1f} "
-            f"| {c.touched / c.outputs:,.2f} B | {c.accessed / c.outputs:,.1f} B | {c.executed / max(c.flop, 1):.2f} x "
+            f"| {c.touched / c.outputs:,.2f} B | {c.accessed / c.outputs:,.1f} B | {executed} "
             f"| {c.flop / c.touched:,.1f} | {share} |"
         )
     return "\n".join(lines)
