@@ -3,7 +3,6 @@
 #include <mlx/ops.h>
 #include <mlx/transforms.h>
 
-
 #include "lattice/core/neighbors.h"
 #include "lattice/kernels/cpu/coords.h"
 #include "lattice/ops/geometry_metal.h"

@@ -62,26 +62,24 @@ HWY_INLINE void ask_for(const Segments& s, const T* x, int64_t channels, int64_t
   if (s.rows && e + kAhead < last) prefetch_row(x + s.rows[e + kAhead] * channels, channels);
 }
 
-// Entries of one segment, or some of them: what was found before, if anything, and what is done with the result.
+// Entries of one segment, or some of them.
 struct Entries {
   int64_t begin, end;
-  int64_t last;         // where entries end that may be asked for early
-  const float* before;  // values of the entries before these, or null
-  float divisor = 1.0f;
+  int64_t last;  // where entries end that may be asked for early
+  bool more;     // the values of the entries before these are in `sums`
 };
 
-// N vectors of columns from c of some entries, written to out + c.
-template <class Op, int N, typename T, typename O>
-HWY_INLINE void reduce_columns(const SegmentTask& t, const Entries& some, int64_t c, O* out) {
+// N vectors of columns from c of some entries, to sums + c.
+template <class Op, int N, typename T>
+HWY_INLINE void reduce_columns(const SegmentTask& t, const Entries& some, int64_t c, float* sums) {
   const Floats d;
   const Segments& s = t.s;
   const int64_t channels = t.x.channels;
   const T* x = static_cast<const T*>(t.x.x);
   const T* end = x + t.x.rows * channels;
   Vec sum[N];
-  unroll<N>([&](auto i) LATTICE_INLINE_LAMBDA {
-    sum[i] = some.before ? hn::LoadU(d, some.before + c + i * kLanes) : Op::start(d);
-  });
+  unroll<N>([&](auto i)
+                LATTICE_INLINE_LAMBDA { sum[i] = some.more ? hn::LoadU(d, sums + c + i * kLanes) : Op::start(d); });
   for (int64_t e = some.begin; e < some.end; ++e) {
     if (c == 0) ask_for(s, x, channels, e, some.last);
     const T* row = x + row_of(s, e) * channels + c;
@@ -96,24 +94,40 @@ HWY_INLINE void reduce_columns(const SegmentTask& t, const Entries& some, int64_
       sum[i] = Op::add(sum[i], v);
     });
   }
-  if (some.divisor != 1.0f)
-    unroll<N>([&](auto i) LATTICE_INLINE_LAMBDA { sum[i] = hn::Div(sum[i], hn::Set(d, some.divisor)); });
-  unroll<N>([&](auto i) LATTICE_INLINE_LAMBDA { store(sum[i], d, out + c + i * kLanes, channels - c - i * kLanes); });
+  unroll<N>([&](auto i) LATTICE_INLINE_LAMBDA { hn::StoreU(sum[i], d, sums + c + i * kLanes); });
 }
 
-template <class Op, typename T, typename O>
-HWY_INLINE void reduce_entries(const SegmentTask& t, const Entries& some, O* out) {
+// sums has room for the channels rounded up to kLine.
+template <class Op, typename T>
+HWY_NOINLINE void reduce_entries(const SegmentTask& t, const Entries& some, float* sums) {
   int64_t c = 0;
-  for (; c + 4 * kLanes <= t.x.channels; c += 4 * kLanes) reduce_columns<Op, 4, T>(t, some, c, out);
-  for (; c < t.x.channels; c += kLanes) reduce_columns<Op, 1, T>(t, some, c, out);
+  for (; c + 4 * kLanes <= t.x.channels; c += 4 * kLanes) reduce_columns<Op, 4, T>(t, some, c, sums);
+  for (; c < t.x.channels; c += kLanes) reduce_columns<Op, 1, T>(t, some, c, sums);
 }
 
-float divisor_of(const SegmentTask& t, int64_t e0, int64_t e1) {
+inline float divisor_of(const SegmentTask& t, int64_t e0, int64_t e1) {
   if (t.reduction != Reduction::mean) return 1.0f;
   if (!t.s.weights) return static_cast<float>(e1 - e0);
   float sum = 0;
   for (int64_t e = e0; e < e1; ++e) sum += t.s.weights[e];
   return sum;
+}
+
+// The finished sums of segment i, divided and rounded, to its row; an empty segment is 0.
+template <typename O>
+HWY_NOINLINE void write_segment(const SegmentTask& t, int64_t i, const float* sums) {
+  const Floats d;
+  const int64_t channels = t.x.channels, e0 = t.s.offsets[i], e1 = t.s.offsets[i + 1];
+  O* row = static_cast<O*>(t.out) + out_of(t.s, i) * channels;
+  if (e0 == e1) {
+    std::fill(row, row + channels, narrow<O>(0.0f));
+    return;
+  }
+  const float divisor = divisor_of(t, e0, e1);
+  for (int64_t c = 0; c < channels; c += kLanes) {
+    const Vec sum = hn::LoadU(d, sums + c);
+    store(divisor == 1.0f ? sum : hn::Div(sum, hn::Set(d, divisor)), d, row + c, channels - c);
+  }
 }
 
 // Segments [begin, end) of rows in memory order, those of more than kLongSegment entries left out. One stream of reads does not
@@ -125,21 +139,17 @@ HWY_NOINLINE void reduce_streams(const SegmentTask& t, int64_t begin, int64_t en
   const Segments& s = t.s;
   const int64_t channels = t.x.channels, stride = round_up(channels, kLine);
   const int64_t rows = std::max<int64_t>(1, kBytes / (channels * static_cast<int64_t>(sizeof(T))));
-  O* out = static_cast<O*>(t.out);
   struct Stream {
     int64_t segment, end, entry;
   };
   Stream streams[kStreams];
   Buffer<float> sums(kStreams * stride);
   const int64_t first = s.offsets[begin], n = s.offsets[end] - first;
-  for (int64_t w = 0; w < kStreams; ++w) {
-    const auto place = [&](int64_t i) {
-      return i == kStreams ? end
-                           : std::lower_bound(s.offsets + begin, s.offsets + end, first + n * i / kStreams) - s.offsets;
-    };
-    streams[w] = {place(w), place(w + 1), 0};
-    streams[w].entry = s.offsets[streams[w].segment];
-  }
+  const auto place = [&](int64_t w) {
+    return w == kStreams ? end
+                         : std::lower_bound(s.offsets + begin, s.offsets + end, first + n * w / kStreams) - s.offsets;
+  };
+  for (int64_t w = 0; w < kStreams; ++w) streams[w] = {place(w), place(w + 1), s.offsets[place(w)]};
   for (bool busy = true; busy;) {
     busy = false;
     for (int64_t w = 0; w < kStreams; ++w) {
@@ -147,17 +157,11 @@ HWY_NOINLINE void reduce_streams(const SegmentTask& t, int64_t begin, int64_t en
       if (at.segment >= at.end) continue;
       busy = true;
       const int64_t e0 = s.offsets[at.segment], e1 = s.offsets[at.segment + 1];
-      O* row = out + out_of(s, at.segment) * channels;
       const bool skipped = e1 - e0 > kLongSegment;
       const int64_t stop = skipped ? e1 : std::min(e1, at.entry + rows);
       float* kept = sums.data() + w * stride;
-      const Entries some{at.entry, stop, 0, at.entry > e0 ? kept : nullptr, 1.0f};
-      if (e0 == e1)
-        std::fill(row, row + channels, narrow<O>(0.0f));
-      else if (!skipped && stop == e1)
-        reduce_entries<Op, T>(t, {some.begin, some.end, 0, some.before, divisor_of(t, e0, e1)}, row);
-      else if (!skipped)
-        reduce_entries<Op, T>(t, some, kept);
+      if (!skipped && e0 < e1) reduce_entries<Op, T>(t, {at.entry, stop, 0, at.entry > e0}, kept);
+      if (!skipped && stop == e1) write_segment<O>(t, at.segment, kept);
       at.entry = stop;
       if (stop == e1) ++at.segment;
     }
@@ -171,15 +175,14 @@ HWY_NOINLINE void reduce_run(const SegmentTask& t, int64_t begin, int64_t end) {
   const Segments& s = t.s;
   if (!s.rows) return reduce_streams<Op, T, O>(t, begin, end);
   const int64_t channels = t.x.channels, last = s.offsets[s.n];
-  O* out = static_cast<O*>(t.out);
+  Buffer<float> sums(round_up(channels, kLine));
   for (int64_t i = begin; i < end; ++i) {
-    if (s.out_rows && i + kAhead < end) prefetch_row(out + s.out_rows[i + kAhead] * channels, channels);
+    if (s.out_rows && i + kAhead < end)
+      prefetch_row(static_cast<O*>(t.out) + s.out_rows[i + kAhead] * channels, channels);
     const int64_t e0 = s.offsets[i], e1 = s.offsets[i + 1];
-    O* row = out + out_of(s, i) * channels;
-    if (e0 == e1)
-      std::fill(row, row + channels, narrow<O>(0.0f));
-    else if (e1 - e0 <= kLongSegment)
-      reduce_entries<Op, T>(t, {e0, e1, last, nullptr, divisor_of(t, e0, e1)}, row);
+    if (e1 - e0 > kLongSegment) continue;
+    reduce_entries<Op, T>(t, {e0, e1, last, false}, sums.data());
+    write_segment<O>(t, i, sums.data());
   }
 }
 
