@@ -87,6 +87,7 @@ struct Relation::Views {
   Lazy<Csr> output_csr, input_csr, kernel_csr;
   Lazy<ImplicitGemm> implicit_gemm;
   Lazy<SortedImplicitGemm> sorted_implicit_gemm;
+  Lazy<TileLists> tile_lists;
   std::mutex reversed_mutex;
   Ptr reversed;                        // owned by the relation that was built
   std::weak_ptr<const Relation> from;  // the relation that owns this reversed one
@@ -309,6 +310,17 @@ const SortedImplicitGemm& Relation::sorted_implicit_gemm() const {
   });
 }
 
+const TileLists& Relation::tile_lists() const {
+  return views_->tile_lists.get([&] {
+    cpu::TileBounds tiles = cpu::tile_bounds(lists(), 64);
+    const int n_k = static_cast<int>(n_k_), n = checked_int((tiles.n_tiles + 1) * n_k_, "tile_lists") / n_k;
+    cpu::Buffer<int32_t> in(checked_int(n_edges_, "tile_lists")), positions(n_edges_), order(n_out_);
+    cpu::tile_lists(lists(), tiles, in.data(), positions.data(), order.data());
+    return TileLists{adopt(std::move(tiles.bounds), {n, n_k}), column(std::move(in)), column(std::move(positions)),
+                     column(std::move(order))};
+  });
+}
+
 cpu::Coverage Relation::coverage() const { return cpu::coverage(lists()); }
 
 size_t Relation::nbytes() const {
@@ -322,6 +334,7 @@ size_t Relation::nbytes() const {
   if (const auto* x = v.implicit_gemm.peek()) total += bytes_of({&x->out_in_map, &x->row_masks});
   if (const auto* x = v.sorted_implicit_gemm.peek())
     total += bytes_of({&x->sorted_out_in_map, &x->sorted_kv_out_in_map, &x->reorder_rows, &x->tile_masks});
+  if (const auto* x = v.tile_lists.peek()) total += bytes_of({&x->bounds, &x->in_rows, &x->positions, &x->order});
   // The reversed relation shares the lists when they are monotone.
   std::lock_guard lock(views_->reversed_mutex);
   if (v.reversed) {

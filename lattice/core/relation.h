@@ -37,6 +37,12 @@ struct SortedImplicitGemm {
   mx::array sorted_out_in_map, sorted_kv_out_in_map, reorder_rows, tile_masks;
 };
 
+// Tiles of 64 output positions: edges of tile t and offset k are bounds[t, k] .. bounds[t + 1, k] of in_rows and positions, ascending
+// in position. order: position -> output row, a local order where the relation has one.
+struct TileLists {
+  mx::array bounds, in_rows, positions, order;
+};
+
 class Relation : public std::enable_shared_from_this<Relation> {
  public:
   using Ptr = std::shared_ptr<const Relation>;
@@ -85,6 +91,8 @@ class Relation : public std::enable_shared_from_this<Relation> {
   const ImplicitGemm& implicit_gemm() const;
   // n_kernels <= 32; kinds forward, target, submanifold.
   const SortedImplicitGemm& sorted_implicit_gemm() const;
+  // Any relation, also with several edges of one offset in a row.
+  const TileLists& tile_lists() const;
   cpu::Coverage coverage() const;
 
   // Bytes held now, views that exist included.

@@ -143,12 +143,12 @@ Rejection needs_short_mask(const Call& call) {
   return needs_map(call);
 }
 
-enum class View { same, map, sorted, lists };
+enum class View { same, map, sorted, lists, buckets };
 
 mx::array tiles_with(const Call& call, View view) {
   if (is_empty(call)) return bias_rows(call);
   const int columns = out_group(call) > 32 ? 64 : 32;
-  static constexpr const char* kNames[] = {"same", "map", "sorted", "lists"};
+  static constexpr const char* kNames[] = {"same", "map", "sorted", "lists", "buckets"};
   const std::string n = std::to_string(columns);
   ConvLaunch launch(call, std::string("conv_tiles_") + kNames[static_cast<int>(view)] + n, weight_strides(call));
   std::string rows = "lattice::SameRows{sizes[0]}";
@@ -168,10 +168,17 @@ mx::array tiles_with(const Call& call, View view) {
     launch.add("out_rows", call.relation->edges().out_rows), launch.add("parts", numbers(parts.table));
     rows = "lattice::listed_rows(edge_ids, in_rows, out_rows, parts, threadgroup_position_in_grid)";
     tiles = parts.count();
+  } else if (view == View::buckets) {
+    const TileLists& lists = call.relation->tile_lists();
+    launch.add("bounds", lists.bounds), launch.add("in_rows", lists.in_rows);
+    launch.add("positions", lists.positions), launch.add("order", lists.order);
+    rows = "lattice::bucket_rows(bounds, in_rows, positions, order, sizes)";
   }
-  launch.call.source = "threadgroup T xs[64 * lattice::padded<T>(16)];\nthreadgroup T ws[16 * lattice::padded<T>(" + n +
-                       ")];\nthreadgroup float strips[1024];\nthreadgroup int ids[64];\nthreadgroup uint masks[4];\n" +
-                       "lattice::conv_tiles<T, " + n + ">(" + rows + ", " + launch.weight + ", x, " + launch.bias +
+  const std::string v = view == View::buckets ? "float" : "T";
+  launch.call.source = "threadgroup " + v + " xs[64 * lattice::padded<" + v + ">(16)];\nthreadgroup " + v +
+                       " ws[16 * lattice::padded<" + v + ">(" + n + ")];\n" +
+                       "threadgroup float strips[1024];\nthreadgroup int ids[64];\nthreadgroup uint masks[4];\n" +
+                       "lattice::conv_tiles<" + n + ">(" + rows + ", " + launch.weight + ", x, " + launch.bias +
                        ", sizes, y, xs, ws, strips, ids, masks, threadgroup_position_in_grid, " +
                        "thread_index_in_threadgroup, simdgroup_index_in_threadgroup, thread_index_in_simdgroup);";
   launch.call.grid = {tiles * kThreads, as_int((out_group(call) + columns - 1) / columns), as_int(call.groups)};
@@ -246,6 +253,15 @@ Rejection needs_one_edge(const Call& call) {
   return {};
 }
 
+Rejection needs_full_tiles(const Call& call) {
+  const Relation& r = *call.relation;
+  const int64_t lists = (r.n_out() + kRows - 1) / kRows * r.n_kernels();
+  if (lists > 4 * r.edge_count() + 4096)
+    return {Step::relation, std::to_string(lists) + " lists of a tile and an offset for " +
+                                std::to_string(r.edge_count()) + " edges: most would be empty"};
+  return {};
+}
+
 Rejection needs_sorted_map(const Call& call) {
   const Relation& r = *call.relation;
   const bool kind =
@@ -278,6 +294,7 @@ mx::array conv_metal_mirrored(const Call& call) {
   return conv_metal_sorted(mirrored);
 }
 mx::array conv_metal_lists(const Call& call) { return tiles_with(call, View::lists); }
+mx::array conv_metal_buckets(const Call& call) { return tiles_with(call, View::buckets); }
 mx::array conv_metal_packed(const Call& call) {
   if (needs_one_edge(call).fits()) return conv_metal_lists(call);
   if (needs_mirror(call).fits()) return conv_metal_mirrored(call);

@@ -15,6 +15,8 @@ Rejection needs_tiles(const Call& call);
 Rejection needs_map(const Call& call);
 // Every output row has exactly one edge: up by 2 x 2 x 2, or the gradient of down by 2 x 2 x 2.
 Rejection needs_one_edge(const Call& call);
+// A tile of 64 rows has edges of most offsets, or there are few of either.
+Rejection needs_full_tiles(const Call& call);
 // Rows may be sorted by mask.
 Rejection needs_sorted_map(const Call& call);
 // A reversed submanifold relation whose rows may be sorted before it is reversed.
@@ -31,6 +33,8 @@ mx::array conv_metal_sorted(const Call& call);
 mx::array conv_metal_mirrored(const Call& call);
 // Tiles over the lists of offsets, where every output row has one edge.
 mx::array conv_metal_lists(const Call& call);
+// Tiles of rows in local order; rows of x that share output and offset are added first.
+mx::array conv_metal_buckets(const Call& call);
 // Packed weights: the tiles that dense weights take.
 mx::array conv_metal_packed(const Call& call);
 // One matrix an edge: conv_metal_rows on (K, G, C, M).

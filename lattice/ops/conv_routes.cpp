@@ -211,6 +211,11 @@ void add_conv_routes(std::vector<Route>& rows) {
   rows.push_back({"conv", gpu, "metal.tiles", dense + "no custom relation: tiles of 64 rows in the given order",
                   all_of(needs_map, dense_only, needs_tiles, without_metal), conv_metal_tiles});
   rows.push_back(
+      {"conv", gpu, "metal.buckets",
+       dense + "at most 4 lists of a tile and an offset for an edge: tiles of 64 rows in local order; rows that share "
+               "output and offset are added first",
+       all_of(needs_full_tiles, dense_only, needs_tiles, without_metal), conv_metal_buckets});
+  rows.push_back(
       {"conv", gpu, "metal.packed",
        "packed weights, 8 or more channels on both sides of a group, no custom relation: the tiles that dense "
        "weights take; codes are expanded as they are used",

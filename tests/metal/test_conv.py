@@ -163,9 +163,27 @@ def test_weight_gradient_of_long_lists(edges):
             return points.sparse_matrix_vector_multiplication_reduction(a, kernel, b, i, o, 30)
 
         outer = "outer metal.outer" if m > 1 else "outer metal.rows"
+        conv = "conv metal.buckets" if m > 1 else "conv metal.rows"
         check(
-            lambda function=function, a=a, b=b, g=g: mx.vjp(function, [a, b], [g])[1], routes={"conv metal.rows", outer}
+            lambda function=function, a=a, b=b, g=g: mx.vjp(function, [a, b], [g])[1], routes={conv, outer}
         )
+
+
+@pytest.mark.parametrize("rows", [1, 15, 16, 17, 63, 64, 65, 129])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_edges_that_share_a_matrix(rows, dtype):
+    """A rulebook: many edges, in no order, of 40 matrices, several of one matrix in a row."""
+    random = np.random.default_rng(12)
+    kernel, i, o = (mx.array(random.integers(0, n, 12 * rows + 80).astype(np.int32)) for n in (40, 9, rows))
+    a, b, g = (numbers(s, dtype, j) for j, s in enumerate([(40, 1, 9, 8), (9, 1, 8), (rows, 1, 9)]))
+
+    def function(a, b):
+        return points.sparse_matrix_vector_multiplication_reduction(a, kernel, b, i, o, rows)
+
+    def run():
+        return [function(a, b), *mx.vjp(function, [a, b], [g])[1]]
+
+    check(run, routes={"conv metal.buckets", "outer metal.outer"})
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

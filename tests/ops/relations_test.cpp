@@ -80,7 +80,27 @@ void check_csr(const Csr& csr, const mx::array& keys, int64_t groups) {
     }
 }
 
+// The lists of tiles hold every edge once, in the tile of its position, ascending.
+void check_tiles(const Relation& r) {
+  const auto bounds = to_vector(r.tile_lists().bounds), in = to_vector(r.tile_lists().in_rows),
+             positions = to_vector(r.tile_lists().positions), order = to_vector(r.tile_lists().order);
+  const int64_t n_k = r.n_kernels(), n_tiles = (r.n_out() + 63) / 64;
+  ASSERT_EQ(static_cast<int64_t>(bounds.size()), (n_tiles + 1) * n_k);
+  std::vector<std::tuple<int64_t, int64_t, int64_t>> found, expected;
+  for (int64_t t = 0; t < n_tiles; ++t)
+    for (int64_t k = 0; k < n_k; ++k)
+      for (int32_t i = bounds[t * n_k + k]; i < bounds[(t + 1) * n_k + k]; ++i) {
+        EXPECT_EQ(positions[i] / 64, t);
+        EXPECT_TRUE(i == bounds[t * n_k + k] || positions[i - 1] <= positions[i]);
+        found.emplace_back(in[i], order[positions[i]], k);
+      }
+  for (const Edge& e : to_edges(r.edges())) expected.emplace_back(e.in, e.out, e.k);
+  std::sort(found.begin(), found.end()), std::sort(expected.begin(), expected.end());
+  EXPECT_EQ(found, expected);
+}
+
 void check_views(const Relation& r) {
+  check_tiles(r);
   const Edges& e = r.edges();
   check_csr(r.output_csr(), e.out_rows, r.n_out());
   check_csr(r.input_csr(), e.in_rows, r.n_in());

@@ -195,7 +195,8 @@ TEST(MetalRoutes, TakenInOrder) {
       EXPECT_EQ(chosen(bilinear("conv", r, 16, 16)), one ? "metal.lists" : "metal.tiles") << r->text();
       EXPECT_EQ(chosen(bilinear("conv", r, 16, 16, 1, {8, 64, true})), "metal.packed") << r->text();
     }
-  EXPECT_EQ(chosen(bilinear("conv", relation_of(RelationKind::custom), 16, 16)), "metal.rows");
+  EXPECT_EQ(chosen(bilinear("conv", relation_of(RelationKind::custom), 16, 16)), "metal.buckets");
+  EXPECT_EQ(chosen(bilinear("conv", relation_of(RelationKind::custom), 16, 16, 1, {4, 32, false})), "metal.rows");
   EXPECT_EQ(chosen(bilinear("outer", relation_of(RelationKind::custom), 16, 16)), "metal.outer");
   EXPECT_EQ(chosen(bilinear("outer", relation_of(RelationKind::custom), 16, 7)), "metal.rows");
   EXPECT_EQ(chosen(bilinear("linear", Relation::identity(5), 16, 16)), "gpu.mlx");
@@ -274,6 +275,20 @@ TEST(MetalRoutes, ListsNeedOneEdgeForEveryRow) {
   for (const Relation::Ptr& r : {made({1, 0}, 3), made({1, 0, 2, 2}, 3), made({1, 2, 2}, 3)})
     EXPECT_EQ(refusal("metal.lists", bilinear("conv", r, 8, 8)).step, Rejection::Step::relation);
   EXPECT_EQ(refusal("metal.lists", bilinear("conv", made({0}, 1), 8, 7)).step, Rejection::Step::shape);
+}
+
+TEST(MetalRoutes, TilesOfListsNeedEdges) {
+  const AsOnMetal metal;
+  // One edge for each of 4,000 rows, 63 tiles: 63 lists for an offset.
+  const auto made = [](int64_t n_k) {
+    return Relation::from_edges(mx::zeros({4000}, mx::int32), mx::arange(4000), mx::zeros({4000}, mx::int32), 1, 4000,
+                                n_k);
+  };
+  EXPECT_TRUE(refusal("metal.buckets", bilinear("conv", made(318), 8, 8)).fits());
+  EXPECT_EQ(refusal("metal.buckets", bilinear("conv", made(320), 8, 8)).step, Rejection::Step::relation);
+  EXPECT_EQ(refusal("metal.buckets", bilinear("conv", made(1), 8, 7)).step, Rejection::Step::shape);
+  EXPECT_EQ(refusal("metal.buckets", bilinear("conv", made(1), 8, 8, 1, {4, 32, false})).step,
+            Rejection::Step::storage);
 }
 
 TEST(MetalRoutes, StorageDecides) {

@@ -173,6 +173,21 @@ bool implicit_map(const RelationLists& lists, int32_t* out_in_map, uint32_t* mas
   return std::find(repeated.begin(), repeated.end(), 1) == repeated.end();
 }
 
+void tile_lists(const RelationLists& lists, TileBounds& tiles, int32_t* in_rows, int32_t* positions, int32_t* order) {
+  for (int64_t p = 0; p < lists.n_out; ++p) order[p] = row_at(lists.out_order, p);
+  const int64_t n_k = lists.n_k();
+  int64_t first = 0;  // edge of list k
+  for (int64_t k = 0; k < n_k; ++k) {
+    const OffsetList& list = lists.lists[static_cast<size_t>(k)];
+    for (int64_t e = 0; e < list.size; ++e) {
+      in_rows[first + e] = row_at(lists.in_order, list.in_at(e));
+      positions[first + e] = list.out_at(e);
+    }
+    for (int64_t t = 0; t <= tiles.n_tiles; ++t) tiles.bounds[t * n_k + k] += static_cast<int32_t>(first);
+    first += list.size;
+  }
+}
+
 RelationLists lists_of_edges(const int32_t* in_rows, const int32_t* out_rows, const int32_t* kernel_ids,
                              int64_t n_edges, int64_t n_in, int64_t n_out, int64_t n_k) {
   Buffer<int32_t> by_out(n_edges), out_offsets(n_out + 1), k_offsets(n_k + 1), k_of(n_edges), by_k(n_edges);

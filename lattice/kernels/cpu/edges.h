@@ -18,6 +18,10 @@ void group_edges(const int32_t* keys, int64_t n_edges, int64_t n_groups, int32_t
 // ceil(n_k / 32). Returns false when some (o, k) has two edges, which a map cannot hold.
 bool implicit_map(const RelationLists& lists, int32_t* out_in_map, uint32_t* masks);
 
+// All lists one after another: input rows and output positions of their edges. The bounds of `tiles` then count in these arrays, and
+// order[p] is the output row of position p.
+void tile_lists(const RelationLists& lists, TileBounds& tiles, int32_t* in_rows, int32_t* positions, int32_t* order);
+
 // Lists of given edges: sorted by (k, out), given order within; positions are rows. Ids must be in range.
 RelationLists lists_of_edges(const int32_t* in_rows, const int32_t* out_rows, const int32_t* kernel_ids,
                              int64_t n_edges, int64_t n_in, int64_t n_out, int64_t n_k);

@@ -113,6 +113,63 @@ METAL_FUNC ListedRows<E, I, O> listed_rows(E edge_ids, I in_rows, O out_rows, P 
   return {edge_ids, in_rows, out_rows, parts[4 * tile.x], parts[4 * tile.x + 1], parts[4 * tile.x + 2]};
 }
 
+// Edges of 64 positions and offset k: bounds[tile, k] .. bounds[tile + 1, k] of in_rows and positions, ascending; order is the place of
+// a position in y. A row may have several edges of one offset, a bucket: their rows of x are added first.
+template <typename B, typename I, typename P, typename O>
+struct BucketRows {
+  B bounds;
+  I in_rows;
+  P positions;
+  O order;
+  int n_out, n_k;
+  int first(int tile) const thread { return 64 * tile; }
+  int end() const thread { return n_out; }
+  int words() const thread { return (n_k + 31) / 32; }
+  int k(int word, int bit) const thread { return 32 * word + bit; }
+  int bound(int tile, int k) const thread { return bounds[size_t(tile) * size_t(n_k) + size_t(k)]; }
+  // The first edge of offset k in the tile of p whose position is at least p.
+  int edge(int p, int k) const thread {
+    int from = bound(p / 64, k), to = bound(p / 64 + 1, k);
+    while (from < to) {
+      const int middle = from + (to - from) / 2;
+      if (positions[middle] < p)
+        from = middle + 1;
+      else
+        to = middle;
+    }
+    return from;
+  }
+  bool before(int e, int p, int k, int q) const thread { return e < bound(p / 64 + 1, k) && positions[e] < q; }
+  uint mask(int p, int word, uint lane) const thread {
+    const int k = 32 * word + int(lane);
+    const bool any = k < n_k && p < n_out && before(edge(p, k), p, k, p + 16);
+    return simd_or(any ? 1u << lane : 0u);
+  }
+  // Of a bucket: its first edge.
+  int in_row(int p, int k) const thread {
+    const int e = edge(p, k);
+    return before(e, p, k, p + 1) ? e : -1;
+  }
+  int out_row(int p) const thread { return order[p]; }
+};
+
+template <typename B, typename I, typename P, typename O, typename S>
+METAL_FUNC BucketRows<B, I, P, O> bucket_rows(B bounds, I in_rows, P positions, O order, S sizes) {
+  return {bounds, in_rows, positions, order, sizes[0], sizes[1]};
+}
+
+// Channel c of what in_row() of position p and offset k gave, `stride` channels a row.
+template <typename V, typename Rows, typename X>
+METAL_FUNC V load(const thread Rows&, X x, int row, int, int, int stride, int c) {
+  return V(x[size_t(row) * size_t(stride) + size_t(c)]);
+}
+template <typename V, typename B, typename I, typename P, typename O, typename X>
+METAL_FUNC V load(const thread BucketRows<B, I, P, O>& rows, X x, int e, int p, int k, int stride, int c) {
+  V sum = V(0);
+  for (; rows.before(e, p, k, p + 1); ++e) sum += V(x[size_t(rows.in_rows[e]) * size_t(stride) + size_t(c)]);
+  return sum;
+}
+
 // Takes sums of conv_tiles: rounds and stores what lies inside y.
 template <typename T, typename Rows, typename B>
 struct RowsOut {
@@ -128,13 +185,14 @@ struct RowsOut {
 };
 
 // Threadgroup memory: xs 64 x padded(16), ws 16 x padded(kColumns), strips 4 x 8 x 32, ids 64, masks 4. The four simdgroups own 16
-// rows each: one of them multiplies only where one of its 16 rows has the offset; offsets that no row has cost nothing.
-template <typename T, int kColumns, typename Rows, typename W, typename X, typename B, typename S>
-METAL_FUNC void conv_tiles(Rows rows, W w, X x, B bias, S sizes, device T* y, threadgroup T* xs, threadgroup T* ws,
+// rows each: one of them multiplies only where one of its 16 rows has the offset; offsets that no row has cost
+// nothing. Tiles are of type V: T, or float32 where rows are added before the product.
+template <int kColumns, typename Rows, typename W, typename X, typename B, typename S, typename T, typename V>
+METAL_FUNC void conv_tiles(Rows rows, W w, X x, B bias, S sizes, device T* y, threadgroup V* xs, threadgroup V* ws,
                            threadgroup float* strips, threadgroup int* ids, threadgroup uint* masks, uint3 group,
                            uint thread_id, uint strip, uint lane) {
   constexpr int kRows = 64, kDepth = 16, kThreads = 128;
-  constexpr int kXs = padded<T>(kDepth), kWs = padded<T>(kColumns);
+  constexpr int kXs = padded<V>(kDepth), kWs = padded<V>(kColumns);
   const int groups = sizes[2], in = sizes[3], out = sizes[4];
   const int first = rows.first(int(group.x)), column = int(group.y) * kColumns, g = int(group.z), t = int(thread_id);
   Sums sums[2 * kColumns / 8];
@@ -153,11 +211,11 @@ METAL_FUNC void conv_tiles(Rows rows, W w, X x, B bias, S sizes, device T* y, th
         for (int i = t; i < kRows * kDepth; i += kThreads) {
           const int r = i / kDepth, c = c0 + i % kDepth, from = ids[r];
           xs[r * kXs + i % kDepth] =
-              from >= 0 && c < in ? T(x[size_t(from) * size_t(groups * in) + size_t(g * in + c)]) : T(0);
+              from >= 0 && c < in ? load<V>(rows, x, from, first + r, k, groups * in, g * in + c) : V(0);
         }
         for (int i = t; i < kDepth * kColumns; i += kThreads) {
           const int c = c0 + i / kColumns, m = column + i % kColumns;
-          ws[i / kColumns * kWs + i % kColumns] = c < in && m < out ? w.at(k, g, c, m) : T(0);
+          ws[i / kColumns * kWs + i % kColumns] = c < in && m < out ? V(w.at(k, g, c, m)) : V(0);
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         if (mine >> bit & 1u) {
