@@ -155,7 +155,7 @@ CHECKED = {
         "if (column >= out) return;",
         "out of bounds: write",
     ),
-    "no neighbour": ("from >= 0 && c < in ? T(x", "c < in ? T(x", "out of bounds: read"),
+    "no neighbour": ("from >= 0 && c < in ? load", "c < in ? load", "out of bounds: read"),
     "small threadgroup memory": ("threadgroup int ids[64];", "threadgroup int ids[48];", "out of bounds: "),
     "rows on each other": (
         "size_t(rows.out_row(row))",
@@ -230,9 +230,9 @@ def test_reductions(old, new, message):
 def test_wrong_numbers_are_the_oracles(conv):
     """A mistake that breaks no rule of the language: the result differs."""
     want, call = conv
-    with MetalHost(change=plant("w.at(k, g, c, m) : T(0)", "w.at(k, g, c, m) : T(1)")):
+    with MetalHost(change=plant("V(w.at(k, g, c, m)) : V(0)", "V(w.at(k, g, c, m)) : V(1)")):
         same = np.allclose(np.array(call()), np.array(want), rtol=1e-5, atol=1e-5)
-    with MetalHost(change=plant("from >= 0 && c < in ? T(x", "from > 0 && c < in ? T(x")):
+    with MetalHost(change=plant("from >= 0 && c < in ? load", "from > 0 && c < in ? load")):
         other = np.allclose(np.array(call()), np.array(want), rtol=1e-5, atol=1e-5)
     assert same and not other  # weights past the channels meet zeros; row 0 does count
 
