@@ -59,8 +59,8 @@ HWY_INLINE void pin(int64_t& value) {
 template <typename T>
 HWY_INLINE void prefetch_row(const T* row, int64_t c) {
 #if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
-  for (int64_t j = 0; j < c; j += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(row + j, 0, 2);
-  __builtin_prefetch(row + c - 1, 0, 2);
+  for (int64_t j = 0; j < c; j += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(row + j, 0, 3);
+  __builtin_prefetch(row + c - 1, 0, 3);
 #endif
   (void)row;
   (void)c;
