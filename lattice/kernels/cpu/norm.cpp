@@ -1,6 +1,7 @@
 #include "lattice/kernels/cpu/norm.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lattice/kernels/cpu/norm.cpp"
@@ -25,74 +26,110 @@ struct SumCall {
 HWY_BEFORE_NAMESPACE();
 namespace lattice::cpu::HWY_NAMESPACE {
 
-// g, or 0 where y is not above 0.
-template <class D, typename T>
-HWY_INLINE hn::Vec<D> masked(D d, const T* g, const T* y, const T* end_g, const T* end_y) {
-  const auto v = load_until(d, g, end_g);
-  return y ? hn::IfThenElseZero(hn::Gt(load_until(d, y, end_y), hn::Zero(d)), v) : v;
+// The lanes of a row from column c on: all of them (kWhole), or those before the row's end and zeros.
+template <bool kWhole, class D, typename T>
+HWY_INLINE hn::Vec<D> lanes_at(D d, const T* p, const T* end) {
+  if constexpr (kWhole)
+    return load(d, p);
+  else
+    return load_until(d, p, end);
 }
 
-// sum over rows of f(r), even and odd rows apart: two chains of additions run at a time.
-template <class D, class F>
-HWY_INLINE hn::Vec<D> sum_over(D d, int64_t rows, F f) {
-  auto even = hn::Zero(d), odd = hn::Zero(d);
+// g, or 0 where y is not above 0.
+template <bool kWhole, class D, typename T>
+HWY_INLINE hn::Vec<D> masked(D d, const T* g, const T* y, const T* end_g, const T* end_y) {
+  const auto v = lanes_at<kWhole>(d, g, end_g);
+  return y ? hn::IfThenElseZero(hn::Gt(lanes_at<kWhole>(d, y, end_y), hn::Zero(d)), v) : v;
+}
+
+// Two sums over rows, add(r, s0, s1), even and odd rows apart: two chains of additions run at a time.
+template <class D, class Add>
+HWY_INLINE void sum_over(D d, int64_t rows, hn::Vec<D>& s0, hn::Vec<D>& s1, Add add) {
+  auto t0 = hn::Zero(d), t1 = hn::Zero(d);
+  s0 = s1 = hn::Zero(d);
   int64_t r = 0;
   for (; r + 1 < rows; r += 2) {
-    even = hn::Add(even, f(r));
-    odd = hn::Add(odd, f(r + 1));
+    add(r, s0, s1);
+    add(r + 1, t0, t1);
   }
-  if (r < rows) even = hn::Add(even, f(r));
-  return hn::Add(even, odd);
+  if (r < rows) add(r, s0, s1);
+  s0 = hn::Add(s0, t0);
+  s1 = hn::Add(s1, t1);
+}
+
+// One vector of channels from c on.
+template <bool kWhole, typename T>
+HWY_INLINE void sum_channels(const SumCall& call, int64_t first, int64_t rows, int64_t channels, int64_t c,
+                             float* sums) {
+  const hn::ScalableTag<float> d;
+  using V = hn::Vec<decltype(d)>;
+  const T* x = static_cast<const T*>(call.x) + first * channels;
+  const T* g = call.g ? static_cast<const T*>(call.g) + first * channels : nullptr;
+  const T* y = call.y ? static_cast<const T*>(call.y) + first * channels : nullptr;
+  const auto value = [&](int64_t r)
+                         HWY_ATTR { return lanes_at<kWhole>(d, x + r * channels + c, x + (r + 1) * channels); };
+  V s0 = hn::Zero(d), s1 = s0, unused = s0;
+  if (g) {
+    const V mean = lanes_at<kWhole>(d, call.mean + c, call.mean + channels);
+    sum_over(d, rows, s0, s1, [&](int64_t r, V& a, V& b) HWY_ATTR {
+      const int64_t at = r * channels + c, end = (r + 1) * channels;
+      const V w = masked<kWhole>(d, g + at, y ? y + at : nullptr, g + end, y ? y + end : nullptr);
+      a = hn::Add(a, w);
+      b = hn::MulAdd(w, hn::Sub(value(r), mean), b);
+    });
+  } else {
+    sum_over(d, rows, s0, unused, [&](int64_t r, V& a, V&) HWY_ATTR { a = hn::Add(a, value(r)); });
+    const V mean = hn::Div(s0, hn::Set(d, static_cast<float>(rows)));
+    sum_over(d, rows, s1, unused, [&](int64_t r, V& a, V&) HWY_ATTR {
+      const V centred = hn::Sub(value(r), mean);
+      a = hn::MulAdd(centred, centred, a);
+    });
+  }
+  store(s0, d, sums + c, channels - c);
+  store(s1, d, sums + channels + c, channels - c);
 }
 
 // sums[0 .. channels) and as many after them. A piece is small: what the first sum reads, the second finds in the cache.
 template <typename T>
 void sum_rows_piece(const SumCall& call, int64_t first, int64_t rows, int64_t channels, float* sums) {
-  const hn::ScalableTag<float> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const T* x = static_cast<const T*>(call.x) + first * channels;
-  const T* g = call.g ? static_cast<const T*>(call.g) + first * channels : nullptr;
-  const T* y = call.y ? static_cast<const T*>(call.y) + first * channels : nullptr;
-  for (int64_t c = 0; c < channels; c += lanes) {
-    const auto value = [&](int64_t r) { return load_until(d, x + r * channels + c, x + (r + 1) * channels); };
-    const auto gradient = [&](int64_t r) {
-      const int64_t at = r * channels + c, end = (r + 1) * channels;
-      return masked(d, g + at, y ? y + at : nullptr, g + end, y ? y + end : nullptr);
-    };
-    const auto s0 = g ? sum_over(d, rows, gradient) : sum_over(d, rows, value);
-    const auto mean =
-        g ? load_until(d, call.mean + c, call.mean + channels) : hn::Div(s0, hn::Set(d, static_cast<float>(rows)));
-    const auto s1 = sum_over(d, rows, [&](int64_t r) {
-      const auto centred = hn::Sub(value(r), mean);
-      return hn::Mul(g ? gradient(r) : centred, centred);
-    });
-    store(s0, d, sums + c, std::min(lanes, channels - c));
-    store(s1, d, sums + channels + c, std::min(lanes, channels - c));
-  }
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<float>()));
+  int64_t c = 0;
+  for (; c + lanes <= channels; c += lanes) sum_channels<true, T>(call, first, rows, channels, c, sums);
+  if (c < channels) sum_channels<false, T>(call, first, rows, channels, c, sums);
 }
 
 void sum_rows_any(const Rows& shape, const SumCall& call, int64_t first, int64_t rows, float* sums) {
   visit_storage(shape.storage, [&]<typename T>(T) { sum_rows_piece<T>(call, first, rows, shape.channels, sums); });
 }
 
+// Calls step(r, c, whole) for each vector of channels of each row; `whole` is a constant.
+template <class Step>
+HWY_INLINE void for_lanes(int64_t begin, int64_t end, int64_t channels, Step step) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<float>()));
+  for (int64_t r = begin; r < end; ++r) {
+    int64_t c = 0;
+    for (; c + lanes <= channels; c += lanes) step(r, c, std::true_type());
+    if (c < channels) step(r, c, std::false_type());
+  }
+}
+
 template <typename T>
 void norm_piece(const NormRows& call, int64_t begin, int64_t end, int64_t channels) {
   const hn::ScalableTag<float> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const T* x = static_cast<const T*>(call.x);
   const T* residual = static_cast<const T*>(call.residual);
   T* y = static_cast<T*>(call.y);
-  for (int64_t r = begin; r < end; ++r)
-    for (int64_t c = 0; c < channels; c += lanes) {
-      const int64_t at = r * channels + c, last = (r + 1) * channels;
-      const auto vector = [&](const float* p) { return load_until(d, p + c, p + channels); };
-      auto v = hn::Mul(hn::Sub(load_until(d, x + at, x + last), vector(call.mean)), vector(call.scale));
-      v = hn::Add(v, vector(call.shift));
-      if (residual) v = hn::Add(v, load_until(d, residual + at, residual + last));
-      // NaN stays NaN: only what is below 0 becomes 0.
-      if (call.relu) v = hn::IfThenZeroElse(hn::Lt(v, hn::Zero(d)), v);
-      store(v, d, y + at, std::min(lanes, channels - c));
-    }
+  for_lanes(begin, end, channels, [&](int64_t r, int64_t c, auto whole) HWY_ATTR {
+    constexpr bool kWhole = decltype(whole)::value;
+    const int64_t at = r * channels + c, last = (r + 1) * channels;
+    const auto vector = [&](const float* p) HWY_ATTR { return lanes_at<kWhole>(d, p + c, p + channels); };
+    auto v = hn::Mul(hn::Sub(lanes_at<kWhole>(d, x + at, x + last), vector(call.mean)), vector(call.scale));
+    v = hn::Add(v, vector(call.shift));
+    if (residual) v = hn::Add(v, lanes_at<kWhole>(d, residual + at, residual + last));
+    // NaN stays NaN: only what is below 0 becomes 0.
+    if (call.relu) v = hn::IfThenZeroElse(hn::Lt(v, hn::Zero(d)), v);
+    store(v, d, y + at, channels - c);
+  });
 }
 
 void norm_any(const Rows& shape, const NormRows& call, int64_t begin, int64_t end) {
@@ -102,22 +139,21 @@ void norm_any(const Rows& shape, const NormRows& call, int64_t begin, int64_t en
 template <typename T>
 void back_piece(const NormBack& call, int64_t begin, int64_t end, int64_t channels) {
   const hn::ScalableTag<float> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const T* x = static_cast<const T*>(call.x);
   const T* g = static_cast<const T*>(call.g);
   const T* y = static_cast<const T*>(call.y);
   T* dx = static_cast<T*>(call.dx);
   T* kept = static_cast<T*>(call.masked);
-  for (int64_t r = begin; r < end; ++r)
-    for (int64_t c = 0; c < channels; c += lanes) {
-      const int64_t at = r * channels + c, last = (r + 1) * channels, count = std::min(lanes, channels - c);
-      const auto vector = [&](const float* p) { return load_until(d, p + c, p + channels); };
-      const auto w = masked(d, g + at, y ? y + at : nullptr, g + last, y ? y + last : nullptr);
-      const auto centred = hn::Sub(load_until(d, x + at, x + last), vector(call.mean));
-      const auto v = hn::MulAdd(w, vector(call.a), hn::MulAdd(centred, vector(call.b), vector(call.d)));
-      store(v, d, dx + at, count);
-      if (kept) store(w, d, kept + at, count);
-    }
+  for_lanes(begin, end, channels, [&](int64_t r, int64_t c, auto whole) HWY_ATTR {
+    constexpr bool kWhole = decltype(whole)::value;
+    const int64_t at = r * channels + c, last = (r + 1) * channels;
+    const auto vector = [&](const float* p) HWY_ATTR { return lanes_at<kWhole>(d, p + c, p + channels); };
+    const auto w = masked<kWhole>(d, g + at, y ? y + at : nullptr, g + last, y ? y + last : nullptr);
+    const auto centred = hn::Sub(lanes_at<kWhole>(d, x + at, x + last), vector(call.mean));
+    const auto v = hn::MulAdd(w, vector(call.a), hn::MulAdd(centred, vector(call.b), vector(call.d)));
+    store(v, d, dx + at, channels - c);
+    if (kept) store(w, d, kept + at, channels - c);
+  });
 }
 
 void back_any(const Rows& shape, const NormBack& call, int64_t begin, int64_t end) {
