@@ -83,6 +83,7 @@ def cases():
         return points.sparse_matrix_vector_multiplication_reduction(a, None, b, few, few, n)
 
     yield from (("conv", f"metal.{name}", convolve) for name in ("sorted", "tiles", "rows"))
+    yield "conv", "metal.buckets", convolve
     yield "conv", "metal.packed", lambda: ops.subm_conv3d(x, packed).feats
     yield "linear", "metal.packed", lambda: ops.linear_features(x.feats, matrix)
     yield from (("outer", f"metal.{name}", of_weight, convolve) for name in ("outer", "rows"))
@@ -90,6 +91,19 @@ def cases():
     yield "segments", "metal.rows", lambda: points.segment_reduce(x.feats, mx.full((n // 16,), 16, mx.int32), "sum")
     yield "map_rows", "metal.rows", lambda: ops.devoxelize(place, x, 1.0)
     yield "gather", "metal.rows", lambda: points.segment_expand(x.feats[: n // 16], mx.full((n // 16,), 16, mx.int32))
+    sixteen = mx.full((n // 16,), 16, mx.int32)
+
+    def largest(feats):
+        return points.segment_reduce(feats, sixteen, "max", ties="first")
+
+    of_largest = lambda: mx.vjp(largest, [x.feats], [x.feats[: n // 16]])[1]
+    yield "argmax", "metal.rows", of_largest, lambda: largest(x.feats)
+    few_points = place[:256]
+    yield "distance", "metal.tiles", lambda: points.indexed_distance(few_points, few_points)
+    yield "unique", "metal.hash", lambda: ops.union_coords(x.coords, x.coords)
+    yield "lookup", "metal.hash", lambda: ops.lookup_coords(x.coords, x.coords)
+    yield "relate", "metal.hash", lambda: ops.build_submanifold_kernel_relation(x.coords, kernel_size=3).edges.in_rows
+    yield "neighbors", "metal.brute", lambda: ops.build_knn_relation(few_points, k=8).distances
     forward = lambda: apply(each, numbers(n, 1, 16))
     yield "apply_each", "metal.rows", forward
     yield (
@@ -130,7 +144,9 @@ def table(costs):
     ]
     for c in costs:
         executed = f"{c.executed / c.flop:.2f} x" if c.flop else "-"
-        share = f"{c.bandwidth_share:.0%} {'(memory)' if c.bandwidth_share == 1 else '(arithmetic)'}"
+        # What tables and searches do besides reading is not counted, so that nothing can be said of their share.
+        geometry = c.operation in {"unique", "lookup", "relate", "neighbors"}
+        share = "-" if geometry else f"{c.bandwidth_share:.0%} {'(memory)' if c.bandwidth_share == 1 else '(arithmetic)'}"
         lines.append(
             f"| {c.operation} | `{c.route}` | {c.threads} | {c.memory:,} B | {c.occupancy:.0%} | {c.flop / c.outputs:,.1f} "
             f"| {c.touched / c.outputs:,.2f} B | {c.accessed / c.outputs:,.1f} B | {executed} "
