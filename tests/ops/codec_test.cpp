@@ -74,7 +74,7 @@ TEST(Codec, HostileFiles) {
   const ByteString seed = encode_points(sample(40));
   support::Random random(1);
   const char* wanted = std::getenv("LATTICE_FUZZ_INPUTS");
-  const int files = wanted ? std::max(std::atoi(wanted) / 10, 100) : 1500;
+  const int files = wanted ? std::max(std::atoi(wanted) / 50, 100) : 1500;
   int accepted = 0;
   for (int i = 0; i < files; ++i) {
     ByteString data = seed;
