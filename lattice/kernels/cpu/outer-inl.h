@@ -40,13 +40,13 @@ struct OuterEdges {
   int64_t n, ahead;
 };
 
-// Calls add(e) for all edges and fetches values `first` and `last` of input rows early; none when first > last. Outputs ascend: the
-// processor fetches them by itself.
+// Calls add(e) for all edges and fetches values `first` and `last` of input rows early. Outputs ascend: the processor fetches them by
+// itself.
 template <typename Add>
 HWY_INLINE void for_edges(const OuterEdges& edges, int64_t first, int64_t last, Add add) {
   const float* HWY_RESTRICT x = edges.x;
   const int32_t* HWY_RESTRICT in = edges.in;
-  const int64_t x_stride = edges.x_stride, ahead = first <= last ? edges.ahead : 0;
+  const int64_t x_stride = edges.x_stride, ahead = edges.ahead;
   for (int64_t e = 0; e < ahead; ++e) {
     const float* next = x + in[e + kAhead] * x_stride;
     hwy::Prefetch(next + first);
@@ -125,7 +125,7 @@ void sum_quads(const OuterEdges& edges, int64_t x_column, int64_t y_column, int6
   turn(turned, sums);
 }
 
-// The same for `channels` channels, in blocks of nearly equal size. A block fetches the line that begins in it, if one does.
+// The same for `channels` channels, in blocks of nearly equal size. A block fetches the lines where it begins and ends.
 template <int NV>
 void sum_edges(const OuterEdges& edges, int64_t x_column, int64_t channels, int64_t y_column, float* sums) {
   constexpr int64_t kM = channel_block<NV>();
