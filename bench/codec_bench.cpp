@@ -1,5 +1,5 @@
-// Octree coding of scenes: best CPU time, ns a row (counter ns_row), and bits a voxel. `python -m mlx_lattice bench codec` puts Draco, zstd
-// and LAZ beside it.
+// Octree coding of scenes: best CPU time, ns a row (counter ns_row), and bits a voxel. `python -m
+// mlx_lattice bench codec` puts Draco, zstd and LAZ beside it.
 //   codec_bench --benchmark_filter=room
 #include <benchmark/benchmark.h>
 
@@ -8,9 +8,9 @@
 #include <string>
 
 #include "bench/support/cpu_time.h"
-#include "lattice/kernels/cpu/coords.h"
-#include "lattice/kernels/cpu/curves.h"
-#include "lattice/kernels/cpu/octree.h"
+#include "lattice/kernels/cpu/coding/octree.h"
+#include "lattice/kernels/cpu/geometry/coords.h"
+#include "lattice/kernels/cpu/geometry/curves.h"
 #include "tests/support/workloads.h"
 
 namespace {
@@ -38,7 +38,8 @@ void run(benchmark::State& state, const std::string& name, bool decoding) {
   }
   if (decoding && back != sorted) state.SkipWithError("wrong rows");
   state.counters["ns_row"] = best / static_cast<double>(span.rows) * 1e9;
-  state.counters["bits_voxel"] = 8 * static_cast<double>(data.size()) / static_cast<double>(span.rows);
+  state.counters["bits_voxel"] =
+      8 * static_cast<double>(data.size()) / static_cast<double>(span.rows);
 }
 
 }  // namespace

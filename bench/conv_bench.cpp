@@ -1,12 +1,14 @@
-// Convolution and its two gradients, against dense matrix multiplication and other ways to compute the same, in one run.
+// Convolution and its two gradients, against dense matrix multiplication and other ways to compute
+// the same, in one run.
 //
 //   conv_bench                                    the table
 //   conv_bench --benchmark_filter='lidar.*f32 64' some of its lines
 //   conv_bench --benchmark_format=json            Google Benchmark's own report; also console, csv
 //
-// FLOP = 2 * edges * C_in * C_out. "core" is FLOP over the CPU seconds of all threads, which a busy machine disturbs little; "wall" is
-// FLOP over elapsed time. The last three columns are ratios of "core": to a large square sgemm of the same threads, to gather + sgemm +
-// scatter with one thread, to plain MLX operations. Values are checked against the reference kernel before timing.
+// FLOP = 2 * edges * C_in * C_out. "core" is FLOP over the CPU seconds of all threads, which a busy
+// machine disturbs little; "wall" is FLOP over elapsed time. The last three columns are ratios of
+// "core": to a large square sgemm of the same threads, to gather + sgemm + scatter with one thread,
+// to plain MLX operations. Values are checked against the reference kernel before timing.
 #include <benchmark/benchmark.h>
 #include <mlx/mlx.h>
 
@@ -24,8 +26,8 @@
 #include "bench/support/cpu_time.h"
 #include "lattice/core/relation.h"
 #include "lattice/graph/dtype.h"
-#include "lattice/kernels/cpu/threads.h"
-#include "lattice/ops/bilinear.h"
+#include "lattice/kernels/cpu/base/threads.h"
+#include "lattice/ops/conv_core.h"
 #include "lattice/ops/conv_mlx.h"
 #include "lattice/ops/routes.h"
 #include "tests/support/workloads.h"
@@ -41,7 +43,8 @@ struct Scene {
 
 Scene make_scene(const std::string& name) {
   const support::Coords rows = support::scene(name).coords;
-  const CoordinateSet coords(mx::array(rows.data(), {static_cast<int>(rows.size() / 4), 4}, mx::int32), "conv_bench");
+  const CoordinateSet coords(
+      mx::array(rows.data(), {static_cast<int>(rows.size() / 4), 4}, mx::int32), "conv_bench");
   const KernelSpec half({2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1});
   return {name, relate(RelationKind::submanifold, coords, KernelSpec(), std::nullopt, "conv_bench"),
           relate(RelationKind::forward, coords, half, std::nullopt, "conv_bench"),
@@ -50,7 +53,9 @@ Scene make_scene(const std::string& name) {
 
 enum class Pass { forward, input_gradient, weight_gradient };
 const char* name(Pass pass) {
-  return pass == Pass::forward ? "forward" : pass == Pass::input_gradient ? "input grad" : "weight grad";
+  return pass == Pass::forward          ? "forward"
+         : pass == Pass::input_gradient ? "input grad"
+                                        : "weight grad";
 }
 
 // One operation with its data, evaluated inputs.
@@ -60,12 +65,14 @@ struct Problem {
 };
 
 mx::array values(int rows, int columns, mx::Dtype dtype, uint64_t seed) {
-  mx::array a = mx::astype(mx::random::normal({rows, columns}, mx::float32, mx::random::key(seed)), dtype);
+  mx::array a =
+      mx::astype(mx::random::normal({rows, columns}, mx::float32, mx::random::key(seed)), dtype);
   a.eval();
   return a;
 }
 
-Problem make_problem(const Relation::Ptr& relation, Pass pass, int c_in, int c_out, mx::Dtype dtype) {
+Problem make_problem(const Relation::Ptr& relation, Pass pass, int c_in, int c_out,
+                     mx::Dtype dtype) {
   const bool backward = pass == Pass::input_gradient;
   Problem p;
   p.call.relation = backward ? relation->reversed() : relation;
@@ -73,7 +80,8 @@ Problem make_problem(const Relation::Ptr& relation, Pass pass, int c_in, int c_o
   p.call.c_out = backward ? c_in : c_out;
   p.call.dtype = dtype;
   p.call.stream = mx::Device(mx::Device::cpu);
-  const int n_in = static_cast<int>(p.call.relation->n_in()), n_out = static_cast<int>(p.call.relation->n_out());
+  const int n_in = static_cast<int>(p.call.relation->n_in()),
+            n_out = static_cast<int>(p.call.relation->n_out());
   const int n_k = static_cast<int>(relation->n_kernels());
   p.call.inputs = {values(n_in, static_cast<int>(p.call.c_in), dtype, 1)};
   if (pass == Pass::weight_gradient) {
@@ -99,11 +107,13 @@ const Launch kMlx = [](const Problem& p) {
 // |difference| of ours and plain MLX operations, relative to the largest value.
 void check(const std::string& title, const Problem& p) {
   const mx::array ours = mx::astype(run(p.call), mx::float32);
-  const mx::array plain =
-      mx::astype(p.call.operation == "outer" ? outer_with_mlx(p.call) : conv_with_mlx(p.call), mx::float32);
-  const float error = mx::max(mx::abs(mx::subtract(ours, plain))).item<float>() / mx::max(mx::abs(plain)).item<float>();
+  const mx::array plain = mx::astype(
+      p.call.operation == "outer" ? outer_with_mlx(p.call) : conv_with_mlx(p.call), mx::float32);
+  const float error = mx::max(mx::abs(mx::subtract(ours, plain))).item<float>() /
+                      mx::max(mx::abs(plain)).item<float>();
   const float most = p.call.dtype == mx::float32 ? 1e-4f : 1e-2f;
-  if (!(error <= most)) throw std::runtime_error(title + ": relative error " + std::to_string(error));
+  if (!(error <= most))
+    throw std::runtime_error(title + ": relative error " + std::to_string(error));
 }
 
 void time(benchmark::State& state, double flop, const std::function<void()>& work) {
@@ -112,7 +122,8 @@ void time(benchmark::State& state, double flop, const std::function<void()>& wor
     const double begin = bench::cpu_seconds();
     const auto start = std::chrono::steady_clock::now();
     work();
-    wall = std::min(wall, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    wall = std::min(
+        wall, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     const double spent = bench::cpu_seconds() - begin;
     state.SetIterationTime(spent);
     cpu = std::min(cpu, spent);
@@ -121,7 +132,8 @@ void time(benchmark::State& state, double flop, const std::function<void()>& wor
   state.counters["wall"] = flop / wall * 1e-9;
 }
 
-void add(const std::string& title, int threads, const std::function<void(benchmark::State&)>& body) {
+void add(const std::string& title, int threads,
+         const std::function<void(benchmark::State&)>& body) {
   benchmark::RegisterBenchmark((title + "/threads:" + std::to_string(threads)).c_str(),
                                [threads, body](benchmark::State& state) {
                                  cpu::set_thread_count(threads);
@@ -132,14 +144,16 @@ void add(const std::string& title, int threads, const std::function<void(benchma
       ->MinTime(0.3);
 }
 
-void add_problem(const Scene& scene, const std::string& what, const Relation::Ptr& relation, Pass pass, int c_in,
-                 int c_out, mx::Dtype dtype, bool baselines) {
-  const std::string title = scene.name + "/" + what + " " + name(pass) + "/" + graph::dtype_name(dtype) + " " +
-                            std::to_string(c_in) + "->" + std::to_string(c_out);
+void add_problem(const Scene& scene, const std::string& what, const Relation::Ptr& relation,
+                 Pass pass, int c_in, int c_out, mx::Dtype dtype, bool baselines) {
+  const std::string title = scene.name + "/" + what + " " + name(pass) + "/" +
+                            graph::dtype_name(dtype) + " " + std::to_string(c_in) + "->" +
+                            std::to_string(c_out);
   // Made when first needed, shared by the lines of this problem, freed by the last.
   auto problem = std::make_shared<std::unique_ptr<Problem>>();
   const auto get = [=]() -> const Problem& {
-    if (!*problem) *problem = std::make_unique<Problem>(make_problem(relation, pass, c_in, c_out, dtype));
+    if (!*problem)
+      *problem = std::make_unique<Problem>(make_problem(relation, pass, c_in, c_out, dtype));
     return **problem;
   };
   if (baselines) {
@@ -169,8 +183,8 @@ void add_problem(const Scene& scene, const std::string& what, const Relation::Pt
 class Table : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context&) override {
-    std::printf("%-7s %-24s %-17s %7s %8s %8s %8s %10s %10s\n", "scene", "operation", "features", "threads",
-                "core GF/s", "wall GF/s", "/ sgemm", "/ gather", "/ MLX");
+    std::printf("%-7s %-24s %-17s %7s %8s %8s %8s %10s %10s\n", "scene", "operation", "features",
+                "threads", "core GF/s", "wall GF/s", "/ sgemm", "/ gather", "/ MLX");
     return true;
   }
   void ReportRuns(const std::vector<Run>& runs) override {
@@ -178,16 +192,18 @@ class Table : public benchmark::BenchmarkReporter {
       const std::string title = run.run_name.function_name;
       const std::string threads = title.substr(title.rfind(':') + 1);
       const std::string body = title.substr(0, title.rfind('/'));
-      const std::string problem = body.substr(0, body.rfind('/')), what = body.substr(body.rfind('/') + 1);
+      const std::string problem = body.substr(0, body.rfind('/')),
+                        what = body.substr(body.rfind('/') + 1);
       const double core = run.counters.at("core").value, wall = run.counters.at("wall").value;
       seen_[problem + "/" + what + "/" + threads] = core;
       if (what == "sgemm") {
-        std::printf("large square sgemm, %s threads: core %.1f GF/s, wall %.1f GF/s\n", threads.c_str(), core, wall);
+        std::printf("large square sgemm, %s threads: core %.1f GF/s, wall %.1f GF/s\n",
+                    threads.c_str(), core, wall);
       } else if (what == "ours") {
         const size_t a = problem.find('/'), b = problem.rfind('/');
         std::printf("%-7s %-24s %-17s %7s %8.1f %8.1f %s %s %s\n", problem.substr(0, a).c_str(),
-                    problem.substr(a + 1, b - a - 1).c_str(), problem.substr(b + 1).c_str(), threads.c_str(), core,
-                    wall, ratio(core, "dense/sgemm/" + threads, 8).c_str(),
+                    problem.substr(a + 1, b - a - 1).c_str(), problem.substr(b + 1).c_str(),
+                    threads.c_str(), core, wall, ratio(core, "dense/sgemm/" + threads, 8).c_str(),
                     ratio(core, problem + "/gather sgemm scatter/1", 10).c_str(),
                     ratio(core, problem + "/plain MLX/1", 10).c_str());
       }
@@ -211,8 +227,9 @@ class Table : public benchmark::BenchmarkReporter {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bool own_table = std::none_of(
-      argv, argv + argc, [](const char* a) { return std::string_view(a).starts_with("--benchmark_format"); });
+  const bool own_table = std::none_of(argv, argv + argc, [](const char* a) {
+    return std::string_view(a).starts_with("--benchmark_format");
+  });
   benchmark::Initialize(&argc, argv);
   mx::set_cache_limit(size_t{4} << 30);  // MLX's CPU cache holds 32 MB; page faults would be timed
   mx::set_default_device(mx::Device::cpu);

@@ -1,5 +1,5 @@
-// Operations on coordinate sets, indexes included: best CPU time of all threads, ns a row (counter ns_row), against std::unordered_map code for the
-// look-up.
+// Operations on coordinate sets, indexes included: best CPU time of all threads, ns a row (counter
+// ns_row), against std::unordered_map code for the look-up.
 //   coords_bench --benchmark_filter=room
 #include <benchmark/benchmark.h>
 
@@ -12,9 +12,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "lattice/kernels/cpu/coords.h"
-#include "lattice/kernels/cpu/curves.h"
-#include "lattice/kernels/cpu/occupancy.h"
+#include "lattice/kernels/cpu/geometry/coords.h"
+#include "lattice/kernels/cpu/geometry/curves.h"
+#include "lattice/kernels/cpu/geometry/occupancy.h"
 #include "tests/support/workloads.h"
 
 namespace {
@@ -57,7 +57,9 @@ struct RowHash {
 };
 void plain_lookup(const Coords& a, const Coords& b) {
   std::unordered_map<std::array<int32_t, 4>, int32_t, RowHash> rows;
-  const auto row = [](const Coords& c, size_t i) { return std::array{c[i], c[i + 1], c[i + 2], c[i + 3]}; };
+  const auto row = [](const Coords& c, size_t i) {
+    return std::array{c[i], c[i + 1], c[i + 2], c[i + 3]};
+  };
   rows.reserve(a.size() / 4);
   for (size_t i = 0; i < a.size(); i += 4) rows.emplace(row(a, i), static_cast<int32_t>(i / 4));
   std::vector<int32_t> found(b.size() / 4);
@@ -84,9 +86,12 @@ void run(benchmark::State& state, const std::string& name, int threads, Body bod
 }
 
 const std::pair<const char*, Body> kBodies[] = {
-    {"index", [](const Coords& a, const Coords&) { benchmark::DoNotOptimize(index_coords(span(a)).duplicate); }},
-    {"distinct", [](const Coords& a,
-                    const Coords&) { benchmark::DoNotOptimize(distinct_rows(index_coords(span(a))).first.data()); }},
+    {"index", [](const Coords& a,
+                 const Coords&) { benchmark::DoNotOptimize(index_coords(span(a)).duplicate); }},
+    {"distinct",
+     [](const Coords& a, const Coords&) {
+       benchmark::DoNotOptimize(distinct_rows(index_coords(span(a))).first.data());
+     }},
     {"lookup",
      [](const Coords& a, const Coords& b) {
        benchmark::DoNotOptimize(lookup(index_coords(span(a)), index_coords(span(b))).data());
@@ -94,12 +99,19 @@ const std::pair<const char*, Body> kBodies[] = {
     {"plain_lookup", plain_lookup},
     {"align_outer",
      [](const Coords& a, const Coords& b) {
-       benchmark::DoNotOptimize(align(index_coords(span(a)), index_coords(span(b)), Join::outer).lhs.data());
+       benchmark::DoNotOptimize(
+           align(index_coords(span(a)), index_coords(span(b)), Join::outer).lhs.data());
      }},
-    {"morton_order", [](const Coords& a, const Coords&) { benchmark::DoNotOptimize(morton_order(span(a)).data()); }},
-    {"hilbert_order", [](const Coords& a, const Coords&) { benchmark::DoNotOptimize(hilbert_order(span(a)).data()); }},
+    {"morton_order", [](const Coords& a,
+                        const Coords&) { benchmark::DoNotOptimize(morton_order(span(a)).data()); }},
+    {"hilbert_order",
+     [](const Coords& a, const Coords&) {
+       benchmark::DoNotOptimize(hilbert_order(span(a)).data());
+     }},
     {"occupancy",
-     [](const Coords& a, const Coords&) { benchmark::DoNotOptimize(occupancy_downsample(span(a)).masks.data()); }},
+     [](const Coords& a, const Coords&) {
+       benchmark::DoNotOptimize(occupancy_downsample(span(a)).masks.data());
+     }},
 };
 
 }  // namespace
@@ -108,9 +120,11 @@ int main(int argc, char** argv) {
   for (const char* name : {"lidar", "room"})
     for (const auto& [what, body] : kBodies)
       for (int threads : {1, 2}) {
-        const std::string title = std::string(name) + "/" + what + "/threads:" + std::to_string(threads);
-        benchmark::RegisterBenchmark(title.c_str(),
-                                     [=, body = body](benchmark::State& state) { run(state, name, threads, body); })
+        const std::string title =
+            std::string(name) + "/" + what + "/threads:" + std::to_string(threads);
+        benchmark::RegisterBenchmark(
+            title.c_str(),
+            [=, body = body](benchmark::State& state) { run(state, name, threads, body); })
             ->UseRealTime()
             ->Unit(benchmark::kMillisecond);
       }

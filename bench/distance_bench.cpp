@@ -7,7 +7,7 @@
 #include <cstdio>
 
 #include "bench/support/cpu_time.h"
-#include "lattice/kernels/cpu/threads.h"
+#include "lattice/kernels/cpu/base/threads.h"
 #include "lattice/ops/distance.h"
 
 using namespace lattice;
@@ -31,11 +31,17 @@ int main() {
     mx::array a = mx::random::normal({kRows, c}), b = mx::random::normal({kRows, c});
     mx::eval({a, b});
     const double ours = best([&] { return indexed_distance(a, b); });
-    const double gradient =
-        best([&] { return mx::grad([&](const mx::array& v) { return mx::sum(indexed_distance_blocked(v, b)); })(a); });
-    const double plain = best(
-        [&] { return mx::sqrt(mx::sum(mx::square(mx::subtract(mx::expand_dims(a, 1), mx::expand_dims(b, 0))), 2)); });
-    std::printf("%d x %d x %-3d %8.2f ms, %5.2f ns a pair, gradient %8.2f ms, MLX %8.2f ms (%.1f times)\n", kRows,
-                kRows, c, ours * 1e3, ours * 1e9 / (double{kRows} * kRows), gradient * 1e3, plain * 1e3, plain / ours);
+    const double gradient = best([&] {
+      return mx::grad([&](const mx::array& v) { return mx::sum(indexed_distance_blocked(v, b)); })(
+          a);
+    });
+    const double plain = best([&] {
+      return mx::sqrt(
+          mx::sum(mx::square(mx::subtract(mx::expand_dims(a, 1), mx::expand_dims(b, 0))), 2));
+    });
+    std::printf(
+        "%d x %d x %-3d %8.2f ms, %5.2f ns a pair, gradient %8.2f ms, MLX %8.2f ms (%.1f times)\n",
+        kRows, kRows, c, ours * 1e3, ours * 1e9 / (double{kRows} * kRows), gradient * 1e3,
+        plain * 1e3, plain / ours);
   }
 }

@@ -1,5 +1,6 @@
-// Entropy coders on 4 million symbols of a peaked distribution: best CPU time, million symbols a second (counter Msym_s) and bits
-// a symbol. `python -m mlx_lattice bench entropy` puts zlib and zstd beside them.
+// Entropy coders on 4 million symbols of a peaked distribution: best CPU time, million symbols a
+// second (counter Msym_s) and bits a symbol. `python -m mlx_lattice bench entropy` puts zlib and
+// zstd beside them.
 //   entropy_bench --benchmark_filter=decode
 #include <benchmark/benchmark.h>
 
@@ -10,7 +11,7 @@
 #include <vector>
 
 #include "bench/support/cpu_time.h"
-#include "lattice/kernels/cpu/rans.h"
+#include "lattice/kernels/cpu/coding/rans.h"
 #include "tests/support/random.h"
 
 namespace {
@@ -30,17 +31,20 @@ Data make(int64_t alphabet, bool shared) {
   std::vector<float> prob;
   double sum = 0;
   for (int64_t s = 0; s < alphabet; ++s) {
-    prob.push_back(static_cast<float>(std::exp(-std::abs(static_cast<double>(s - alphabet / 2)) / 12)));
+    prob.push_back(
+        static_cast<float>(std::exp(-std::abs(static_cast<double>(s - alphabet / 2)) / 12)));
     sum += static_cast<double>(prob.back());
   }
   for (float& p : prob) p = static_cast<float>(static_cast<double>(p) / sum);
   std::vector<uint16_t> one(static_cast<size_t>(alphabet + 1));
   normalized_cdf(prob.data(), 1, alphabet, one.data(), "bench");
-  for (int64_t r = 0; r < (shared ? 1 : rows); ++r) out.table.insert(out.table.end(), one.begin(), one.end());
+  for (int64_t r = 0; r < (shared ? 1 : rows); ++r)
+    out.table.insert(out.table.end(), one.begin(), one.end());
   out.cdf = {out.table.data(), shared ? 1 : rows, alphabet, shared};
   lattice::support::Random random(1);
   for (int64_t r = 0; r < rows; ++r)
-    out.symbols.push_back(static_cast<int32_t>(out.cdf.find(one.data(), static_cast<uint32_t>(random.bits() & 65535))));
+    out.symbols.push_back(static_cast<int32_t>(
+        out.cdf.find(one.data(), static_cast<uint32_t>(random.bits() & 65535))));
   return out;
 }
 
@@ -75,7 +79,8 @@ int main(int argc, char** argv) {
         for (const bool decoding : {false, true}) {
           if (!shared && alphabet > 256) continue;
           const std::string title = std::string(coder == Coder::rans ? "rans" : "range") +
-                                    "/alphabet:" + std::to_string(alphabet) + (shared ? "/one_table" : "/table_a_row") +
+                                    "/alphabet:" + std::to_string(alphabet) +
+                                    (shared ? "/one_table" : "/table_a_row") +
                                     (decoding ? "/decode" : "/encode");
           benchmark::RegisterBenchmark(title.c_str(), [=](benchmark::State& state) {
             run(state, coder, alphabet, shared, decoding);

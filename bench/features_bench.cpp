@@ -1,4 +1,5 @@
-// Normalisation and activation of (172,802, 64) rows: best CPU ms of one evaluation, and times a memory copy of the array.
+// Normalization and activation of (172,802, 64) rows: best CPU ms of one evaluation, and times a
+// memory copy of the array.
 #include <mlx/mlx.h>
 
 #include <algorithm>
@@ -8,7 +9,7 @@
 #include <vector>
 
 #include "bench/support/cpu_time.h"
-#include "lattice/kernels/cpu/threads.h"
+#include "lattice/kernels/cpu/base/threads.h"
 #include "lattice/ops/features.h"
 
 using namespace lattice;
@@ -21,7 +22,8 @@ int main() {
   mx::array x = mx::random::normal({n, c}), w = mx::ones({c}), b = mx::zeros({c});
   mx::eval({x, w, b});
   std::vector<float> copy(static_cast<size_t>(n) * c);
-  const double unit = bench::best(7, [&] { std::memcpy(copy.data(), x.data<float>(), copy.size() * 4); });
+  const double unit =
+      bench::best(7, [&] { std::memcpy(copy.data(), x.data<float>(), copy.size() * 4); });
   const auto line = [&](const char* name, const std::function<mx::array()>& f) {
     const double seconds = bench::best(7, [&] { f().eval(); });
     std::printf("%-22s %8.2f ms %6.1f copies\n", name, seconds * 1e3, seconds / unit);

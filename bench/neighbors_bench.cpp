@@ -1,5 +1,6 @@
-// Neighbours of every point among all points, build and query: best CPU time of all threads in one run (cpu_ms), against nanoflann
-// where it is installed (k nearest with the same result arrays; radius with sorted results).
+// Neighbors of every point among all points, build and query: best CPU time of all threads in one
+// run (cpu_ms), against nanoflann where it is installed (k nearest with the same result arrays;
+// radius with sorted results).
 //   neighbors_bench --benchmark_filter=sweep
 #include <benchmark/benchmark.h>
 
@@ -9,7 +10,7 @@
 
 #include "bench/support/clouds.h"
 #include "bench/support/cpu_time.h"
-#include "lattice/kernels/cpu/neighbors.h"
+#include "lattice/kernels/cpu/geometry/neighbors.h"
 
 #if __has_include(<nanoflann.hpp>)
 #include <nanoflann.hpp>
@@ -26,15 +27,20 @@ constexpr int64_t kNearest = 16;
 const Cloud& cloud(const std::string& name) {
   static std::map<std::string, Cloud> kept;
   if (!kept.contains(name))
-    kept[name] = name == "sweep" ? lattice::bench::sweep() : lattice::bench::scan(std::stoll(name.substr(4)), true);
+    kept[name] = name == "sweep" ? lattice::bench::sweep()
+                                 : lattice::bench::scan(std::stoll(name.substr(4)), true);
   return kept[name];
 }
 
-Places places(const Cloud& c) { return {static_cast<int64_t>(c.size()) / 3, c.data(), nullptr, {}}; }
+Places places(const Cloud& c) {
+  return {static_cast<int64_t>(c.size()) / 3, c.data(), nullptr, {}};
+}
 
 using Body = int64_t (*)(const Cloud&, float);
 int64_t build(const Cloud& c, float) { return NeighborTree(places(c)).rows(); }
-int64_t knn(const Cloud& c, float) { return NeighborTree(places(c)).search({kNearest, {}}).sources.size(); }
+int64_t knn(const Cloud& c, float) {
+  return NeighborTree(places(c)).search({kNearest, {}}).sources.size();
+}
 int64_t radius(const Cloud& c, float r) {
   return NeighborTree(places(c)).search({int64_t{1} << 31, r * r}).sources.size();
 }
@@ -49,8 +55,8 @@ struct Adaptor {
     return false;
   }
 };
-using Tree = nanoflann::KDTreeSingleIndexAdaptor<nanoflann::L2_Simple_Adaptor<float, Adaptor, float, uint32_t>, Adaptor,
-                                                 3, uint32_t>;
+using Tree = nanoflann::KDTreeSingleIndexAdaptor<
+    nanoflann::L2_Simple_Adaptor<float, Adaptor, float, uint32_t>, Adaptor, 3, uint32_t>;
 int64_t nanoflann_knn(const Cloud& c, float) {
   const Adaptor adaptor{c};
   const Tree tree(3, adaptor, {10});
@@ -58,7 +64,8 @@ int64_t nanoflann_knn(const Cloud& c, float) {
   std::vector<uint32_t> rows(n * kNearest);
   std::vector<float> distances(n * kNearest);
   for (size_t i = 0; i < n; ++i)
-    tree.knnSearch(c.data() + i * 3, kNearest, rows.data() + i * kNearest, distances.data() + i * kNearest);
+    tree.knnSearch(c.data() + i * 3, kNearest, rows.data() + i * kNearest,
+                   distances.data() + i * kNearest);
   return static_cast<int64_t>(rows.size());
 }
 int64_t nanoflann_radius(const Cloud& c, float r) {

@@ -1,4 +1,5 @@
-// Points to voxels: best CPU time of all threads, ns a point (counter ns_point); best wall time is wall_point.
+// Points to voxels: best CPU time of all threads, ns a point (counter ns_point); best wall time is
+// wall_point.
 //   points_bench --benchmark_filter=scan
 #include <benchmark/benchmark.h>
 #include <mlx/mlx.h>
@@ -10,7 +11,7 @@
 
 #include "bench/support/clouds.h"
 #include "bench/support/cpu_time.h"
-#include "lattice/kernels/cpu/threads.h"
+#include "lattice/kernels/cpu/base/threads.h"
 #include "lattice/ops/points.h"
 
 namespace {
@@ -34,7 +35,8 @@ double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-void run(benchmark::State& state, const Data& data, int threads, const std::function<void(const Data&)>& body) {
+void run(benchmark::State& state, const Data& data, int threads,
+         const std::function<void(const Data&)>& body) {
   cpu::set_thread_count(threads);
   double best = std::numeric_limits<double>::infinity(), wall = best;
   for (auto _ : state) {
@@ -60,7 +62,10 @@ int main(int argc, char** argv) {
       {"shuffled_scan", make(bench::scan(1000000, true), 0.02f)},
   };
   static const std::pair<const char*, std::function<void(const Data&)>> kBodies[] = {
-      {"sparse_quantize", [](const Data& d) { benchmark::DoNotOptimize(sparse_quantize(d.points, d.options).counts); }},
+      {"sparse_quantize",
+       [](const Data& d) {
+         benchmark::DoNotOptimize(sparse_quantize(d.points, d.options).counts);
+       }},
       {"voxelize_mean_4",
        [](const Data& d) {
          mx::array y = voxelize(d.points, d.feats, d.options).feats();
@@ -68,8 +73,9 @@ int main(int argc, char** argv) {
        }},
       {"voxelize_and_gradient",
        [](const Data& d) {
-         mx::array g =
-             mx::grad([&](const mx::array& f) { return mx::sum(voxelize(d.points, f, d.options).feats()); })(d.feats);
+         mx::array g = mx::grad([&](const mx::array& f) {
+           return mx::sum(voxelize(d.points, f, d.options).feats());
+         })(d.feats);
          g.eval();
        }},
       {"devoxelize_linear_4",
@@ -83,7 +89,9 @@ int main(int argc, char** argv) {
       for (int threads : {1, 2})
         benchmark::RegisterBenchmark(
             (std::string(scene) + "/" + what + "/threads:" + std::to_string(threads)).c_str(),
-            [&data = data, &body = body, threads](benchmark::State& state) { run(state, data, threads, body); })
+            [&data = data, &body = body, threads](benchmark::State& state) {
+              run(state, data, threads, body);
+            })
             ->UseRealTime()
             ->Unit(benchmark::kMillisecond);
   benchmark::Initialize(&argc, argv);

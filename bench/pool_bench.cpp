@@ -1,11 +1,13 @@
-// Local pooling forward and backward on `room` and `lidar`, against memory copy and plain MLX operations, in one run.
+// Local pooling forward and backward on `room` and `lidar`, against memory copy and plain MLX
+// operations, in one run.
 //
 //   pool_bench [channels]        default 64; float32, one thread, best CPU time of several runs
 //
-// bytes = what must move: the row of each edge for each array that is read by edge, and every row that is written (matching and
-// sharing also read their own row). The copy moves 256 MB; its bytes are read + written. The scenes are shuffled in memory, so that
-// a row is a random access of channels * 4 bytes; "sorted" scenes have their rows in the order (batch, x, y, z). "rows" is the copy
-// of all rows in the order of a shuffled scene: what such an access can reach.
+// bytes = what must move: the row of each edge for each array that is read by edge, and every row
+// that is written (matching and sharing also read their own row). The copy moves 256 MB; its bytes
+// are read + written. The scenes are shuffled in memory, so that a row is a random access of
+// channels * 4 bytes; "sorted" scenes have their rows in the order (batch, x, y, z). "rows" is the
+// copy of all rows in the order of a shuffled scene: what such an access can reach.
 #include <mlx/mlx.h>
 
 #include <algorithm>
@@ -20,7 +22,7 @@
 #include <vector>
 
 #include "bench/support/cpu_time.h"
-#include "lattice/kernels/cpu/threads.h"
+#include "lattice/kernels/cpu/base/threads.h"
 #include "lattice/ops/pool_mlx.h"
 #include "lattice/ops/pool_relation.h"
 #include "lattice/ops/routes.h"
@@ -50,7 +52,8 @@ double row_bandwidth(int64_t channels) {
   random.shuffle_rows(order, 1);
   std::vector<float> x(static_cast<size_t>(n * channels), 1.0f), y(x.size());
   return 8.0 * static_cast<double>(x.size()) / bench::best(8, [&] {
-           cpu::gather_rows({cpu::Storage::f32, x.data(), n, channels}, order.data(), n, 0, y.data());
+           cpu::gather_rows({cpu::FloatType::f32, x.data(), n, channels}, order.data(), n, 0,
+                            y.data());
          });
 }
 
@@ -65,8 +68,8 @@ support::Coords sorted(const support::Coords& coords) {
 }
 
 mx::array values(int64_t rows, int64_t channels, uint64_t seed) {
-  mx::array a =
-      mx::random::normal({static_cast<int>(rows), static_cast<int>(channels)}, mx::float32, mx::random::key(seed));
+  mx::array a = mx::random::normal({static_cast<int>(rows), static_cast<int>(channels)},
+                                   mx::float32, mx::random::key(seed));
   a.eval();
   return a;
 }
@@ -77,8 +80,8 @@ void check(const std::string& title, const Call& call, const mx::array& ours) {
   if (!(error <= 1e-4f)) throw std::runtime_error(title + ": error " + std::to_string(error));
 }
 
-void measure(const std::string& scene, const std::string& what, const std::string& mode, const Relation::Ptr& r,
-             int64_t channels, double copy) {
+void measure(const std::string& scene, const std::string& what, const std::string& mode,
+             const Relation::Ptr& r, int64_t channels, double copy) {
   Call call;
   call.operation = "pool";
   call.mode = mode;
@@ -99,9 +102,9 @@ void measure(const std::string& scene, const std::string& what, const std::strin
   if (mode == "match") rows += static_cast<double>(r->edge_count() + r->n_out());
   if (mode == "share") rows += 2.0 * static_cast<double>(r->n_out());
   const double speed = rows * static_cast<double>(channels) * 4 / ours;
-  std::printf("%-11s %-26s %-7s %9lld edges %8.2f ms %6.2f GB/s %5.2f of copy %6.1f times MLX\n", scene.c_str(),
-              what.c_str(), mode.c_str(), static_cast<long long>(r->edge_count()), ours * 1e3, speed * 1e-9,
-              speed / copy, plain / ours);
+  std::printf("%-11s %-26s %-7s %9lld edges %8.2f ms %6.2f GB/s %5.2f of copy %6.1f times MLX\n",
+              scene.c_str(), what.c_str(), mode.c_str(), static_cast<long long>(r->edge_count()),
+              ours * 1e3, speed * 1e-9, speed / copy, plain / ours);
   std::fflush(stdout);
 }
 
@@ -113,20 +116,26 @@ int main(int argc, char** argv) {
   mx::set_default_device(mx::Device::cpu);
   cpu::set_thread_count(1);
   const double copy = copy_bandwidth();
-  std::printf("copy %.2f GB/s, rows %.2f GB/s, %lld channels\n", copy * 1e-9, row_bandwidth(channels) * 1e-9,
-              static_cast<long long>(channels));
+  std::printf("copy %.2f GB/s, rows %.2f GB/s, %lld channels\n", copy * 1e-9,
+              row_bandwidth(channels) * 1e-9, static_cast<long long>(channels));
   for (const std::string name : {"room", "room sorted", "lidar"}) {
     support::Coords rows = support::scene(name.substr(0, name.find(' '))).coords;
     if (name.ends_with("sorted")) rows = sorted(rows);
-    const CoordinateSet coords(mx::array(rows.data(), {static_cast<int>(rows.size() / 4), 4}, mx::int32), "pool_bench");
+    const CoordinateSet coords(
+        mx::array(rows.data(), {static_cast<int>(rows.size() / 4), 4}, mx::int32), "pool_bench");
     const KernelSpec half({2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1});
     const KernelSpec wide({3, 3, 3}, {2, 2, 2}, {1, 1, 1}, {1, 1, 1});
-    const Relation::Ptr down = relate(RelationKind::forward, coords, half, std::nullopt, "pool_bench");
-    const Relation::Ptr overlap = relate(RelationKind::forward, coords, wide, std::nullopt, "pool_bench");
+    const Relation::Ptr down =
+        relate(RelationKind::forward, coords, half, std::nullopt, "pool_bench");
+    const Relation::Ptr overlap =
+        relate(RelationKind::forward, coords, wide, std::nullopt, "pool_bench");
     for (const auto& [what, r] : {std::pair("2x2x2 / 2", down), {"3x3x3 / 2", overlap}}) {
-      const std::string forward = std::string(what) + " forward", backward = std::string(what) + " backward";
-      for (const char* mode : {"sum", "mean", "max"}) measure(name, forward, mode, r, channels, copy);
-      for (const char* mode : {"sum", "spread", "match"}) measure(name, backward, mode, r->reversed(), channels, copy);
+      const std::string forward = std::string(what) + " forward",
+                        backward = std::string(what) + " backward";
+      for (const char* mode : {"sum", "mean", "max"})
+        measure(name, forward, mode, r, channels, copy);
+      for (const char* mode : {"sum", "spread", "match"})
+        measure(name, backward, mode, r->reversed(), channels, copy);
       measure(name, backward, "share", r, channels, copy);
     }
   }

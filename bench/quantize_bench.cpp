@@ -4,8 +4,9 @@
 //   quantize_bench --benchmark_filter='room.*64' some of its lines
 //   quantize_bench --benchmark_format=json       Google Benchmark's own report; also console, csv
 //
-// FLOP = 2 * edges * C_in * C_out over the CPU seconds of one thread. Each line alternates dense and packed calls, so that a busy
-// machine slows both; the ratio is of the best of each. Both must give the same bits before they are timed.
+// FLOP = 2 * edges * C_in * C_out over the CPU seconds of one thread. Each line alternates dense
+// and packed calls, so that a busy machine slows both; the ratio is of the best of each. Both must
+// give the same bits before they are timed.
 #include <benchmark/benchmark.h>
 #include <mlx/mlx.h>
 
@@ -18,8 +19,8 @@
 #include "bench/support/cpu_time.h"
 #include "lattice/core/relation.h"
 #include "lattice/graph/dtype.h"
-#include "lattice/kernels/cpu/threads.h"
-#include "lattice/ops/bilinear.h"
+#include "lattice/kernels/cpu/base/threads.h"
+#include "lattice/ops/conv_core.h"
 #include "lattice/ops/quantize.h"
 #include "lattice/ops/quantize_conv.h"
 #include "tests/support/workloads.h"
@@ -48,11 +49,14 @@ void run_problem(benchmark::State& state, const Problem& p) {
   const int n_k = static_cast<int>(p.relation->n_kernels());
   const mx::array x = values({static_cast<int>(p.relation->n_in()), p.c}, p.dtype, 1);
   const mx::array gy = values({static_cast<int>(p.relation->n_out()), p.c}, p.dtype, 2);
-  const QuantizedWeight q = quantize_weight(values({n_k, p.c, p.c}, p.dtype, 3), std::nullopt, p.bits);
+  const QuantizedWeight q =
+      quantize_weight(values({n_k, p.c, p.c}, p.dtype, 3), std::nullopt, p.bits);
   const mx::array dense = mx::contiguous(dequantize_weight(q));
   mx::eval({q.weight(), q.scales(), q.biases(), dense});
   const auto call = [&](const auto& w) {
-    const auto f = [&](const std::vector<mx::array>& in) { return std::vector<mx::array>{conv(in[0], w, p.relation)}; };
+    const auto f = [&](const std::vector<mx::array>& in) {
+      return std::vector<mx::array>{conv(in[0], w, p.relation)};
+    };
     mx::array y = p.gradient ? mx::vjp(f, {x}, {gy}).second[0] : f({x})[0];
     const double begin = bench::cpu_seconds();
     y.eval();
@@ -77,14 +81,16 @@ void run_problem(benchmark::State& state, const Problem& p) {
 class Table : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context&) override {
-    std::printf("%-52s %11s %11s %7s %12s\n", "one thread", "packed GF/s", "dense GF/s", "ratio", "weight bytes");
+    std::printf("%-52s %11s %11s %7s %12s\n", "one thread", "packed GF/s", "dense GF/s", "ratio",
+                "weight bytes");
     return true;
   }
   void ReportRuns(const std::vector<Run>& runs) override {
     for (const Run& run : runs) {
       const auto at = [&](const char* name) { return double{run.counters.at(name).value}; };
-      std::printf("%-52s %11.1f %11.1f %7.2f %11.1f%%\n", run.run_name.function_name.c_str(), at("packed"), at("dense"),
-                  at("packed") / at("dense"), 100 * at("bytes") / at("dense_bytes"));
+      std::printf("%-52s %11.1f %11.1f %7.2f %11.1f%%\n", run.run_name.function_name.c_str(),
+                  at("packed"), at("dense"), at("packed") / at("dense"),
+                  100 * at("bytes") / at("dense_bytes"));
       std::fflush(stdout);
     }
   }
@@ -93,28 +99,33 @@ class Table : public benchmark::BenchmarkReporter {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bool own_table = std::none_of(
-      argv, argv + argc, [](const char* a) { return std::string_view(a).starts_with("--benchmark_format"); });
+  const bool own_table = std::none_of(argv, argv + argc, [](const char* a) {
+    return std::string_view(a).starts_with("--benchmark_format");
+  });
   benchmark::Initialize(&argc, argv);
   mx::set_cache_limit(size_t{4} << 30);  // MLX's CPU cache holds 32 MB; page faults would be timed
   mx::set_default_device(mx::Device::cpu);
-  const auto add = [](const std::string& scene, const std::string& what, const Relation::Ptr& r, int c, int bits,
-                      mx::Dtype dtype, bool gradient) {
+  const auto add = [](const std::string& scene, const std::string& what, const Relation::Ptr& r,
+                      int c, int bits, mx::Dtype dtype, bool gradient) {
     const std::string title = scene + "/" + what + (gradient ? " input grad" : " forward") + "/" +
-                              graph::dtype_name(dtype) + " " + std::to_string(c) + "->" + std::to_string(c) + " int" +
-                              std::to_string(bits);
-    benchmark::RegisterBenchmark(title.c_str(), [p = Problem{title, r, c, bits, dtype, gradient}](
-                                                    benchmark::State& state) { run_problem(state, p); })
+                              graph::dtype_name(dtype) + " " + std::to_string(c) + "->" +
+                              std::to_string(c) + " int" + std::to_string(bits);
+    benchmark::RegisterBenchmark(title.c_str(),
+                                 [p = Problem{title, r, c, bits, dtype, gradient}](
+                                     benchmark::State& state) { run_problem(state, p); })
         ->UseManualTime()
         ->Unit(benchmark::kMillisecond)
         ->MinTime(0.5);
   };
   for (const char* name : {"room", "lidar"}) {
     const support::Coords rows = support::scene(name).coords;
-    const CoordinateSet coords(mx::array(rows.data(), {static_cast<int>(rows.size() / 4), 4}, mx::int32), "bench");
+    const CoordinateSet coords(
+        mx::array(rows.data(), {static_cast<int>(rows.size() / 4), 4}, mx::int32), "bench");
     const KernelSpec half({2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1});
-    const Relation::Ptr same = relate(RelationKind::submanifold, coords, KernelSpec(), std::nullopt, "bench");
-    const Relation::Ptr strided = relate(RelationKind::forward, coords, half, std::nullopt, "bench");
+    const Relation::Ptr same =
+        relate(RelationKind::submanifold, coords, KernelSpec(), std::nullopt, "bench");
+    const Relation::Ptr strided =
+        relate(RelationKind::forward, coords, half, std::nullopt, "bench");
     for (const int bits : {8, 4}) {
       for (const int c : {32, 64, 128}) add(name, "subm 3x3x3", same, c, bits, mx::float32, false);
       add(name, "subm 3x3x3", same, 64, bits, mx::float32, true);

@@ -1,7 +1,8 @@
-// From raw coordinates to a relation, sorting included, against std::unordered_map code in the same run.
+// From raw coordinates to a relation, sorting included, against std::unordered_map code in the same
+// run.
 //
-//   relations_bench                                the table: best CPU time of all threads per input row, ratio to plain code
-//   relations_bench --benchmark_filter=lidar       some of its lines
+//   relations_bench                                the table: best CPU time of all threads per
+//   input row, ratio to plain code relations_bench --benchmark_filter=lidar       some of its lines
 //   relations_bench --benchmark_format=console     Google Benchmark's own report; also json, csv
 //
 // Edges are compared with the plain code before anything is timed.
@@ -18,9 +19,9 @@
 
 #include "bench/support/cpu_time.h"
 #include "bench/support/plain_relations.h"
-#include "lattice/kernels/cpu/edges.h"
-#include "lattice/kernels/cpu/relations.h"
-#include "lattice/kernels/cpu/threads.h"
+#include "lattice/kernels/cpu/base/threads.h"
+#include "lattice/kernels/cpu/geometry/edges.h"
+#include "lattice/kernels/cpu/geometry/relations.h"
 #include "tests/support/workloads.h"
 
 namespace {
@@ -35,7 +36,9 @@ std::shared_ptr<const CoordIndex> index_of(const Coords& c) {
   return std::make_shared<const CoordIndex>(index_coords(span(c)));
 }
 
-Kernel halving(bool centred) { return {.size = {2, 2, 2}, .stride = {2, 2, 2}, .centred = centred}; }
+Kernel halving(bool centered) {
+  return {.size = {2, 2, 2}, .stride = {2, 2, 2}, .centered = centered};
+}
 
 RelationLists submanifold(const Coords& c) { return relate_same(index_of(c), Kernel{}); }
 
@@ -55,8 +58,8 @@ struct PublicEdges {
   size_t nbytes() const { return offsets.nbytes() + in.nbytes() + out.nbytes() + k.nbytes(); }
 };
 PublicEdges edges_of(const RelationLists& lists) {
-  PublicEdges e{Buffer<int32_t>(lists.n_out + 1), Buffer<int32_t>(lists.n_edges), Buffer<int32_t>(lists.n_edges),
-                Buffer<int32_t>(lists.n_edges)};
+  PublicEdges e{Buffer<int32_t>(lists.n_out + 1), Buffer<int32_t>(lists.n_edges),
+                Buffer<int32_t>(lists.n_edges), Buffer<int32_t>(lists.n_edges)};
   edge_arrays(lists, e.offsets.data(), e.in.data(), e.out.data(), e.k.data());
   return e;
 }
@@ -73,7 +76,8 @@ std::vector<Edge> sorted(const int32_t* in, const int32_t* out, const int32_t* k
 void check_parity(const std::string& name, const RelationLists& lists, const PlainRelation& plain) {
   const PublicEdges e = edges_of(lists);
   if (sorted(e.in.data(), e.out.data(), e.k.data(), static_cast<size_t>(lists.n_edges)) !=
-      sorted(plain.in_rows.data(), plain.out_rows.data(), plain.kernel_ids.data(), plain.in_rows.size()))
+      sorted(plain.in_rows.data(), plain.out_rows.data(), plain.kernel_ids.data(),
+             plain.in_rows.size()))
     throw std::runtime_error("relations of " + name + " differ from the plain ones");
 }
 
@@ -93,9 +97,12 @@ struct Work {
   Made (*run)(const Coords&);
 };
 const Work kPlain[] = {
-    {"plain submanifold 3x3x3", "", [](const Coords& c) { return made(lattice::bench::plain_submanifold(c)); }},
-    {"plain strided 2x2x2", "", [](const Coords& c) { return made(lattice::bench::plain_strided(c)); }},
-    {"plain strided, size == stride", "", [](const Coords& c) { return made(lattice::bench::plain_parents(c)); }},
+    {"plain submanifold 3x3x3", "",
+     [](const Coords& c) { return made(lattice::bench::plain_submanifold(c)); }},
+    {"plain strided 2x2x2", "",
+     [](const Coords& c) { return made(lattice::bench::plain_strided(c)); }},
+    {"plain strided, size == stride", "",
+     [](const Coords& c) { return made(lattice::bench::plain_parents(c)); }},
 };
 const Work kWorks[] = {
     {"submanifold 3x3x3", kPlain[0].name, [](const Coords& c) { return made(submanifold(c)); }},
@@ -117,12 +124,14 @@ void add(const std::string& scene, const Coords& coords, const Work& work, int t
       const double begin = lattice::bench::cpu_seconds();
       const auto start = std::chrono::steady_clock::now();
       result = work.run(coords);
-      wall = std::min(wall, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+      wall = std::min(
+          wall, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
       const double spent = lattice::bench::cpu_seconds() - begin;
       state.SetIterationTime(spent);
       cpu = std::min(cpu, spent);
     }
-    const double rows = static_cast<double>(span(coords).rows), edges = static_cast<double>(result.edges);
+    const double rows = static_cast<double>(span(coords).rows),
+                 edges = static_cast<double>(result.edges);
     state.counters["ns_row"] = cpu * 1e9 / rows;
     state.counters["wall_ns_row"] = wall * 1e9 / rows;
     state.counters["edges"] = edges;
@@ -138,21 +147,22 @@ void add(const std::string& scene, const Coords& coords, const Work& work, int t
 class Table : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context&) override {
-    std::printf("%-6s %-31s %7s %10s %12s %10s %8s %9s %9s\n", "scene", "relation", "threads", "CPU ns/row",
-                "wall ns/row", "edges", "Medge/s", "byte/edge", "vs plain");
+    std::printf("%-6s %-31s %7s %10s %12s %10s %8s %9s %9s\n", "scene", "relation", "threads",
+                "CPU ns/row", "wall ns/row", "edges", "Medge/s", "byte/edge", "vs plain");
     return true;
   }
   void ReportRuns(const std::vector<Run>& runs) override {
     for (const Run& run : runs) {
       const std::string title = run.run_name.function_name;
       const size_t first = title.find('/'), last = title.rfind('/');
-      const std::string scene = title.substr(0, first), relation = title.substr(first + 1, last - first - 1);
+      const std::string scene = title.substr(0, first),
+                        relation = title.substr(first + 1, last - first - 1);
       const auto value = [&](const char* name) { return run.counters.at(name).value; };
       seen_[scene + "/" + relation] = value("ns_row");
       const auto plain = seen_.find(scene + "/" + run.report_label);
-      std::printf("%-6s %-31s %7s %10.1f %12.1f %10.0f %8.1f %9.1f ", scene.c_str(), relation.c_str(),
-                  title.substr(title.rfind(':') + 1).c_str(), value("ns_row"), value("wall_ns_row"), value("edges"),
-                  value("Medges_s"), value("bytes_edge"));
+      std::printf("%-6s %-31s %7s %10.1f %12.1f %10.0f %8.1f %9.1f ", scene.c_str(),
+                  relation.c_str(), title.substr(title.rfind(':') + 1).c_str(), value("ns_row"),
+                  value("wall_ns_row"), value("edges"), value("Medges_s"), value("bytes_edge"));
       if (plain != seen_.end())
         std::printf("%8.1fx\n", plain->second / value("ns_row"));
       else
@@ -168,8 +178,9 @@ class Table : public benchmark::BenchmarkReporter {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bool own_table = std::none_of(
-      argv, argv + argc, [](const char* a) { return std::string_view(a).starts_with("--benchmark_format"); });
+  const bool own_table = std::none_of(argv, argv + argc, [](const char* a) {
+    return std::string_view(a).starts_with("--benchmark_format");
+  });
   benchmark::Initialize(&argc, argv);
   std::map<std::string, Coords> scenes;
   for (const std::string name : {"lidar", "room"}) {

@@ -1,10 +1,13 @@
-// Point convolution against the submanifold convolution of the same voxels, and on a dense scan, in one run.
+// Point convolution against the submanifold convolution of the same voxels, and on a dense scan, in
+// one run.
 //
 //   rulebook_bench        float32, 3x3x3, 32 and 64 channels, one thread, best CPU time
 //
-// "centres": points at the voxel centres of a scene, so that both convolutions have the same edges. "dense": five points for each voxel at
-// random places in it. Forward + backward is the gradient of all inputs with the value. "buckets": the two sums over the edges of dense
-// scans, with and without adding the rows of a bucket first; "flat" is the same relation without a count of its buckets.
+// "centers": points at the voxel centers of a scene, so that both convolutions have the same edges.
+// "dense": five points for each voxel at random places in it. Forward + backward is the gradient of
+// all inputs with the value. "buckets": the two sums over the edges of dense scans, with and
+// without adding the rows of a bucket first; "flat" is the same relation without a count of its
+// buckets.
 #include <mlx/mlx.h>
 
 #include <algorithm>
@@ -17,8 +20,8 @@
 #include <vector>
 
 #include "bench/support/cpu_time.h"
-#include "lattice/kernels/cpu/threads.h"
-#include "lattice/ops/bilinear.h"
+#include "lattice/kernels/cpu/base/threads.h"
+#include "lattice/ops/conv_core.h"
 #include "lattice/ops/rulebook.h"
 #include "lattice/ops/triplets.h"
 #include "tests/support/random.h"
@@ -32,7 +35,9 @@ void evaluate(std::vector<mx::array> a) { mx::eval(a); }
 
 // x, weights and the output cotangent of a convolution; all of its derivatives.
 double backward(const mx::array& x, const mx::array& w, const Relation::Ptr& r) {
-  const auto f = [&](const std::vector<mx::array>& in) { return std::vector<mx::array>{point_conv(in[0], in[1], r)}; };
+  const auto f = [&](const std::vector<mx::array>& in) {
+    return std::vector<mx::array>{point_conv(in[0], in[1], r)};
+  };
   mx::array g = mx::random::normal({static_cast<int>(r->n_out()), w.shape(3)});
   g.eval();
   const auto all = [&] {
@@ -52,28 +57,34 @@ double status(const std::string& what) {
   return 0;
 }
 
-// By how much one forward + backward pass makes the process and MLX's memory grow at most; all kept memory is given back first.
+// By how much one forward + backward pass makes the process and MLX's memory grow at most; all kept
+// memory is given back first.
 void memory(const mx::array& x, const mx::array& w, const Relation::Ptr& r) {
   mx::clear_cache();
   cpu::pool_trim();
   std::ofstream("/proc/self/clear_refs") << 5;  // Linux forgets the peak so far
   const double before = status("VmRSS"), held = static_cast<double>(mx::get_active_memory()) * 1e-6;
   mx::reset_peak_memory();
-  const auto f = [&](const std::vector<mx::array>& in) { return std::vector<mx::array>{point_conv(in[0], in[1], r)}; };
+  const auto f = [&](const std::vector<mx::array>& in) {
+    return std::vector<mx::array>{point_conv(in[0], in[1], r)};
+  };
   auto [y, grads] = mx::vjp(f, {x, w}, {mx::ones({static_cast<int>(r->n_out()), w.shape(3)})});
   grads.push_back(y[0]);
   mx::eval(grads);
   std::printf(
-      "memory of forward + backward, dense, C = %d: %.0f MB more resident, %.0f MB of it MLX arrays; features of "
+      "memory of forward + backward, dense, C = %d: %.0f MB more resident, %.0f MB of it MLX "
+      "arrays; features of "
       "points "
       "%.0f MB, of edges %.0f MB\n",
-      x.shape(1), status("VmHWM") - before, static_cast<double>(mx::get_peak_memory()) * 1e-6 - held,
+      x.shape(1), status("VmHWM") - before,
+      static_cast<double>(mx::get_peak_memory()) * 1e-6 - held,
       static_cast<double>(x.nbytes()) * 1e-6,
       static_cast<double>(r->edge_count()) * static_cast<double>(x.shape(1)) * 4e-6);
 }
 
 // `a` and `b` in turns, so that both see the same machine: best times.
-std::pair<double, double> turns(int repeats, const std::function<void()>& a, const std::function<void()>& b) {
+std::pair<double, double> turns(int repeats, const std::function<void()>& a,
+                                const std::function<void()>& b) {
   std::pair<double, double> least(1e30, 1e30);
   a(), b();
   for (int i = 0; i < repeats; ++i) {
@@ -97,18 +108,21 @@ void buckets(const std::vector<std::array<int32_t, 4>>& rows, int per) {
   cpu::RelationLists lists = book.relation->lists();
   lists.n_buckets = 0;
   const Relation::Ptr flat = Relation::from_lists(std::move(lists));
-  const double ratio = static_cast<double>(book.relation->edge_count()) / static_cast<double>(book.n_buckets());
+  const double ratio =
+      static_cast<double>(book.relation->edge_count()) / static_cast<double>(book.n_buckets());
   std::printf("%d points a voxel: %d points, %lld edges, %.2f a bucket\n", per, n,
               static_cast<long long>(book.relation->edge_count()), ratio);
   for (const int c : {16, 32, 64, 128}) {
-    mx::array x = mx::random::normal({n, c}), w = mx::random::normal({27, c, c}), g = mx::random::normal({n, c});
+    mx::array x = mx::random::normal({n, c}), w = mx::random::normal({27, c, c}),
+              g = mx::random::normal({n, c});
     mx::eval({x, w, g});
     const auto [a, b] = turns(
         3, [&] { evaluate({conv(x, w, book.relation)}); }, [&] { evaluate({conv(x, w, flat)}); });
     const auto [d, e] = turns(
         3, [&] { evaluate({outer(x, g, book.relation)}); }, [&] { evaluate({outer(x, g, flat)}); });
-    std::printf("  C = %3d: mvmr %7.1f ms, flat %7.1f, %.2f times; vvor %7.1f ms, flat %7.1f, %.2f times\n", c, a * 1e3,
-                b * 1e3, b / a, d * 1e3, e * 1e3, e / d);
+    std::printf(
+        "  C = %3d: mvmr %7.1f ms, flat %7.1f, %.2f times; vvor %7.1f ms, flat %7.1f, %.2f times\n",
+        c, a * 1e3, b * 1e3, b / a, d * 1e3, e * 1e3, e / d);
     std::fflush(stdout);
   }
 }
@@ -123,14 +137,16 @@ int main() {
   const int n = static_cast<int>(coords.size() / 4);
   std::vector<std::array<int32_t, 4>> rows(static_cast<size_t>(n));
   std::memcpy(rows.data(), coords.data(), coords.size() * sizeof(int32_t));
-  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a[0] < b[0]; });
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const auto& a, const auto& b) { return a[0] < b[0]; });
   support::Random random(1);
-  std::vector<float> centres, dense;
-  std::vector<int32_t> lengths(static_cast<size_t>(rows.back()[0] + 1)), dense_lengths(lengths.size());
+  std::vector<float> centers, dense;
+  std::vector<int32_t> lengths(static_cast<size_t>(rows.back()[0] + 1)),
+      dense_lengths(lengths.size());
   for (const auto& r : rows) {
     ++lengths[static_cast<size_t>(r[0])];
     dense_lengths[static_cast<size_t>(r[0])] += 5;
-    for (size_t a = 1; a < 4; ++a) centres.push_back(static_cast<float>(r[a]) + 0.5f);
+    for (size_t a = 1; a < 4; ++a) centers.push_back(static_cast<float>(r[a]) + 0.5f);
     for (int i = 0; i < 5; ++i)
       for (size_t a = 1; a < 4; ++a)
         dense.push_back(static_cast<float>(r[a]) + static_cast<float>(random.below(1000)) * 1e-3f);
@@ -138,13 +154,15 @@ int main() {
   const auto ints = [](const std::vector<int32_t>& v) {
     return mx::array(v.data(), {static_cast<int>(v.size())}, mx::int32);
   };
-  const PointSet points(mx::array(centres.data(), {n, 3}), ints(lengths), 1);
+  const PointSet points(mx::array(centers.data(), {n, 3}), ints(lengths), 1);
   const PointSet scan(mx::array(dense.data(), {5 * n, 3}), ints(dense_lengths), 1);
   const CoordinateSet voxels(mx::array(rows[0].data(), {n, 4}, mx::int32), "rulebook_bench");
-  const Relation::Ptr voxel = relate(RelationKind::submanifold, voxels, KernelSpec(), std::nullopt, "rulebook_bench");
+  const Relation::Ptr voxel =
+      relate(RelationKind::submanifold, voxels, KernelSpec(), std::nullopt, "rulebook_bench");
   Rulebook r = build_rulebook(points, points, 3), d = build_rulebook(scan, scan, 3);
   std::printf(
-      "centres: %d points, %lld edges, rulebook %.1f ms; dense: %d points, %lld edges, %lld buckets, rulebook %.1f "
+      "centers: %d points, %lld edges, rulebook %.1f ms; dense: %d points, %lld edges, %lld "
+      "buckets, rulebook %.1f "
       "ms\n",
       n, static_cast<long long>(r.relation->edge_count()),
       bench::best(3, [&] { r = build_rulebook(points, points, 3); }) * 1e3, 5 * n,
@@ -153,12 +171,14 @@ int main() {
   const FullCover cover = build_full_cover_rulebook(scan, 2, 5);
   const Generated made = build_generative_rulebook(points, 3);
   std::printf(
-      "full cover of dense at stride 2: %lld targets, %lld of them added, %lld edges, %.1f ms; generated from centres: "
+      "full cover of dense at stride 2: %lld targets, %lld of them added, %lld edges, %.1f ms; "
+      "generated from centers: "
       "%lld "
       "targets, %lld edges, %.1f ms\n",
       static_cast<long long>(cover.targets.size()), static_cast<long long>(cover.n_added),
       static_cast<long long>(cover.rulebook.relation->edge_count()),
-      bench::best(2, [&] { build_full_cover_rulebook(scan, 2, 5); }) * 1e3, static_cast<long long>(made.targets.size()),
+      bench::best(2, [&] { build_full_cover_rulebook(scan, 2, 5); }) * 1e3,
+      static_cast<long long>(made.targets.size()),
       static_cast<long long>(made.rulebook.relation->edge_count()),
       bench::best(3, [&] { build_generative_rulebook(points, 3); }) * 1e3);
   for (const int c : {32, 64}) {
@@ -167,13 +187,15 @@ int main() {
     const mx::array kernel = mx::squeeze(w, 1);
     mx::eval({x, w, xs});
     const auto voxel_conv = [&] { evaluate({conv(x, kernel, voxel)}); };
-    const auto centre_conv = [&] { evaluate({point_conv(x, w, r.relation)}); };
+    const auto center_conv = [&] { evaluate({point_conv(x, w, r.relation)}); };
     const auto dense_conv = [&] { evaluate({point_conv(xs, w, d.relation)}); };
-    voxel_conv(), centre_conv(), dense_conv();
-    const double a = bench::best(7, voxel_conv), b = bench::best(7, centre_conv), e = bench::best(4, dense_conv);
+    voxel_conv(), center_conv(), dense_conv();
+    const double a = bench::best(7, voxel_conv), b = bench::best(7, center_conv),
+                 e = bench::best(4, dense_conv);
     const double flop = 2.0 * c * c;
     std::printf(
-        "C = %d: voxels %.2f ms, centres %.2f ms (%.2f times), forward + backward %.2f times forward; dense %.2f ms, "
+        "C = %d: voxels %.2f ms, centers %.2f ms (%.2f times), forward + backward %.2f times "
+        "forward; dense %.2f ms, "
         "%.1f GFLOP/s\n",
         c, a * 1e3, b * 1e3, b / a, backward(x, w, r.relation) / b, e * 1e3,
         flop * static_cast<double>(d.relation->edge_count()) / e * 1e-9);

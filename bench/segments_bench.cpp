@@ -1,9 +1,10 @@
 // Reductions over segments of rows, against memory copy and MLX's scatter-add, in one run.
 //
-//   segments_bench [channels]        default 64; float32, one thread, best CPU time of several runs, then two threads by the clock
+//   segments_bench [channels]        default 64; float32, one thread, best CPU time of several
+//   runs, then two threads by the clock
 //
-// bytes = rows read + rows written. The copy moves 256 MB; its bytes are read + written. "reading" is a loop over 128 MB that only reads,
-// which is what long segments do.
+// bytes = rows read + rows written. The copy moves 256 MB; its bytes are read + written. "reading"
+// is a loop over 128 MB that only reads, which is what long segments do.
 #include <mlx/mlx.h>
 
 #include <algorithm>
@@ -17,7 +18,7 @@
 #include <vector>
 
 #include "bench/support/cpu_time.h"
-#include "lattice/kernels/cpu/threads.h"
+#include "lattice/kernels/cpu/base/threads.h"
 #include "lattice/ops/segments.h"
 #include "tests/support/random.h"
 
@@ -65,41 +66,48 @@ std::vector<int32_t> some_lengths(int64_t n, int64_t mean, bool skewed) {
   std::vector<int32_t> lengths;
   for (int64_t left = n; left > 0;) {
     const int64_t most = skewed && lengths.size() % 16 == 0 ? 30 * mean : 2 * mean;
-    const int64_t length = std::min(left, static_cast<int64_t>(random.below(static_cast<uint64_t>(most + 1))));
+    const int64_t length =
+        std::min(left, static_cast<int64_t>(random.below(static_cast<uint64_t>(most + 1))));
     lengths.push_back(static_cast<int32_t>(length));
     left -= length;
   }
   return lengths;
 }
 
-void measure(const std::string& title, const mx::array& x, const std::vector<int32_t>& lengths, double copy) {
-  const int64_t n = x.shape(0), channels = x.shape(1), segments = static_cast<int64_t>(lengths.size());
+void measure(const std::string& title, const mx::array& x, const std::vector<int32_t>& lengths,
+             double copy) {
+  const int64_t n = x.shape(0), channels = x.shape(1),
+                segments = static_cast<int64_t>(lengths.size());
   const mx::array counts(lengths.data(), {static_cast<int>(segments)}, mx::int32);
   std::vector<int32_t> ids;
   for (int64_t s = 0; s < segments; ++s)
-    ids.insert(ids.end(), static_cast<size_t>(lengths[static_cast<size_t>(s)]), static_cast<int32_t>(s));
+    ids.insert(ids.end(), static_cast<size_t>(lengths[static_cast<size_t>(s)]),
+               static_cast<int32_t>(s));
   const mx::array to(ids.data(), {static_cast<int>(n)}, mx::int32);
   const auto evaluate = [](mx::array a) { a.eval(); };
   const auto scattered = [&] {
-    return mx::scatter_add(mx::zeros({static_cast<int>(segments), static_cast<int>(channels)}), {to},
-                           mx::expand_dims(x, 1), {0});
+    return mx::scatter_add(mx::zeros({static_cast<int>(segments), static_cast<int>(channels)}),
+                           {to}, mx::expand_dims(x, 1), {0});
   };
-  const float error = mx::max(mx::abs(mx::subtract(segment_reduce(x, counts), scattered()))).item<float>();
+  const float error =
+      mx::max(mx::abs(mx::subtract(segment_reduce(x, counts), scattered()))).item<float>();
   if (!(error <= 1e-3f * static_cast<float>(n) / static_cast<float>(segments) + 1e-2f))
     throw std::runtime_error(title + ": error " + std::to_string(error));
   const double plain = best(2, bench::cpu_seconds, [&] { evaluate(scattered()); });
   for (const char* operation : {"sum", "mean", "max"}) {
     const SegmentOptions options = segment_options(operation, "split", 0.0f, "segments_bench");
     cpu::set_thread_count(1);
-    const double ours = best(7, bench::cpu_seconds, [&] { evaluate(segment_reduce(x, counts, options)); });
+    const double ours =
+        best(7, bench::cpu_seconds, [&] { evaluate(segment_reduce(x, counts, options)); });
     const double one = best(5, wall_seconds, [&] { evaluate(segment_reduce(x, counts, options)); });
     cpu::set_thread_count(2);
     const double two = best(5, wall_seconds, [&] { evaluate(segment_reduce(x, counts, options)); });
     const double speed = static_cast<double>((n + segments) * channels) * 4 / ours;
     std::printf(
-        "%-22s %-5s %8lld segments %8.2f ms %6.2f GB/s %5.2f of copy %6.1f times MLX, two threads %4.2f times one\n",
-        title.c_str(), operation, static_cast<long long>(segments), ours * 1e3, speed * 1e-9, speed / copy,
-        plain / ours, one / two);
+        "%-22s %-5s %8lld segments %8.2f ms %6.2f GB/s %5.2f of copy %6.1f times MLX, two threads "
+        "%4.2f times one\n",
+        title.c_str(), operation, static_cast<long long>(segments), ours * 1e3, speed * 1e-9,
+        speed / copy, plain / ours, one / two);
     std::fflush(stdout);
   }
 }
@@ -111,7 +119,8 @@ int main(int argc, char** argv) {
   mx::set_cache_limit(size_t{4} << 30);  // MLX's CPU cache holds 32 MB; page faults would be timed
   mx::set_default_device(mx::Device::cpu);
   const double copy = copy_bandwidth();
-  std::printf("copy %.2f GB/s, reading %.2f GB/s, %d channels\n", copy * 1e-9, read_bandwidth() * 1e-9, channels);
+  std::printf("copy %.2f GB/s, reading %.2f GB/s, %d channels\n", copy * 1e-9,
+              read_bandwidth() * 1e-9, channels);
   constexpr int kRows = 500000;
   mx::array x = mx::random::normal({kRows, channels});
   x.eval();

@@ -1,10 +1,12 @@
 // MVMR and VVOR on random triplets, against a large sgemm and plain MLX operations, in one run.
 //
-//   triplets_bench        float32; 27 matrices, 100,000 triplets, 8,192 rows at both ends, in random order
+//   triplets_bench        float32; 27 matrices, 100,000 triplets, 8,192 rows at both ends, in
+//   random order
 //
-// GFLOP = 2 T G C M, over CPU seconds. mean +- standard deviation of 12 runs, and the best. The relation of the triplets is made once;
-// "with lists" makes it in each call. "each": one matrix a triplet, against memory that is only read (written). "buckets": five triplets
-// for each (matrix, output row), as dense scans have.
+// GFLOP = 2 T G C M, over CPU seconds. mean +- standard deviation of 12 runs, and the best. The
+// relation of the triplets is made once; "with lists" makes it in each call. "each": one matrix a
+// triplet, against memory that is only read (written). "buckets": five triplets for each (matrix,
+// output row), as dense scans have.
 #include <mlx/mlx.h>
 
 #include <algorithm>
@@ -18,7 +20,7 @@
 
 #include "bench/support/blas.h"
 #include "bench/support/cpu_time.h"
-#include "lattice/kernels/cpu/threads.h"
+#include "lattice/kernels/cpu/base/threads.h"
 #include "lattice/ops/conv_mlx.h"
 #include "lattice/ops/triplets.h"
 #include "tests/support/random.h"
@@ -55,7 +57,8 @@ mx::array ids(int n, int below, uint64_t seed, int repeat = 1) {
   support::Random random(seed);
   std::vector<int32_t> v;
   for (int i = 0; i < n; ++i)
-    v.push_back(i % repeat ? v.back() : static_cast<int32_t>(random.below(static_cast<uint64_t>(below))));
+    v.push_back(i % repeat ? v.back()
+                           : static_cast<int32_t>(random.below(static_cast<uint64_t>(below))));
   return mx::array(v.data(), {n}, mx::int32);
 }
 
@@ -69,8 +72,9 @@ void evaluate(mx::array a) { a.eval(); }
 
 void line(const std::string& what, int groups, int c, double flop, const Times& t, double sgemm,
           const std::string& more) {
-  std::printf("%-16s G %d C = M = %-3d %8.2f +- %5.2f ms, best %7.1f GFLOP/s, %4.2f of sgemm%s\n", what.c_str(), groups,
-              c, t.mean * 1e3, t.deviation * 1e3, flop / t.least * 1e-9, flop / t.least / sgemm, more.c_str());
+  std::printf("%-16s G %d C = M = %-3d %8.2f +- %5.2f ms, best %7.1f GFLOP/s, %4.2f of sgemm%s\n",
+              what.c_str(), groups, c, t.mean * 1e3, t.deviation * 1e3, flop / t.least * 1e-9,
+              flop / t.least / sgemm, more.c_str());
   std::fflush(stdout);
 }
 
@@ -87,8 +91,8 @@ void check(const mx::array& ours, const mx::array& plain) {
 }
 
 // y of mvmr and u of vvor from MLX operations: the rows of one tap at a time.
-Call plain_call(const char* operation, const mx::array& x, const mx::array& y, const Relation::Ptr& r, int groups,
-                int c) {
+Call plain_call(const char* operation, const mx::array& x, const mx::array& y,
+                const Relation::Ptr& r, int groups, int c) {
   Call call;
   call.operation = operation;
   call.inputs = {x, y};
@@ -100,7 +104,8 @@ Call plain_call(const char* operation, const mx::array& x, const mx::array& y, c
 }
 
 void shared(int groups, int c, double sgemm) {
-  const mx::array k = ids(kTriplets, kTaps, 1), i = ids(kTriplets, kRows, 2), o = ids(kTriplets, kRows, 3);
+  const mx::array k = ids(kTriplets, kTaps, 1), i = ids(kTriplets, kRows, 2),
+                  o = ids(kTriplets, kRows, 3);
   const mx::array a = values({kTaps, groups, c, c}, 4), b = values({kRows, groups, c}, 5),
                   g = values({kRows, groups, c}, 6);
   const double flop = 2.0 * kTriplets * groups * c * c;
@@ -108,10 +113,13 @@ void shared(int groups, int c, double sgemm) {
   const mx::array x = mx::reshape(b, {kRows, groups * c}), gy = mx::reshape(g, {kRows, groups * c});
   mx::array w = mx::contiguous(mx::reshape(mx::transpose(a, {0, 2, 1, 3}), {kTaps, c, groups * c}));
   w.eval();
-  const Call forward = plain_call("conv", x, w, r, groups, c), backward = plain_call("outer", x, gy, r, groups, c);
+  const Call forward = plain_call("conv", x, w, r, groups, c),
+             backward = plain_call("outer", x, gy, r, groups, c);
   check(mx::reshape(mvmr(a, b, r), {kRows, groups * c}), conv_with_mlx(forward));
-  const double plain = times(2, bench::cpu_seconds, [&] { evaluate(conv_with_mlx(forward)); }).least;
-  const double plain_outer = times(2, bench::cpu_seconds, [&] { evaluate(outer_with_mlx(backward)); }).least;
+  const double plain =
+      times(2, bench::cpu_seconds, [&] { evaluate(conv_with_mlx(forward)); }).least;
+  const double plain_outer =
+      times(2, bench::cpu_seconds, [&] { evaluate(outer_with_mlx(backward)); }).least;
   cpu::set_thread_count(1);
   const Times t = times(12, bench::cpu_seconds, [&] { evaluate(mvmr(a, b, r)); });
   const Times made = times(5, bench::cpu_seconds, [&] { evaluate(mvmr(a, k, b, i, o, kRows)); });
@@ -148,7 +156,8 @@ void each(int groups, int c, double sgemm) {
   for (const MatrixLayout layout : {MatrixLayout::gcm, MatrixLayout::gmc}) {
     const Times t = times(8, bench::cpu_seconds, [&] { evaluate(mvmr(a, b, r, layout)); });
     line(layout == MatrixLayout::gcm ? "mvmr each gcm" : "mvmr each gmc", groups, c, flop, t, sgemm,
-         times_text("of reading", reading / t.least) + times_text("of copying", copying / 2 / t.least));
+         times_text("of reading", reading / t.least) +
+             times_text("of copying", copying / 2 / t.least));
   }
   const Times t = times(8, bench::cpu_seconds, [&] { evaluate(vvor(b, g, r)); });
   line("vvor each", groups, c, flop, t, sgemm, times_text("of copying", copying / 2 / t.least));
@@ -156,7 +165,8 @@ void each(int groups, int c, double sgemm) {
 
 // Five triplets for each (matrix, output row).
 void buckets(int c, double sgemm) {
-  const mx::array k = ids(kTriplets, kTaps, 1, 5), i = ids(kTriplets, kRows, 2), o = ids(kTriplets, kRows, 3, 5);
+  const mx::array k = ids(kTriplets, kTaps, 1, 5), i = ids(kTriplets, kRows, 2),
+                  o = ids(kTriplets, kRows, 3, 5);
   const mx::array a = values({kTaps, 1, c, c}, 4), b = values({kRows, 1, c}, 5);
   const Relation::Ptr r = triplet_relation(k, i, o, kTaps, kRows, kRows);
   const Times t = times(12, bench::cpu_seconds, [&] { evaluate(mvmr(a, b, r)); });

@@ -50,7 +50,13 @@ def main():
     for path in sorted(arguments.files):
         text = "\n".join(expand(path.resolve(), arguments.root.resolve(), set())) + "\n"
         lines.append(f'{{"{path.stem}",\n{literal(text)}}},')
-    lines += ['{"", ""}};', "  return std::span(kTexts, std::size(kTexts) - 1);", "}", "}  // namespace lattice::metal", ""]
+    lines += [
+        '{"", ""}};',
+        "  return std::span(kTexts, std::size(kTexts) - 1);",
+        "}",
+        "}  // namespace lattice::metal",
+        "",
+    ]
     arguments.output.write_text("\n".join(lines), encoding="utf-8")
 
 

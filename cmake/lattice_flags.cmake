@@ -17,6 +17,17 @@ if(LATTICE_SANITIZE)
   endif()
 endif()
 
+# Instruction sets: lattice/kernels/cpu/base/hwy_targets.h says what each value means.
+set_property(CACHE LATTICE_SIMD PROPERTY STRINGS default all native)
+if(LATTICE_SIMD STREQUAL "all")
+  add_compile_definitions(LATTICE_SIMD_ALL)
+elseif(LATTICE_SIMD STREQUAL "native")
+  add_compile_options(-march=native)
+  add_compile_definitions(HWY_COMPILE_ONLY_STATIC)
+elseif(NOT LATTICE_SIMD STREQUAL "default")
+  message(FATAL_ERROR "LATTICE_SIMD is \"${LATTICE_SIMD}\"; expected default, all or native")
+endif()
+
 function(lattice_flags target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -ffp-contract=off)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)

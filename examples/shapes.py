@@ -1,7 +1,7 @@
 """Which surface is it? A network of point convolutions on made-up clouds: ragged, turned, scaled, noisy.
 
     python examples/shapes.py                    1,440 clouds, 12 epochs; at least 94 % of 360 unseen clouds
-    python examples/shapes.py --knn              the same with the network over nearest neighbours
+    python examples/shapes.py --knn              the same with the network over nearest neighbors
     python examples/shapes.py --checkpoint run.safetensors --resume
 
 The only feature is the constant 1: all that the network can see is where the points are. Clouds are thinned to a third of the
@@ -15,7 +15,6 @@ import mlx.core as mx
 import mlx.nn
 import mlx.optimizers as optim
 import numpy as np
-
 from mlx_lattice import nn, points
 
 GRID = 0.2
@@ -85,7 +84,9 @@ class Clouds:
         self._labels = self._rng.permutation(np.arange(count) % len(CLASSES))
         self._clouds = [cloud(label, self._rng) for label in self._labels]
         self._parts = [slice(begin, begin + size) for begin in range(0, count, size)]
-        self._made = None if turned else [self._batch(np.arange(count)[part], None) for part in self._parts]
+        self._made = (
+            None if turned else [self._batch(np.arange(count)[part], None) for part in self._parts]
+        )
 
     def __len__(self):
         return len(self._parts)
@@ -144,13 +145,18 @@ if __name__ == "__main__":
     parser.add_argument("--clouds", type=int, default=1440)
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--knn", action="store_true", help="the network over nearest neighbours")
+    parser.add_argument("--knn", action="store_true", help="the network over nearest neighbors")
     parser.add_argument("--checkpoint", help="file that is written after each epoch, *.safetensors")
     parser.add_argument("--resume", action="store_true", help="continue from the checkpoint")
     args = parser.parse_args()
     begin, cpu = time.monotonic(), time.process_time()
     _, rows = train(
-        args.clouds, epochs=args.epochs, seed=args.seed, knn=args.knn, checkpoint=args.checkpoint, resume=args.resume
+        args.clouds,
+        epochs=args.epochs,
+        seed=args.seed,
+        knn=args.knn,
+        checkpoint=args.checkpoint,
+        resume=args.resume,
     )
     print(
         f"test accuracy {100 * rows[-1]['eval_accuracy']:.1f} %, {time.monotonic() - begin:.0f} s, CPU {time.process_time() - cpu:.0f} s"

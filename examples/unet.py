@@ -9,9 +9,8 @@ coordinate is looked up, no row can be misaligned.
 import mlx.core as mx
 import mlx.nn
 import mlx.optimizers as optim
-import numpy as np
-
 import mlx_lattice as ml
+import numpy as np
 from mlx_lattice import nn, ops
 
 
@@ -20,8 +19,14 @@ class ResidualBlock(mlx.nn.Module):
 
     def __init__(self, in_channels, out_channels):
         super().__init__()
-        self.conv1, self.norm1 = nn.SubmConv3d(in_channels, out_channels), nn.BatchNorm(out_channels)
-        self.conv2, self.norm2 = nn.SubmConv3d(out_channels, out_channels), nn.BatchNorm(out_channels)
+        self.conv1, self.norm1 = (
+            nn.SubmConv3d(in_channels, out_channels),
+            nn.BatchNorm(out_channels),
+        )
+        self.conv2, self.norm2 = (
+            nn.SubmConv3d(out_channels, out_channels),
+            nn.BatchNorm(out_channels),
+        )
         if in_channels != out_channels:
             self.project = nn.Linear(in_channels, out_channels, bias=False)
 
@@ -38,8 +43,13 @@ class UNet(mlx.nn.Module):
         super().__init__()
         self.stem = nn.SubmConv3d(in_channels, channels[0])
         self.encoders = [ResidualBlock(c, c) for c in channels]
-        self.downs = [nn.Conv3d(a, b, kernel_size=2, stride=2) for a, b in zip(channels, channels[1:])]
-        self.ups = [nn.ConvTranspose3d(b, a, kernel_size=2, stride=2) for a, b in zip(channels, channels[1:])]
+        self.downs = [
+            nn.Conv3d(a, b, kernel_size=2, stride=2) for a, b in zip(channels, channels[1:])
+        ]
+        self.ups = [
+            nn.ConvTranspose3d(b, a, kernel_size=2, stride=2)
+            for a, b in zip(channels, channels[1:])
+        ]
         self.decoders = [ResidualBlock(2 * c, c) for c in channels[:-1]]
         self.head = nn.Linear(channels[0], out_channels)
 
@@ -62,7 +72,9 @@ def scene(n=600, seed=0):
         xy = rng.integers(0, 24, (n, 2))
         floor = np.concatenate([xy, (np.sin(xy[:, :1] / 3) > 0).astype(int)], 1)
         way = rng.standard_normal((n, 3))
-        ball = np.round(way / np.linalg.norm(way, axis=1, keepdims=True) * 5 + [12, 12, 6]).astype(int)
+        ball = np.round(way / np.linalg.norm(way, axis=1, keepdims=True) * 5 + [12, 12, 6]).astype(
+            int
+        )
         rows, first = np.unique(np.concatenate([floor, ball]), axis=0, return_index=True)
         coords.append(mx.array(rows.astype(np.int32)))
         labels.append((first >= n).astype(np.int32))
@@ -76,7 +88,9 @@ def train(steps=60, seed=0, report=print):
     x, labels = scene()
     model = UNet(1, 2)
     optimizer = optim.AdamW(learning_rate=5e-3)
-    step = mlx.nn.value_and_grad(model, lambda m: mlx.nn.losses.cross_entropy(m(x).feats, labels, reduction="mean"))
+    step = mlx.nn.value_and_grad(
+        model, lambda m: mlx.nn.losses.cross_entropy(m(x).feats, labels, reduction="mean")
+    )
     losses = []
     for i in range(steps):
         loss, grads = step(model)

@@ -4,7 +4,6 @@ import pathlib
 import sys
 
 import mlx.core as mx
-
 from mlx_lattice import SparseTensor, models
 
 
@@ -15,14 +14,19 @@ def write(folder, depth=18, width=8, seed=0):
     steps = mx.arange(64 * 64)
     x, y = steps // 64 - 32, steps % 64 - 32
     z = (4 * mx.sin(x / 9.0) + 3 * mx.cos(y / 7.0)).astype(mx.int32)  # a hilly surface
-    scan = SparseTensor(mx.stack([mx.zeros_like(x), x, y, z], axis=1), mx.random.normal((64 * 64, 4)))
+    scan = SparseTensor(
+        mx.stack([mx.zeros_like(x), x, y, z], axis=1), mx.random.normal((64 * 64, 4))
+    )
     model = models.MinkUNet(4, 6, depth=depth, width=width)
     for _ in range(3):  # running statistics move
         mx.eval(model(scan).feats, model.parameters())
     model.eval()
     model.save(folder / "net.safetensors")
     logits = model(scan).feats
-    mx.save_safetensors(str(folder / "scan.safetensors"), {"coords": scan.coords, "feats": scan.feats, "logits": logits})
+    mx.save_safetensors(
+        str(folder / "scan.safetensors"),
+        {"coords": scan.coords, "feats": scan.feats, "logits": logits},
+    )
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ namespace lattice::bench {
 
 using Cloud = std::vector<float>;
 
-// One turn of a scanner with 64 beams of 2,048 directions over ground with objects, in the order of acquisition: about 126,000
-// points, very dense near the scanner, thin rings far away.
+// One turn of a scanner with 64 beams of 2,048 directions over ground with objects, in the order of
+// acquisition: about 126,000 points, very dense near the scanner, thin rings far away.
 inline Cloud sweep(uint64_t seed = 1) {
   support::Random random(seed);
   std::vector<double> wall(2048);  // distance of the nearest object in each direction
@@ -26,7 +26,8 @@ inline Cloud sweep(uint64_t seed = 1) {
   for (size_t t = 0; t < wall.size(); ++t)
     for (int beam = 0; beam < 64; ++beam) {
       if (random.chance(0.04)) continue;
-      const double angle = 2 * M_PI * static_cast<double>(t) / 2048, slope = 0.035 - 0.49 * beam / 63;
+      const double angle = 2 * M_PI * static_cast<double>(t) / 2048,
+                   slope = 0.035 - 0.49 * beam / 63;
       const double ground = slope < -0.02 ? -1.73 / slope : 1e9;
       const double range = std::min({ground, wall[t], 80.0}) + 0.015 * random.bump();
       for (const double v : {range * std::cos(angle), range * std::sin(angle), range * slope})
@@ -35,7 +36,8 @@ inline Cloud sweep(uint64_t seed = 1) {
   return points;
 }
 
-// n points on the walls and furniture of rooms, noise 2 mm; about 90 m^2 for each million points. `shuffled`: in no order.
+// n points on the walls and furniture of rooms, noise 2 mm; about 90 m^2 for each million points.
+// `shuffled`: in no order.
 inline Cloud scan(int64_t n, bool shuffled, uint64_t seed = 1) {
   support::Random random(seed);
   const double edge = 3 * std::sqrt(static_cast<double>(n) * 1e-6);
@@ -46,7 +48,8 @@ inline Cloud scan(int64_t n, bool shuffled, uint64_t seed = 1) {
     const int64_t rows = n * (s + 1) / kSheets - n * s / kSheets;
     const int axis = s % 3;
     double corner[3], size[3];
-    for (int a = 0; a < 3; ++a) corner[a] = random.uniform(0, edge), size[a] = random.uniform(0.5, 1) * edge;
+    for (int a = 0; a < 3; ++a)
+      corner[a] = random.uniform(0, edge), size[a] = random.uniform(0.5, 1) * edge;
     for (int64_t i = 0; i < rows; ++i) {
       const double u = static_cast<double>(i) / static_cast<double>(rows), v = random.unit();
       double p[3];

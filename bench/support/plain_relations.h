@@ -1,5 +1,5 @@
-// Relations as one writes them first: a std::unordered_map from coordinate to row, one look-up per output row and
-// offset. What the relation benchmarks compare with.
+// Relations as one writes them first: a std::unordered_map from coordinate to row, one look-up per
+// output row and offset. What the relation benchmarks compare with.
 #pragma once
 
 #include <array>
@@ -38,10 +38,12 @@ inline Row row_at(std::span<const int32_t> coords, size_t i) {
   return {coords[i * 4], coords[i * 4 + 1], coords[i * 4 + 2], coords[i * 4 + 3]};
 }
 
-inline std::unordered_map<Row, int32_t, RowHash> rows_by_coordinate(std::span<const int32_t> coords) {
+inline std::unordered_map<Row, int32_t, RowHash> rows_by_coordinate(
+    std::span<const int32_t> coords) {
   std::unordered_map<Row, int32_t, RowHash> rows;
   rows.reserve(coords.size() / 4);
-  for (size_t i = 0; i < coords.size() / 4; ++i) rows.emplace(row_at(coords, i), static_cast<int32_t>(i));
+  for (size_t i = 0; i < coords.size() / 4; ++i)
+    rows.emplace(row_at(coords, i), static_cast<int32_t>(i));
   return rows;
 }
 
@@ -61,7 +63,8 @@ inline PlainRelation plain_submanifold(std::span<const int32_t> coords) {
   return r;
 }
 
-// 2x2x2, stride 2: the distinct parents first, then 8 look-ups for each. Edges by output row, then offset.
+// 2x2x2, stride 2: the distinct parents first, then 8 look-ups for each. Edges by output row, then
+// offset.
 inline PlainRelation plain_strided(std::span<const int32_t> coords) {
   const auto rows = rows_by_coordinate(coords);
   std::unordered_set<Row, RowHash> seen;
@@ -74,14 +77,16 @@ inline PlainRelation plain_strided(std::span<const int32_t> coords) {
   for (size_t o = 0; o < r.out.size(); ++o) {
     const Row& c = r.out[o];
     for (int32_t k = 0; k < 8; ++k) {
-      const auto hit = rows.find({c[0], c[1] * 2 + (k >> 2), c[2] * 2 + (k >> 1 & 1), c[3] * 2 + (k & 1)});
+      const auto hit =
+          rows.find({c[0], c[1] * 2 + (k >> 2), c[2] * 2 + (k >> 1 & 1), c[3] * 2 + (k & 1)});
       if (hit != rows.end()) r.add(hit->second, static_cast<int32_t>(o), k);
     }
   }
   return r;
 }
 
-// The same edges in input order, by a shortcut for size == stride: each input row has exactly one parent.
+// The same edges in input order, by a shortcut for size == stride: each input row has exactly one
+// parent.
 inline PlainRelation plain_parents(std::span<const int32_t> coords) {
   std::unordered_map<Row, int32_t, RowHash> parents;
   PlainRelation r;

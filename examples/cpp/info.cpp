@@ -5,7 +5,8 @@
 
 int main() {
   lattice::BackendInfo info = lattice::backend_info();
-  std::cout << "lattice " << info.version << " on MLX " << info.mlx_running << ", " << info.simd << ", " << info.threads
+  std::cout << "lattice " << info.version << " on MLX " << info.mlx_running << ", " << info.simd
+            << ", " << info.threads
             << " threads, tensor operations: " << lattice::name(info.tensor_ops) << "\n";
   return info.mlx_built == info.mlx_running ? 0 : 1;
 }

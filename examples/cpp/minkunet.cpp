@@ -1,7 +1,8 @@
 // Inference of a saved MinkUNet without Python: minkunet <folder>
 //
-// The folder holds what `python examples/write_minkunet.py <folder>` writes: net.safetensors and net.json of a model, and
-// scan.safetensors with coords, feats and the logits that Python computed, to compare with. Exit status 77: no folder.
+// The folder holds what `python examples/write_minkunet.py <folder>` writes: net.safetensors and
+// net.json of a model, and scan.safetensors with coords, feats and the logits that Python computed,
+// to compare with. Exit status 77: no folder.
 #include <mlx/mlx.h>
 
 #include <chrono>
@@ -43,7 +44,8 @@ class MinkUNet {
     x = layer("encoder.stem", x);
     for (int i = 0; has("encoder.downs." + std::to_string(i)); ++i) {
       skips.push_back(x);
-      x = stage("encoder.stages." + std::to_string(i), layer("encoder.downs." + std::to_string(i), x));
+      x = stage("encoder.stages." + std::to_string(i),
+                layer("encoder.downs." + std::to_string(i), x));
     }
     for (int i = 0; has("ups." + std::to_string(i)); ++i) {
       const SparseTensor skip = skips[skips.size() - 1 - static_cast<size_t>(i)];
@@ -59,27 +61,33 @@ class MinkUNet {
     return found != weights_.end() && found->first.starts_with(prefix + ".");
   }
 
-  // relu(norm(conv(x)) + residual). An even kernel halves the resolution, or with `onto` doubles it.
-  SparseTensor layer(const std::string& name, const SparseTensor& x, const Options& options = {}) const {
+  // relu(norm(conv(x)) + residual). An even kernel halves the resolution, or with `onto` doubles
+  // it.
+  SparseTensor layer(const std::string& name, const SparseTensor& x,
+                     const Options& options = {}) const {
     const mx::array& w = weights_.at(name + ".conv.weight");  // (C_out, Kx, Ky, Kz, C_in)
     const lattice::Triple size = {w.shape(1), w.shape(2), w.shape(3)};
     const bool even = size[0] % 2 == 0;
     lattice::ConvOptions conv;
-    conv.spec = lattice::KernelSpec(size, even ? size : lattice::Triple{1, 1, 1}, {0, 0, 0}, {1, 1, 1});
+    conv.spec =
+        lattice::KernelSpec(size, even ? size : lattice::Triple{1, 1, 1}, {0, 0, 0}, {1, 1, 1});
     if (options.onto) conv.coordinates = *options.onto;
-    const auto run = options.onto ? lattice::conv_transpose3d : even ? lattice::conv3d : lattice::subm_conv3d;
+    const auto run = options.onto ? lattice::conv_transpose3d
+                     : even       ? lattice::conv3d
+                                  : lattice::subm_conv3d;
     const SparseTensor y = run(x, w, std::nullopt, conv, {});
     const auto norm = [&](const char* what) { return weights_.at(name + ".norm." + what); };
     lattice::NormOptions act;
     act.relu = options.relu;
     if (options.residual) act.residual = options.residual->feats();
-    return y.with_feats(lattice::batch_norm_act(y.feats(), {norm("weight"), norm("bias")}, norm("running_mean"),
-                                                norm("running_var"), act)
+    return y.with_feats(lattice::batch_norm_act(y.feats(), {norm("weight"), norm("bias")},
+                                                norm("running_mean"), norm("running_var"), act)
                             .y);
   }
 
   SparseTensor stage(const std::string& name, SparseTensor x) const {
-    for (int i = 0; has(name + "." + std::to_string(i)); ++i) x = block(name + "." + std::to_string(i), x);
+    for (int i = 0; has(name + "." + std::to_string(i)); ++i)
+      x = block(name + "." + std::to_string(i), x);
     return x;
   }
 
@@ -89,7 +97,8 @@ class MinkUNet {
     SparseTensor y = x;
     for (int i = 0; has(name + ".layers." + std::to_string(i)); ++i) {
       const bool last = !has(name + ".layers." + std::to_string(i + 1));
-      y = layer(name + ".layers." + std::to_string(i), y, {.residual = last ? std::optional(skip) : std::nullopt});
+      y = layer(name + ".layers." + std::to_string(i), y,
+                {.residual = last ? std::optional(skip) : std::nullopt});
     }
     return y;
   }
@@ -100,10 +109,12 @@ class MinkUNet {
 int main(int count, char** arguments) {
   const std::filesystem::path folder = count > 1 ? arguments[1] : "net";
   if (!std::filesystem::is_directory(folder)) {
-    std::cerr << "no folder " << folder << "; write one with: python examples/write_minkunet.py " << folder << "\n";
+    std::cerr << "no folder " << folder << "; write one with: python examples/write_minkunet.py "
+              << folder << "\n";
     return 77;
   }
-  mx::set_cache_limit(size_t{4} << 30);  // MLX keeps memory between layers instead of asking the system again
+  mx::set_cache_limit(
+      size_t{4} << 30);  // MLX keeps memory between layers instead of asking the system again
   const MinkUNet model((folder / "net.safetensors").string());
   const auto scan = mx::load_safetensors((folder / "scan.safetensors").string()).first;
   const SparseTensor x(scan.at("coords"), scan.at("feats"));
@@ -117,9 +128,10 @@ int main(int count, char** arguments) {
   const auto built = now();
   logits.eval();
   const auto done = now();
-  const double worst = double{mx::max(mx::abs(mx::subtract(logits, scan.at("logits")))).item<float>()};
+  const double worst =
+      double{mx::max(mx::abs(mx::subtract(logits, scan.at("logits")))).item<float>()};
   std::cout << plan.text() << "\n"
-            << x.active_count() << " voxels, geometry " << ms(built - begin) << " ms, arithmetic " << ms(done - built)
-            << " ms, largest difference to Python " << worst << "\n";
+            << x.active_count() << " voxels, geometry " << ms(built - begin) << " ms, arithmetic "
+            << ms(done - built) << " ms, largest difference to Python " << worst << "\n";
   return worst <= 1e-5 ? 0 : 1;
 }

@@ -24,10 +24,10 @@ int main() {
   mx::array gradient = mx::grad(loss)(weight);
   std::cout << "loss " << loss(weight).item<float>() << ", gradient " << gradient.shape() << "\n";
 
-  // A voxel without neighbours sees the centre of the kernel only.
+  // A voxel without neighbors sees the center of the kernel only.
   mx::array y = lattice::subm_conv3d(x, weight, std::nullopt, {}).feats();
-  mx::array centre = mx::sum(mx::slice(weight, {0, 1, 1, 1, 0}, {8, 2, 2, 2, 16}), {1, 2, 3, 4});
-  bool right = mx::allclose(mx::take(y, 3, 0), centre, 1e-4, 1e-5).item<bool>();
+  mx::array center = mx::sum(mx::slice(weight, {0, 1, 1, 1, 0}, {8, 2, 2, 2, 16}), {1, 2, 3, 4});
+  bool right = mx::allclose(mx::take(y, 3, 0), center, 1e-4, 1e-5).item<bool>();
   std::cout << (right ? "as expected" : "wrong") << "\n";
   return right ? 0 : 1;
 }

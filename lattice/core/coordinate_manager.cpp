@@ -6,7 +6,7 @@
 #include <atomic>
 #include <stdexcept>
 
-#include "lattice/kernels/cpu/coords.h"
+#include "lattice/kernels/cpu/geometry/coords.h"
 
 namespace lattice {
 namespace {
@@ -18,15 +18,17 @@ int64_t next_manager_id() {
 
 void check_stride(const Triple& stride, const std::string& operation) {
   for (int64_t s : stride)
-    if (s < 1) throw std::invalid_argument("[" + operation + "] stride must be >= 1, got " + triple_text(stride));
+    if (s < 1)
+      throw std::invalid_argument("[" + operation + "] stride must be >= 1, got " +
+                                  triple_text(stride));
 }
 
 Triple product(const Triple& a, const Triple& b, std::string_view operation) {
   Triple out;
   for (size_t i = 0; i < 3; ++i)
     if (__builtin_mul_overflow(a[i], b[i], &out[i]))
-      throw std::overflow_error("[" + std::string(operation) + "] stride " + triple_text(a) + " * " + triple_text(b) +
-                                " leaves the range of int64");
+      throw std::overflow_error("[" + std::string(operation) + "] stride " + triple_text(a) +
+                                " * " + triple_text(b) + " leaves the range of int64");
   return out;
 }
 
@@ -43,11 +45,13 @@ Triple quotient(const Triple& a, const Triple& b, std::string_view operation) {
 
 }  // namespace
 
-Triple output_stride(const Triple& in, const Triple& step, RelationKind kind, std::string_view operation) {
-  return is_indexed(kind) ? quotient(in, step, operation) : product(in, step, operation);
+Triple output_stride(const Triple& in, const Triple& step, RelationKind kind,
+                     std::string_view operation) {
+  return offsets_start_at_zero(kind) ? quotient(in, step, operation) : product(in, step, operation);
 }
 
-mx::array keep_active(const mx::array& rows, const std::optional<mx::array>& active_rows, std::string_view operation) {
+mx::array keep_active(const mx::array& rows, const std::optional<mx::array>& active_rows,
+                      std::string_view operation) {
   if (!active_rows) return rows;
   const std::string head = "[" + std::string(operation) + "] active_rows must ";
   if (active_rows->shape() != mx::Shape{1} || active_rows->dtype() != mx::int32)
@@ -55,7 +59,8 @@ mx::array keep_active(const mx::array& rows, const std::optional<mx::array>& act
                                 shape_text(active_rows->shape()));
   const int n = evaluated(*active_rows, operation, "active_rows").data<int32_t>()[0];
   if (n < 0 || n > rows.shape(0))
-    throw std::invalid_argument(head + "be in 0.." + std::to_string(rows.shape(0)) + ", got " + std::to_string(n));
+    throw std::invalid_argument(head + "be in 0.." + std::to_string(rows.shape(0)) + ", got " +
+                                std::to_string(n));
   return n == rows.shape(0) ? rows : mx::slice(rows, {0, 0}, {n, rows.shape(1)});
 }
 
@@ -72,9 +77,11 @@ CoordinateMapKey CoordinateManager::insert_coords(const mx::array& coords, const
   check_stride(stride, op);
   if (!active_rows) {
     std::lock_guard lock(mutex_);
-    if (const auto found = by_array_.find({coords.id(), stride}); found != by_array_.end()) return found->second;
+    if (const auto found = by_array_.find({coords.id(), stride}); found != by_array_.end())
+      return found->second;
   }
-  if (coords.ndim() == 2) return insert_set(CoordinateSet(keep_active(coords, active_rows, op), op), stride);
+  if (coords.ndim() == 2)
+    return insert_set(CoordinateSet(keep_active(coords, active_rows, op), op), stride);
   return insert_set(CoordinateSet(coords, op), stride);
 }
 
@@ -101,8 +108,9 @@ bool CoordinateManager::owns(const CoordinateMapKey& key) const {
 const CoordinateSet& CoordinateManager::set_locked(const CoordinateMapKey& key) const {
   const auto found = sets_.find(key);
   if (found == sets_.end())
-    throw std::invalid_argument("[CoordinateManager] key " + std::to_string(key.id) + " of manager " +
-                                std::to_string(key.manager_id) + " does not belong to manager " + std::to_string(id_));
+    throw std::invalid_argument("[CoordinateManager] key " + std::to_string(key.id) +
+                                " of manager " + std::to_string(key.manager_id) +
+                                " does not belong to manager " + std::to_string(id_));
   return found->second;
 }
 
@@ -115,7 +123,8 @@ mx::array CoordinateManager::active_rows(const CoordinateMapKey& key) const {
   return mx::array({static_cast<int32_t>(set(key).rows())}, {1}, mx::int32);
 }
 
-mx::array CoordinateManager::inverse_map(const CoordinateMapKey& source, const CoordinateMapKey& target) const {
+mx::array CoordinateManager::inverse_map(const CoordinateMapKey& source,
+                                         const CoordinateMapKey& target) const {
   const std::string op = "CoordinateManager.inverse_map";
   const CoordinateSet& from = set(source);
   const CoordinateSet& to = set(target);
@@ -129,8 +138,8 @@ mx::array CoordinateManager::inverse_map(const CoordinateMapKey& source, const C
 }
 
 Relation::Ptr CoordinateManager::find_or_build(RelationKind kind, const CoordinateMapKey& in,
-                                               const std::optional<CoordinateMapKey>& target, const KernelSpec& spec,
-                                               std::string_view operation) {
+                                               const std::optional<CoordinateMapKey>& target,
+                                               const KernelSpec& spec, std::string_view operation) {
   // One builder at a time: the kernels use all threads, and equal requests must give one object.
   std::lock_guard lock(mutex_);
   const CacheKey key{in.id, target ? target->id : -1, spec, kind};
@@ -145,16 +154,17 @@ Relation::Ptr CoordinateManager::find_or_build(RelationKind kind, const Coordina
   ++misses_;
   const Triple out_stride = output_stride(in.stride, spec.stride, kind, operation);
   if (target && target->stride != out_stride)
-    throw std::invalid_argument("[" + std::string(operation) + "] target must have stride " + triple_text(out_stride) +
-                                ", got " + triple_text(target->stride));
+    throw std::invalid_argument("[" + std::string(operation) + "] target must have stride " +
+                                triple_text(out_stride) + ", got " + triple_text(target->stride));
   std::shared_ptr<Relation> relation;
   if (const auto made = made_keys_.find(key); made != made_keys_.end()) {
     // The coordinates exist: relate onto them, so that the key stays the same.
     const CoordinateSet& out = set_locked(made->second);
-    const auto onto = is_indexed(kind) ? RelationKind::target_transposed : RelationKind::target;
-    relation =
-        std::const_pointer_cast<Relation>(out.same_as(in_set) ? relate(kind, in_set, spec, std::nullopt, operation)
-                                                              : relate(onto, in_set, spec, out, operation));
+    const auto onto =
+        offsets_start_at_zero(kind) ? RelationKind::target_transposed : RelationKind::target;
+    relation = std::const_pointer_cast<Relation>(
+        out.same_as(in_set) ? relate(kind, in_set, spec, std::nullopt, operation)
+                            : relate(onto, in_set, spec, out, operation));
     relation->kind_ = kind;
     relation->out_key_ = made->second;
   } else {
@@ -180,25 +190,34 @@ Relation::Ptr CoordinateManager::find_or_build(RelationKind kind, const Coordina
   return relation;
 }
 
-Relation::Ptr CoordinateManager::kernel_relation(const CoordinateMapKey& in, const KernelSpec& spec) {
+Relation::Ptr CoordinateManager::kernel_relation(const CoordinateMapKey& in,
+                                                 const KernelSpec& spec) {
   return find_or_build(RelationKind::forward, in, std::nullopt, spec, "kernel_relation");
 }
-Relation::Ptr CoordinateManager::submanifold_kernel_relation(const CoordinateMapKey& in, const KernelSpec& spec) {
-  return find_or_build(RelationKind::submanifold, in, std::nullopt, spec, "submanifold_kernel_relation");
+Relation::Ptr CoordinateManager::submanifold_kernel_relation(const CoordinateMapKey& in,
+                                                             const KernelSpec& spec) {
+  return find_or_build(RelationKind::submanifold, in, std::nullopt, spec,
+                       "submanifold_kernel_relation");
 }
-Relation::Ptr CoordinateManager::target_kernel_relation(const CoordinateMapKey& in, const CoordinateMapKey& target,
+Relation::Ptr CoordinateManager::target_kernel_relation(const CoordinateMapKey& in,
+                                                        const CoordinateMapKey& target,
                                                         const KernelSpec& spec) {
   return find_or_build(RelationKind::target, in, target, spec, "target_kernel_relation");
 }
-Relation::Ptr CoordinateManager::transposed_kernel_relation(const CoordinateMapKey& in, const KernelSpec& spec) {
-  return find_or_build(RelationKind::transposed, in, std::nullopt, spec, "transposed_kernel_relation");
+Relation::Ptr CoordinateManager::transposed_kernel_relation(const CoordinateMapKey& in,
+                                                            const KernelSpec& spec) {
+  return find_or_build(RelationKind::transposed, in, std::nullopt, spec,
+                       "transposed_kernel_relation");
 }
-Relation::Ptr CoordinateManager::generative_relation(const CoordinateMapKey& in, const KernelSpec& spec) {
+Relation::Ptr CoordinateManager::generative_relation(const CoordinateMapKey& in,
+                                                     const KernelSpec& spec) {
   return find_or_build(RelationKind::generative, in, std::nullopt, spec, "generative_relation");
 }
-Relation::Ptr CoordinateManager::target_transposed_relation(const CoordinateMapKey& in, const CoordinateMapKey& target,
+Relation::Ptr CoordinateManager::target_transposed_relation(const CoordinateMapKey& in,
+                                                            const CoordinateMapKey& target,
                                                             const KernelSpec& spec) {
-  return find_or_build(RelationKind::target_transposed, in, target, spec, "target_transposed_relation");
+  return find_or_build(RelationKind::target_transposed, in, target, spec,
+                       "target_transposed_relation");
 }
 
 size_t CoordinateManager::bytes_locked() const {
@@ -220,16 +239,21 @@ void CoordinateManager::evict_locked() {
 
 CacheStats CoordinateManager::stats() const {
   std::lock_guard lock(mutex_);
-  return {
-      hits_,          misses_, evictions_, static_cast<int64_t>(entries_.size()), static_cast<int64_t>(sets_.size()),
-      bytes_locked(), budget_};
+  return {hits_,
+          misses_,
+          evictions_,
+          static_cast<int64_t>(entries_.size()),
+          static_cast<int64_t>(sets_.size()),
+          bytes_locked(),
+          budget_};
 }
 
 std::vector<CachedRelation> CoordinateManager::relations() const {
   std::lock_guard lock(mutex_);
   std::vector<const Entry*> order;
   for (const Entry& entry : entries_) order.push_back(&entry);
-  std::sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) { return a->number < b->number; });
+  std::sort(order.begin(), order.end(),
+            [](const Entry* a, const Entry* b) { return a->number < b->number; });
   std::vector<CachedRelation> made;
   for (const Entry* entry : order) made.push_back(entry->made);
   return made;

@@ -26,9 +26,10 @@ struct CachedRelation {
   Relation::Ptr relation;
 };
 
-// Relations are cached by (input key, target key, spec, kind): equal arguments give the same object. Above the byte budget the
-// least recently used ones leave the cache; whoever holds one keeps it. Output coordinates stay, so that a relation built
-// again has the same output key. All methods may be called from several threads.
+// Relations are cached by (input key, target key, spec, kind): equal arguments give the same
+// object. Above the byte budget the least recently used ones leave the cache; whoever holds one
+// keeps it. Output coordinates stay, so that a relation built again has the same output key. All
+// methods may be called from several threads.
 class CoordinateManager : public std::enable_shared_from_this<CoordinateManager> {
  public:
   static constexpr size_t kDefaultBudget = size_t{2} << 30;
@@ -36,7 +37,8 @@ class CoordinateManager : public std::enable_shared_from_this<CoordinateManager>
 
   int64_t id() const { return id_; }
 
-  // The same array object with the same stride gives the same key. `active_rows`, a (1,) int32 array, keeps that many rows.
+  // The same array object with the same stride gives the same key. `active_rows`, a (1,) int32
+  // array, keeps that many rows.
   CoordinateMapKey insert_coords(const mx::array& coords, const Triple& stride,
                                  const std::optional<mx::array>& active_rows = std::nullopt,
                                  std::string_view operation = "CoordinateManager.insert_coords");
@@ -46,8 +48,8 @@ class CoordinateManager : public std::enable_shared_from_this<CoordinateManager>
   const mx::array& coords(const CoordinateMapKey& key) const { return set(key).array(); }
   // (1,) int32: the number of rows.
   mx::array active_rows(const CoordinateMapKey& key) const;
-  // For each source row the target row that holds it, or -1: equal coordinates at equal strides; where the target's stride is
-  // a multiple of the source's, floor(source / ratio).
+  // For each source row the target row that holds it, or -1: equal coordinates at equal strides;
+  // where the target's stride is a multiple of the source's, floor(source / ratio).
   mx::array inverse_map(const CoordinateMapKey& source, const CoordinateMapKey& target) const;
 
   Relation::Ptr kernel_relation(const CoordinateMapKey& in, const KernelSpec& spec);
@@ -56,8 +58,8 @@ class CoordinateManager : public std::enable_shared_from_this<CoordinateManager>
                                        const KernelSpec& spec);
   Relation::Ptr transposed_kernel_relation(const CoordinateMapKey& in, const KernelSpec& spec);
   Relation::Ptr generative_relation(const CoordinateMapKey& in, const KernelSpec& spec);
-  Relation::Ptr target_transposed_relation(const CoordinateMapKey& in, const CoordinateMapKey& target,
-                                           const KernelSpec& spec);
+  Relation::Ptr target_transposed_relation(const CoordinateMapKey& in,
+                                           const CoordinateMapKey& target, const KernelSpec& spec);
 
   CacheStats stats() const;
   // What is cached now, in the order in which it was built.
@@ -93,17 +95,20 @@ class CoordinateManager : public std::enable_shared_from_this<CoordinateManager>
   size_t budget_;
   std::map<CoordinateMapKey, CoordinateSet> sets_;
   std::map<std::pair<std::uintptr_t, Triple>, CoordinateMapKey> by_array_;
-  std::map<CacheKey, CoordinateMapKey> made_keys_;  // output keys of relations that made coordinates
-  std::list<Entry> entries_;                        // most recently used first
+  std::map<CacheKey, CoordinateMapKey>
+      made_keys_;             // output keys of relations that made coordinates
+  std::list<Entry> entries_;  // most recently used first
   std::map<CacheKey, std::list<Entry>::iterator> by_key_;
   int64_t next_id_ = 0;
   int64_t hits_ = 0, misses_ = 0, evictions_ = 0;
 };
 
 // in * step for gathering kinds; in / step for scattering ones, where step must divide.
-Triple output_stride(const Triple& in, const Triple& step, RelationKind kind, std::string_view operation);
+Triple output_stride(const Triple& in, const Triple& step, RelationKind kind,
+                     std::string_view operation);
 
 // coords without the rows behind `active_rows`; checks its shape, dtype and range.
-mx::array keep_active(const mx::array& rows, const std::optional<mx::array>& active_rows, std::string_view operation);
+mx::array keep_active(const mx::array& rows, const std::optional<mx::array>& active_rows,
+                      std::string_view operation);
 
 }  // namespace lattice

@@ -20,7 +20,8 @@ struct CoordinateSet::State {
 
   State(mx::array g, mx::array v) : given(std::move(g)), values(std::move(v)) {}
   cpu::CoordSpan span() const {
-    return {values.size() ? values.data<void>() : nullptr, values.shape(0), values.dtype() == mx::int64};
+    return {values.size() ? values.data<void>() : nullptr, values.shape(0),
+            values.dtype() == mx::int64};
   }
 };
 
@@ -29,12 +30,14 @@ CoordinateSet::CoordinateSet(mx::array coords, std::string_view operation, std::
   if (coords.ndim() != 2 || coords.shape(1) != 4)
     throw std::invalid_argument(head + "have shape (N, 4), got " + shape_text(coords.shape()));
   if (coords.dtype() != mx::int32 && coords.dtype() != mx::int64)
-    throw std::invalid_argument(head + "be int32 or int64, got " + graph::dtype_name(coords.dtype()));
+    throw std::invalid_argument(head + "be int32 or int64, got " +
+                                graph::dtype_name(coords.dtype()));
   mx::array values = evaluated(coords, operation, what);
   state_ = std::make_shared<State>(std::move(coords), std::move(values));
   state_->box = cpu::bounding_box(state_->span());
   if (!state_->box.empty() && state_->box.lo[0] < 0)
-    throw std::invalid_argument(head + "have batch >= 0, got batch " + cpu::to_string(state_->box.lo[0]));
+    throw std::invalid_argument(head + "have batch >= 0, got batch " +
+                                cpu::to_string(state_->box.lo[0]));
 }
 
 const mx::array& CoordinateSet::array() const { return state_->given; }
@@ -56,29 +59,32 @@ const std::shared_ptr<const cpu::CoordIndex>& CoordinateSet::index() const {
   return state_->index;
 }
 
-const std::shared_ptr<const cpu::CoordIndex>& CoordinateSet::unique_index(std::string_view operation) const {
+const std::shared_ptr<const cpu::CoordIndex>& CoordinateSet::unique_index(
+    std::string_view operation) const {
   const auto& found = index();
   if (found->duplicate >= 0) {
     const int32_t first = found->order()[found->duplicate];
     const int32_t second = found->order()[found->duplicate + 1];
-    throw std::invalid_argument("[" + std::string(operation) + "] coords must be free of duplicates, but rows " +
-                                std::to_string(first) + " and " + std::to_string(second) + " are both " +
-                                cpu::to_string(span().row(first)) +
-                                "; merge them with sparse_from_coordinates(..., duplicate_reduction=)");
+    throw std::invalid_argument(
+        "[" + std::string(operation) + "] coords must be free of duplicates, but rows " +
+        std::to_string(first) + " and " + std::to_string(second) + " are both " +
+        cpu::to_string(span().row(first)) +
+        "; merge them with sparse_from_coordinates(..., duplicate_reduction=)");
   }
   return found;
 }
 
 size_t CoordinateSet::nbytes() const {
-  return state_->values.nbytes() + (state_->indexed.load(std::memory_order_acquire) ? state_->index->nbytes() : 0);
+  return state_->values.nbytes() +
+         (state_->indexed.load(std::memory_order_acquire) ? state_->index->nbytes() : 0);
 }
 
 void check_same_dtype(const CoordinateSet& a, const CoordinateSet& b, std::string_view operation,
                       std::string_view names) {
   if (a.dtype() != b.dtype())
     throw std::invalid_argument("[" + std::string(operation) + "] " + std::string(names) +
-                                " must have equal dtypes, got " + graph::dtype_name(a.dtype()) + " and " +
-                                graph::dtype_name(b.dtype()));
+                                " must have equal dtypes, got " + graph::dtype_name(a.dtype()) +
+                                " and " + graph::dtype_name(b.dtype()));
 }
 
 }  // namespace lattice

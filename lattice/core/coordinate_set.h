@@ -7,20 +7,20 @@
 #include <string_view>
 
 #include "lattice/core/arrays.h"
-#include "lattice/kernels/cpu/keys.h"
+#include "lattice/kernels/cpu/geometry/keys.h"
 
 namespace lattice {
 
 class CoordinateSet {
  public:
-  // Shape (N, 4), int32 or int64, batch >= 0, N < 2^31; evaluated here. Throws std::invalid_argument otherwise. `what` names
-  // the argument in messages.
+  // Shape (N, 4), int32 or int64, batch >= 0, N < 2^31; evaluated here. Throws
+  // std::invalid_argument otherwise. `what` names the argument in messages.
   CoordinateSet(mx::array coords, std::string_view operation, std::string_view what = "coords");
 
   // The array that was given, as it was given.
   const mx::array& array() const;
-  // The same as an object for Python, which can write to arrays in place: one object until somebody did that, then another
-  // with the true values.
+  // The same as an object for Python, which can write to arrays in place: one object until somebody
+  // did that, then another with the true values.
   std::shared_ptr<mx::array> shown() const;
   int64_t rows() const;
   mx::Dtype dtype() const { return array().dtype(); }
@@ -28,7 +28,8 @@ class CoordinateSet {
   const cpu::Box& box() const;
   // Rows sorted by coordinate; built on first use, once, from any thread.
   const std::shared_ptr<const cpu::CoordIndex>& index() const;
-  // The index of a set without duplicates; otherwise std::invalid_argument names the coordinate and two rows.
+  // The index of a set without duplicates; otherwise std::invalid_argument names the coordinate and
+  // two rows.
   const std::shared_ptr<const cpu::CoordIndex>& unique_index(std::string_view operation) const;
   // Two values are one set when they come from one construction.
   bool same_as(const CoordinateSet& other) const { return state_ == other.state_; }

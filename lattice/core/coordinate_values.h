@@ -1,4 +1,5 @@
-// What operations on coordinate sets return: plain values, concrete arrays with exactly the rows they need.
+// What operations on coordinate sets return: plain values, concrete arrays with exactly the rows
+// they need.
 #pragma once
 
 #include <mlx/array.h>
@@ -22,7 +23,8 @@ struct SparseAlignment {
   mx::array rhs_rows;     // (M,) int32
 };
 
-// Parents floor(c / 2) of N rows: bit (x & 1) + 2 (y & 1) + 4 (z & 1) of a parent's occupancy is set where it has that child.
+// Parents floor(c / 2) of N rows: bit (x & 1) + 2 (y & 1) + 4 (z & 1) of a parent's occupancy is
+// set where it has that child.
 struct SparseOccupancy {
   mx::array coords;         // (P, 4), first seen first
   mx::array active_rows;    // (1,) int32: P

@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "lattice/graph/dtype.h"
-#include "lattice/kernels/cpu/coords.h"
+#include "lattice/kernels/cpu/geometry/coords.h"
 
 namespace lattice {
 namespace {
@@ -21,8 +21,8 @@ using cpu::int128;
 using Extent = std::array<int64_t, 4>;  // B, X, Y, Z
 
 std::string extent_text(const Extent& e) {
-  return "(" + std::to_string(e[0]) + ", " + std::to_string(e[1]) + ", " + std::to_string(e[2]) + ", " +
-         std::to_string(e[3]) + ")";
+  return "(" + std::to_string(e[0]) + ", " + std::to_string(e[1]) + ", " + std::to_string(e[2]) +
+         ", " + std::to_string(e[3]) + ")";
 }
 
 Extent dense_extent(const SparseTensor& x, const std::optional<std::vector<int64_t>>& shape,
@@ -32,8 +32,8 @@ Extent dense_extent(const SparseTensor& x, const std::optional<std::vector<int64
     const size_t n = shape->size();
     if (n < 3 || n > 5) fail("to_dense", "shape must have 3 to 5 sizes, got " + std::to_string(n));
     if (n == 5 && shape->back() != x.channels())
-      fail("to_dense", "shape must end with the " + std::to_string(x.channels()) + " channels, got " +
-                           std::to_string(shape->back()));
+      fail("to_dense", "shape must end with the " + std::to_string(x.channels()) +
+                           " channels, got " + std::to_string(shape->back()));
     if (std::any_of(shape->begin(), shape->end(), [](int64_t v) { return v < 0; }))
       fail("to_dense", "shape must not be negative");
     if (n == 3) std::copy_n(shape->begin(), 3, extent.begin() + 1);
@@ -41,8 +41,8 @@ Extent dense_extent(const SparseTensor& x, const std::optional<std::vector<int64
   } else {
     const cpu::Box& box = x.coordinate_set().box();
     for (size_t a = 1; a < 4 && !box.empty(); ++a)
-      extent[a] =
-          static_cast<int64_t>(std::clamp<int128>(box.hi[a] - lowest[a] + 1, 0, std::numeric_limits<int32_t>::max()));
+      extent[a] = static_cast<int64_t>(
+          std::clamp<int128>(box.hi[a] - lowest[a] + 1, 0, std::numeric_limits<int32_t>::max()));
   }
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   int128 cells = 1;
@@ -85,22 +85,26 @@ mx::array to_dense(const SparseTensor& x, const std::optional<std::vector<int64_
   full.push_back(channels);
   mx::array dense = mx::zeros({cells, channels}, x.dtype(), s);
   if (rows > 0)
-    dense =
-        mx::scatter(dense, {adopt(std::move(cell), {rows})}, mx::reshape(x.feats(), {rows, 1, channels}, s), {0}, s);
+    dense = mx::scatter(dense, {adopt(std::move(cell), {rows})},
+                        mx::reshape(x.feats(), {rows, 1, channels}, s), {0}, s);
   return mx::reshape(dense, full, s);
 }
 
-SparseTensor from_dense(const mx::array& dense, const std::optional<mx::array>& mask, const Triple& stride,
-                        const Triple& min_coord, mx::StreamOrDevice s) {
-  if (dense.ndim() != 5) fail("from_dense", "array must have shape (B, X, Y, Z, C), got " + shape_text(dense.shape()));
+SparseTensor from_dense(const mx::array& dense, const std::optional<mx::array>& mask,
+                        const Triple& stride, const Triple& min_coord, mx::StreamOrDevice s) {
+  if (dense.ndim() != 5)
+    fail("from_dense", "array must have shape (B, X, Y, Z, C), got " + shape_text(dense.shape()));
   const mx::Shape cells(dense.shape().begin(), dense.shape().end() - 1);
   if (mask && (mask->shape() != cells || mask->dtype() != mx::bool_))
-    fail("from_dense", "mask must be bool of shape " + shape_text(cells) + ", got " + graph::dtype_name(mask->dtype()) +
-                           " of shape " + shape_text(mask->shape()));
-  const mx::array chosen = mask ? *mask : mx::any(mx::not_equal(dense, mx::array(0, dense.dtype()), s), -1, false, s);
+    fail("from_dense", "mask must be bool of shape " + shape_text(cells) + ", got " +
+                           graph::dtype_name(mask->dtype()) + " of shape " +
+                           shape_text(mask->shape()));
+  const mx::array chosen =
+      mask ? *mask : mx::any(mx::not_equal(dense, mx::array(0, dense.dtype()), s), -1, false, s);
   const mx::array keep = evaluated(chosen, "from_dense", "array");
   cpu::Buffer<int32_t> cell;
-  if (keep.size()) cell = cpu::rows_where({reinterpret_cast<const uint8_t*>(keep.data<bool>()), keep.size()});
+  if (keep.size())
+    cell = cpu::rows_where({reinterpret_cast<const uint8_t*>(keep.data<bool>()), keep.size()});
   const int rows = static_cast<int>(cell.size());
   cpu::Buffer<int32_t> coords(int64_t{rows} * 4);
   BatchCounts counts(static_cast<size_t>(cells[0]), 0);
@@ -110,8 +114,9 @@ SparseTensor from_dense(const mx::array& dense, const std::optional<mx::array>& 
       int64_t value = 0;
       if (__builtin_add_overflow(at % cells[static_cast<int>(a)], min_coord[a - 1], &value) ||
           value != static_cast<int32_t>(value))
-        throw std::overflow_error("[from_dense] " + std::string(cpu::axis_name(static_cast<int>(a))) +
-                                  " of min_coord " + triple_text(min_coord) + " moves a row out of the range of int32");
+        throw std::overflow_error(
+            "[from_dense] " + std::string(cpu::axis_name(static_cast<int>(a))) + " of min_coord " +
+            triple_text(min_coord) + " moves a row out of the range of int32");
       coords[r * 4 + static_cast<int64_t>(a)] = static_cast<int32_t>(value);
       at /= cells[static_cast<int>(a)];
     }

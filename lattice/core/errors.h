@@ -1,13 +1,14 @@
-// Errors and what Python sees: std::invalid_argument -> ValueError, std::overflow_error -> OverflowError,
-// lattice::TypeError -> TypeError. A message reads "[operation] argument ... found ... expected".
+// Errors and what Python sees: std::invalid_argument -> ValueError, std::overflow_error ->
+// OverflowError, lattice::TypeError -> TypeError. A message reads "[operation] argument ... found
+// ... expected".
 #pragma once
 
 #include <stdexcept>
 
 namespace lattice {
 
-// A value of the wrong kind: a float where an integer is wanted, a weight that is no array. It crosses from one library
-// to another, so its type information must be visible.
+// A value of the wrong kind: a float where an integer is wanted, a weight that is no array. It
+// crosses from one library to another, so its type information must be visible.
 class __attribute__((visibility("default"))) TypeError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

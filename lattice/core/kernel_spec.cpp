@@ -9,8 +9,9 @@ namespace {
 void check(const char* name, const Triple& t, int64_t lowest) {
   for (int64_t v : t)
     if (v < lowest || v > std::numeric_limits<int32_t>::max())
-      throw std::invalid_argument("[KernelSpec] " + std::string(name) + " must be " + std::to_string(lowest) +
-                                  "..2147483647 on each axis, got " + triple_text(t));
+      throw std::invalid_argument("[KernelSpec] " + std::string(name) + " must be " +
+                                  std::to_string(lowest) + "..2147483647 on each axis, got " +
+                                  triple_text(t));
 }
 
 }  // namespace
@@ -29,24 +30,25 @@ KernelSpec::KernelSpec(Triple size_, Triple stride_, Triple padding_, Triple dil
   check("dilation", dilation, 1);
   if (size[0] > kMaxKernelVolume || size[1] > kMaxKernelVolume / size[0] ||
       size[2] > kMaxKernelVolume / (size[0] * size[1]))
-    throw std::invalid_argument("[KernelSpec] kernel_size " + triple_text(size) + " has more than " +
-                                std::to_string(kMaxKernelVolume) + " offsets");
+    throw std::invalid_argument("[KernelSpec] kernel_size " + triple_text(size) +
+                                " has more than " + std::to_string(kMaxKernelVolume) + " offsets");
 }
 
 bool KernelSpec::is_pointwise() const {
-  return volume() == 1 && stride == Triple{1, 1, 1} && padding == Triple{0, 0, 0} && dilation == Triple{1, 1, 1};
+  return volume() == 1 && stride == Triple{1, 1, 1} && padding == Triple{0, 0, 0} &&
+         dilation == Triple{1, 1, 1};
 }
 
 bool KernelSpec::is_centered_submanifold() const { return kernel(true).symmetric(); }
 
 std::string KernelSpec::text() const {
-  return "size=" + triple_text(size) + ", stride=" + triple_text(stride) + ", padding=" + triple_text(padding) +
-         ", dilation=" + triple_text(dilation);
+  return "size=" + triple_text(size) + ", stride=" + triple_text(stride) +
+         ", padding=" + triple_text(padding) + ", dilation=" + triple_text(dilation);
 }
 
-std::vector<Triple> kernel_offsets(const Triple& size, const Triple& dilation, bool centred) {
+std::vector<Triple> kernel_offsets(const Triple& size, const Triple& dilation, bool centered) {
   const KernelSpec spec(size, {1, 1, 1}, {0, 0, 0}, dilation);
-  const cpu::Kernel kernel = spec.kernel(centred);
+  const cpu::Kernel kernel = spec.kernel(centered);
   std::vector<Triple> offsets;
   for (int64_t k = 0; k < kernel.volume(); ++k) offsets.push_back(kernel.offset(k));
   return offsets;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lattice/kernels/cpu/relations.h"
+#include "lattice/kernels/cpu/geometry/relations.h"
 
 namespace lattice {
 
@@ -15,8 +15,8 @@ using cpu::Triple;
 
 inline constexpr int64_t kMaxKernelVolume = int64_t{1} << 20;
 
-// Sizes, strides and dilations are in 1..2^31-1, paddings in 0..2^31-1, and size.x * size.y * size.z <= 2^20; anything else
-// throws std::invalid_argument that names the argument.
+// Sizes, strides and dilations are in 1..2^31-1, paddings in 0..2^31-1, and size.x * size.y *
+// size.z <= 2^20; anything else throws std::invalid_argument that names the argument.
 struct KernelSpec {
   Triple size{3, 3, 3};
   Triple stride{1, 1, 1};
@@ -31,7 +31,7 @@ struct KernelSpec {
   bool is_pointwise() const;
   // Odd sizes, stride 1, no padding.
   bool is_centered_submanifold() const;
-  cpu::Kernel kernel(bool centred) const { return {size, stride, padding, dilation, centred}; }
+  cpu::Kernel kernel(bool centered) const { return {size, stride, padding, dilation, centered}; }
   std::string text() const;
 
   bool operator==(const KernelSpec&) const = default;
@@ -40,7 +40,9 @@ struct KernelSpec {
 
 std::string triple_text(const Triple& t);
 
-// Offsets in id order, k = (ix * Ky + iy) * Kz + iz. Centred: an odd size is centred on 0; otherwise 0..size-1. Times dilation.
-std::vector<Triple> kernel_offsets(const Triple& size, const Triple& dilation, bool centred = true);
+// Offsets in id order, k = (ix * Ky + iy) * Kz + iz. Centered: an odd size is centered on 0;
+// otherwise 0..size-1. Times dilation.
+std::vector<Triple> kernel_offsets(const Triple& size, const Triple& dilation,
+                                   bool centered = true);
 
 }  // namespace lattice

@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "lattice/graph/dtype.h"
-#include "lattice/kernels/cpu/pieces.h"
+#include "lattice/kernels/cpu/base/chunks.h"
 
 namespace lattice {
 namespace {
@@ -25,25 +25,27 @@ struct Rows {
   cpu::Places places;
 };
 
-Rows checked(const mx::array& rows, const std::optional<mx::array>& batch_indices, std::string_view operation,
-             std::string_view what) {
+Rows checked(const mx::array& rows, const std::optional<mx::array>& batch_indices,
+             std::string_view operation, std::string_view what) {
   const std::string head = "[" + std::string(operation) + "] ";
   Rows out;
   if (mx::issubdtype(rows.dtype(), mx::integer)) {
     if (batch_indices)
-      throw std::invalid_argument(head + "batch_indices must come with float points; column 0 of " + std::string(what) +
-                                  " is the batch");
+      throw std::invalid_argument(head + "batch_indices must come with float points; column 0 of " +
+                                  std::string(what) + " is the batch");
     out.set.emplace(rows, operation, what);
     out.places.coords = out.set->span();
     out.places.n = out.set->rows();
     return out;
   }
   if (rows.ndim() != 2 || rows.shape(1) != 3)
-    throw std::invalid_argument(head + std::string(what) +
-                                " must be integers of shape (N, 4) or floats of shape (N, 3), got " +
-                                graph::dtype_name(rows.dtype()) + " of shape " + shape_text(rows.shape()));
+    throw std::invalid_argument(
+        head + std::string(what) +
+        " must be integers of shape (N, 4) or floats of shape (N, 3), got " +
+        graph::dtype_name(rows.dtype()) + " of shape " + shape_text(rows.shape()));
   if (rows.dtype() != mx::float32 && rows.dtype() != mx::float16 && rows.dtype() != mx::bfloat16)
-    throw std::invalid_argument(head + std::string(what) + " must be integers, float32, float16 or bfloat16, got " +
+    throw std::invalid_argument(head + std::string(what) +
+                                " must be integers, float32, float16 or bfloat16, got " +
                                 graph::dtype_name(rows.dtype()));
   const int64_t n = rows.shape(0);
   out.points = evaluated(mx::astype(rows, mx::float32, mx::Device::cpu), operation, what);
@@ -51,12 +53,12 @@ Rows checked(const mx::array& rows, const std::optional<mx::array>& batch_indice
   const float* p = n ? out.points->data<float>() : &kNone;
   for (int64_t i = 0; i < n * 3; ++i)
     if (!std::isfinite(p[i]))
-      throw std::invalid_argument(head + std::string(what) + " must be finite, got " + std::to_string(p[i]) +
-                                  " in row " + std::to_string(i / 3));
+      throw std::invalid_argument(head + std::string(what) + " must be finite, got " +
+                                  std::to_string(p[i]) + " in row " + std::to_string(i / 3));
   if (batch_indices) {
     if (batch_indices->ndim() != 1 || batch_indices->shape(0) != n)
-      throw std::invalid_argument(head + "batch_indices must have shape (" + std::to_string(n) + ",), got " +
-                                  shape_text(batch_indices->shape()));
+      throw std::invalid_argument(head + "batch_indices must have shape (" + std::to_string(n) +
+                                  ",), got " + shape_text(batch_indices->shape()));
     out.batches = checked_rows(*batch_indices, kMaxRows, operation, "batch_indices");
   }
   out.places = {n, p, out.batches && n ? out.batches->data<int32_t>() : nullptr, {}};
@@ -71,21 +73,23 @@ mx::array whole(Buffer<T>&& values) {
 
 int64_t most(const Buffer<int32_t>& offsets) {
   int32_t found = 0;
-  for (int64_t q = 0; q + 1 < offsets.size(); ++q) found = std::max(found, offsets[q + 1] - offsets[q]);
+  for (int64_t q = 0; q + 1 < offsets.size(); ++q)
+    found = std::max(found, offsets[q + 1] - offsets[q]);
   return found;
 }
 
 }  // namespace
 
-NeighborRelation::NeighborRelation(cpu::Neighbors found, int64_t n_source, std::optional<int64_t> max_neighbors)
+NeighborRelation::NeighborRelation(cpu::Neighbors found, int64_t n_source,
+                                   std::optional<int64_t> max_neighbors)
     : row_offsets_(mx::array(0)),
       source_rows_(whole(std::move(found.sources))),
       distances_(whole(std::move(found.distances))),
       n_source_(n_source),
       max_neighbors_(max_neighbors ? *max_neighbors : most(found.offsets)),
       truncated_(found.truncated),
-      sources_(RowMap::make(
-          {n_source, static_cast<int64_t>(source_rows_.size()), source_rows_, std::nullopt, std::nullopt})) {
+      sources_(RowMap::make({n_source, static_cast<int64_t>(source_rows_.size()), source_rows_,
+                             std::nullopt, std::nullopt})) {
   row_offsets_ = whole(std::move(found.offsets));
 }
 
@@ -107,14 +111,15 @@ const NeighborEdges& NeighborRelation::edges() const {
           ids[e] = static_cast<int32_t>(e - offsets[q]);
         }
     });
-    edges_.emplace(NeighborEdges{whole(std::move(query_rows)), source_rows_, whole(std::move(ids))});
+    edges_.emplace(
+        NeighborEdges{whole(std::move(query_rows)), source_rows_, whole(std::move(ids))});
   });
   return *edges_;
 }
 
 std::string NeighborRelation::text() const {
-  return "NeighborRelation(" + std::to_string(n_query()) + " queries, " + std::to_string(n_source_) + " sources, " +
-         std::to_string(edge_count()) + " edges" +
+  return "NeighborRelation(" + std::to_string(n_query()) + " queries, " +
+         std::to_string(n_source_) + " sources, " + std::to_string(edge_count()) + " edges" +
          (truncated_ ? ", " + std::to_string(truncated_) + " truncated" : std::string()) + ")";
 }
 
@@ -126,21 +131,27 @@ mx::array neighbor_rows(const mx::array& rows, const std::optional<mx::array>& b
   Buffer<int32_t> packed(p.n * 4);
   for (int64_t i = 0; i < p.n; ++i) {
     packed[i * 4] = p.batch ? p.batch[i] : 0;
-    for (int64_t a = 0; a < 3; ++a) packed[i * 4 + 1 + a] = std::bit_cast<int32_t>(p.points[i * 3 + a]);
+    for (int64_t a = 0; a < 3; ++a)
+      packed[i * 4 + 1 + a] = std::bit_cast<int32_t>(p.points[i * 3 + a]);
   }
   return adopt(std::move(packed), {static_cast<int>(p.n), 4});
 }
 
 cpu::NeighborQuery knn_query(int64_t k, std::string_view operation) {
-  if (k < 1) throw std::invalid_argument("[" + std::string(operation) + "] k must be >= 1, got " + std::to_string(k));
+  if (k < 1)
+    throw std::invalid_argument("[" + std::string(operation) + "] k must be >= 1, got " +
+                                std::to_string(k));
   return {std::min(k, kMaxRows), std::nullopt};
 }
 
-cpu::NeighborQuery radius_query(float radius, std::optional<int64_t> max_neighbors, std::string_view operation) {
+cpu::NeighborQuery radius_query(float radius, std::optional<int64_t> max_neighbors,
+                                std::string_view operation) {
   const std::string head = "[" + std::string(operation) + "] ";
-  if (!(radius >= 0)) throw std::invalid_argument(head + "radius must be >= 0, got " + std::to_string(radius));
+  if (!(radius >= 0))
+    throw std::invalid_argument(head + "radius must be >= 0, got " + std::to_string(radius));
   if (max_neighbors && *max_neighbors < 1)
-    throw std::invalid_argument(head + "max_neighbors must be >= 1, got " + std::to_string(*max_neighbors));
+    throw std::invalid_argument(head + "max_neighbors must be >= 1, got " +
+                                std::to_string(*max_neighbors));
   return {std::min(max_neighbors.value_or(kMaxRows), kMaxRows), radius * radius};
 }
 
@@ -154,7 +165,8 @@ NeighborIndex::NeighborIndex(const mx::array& rows, const std::optional<mx::arra
                              std::string_view operation, std::string_view what)
     : state_(std::make_shared<const State>(checked(rows, batch_indices, operation, what))) {}
 
-NeighborRelation::Ptr NeighborIndex::search(const cpu::NeighborQuery& query, std::optional<int64_t> max_neighbors,
+NeighborRelation::Ptr NeighborIndex::search(const cpu::NeighborQuery& query,
+                                            std::optional<int64_t> max_neighbors,
                                             const std::optional<mx::array>& queries,
                                             const std::optional<mx::array>& batch_indices,
                                             std::string_view operation) const {
@@ -162,13 +174,17 @@ NeighborRelation::Ptr NeighborIndex::search(const cpu::NeighborQuery& query, std
   const auto found = [&] {
     try {
       if (!queries) {
-        if (batch_indices) throw std::invalid_argument(head + "query_batch_indices must come with query rows");
+        if (batch_indices)
+          throw std::invalid_argument(head + "query_batch_indices must come with query rows");
         return state_->tree.search(query);
       }
       const Rows asked = checked(*queries, batch_indices, operation, "query_coords");
       if (asked.set.has_value() != state_->rows.set.has_value())
-        throw std::invalid_argument(head + "source and query must both be integer coordinates or both be float points");
-      if (asked.set) check_same_dtype(*state_->rows.set, *asked.set, operation, "source_coords and query_coords");
+        throw std::invalid_argument(
+            head + "source and query must both be integer coordinates or both be float points");
+      if (asked.set)
+        check_same_dtype(*state_->rows.set, *asked.set, operation,
+                         "source_coords and query_coords");
       return state_->tree.search(asked.places, query);
     } catch (const std::length_error& e) {
       throw std::invalid_argument(head + e.what());
@@ -187,13 +203,15 @@ NeighborRelation::Ptr NeighborIndex::radius(float radius, std::optional<int64_t>
                                             const std::optional<mx::array>& queries,
                                             const std::optional<mx::array>& batch_indices,
                                             std::string_view operation) const {
-  return search(radius_query(radius, max_neighbors, operation), max_neighbors, queries, batch_indices, operation);
+  return search(radius_query(radius, max_neighbors, operation), max_neighbors, queries,
+                batch_indices, operation);
 }
 
 int64_t NeighborIndex::rows() const { return state_->rows.places.n; }
 
 std::string NeighborIndex::text() const {
-  return "NeighborIndex(" + std::to_string(rows()) + (state_->rows.set ? " coordinates)" : " points)");
+  return "NeighborIndex(" + std::to_string(rows()) +
+         (state_->rows.set ? " coordinates)" : " points)");
 }
 
 }  // namespace lattice

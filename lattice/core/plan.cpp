@@ -6,8 +6,8 @@
 #include <set>
 #include <stdexcept>
 
-#include "lattice/kernels/cpu/bytes.h"
-#include "lattice/kernels/cpu/threads.h"
+#include "lattice/kernels/cpu/base/threads.h"
+#include "lattice/kernels/cpu/coding/bytes.h"
 
 namespace lattice {
 namespace {
@@ -16,14 +16,17 @@ constexpr char kMagic[] = {'M', 'L', 'A', 'T', 'P', 'L', 'A', 'N'};
 constexpr uint32_t kVersion = 1;
 constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 constexpr const char* kDecode = "GeometryPlan.decode";
-// What the steps of a stored plan may cost, so that a short file cannot ask for hours: offsets of a kernel, pairs of row and
-// offset in all, rows made by transposed kernels.
+// What the steps of a stored plan may cost, so that a short file cannot ask for hours: offsets of a
+// kernel, pairs of row and offset in all, rows made by transposed kernels.
 constexpr int64_t kMostOffsets = 4096, kMostPairs = int64_t{1} << 34, kMostMade = int64_t{1} << 28;
 
 bool makes_coordinates(RelationKind kind) {
-  return kind == RelationKind::forward || kind == RelationKind::transposed || kind == RelationKind::generative;
+  return kind == RelationKind::forward || kind == RelationKind::transposed ||
+         kind == RelationKind::generative;
 }
-bool wants_target(RelationKind kind) { return kind == RelationKind::target || kind == RelationKind::target_transposed; }
+bool wants_target(RelationKind kind) {
+  return kind == RelationKind::target || kind == RelationKind::target_transposed;
+}
 
 // Counts the cost of steps; false when it is too much.
 struct Cost {
@@ -31,7 +34,8 @@ struct Cost {
   bool add(RelationKind kind, int64_t n_in, const KernelSpec& spec) {
     if (spec.volume() > kMostOffsets) return false;
     pairs += n_in * spec.volume();  // at most 2^43 more, and nothing is added after the first false
-    if (kind == RelationKind::transposed || kind == RelationKind::generative) made += n_in * spec.volume();
+    if (kind == RelationKind::transposed || kind == RelationKind::generative)
+      made += n_in * spec.volume();
     return pairs <= kMostPairs && made <= kMostMade;
   }
 };
@@ -82,7 +86,8 @@ CoordinateMapKey get_set(cpu::ByteReader& in, CoordinateManager& manager) {
   const cpu::Bytes data = in.bytes(rows * 4 * (is64 ? 8 : 4));
   cpu::Buffer<std::byte> copy(static_cast<int64_t>(data.size()));
   if (!data.empty()) std::memcpy(copy.data(), data.data(), data.size());
-  const mx::array coords = adopt(std::move(copy), {static_cast<int>(rows), 4}, is64 ? mx::int64 : mx::int32);
+  const mx::array coords =
+      adopt(std::move(copy), {static_cast<int>(rows), 4}, is64 ? mx::int64 : mx::int32);
   return manager.insert_coords(coords, stride, std::nullopt, kDecode);
 }
 
@@ -105,7 +110,9 @@ GeometryPlan GeometryPlan::record(const SparseTensor& x, bool gradients) {
     return true;
   };
   const auto reached = [&](const CachedRelation& c) { return known.contains(c.in); };
-  const auto ready = [&](const CachedRelation& c) { return reached(c) && (!c.target || known.contains(*c.target)); };
+  const auto ready = [&](const CachedRelation& c) {
+    return reached(c) && (!c.target || known.contains(*c.target));
+  };
   // A target that nothing makes was given by the user; it is taken only when no step is ready.
   while (take(ready) || take(reached)) {
   }
@@ -125,8 +132,8 @@ void GeometryPlan::prepare(bool gradients) const {
 SparseTensor GeometryPlan::bind(const mx::array& feats) const {
   const int64_t rows = manager_->set(key()).rows();
   if (feats.ndim() != 2 || feats.shape(0) != rows)
-    throw std::invalid_argument("[GeometryPlan.bind] feats must have shape (" + std::to_string(rows) + ", C), got " +
-                                shape_text(feats.shape()));
+    throw std::invalid_argument("[GeometryPlan.bind] feats must have shape (" +
+                                std::to_string(rows) + ", C), got " + shape_text(feats.shape()));
   return SparseTensor(manager_, key(), feats, batch_counts_);
 }
 
@@ -166,9 +173,11 @@ std::vector<uint8_t> GeometryPlan::encode() const {
     cpu::put(body, slots.at(in));
     cpu::put(body, target ? slots.at(*target) : kNone);
     const KernelSpec& spec = relation->spec();
-    for (const Triple& t : {spec.size, spec.stride, spec.padding, spec.dilation}) put_triple(body, t);
+    for (const Triple& t : {spec.size, spec.stride, spec.padding, spec.dilation})
+      put_triple(body, t);
     cpu::put(body, static_cast<uint64_t>(relation->edge_count()));
-    if (makes_coordinates(relation->kind())) slots.emplace(*relation->out_key(), static_cast<uint32_t>(slots.size()));
+    if (makes_coordinates(relation->kind()))
+      slots.emplace(*relation->out_key(), static_cast<uint32_t>(slots.size()));
   }
   std::vector<uint8_t> out(std::begin(kMagic), std::end(kMagic));
   cpu::put(out, kVersion);
@@ -189,7 +198,8 @@ GeometryPlan GeometryPlan::decode(std::span<const uint8_t> data, bool gradients)
   GeometryPlan plan;
   plan.manager_ = CoordinateManager::create();
   const uint32_t n_roots = in.number<uint32_t>();
-  if (n_roots == 0 || n_roots > in.rest().size()) bad("has " + std::to_string(n_roots) + " sets of coordinates");
+  if (n_roots == 0 || n_roots > in.rest().size())
+    bad("has " + std::to_string(n_roots) + " sets of coordinates");
   for (uint32_t i = 0; i < n_roots; ++i) plan.roots_.push_back(get_set(in, *plan.manager_));
   if (const uint8_t counted = in.number<uint8_t>(); counted == 1) {
     const uint32_t n = in.number<uint32_t>();
@@ -209,20 +219,25 @@ GeometryPlan GeometryPlan::decode(std::span<const uint8_t> data, bool gradients)
   for (uint32_t i = 0; i < n_steps; ++i) {
     const std::string step = "step " + std::to_string(i);
     const uint8_t kind_number = in.number<uint8_t>();
-    if (kind_number >= static_cast<uint8_t>(RelationKind::custom)) bad(step + " is of no known kind");
+    if (kind_number >= static_cast<uint8_t>(RelationKind::custom))
+      bad(step + " is of no known kind");
     const auto kind = static_cast<RelationKind>(kind_number);
     const uint32_t from = in.number<uint32_t>(), to = in.number<uint32_t>();
-    if (from >= slots.size() || wants_target(kind) != (to != kNone) || (to != kNone && to >= slots.size()))
+    if (from >= slots.size() || wants_target(kind) != (to != kNone) ||
+        (to != kNone && to >= slots.size()))
       bad(step + " names coordinates that do not exist");
-    const Triple size = get_triple(in), stride = get_triple(in), padding = get_triple(in), dilation = get_triple(in);
+    const Triple size = get_triple(in), stride = get_triple(in), padding = get_triple(in),
+                 dilation = get_triple(in);
     const KernelSpec spec(size, stride, padding, dilation);
     const uint64_t n_edges = in.number<uint64_t>();
-    if (!cost.add(kind, plan.manager_->set(slots[from]).rows(), spec)) bad(step + " asks for too many edges");
+    if (!cost.add(kind, plan.manager_->set(slots[from]).rows(), spec))
+      bad(step + " asks for too many edges");
     std::optional<CoordinateMapKey> target;
     if (to != kNone) target = slots[to];
     const Relation::Ptr relation = build(*plan.manager_, kind, slots[from], target, spec);
     if (static_cast<uint64_t>(relation->edge_count()) != n_edges)
-      bad(step + " has " + std::to_string(relation->edge_count()) + " edges, expected " + std::to_string(n_edges));
+      bad(step + " has " + std::to_string(relation->edge_count()) + " edges, expected " +
+          std::to_string(n_edges));
     plan.steps_.push_back({slots[from], target, relation});
     if (makes_coordinates(kind)) slots.push_back(*relation->out_key());
   }

@@ -1,4 +1,5 @@
-// What operations on points return: concrete arrays with exactly the rows they need, and the maps that features follow.
+// What operations on points return: concrete arrays with exactly the rows they need, and the maps
+// that features follow.
 #pragma once
 
 #include <memory>
@@ -12,9 +13,11 @@ namespace lattice {
 class SparseQuantization {
  public:
   // Checks shapes, dtypes and ranges, and that counts are the counts of inverse_rows.
-  SparseQuantization(mx::array coords, mx::array active_rows, mx::array inverse_rows, mx::array counts);
+  SparseQuantization(mx::array coords, mx::array active_rows, mx::array inverse_rows,
+                     mx::array counts);
   // From a kernel, which is right: `points_of_voxel` is a sum over the points of each voxel.
-  SparseQuantization(mx::array coords, mx::array inverse_rows, mx::array counts, RowMap::Ptr points_of_voxel);
+  SparseQuantization(mx::array coords, mx::array inverse_rows, mx::array counts,
+                     RowMap::Ptr points_of_voxel);
 
   mx::array coords;        // (M, 4) int32, first seen first
   mx::array active_rows;   // (1,) int32: M
@@ -34,7 +37,8 @@ class PointVoxelMap {
   PointVoxelMap(mx::array rows, mx::array weights);
   mx::array rows;     // (P, 8) int32
   mx::array weights;  // (P, 8) float32
-  // The map onto points from n_voxels rows; throws std::invalid_argument when a row is not below n_voxels. Kept for the next call.
+  // The map onto points from n_voxels rows; throws std::invalid_argument when a row is not below
+  // n_voxels. Kept for the next call.
   RowMap::Ptr map(int64_t n_voxels, std::string_view operation) const;
 
  private:

@@ -9,11 +9,14 @@ namespace {
 
 constexpr const char* kLayouts[] = {"linear", "kernel_major", "dense_5d"};
 
-[[noreturn]] void fail(const std::string& message) { throw std::invalid_argument("[QuantizedWeight] " + message); }
+[[noreturn]] void fail(const std::string& message) {
+  throw std::invalid_argument("[QuantizedWeight] " + message);
+}
 
 void check_shape(const char* what, const mx::array& a, const mx::Shape& expected) {
   if (a.shape() != expected)
-    fail(std::string(what) + " must have shape " + shape_text(expected) + ", got " + shape_text(a.shape()));
+    fail(std::string(what) + " must have shape " + shape_text(expected) + ", got " +
+         shape_text(a.shape()));
 }
 
 }  // namespace
@@ -30,14 +33,16 @@ int64_t default_group_size(int64_t in_channels) { return in_channels >= 64 ? 64 
 
 void check_packing(const std::string& operation, int64_t bits, int64_t group_size) {
   if (bits != 4 && bits != 8)
-    throw std::invalid_argument("[" + operation + "] bits must be 4 or 8, got " + std::to_string(bits));
+    throw std::invalid_argument("[" + operation + "] bits must be 4 or 8, got " +
+                                std::to_string(bits));
   if (group_size != 32 && group_size != 64 && group_size != 128)
     throw std::invalid_argument("[" + operation + "] group_size must be 32, 64 or 128, got " +
                                 std::to_string(group_size));
 }
 
-QuantizedWeight::QuantizedWeight(mx::array weight, mx::array scales, mx::array biases, int64_t group_size, int64_t bits,
-                                 int64_t in_channels, int64_t out_channels, const Triple& kernel_size,
+QuantizedWeight::QuantizedWeight(mx::array weight, mx::array scales, mx::array biases,
+                                 int64_t group_size, int64_t bits, int64_t in_channels,
+                                 int64_t out_channels, const Triple& kernel_size,
                                  WeightLayout layout)
     : weight_(std::move(weight)),
       scales_(std::move(scales)),
@@ -49,19 +54,23 @@ QuantizedWeight::QuantizedWeight(mx::array weight, mx::array scales, mx::array b
       kernel_size_(KernelSpec(kernel_size, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}).size),
       layout_(layout) {
   check_packing("QuantizedWeight", bits_, group_size_);
-  if (in_channels_ < 1 || out_channels_ < 1 || in_channels_ > INT32_MAX / 2 || out_channels_ > INT32_MAX)
-    fail("in_channels and out_channels must be >= 1 and fit 32 bits, got " + std::to_string(in_channels_) + " and " +
-         std::to_string(out_channels_));
+  if (in_channels_ < 1 || out_channels_ < 1 || in_channels_ > INT32_MAX / 2 ||
+      out_channels_ > INT32_MAX)
+    fail("in_channels and out_channels must be >= 1 and fit 32 bits, got " +
+         std::to_string(in_channels_) + " and " + std::to_string(out_channels_));
   if (layout_ == WeightLayout::linear && n_k() != 1)
     fail("layout linear must have kernel_size (1, 1, 1), got " + triple_text(kernel_size_));
-  if (weight_.dtype() != mx::uint32) fail("weight must be uint32, got " + graph::dtype_name(weight_.dtype()));
-  if (scales_.dtype() != mx::float32 && scales_.dtype() != mx::float16 && scales_.dtype() != mx::bfloat16)
+  if (weight_.dtype() != mx::uint32)
+    fail("weight must be uint32, got " + graph::dtype_name(weight_.dtype()));
+  if (scales_.dtype() != mx::float32 && scales_.dtype() != mx::float16 &&
+      scales_.dtype() != mx::bfloat16)
     fail("scales must be float32, float16 or bfloat16, got " + graph::dtype_name(scales_.dtype()));
   if (biases_.dtype() != scales_.dtype())
-    fail("biases must have the dtype of the scales, got " + graph::dtype_name(biases_.dtype()) + " and " +
-         graph::dtype_name(scales_.dtype()));
+    fail("biases must have the dtype of the scales, got " + graph::dtype_name(biases_.dtype()) +
+         " and " + graph::dtype_name(scales_.dtype()));
   const auto shape = [&](int64_t inner) {
-    const int k = static_cast<int>(n_k()), i = static_cast<int>(inner), m = static_cast<int>(out_channels_);
+    const int k = static_cast<int>(n_k()), i = static_cast<int>(inner),
+              m = static_cast<int>(out_channels_);
     return k == 1 ? mx::Shape{k, m, i} : mx::Shape{k, i, m};
   };
   check_shape("weight", weight_, shape(storage_in_channels() * bits_ / 32));
@@ -73,7 +82,9 @@ int64_t QuantizedWeight::storage_in_channels() const {
   return (in_channels_ + group_size_ - 1) / group_size_ * group_size_;
 }
 
-size_t QuantizedWeight::nbytes() const { return weight_.nbytes() + scales_.nbytes() + biases_.nbytes(); }
+size_t QuantizedWeight::nbytes() const {
+  return weight_.nbytes() + scales_.nbytes() + biases_.nbytes();
+}
 
 mx::Shape QuantizedWeight::dense_shape() const {
   const int in = static_cast<int>(in_channels_), out = static_cast<int>(out_channels_);
@@ -89,9 +100,9 @@ mx::Shape QuantizedWeight::dense_shape() const {
 }
 
 std::string QuantizedWeight::text() const {
-  return "QuantizedWeight(" + std::string(layout_name(layout_)) + " " + shape_text(dense_shape()) + " as int" +
-         std::to_string(bits_) + ", groups of " + std::to_string(group_size_) + ", " + graph::dtype_name(dtype()) +
-         ", " + std::to_string(nbytes()) + " bytes)";
+  return "QuantizedWeight(" + std::string(layout_name(layout_)) + " " + shape_text(dense_shape()) +
+         " as int" + std::to_string(bits_) + ", groups of " + std::to_string(group_size_) + ", " +
+         graph::dtype_name(dtype()) + ", " + std::to_string(nbytes()) + " bytes)";
 }
 
 }  // namespace lattice

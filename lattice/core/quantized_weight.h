@@ -2,9 +2,10 @@
 //
 //   W[k][c][m] = scale[k][m][c / group_size] * code[k][m][c] + bias[k][m][c / group_size]
 //
-// Codes, scales and biases are those of mx::quantize(mode "affine") along C_in, which is padded with zeros to a multiple of the group.
-// K = 1: weight (1, C_out, words), scales and biases (1, C_out, groups), as mx::quantized_matmul reads them.
-// K > 1: weight (K, words, C_out), scales and biases (K, groups, C_out): output channels lie side by side, as vector registers do.
+// Codes, scales and biases are those of mx::quantize(mode "affine") along C_in, which is padded
+// with zeros to a multiple of the group. K = 1: weight (1, C_out, words), scales and biases (1,
+// C_out, groups), as mx::quantized_matmul reads them. K > 1: weight (K, words, C_out), scales and
+// biases (K, groups, C_out): output channels lie side by side, as vector registers do.
 #pragma once
 
 #include <mlx/array.h>
@@ -24,10 +25,12 @@ WeightLayout layout_named(const std::string& name);
 
 class QuantizedWeight {
  public:
-  // Throws std::invalid_argument when bits are not 4 or 8, the group is not 32, 64 or 128, or an array is not what these say.
-  // kernel_size: of `kernel_major` only the number of offsets counts; `linear` has (1, 1, 1).
-  QuantizedWeight(mx::array weight, mx::array scales, mx::array biases, int64_t group_size, int64_t bits,
-                  int64_t in_channels, int64_t out_channels, const Triple& kernel_size, WeightLayout layout);
+  // Throws std::invalid_argument when bits are not 4 or 8, the group is not 32, 64 or 128, or an
+  // array is not what these say. kernel_size: of `kernel_major` only the number of offsets counts;
+  // `linear` has (1, 1, 1).
+  QuantizedWeight(mx::array weight, mx::array scales, mx::array biases, int64_t group_size,
+                  int64_t bits, int64_t in_channels, int64_t out_channels,
+                  const Triple& kernel_size, WeightLayout layout);
 
   const mx::array& weight() const { return weight_; }
   const mx::array& scales() const { return scales_; }

@@ -7,8 +7,8 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "lattice/kernels/cpu/conv.h"
-#include "lattice/kernels/cpu/sort.h"
+#include "lattice/kernels/cpu/base/sort.h"
+#include "lattice/kernels/cpu/features/conv.h"
 
 namespace lattice {
 namespace {
@@ -97,18 +97,19 @@ Relation::Relation() : views_(std::make_unique<Views>()) {}
 Relation::~Relation() = default;
 
 const char* kind_name(RelationKind kind) {
-  static constexpr const char* kNames[] = {"forward",           "target", "submanifold", "transposed", "generative",
-                                           "target_transposed", "custom"};
+  static constexpr const char* kNames[] = {"forward",    "target",     "submanifold",
+                                           "transposed", "generative", "target_transposed",
+                                           "custom"};
   return kNames[static_cast<int>(kind)];
 }
 
-bool is_indexed(RelationKind kind) {
+bool offsets_start_at_zero(RelationKind kind) {
   return kind == RelationKind::transposed || kind == RelationKind::generative ||
          kind == RelationKind::target_transposed;
 }
 
-Relation::Ptr Relation::from_lists(RelationKind kind, const KernelSpec& spec, cpu::RelationLists lists,
-                                   CoordinateSet out_coords) {
+Relation::Ptr Relation::from_lists(RelationKind kind, const KernelSpec& spec,
+                                   cpu::RelationLists lists, CoordinateSet out_coords) {
   std::shared_ptr<Relation> r(new Relation);
   r->kind_ = kind;
   r->spec_ = spec;
@@ -131,34 +132,39 @@ Relation::Ptr Relation::from_lists(cpu::RelationLists lists) {
   return r;
 }
 
-Relation::Ptr Relation::from_edges(const mx::array& in_rows, const mx::array& out_rows, const mx::array& kernel_ids,
-                                   int64_t n_in, int64_t n_out, int64_t n_kernels) {
+Relation::Ptr Relation::from_edges(const mx::array& in_rows, const mx::array& out_rows,
+                                   const mx::array& kernel_ids, int64_t n_in, int64_t n_out,
+                                   int64_t n_kernels) {
   const std::string op = "KernelRelation";
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   // As many offsets as edges have a use: a matrix for each edge.
-  const int64_t most_k = std::min(kMost, std::max(kMaxKernelVolume, 16 * static_cast<int64_t>(in_rows.size())));
+  const int64_t most_k =
+      std::min(kMost, std::max(kMaxKernelVolume, 16 * static_cast<int64_t>(in_rows.size())));
   if (n_in < 0 || n_out < 0 || n_kernels < 1 || n_in > kMost || n_out > kMost || n_kernels > most_k)
-    throw std::invalid_argument("[KernelRelation] n_in and n_out must be in 0..2^31-1 and n_kernels in 1.." +
-                                std::to_string(most_k) + ", got " + std::to_string(n_in) + ", " +
-                                std::to_string(n_out) + " and " + std::to_string(n_kernels));
+    throw std::invalid_argument(
+        "[KernelRelation] n_in and n_out must be in 0..2^31-1 and n_kernels in 1.." +
+        std::to_string(most_k) + ", got " + std::to_string(n_in) + ", " + std::to_string(n_out) +
+        " and " + std::to_string(n_kernels));
   if (in_rows.size() != out_rows.size() || in_rows.size() != kernel_ids.size())
-    throw std::invalid_argument("[KernelRelation] in_rows, out_rows and kernel_ids must have equal lengths, got " +
-                                std::to_string(in_rows.size()) + ", " + std::to_string(out_rows.size()) + " and " +
-                                std::to_string(kernel_ids.size()));
+    throw std::invalid_argument(
+        "[KernelRelation] in_rows, out_rows and kernel_ids must have equal lengths, got " +
+        std::to_string(in_rows.size()) + ", " + std::to_string(out_rows.size()) + " and " +
+        std::to_string(kernel_ids.size()));
   std::shared_ptr<Relation> r(new Relation);
   r->n_in_ = n_in;
   r->n_out_ = n_out;
   r->n_k_ = n_kernels;
   r->n_edges_ = static_cast<int64_t>(in_rows.size());
-  Edges edges{checked_rows(in_rows, n_in, op, "in_rows"), checked_rows(out_rows, n_out, op, "out_rows"),
+  Edges edges{checked_rows(in_rows, n_in, op, "in_rows"),
+              checked_rows(out_rows, n_out, op, "out_rows"),
               checked_rows(kernel_ids, n_kernels, op, "kernel_ids")};
   r->views_->edges.get([&] { return std::move(edges); });
   r->given_edges_ = true;
   return r;
 }
 
-Relation::Ptr Relation::from_map(RelationKind kind, const KernelSpec& spec, int64_t n_in, ImplicitGemm map,
-                                 CoordinateSet out_coords) {
+Relation::Ptr Relation::from_map(RelationKind kind, const KernelSpec& spec, int64_t n_in,
+                                 ImplicitGemm map, CoordinateSet out_coords) {
   const int64_t n_out = out_coords.rows(), n_k = spec.volume(), n = n_out * n_k;
   const int32_t* rows = n ? map.out_in_map.data<int32_t>() : nullptr;
   const int64_t n_edges = std::count_if(rows, rows + n, [](int32_t row) { return row >= 0; });
@@ -169,8 +175,9 @@ Relation::Ptr Relation::from_map(RelationKind kind, const KernelSpec& spec, int6
       out[e] = static_cast<int32_t>(i / n_k);
       ids[e++] = static_cast<int32_t>(i % n_k);
     }
-  Ptr r = from_lists(kind, spec, cpu::lists_of_edges(in.data(), out.data(), ids.data(), n_edges, n_in, n_out, n_k),
-                     std::move(out_coords));
+  Ptr r = from_lists(
+      kind, spec, cpu::lists_of_edges(in.data(), out.data(), ids.data(), n_edges, n_in, n_out, n_k),
+      std::move(out_coords));
   r->views_->implicit_gemm.get([&] { return std::move(map); });
   return r;
 }
@@ -198,14 +205,14 @@ const CoordinateSet& Relation::out_coords() const {
 
 std::vector<Triple> Relation::offsets() const {
   if (kind_ == RelationKind::custom) return {};
-  return kernel_offsets(spec_.size, spec_.dilation, !is_indexed(kind_));
+  return kernel_offsets(spec_.size, spec_.dilation, !offsets_start_at_zero(kind_));
 }
 
 const cpu::RelationLists& Relation::lists() const {
   return views_->lists.get([&] {
     const Edges& e = *views_->edges.peek();
-    return cpu::lists_of_edges(e.in_rows.data<int32_t>(), e.out_rows.data<int32_t>(), e.kernel_ids.data<int32_t>(),
-                               n_edges_, n_in_, n_out_, n_k_);
+    return cpu::lists_of_edges(e.in_rows.data<int32_t>(), e.out_rows.data<int32_t>(),
+                               e.kernel_ids.data<int32_t>(), n_edges_, n_in_, n_out_, n_k_);
   });
 }
 
@@ -225,7 +232,8 @@ Relation::Ptr Relation::reversed() const {
     r->n_k_ = n_k_;
     r->n_edges_ = n_edges_;
     r->is_reversed_ = !is_reversed_;
-    if (given_edges_) {  // lists are made when they are needed: with a matrix for each edge they are not
+    if (given_edges_) {  // lists are made when they are needed: with a matrix for each edge they
+                         // are not
       r->given_edges_ = true;
       r->views_->edges.get([&] { return swapped(edges(), n_in_, n_out_, n_k_); });
     } else {
@@ -275,18 +283,20 @@ const ImplicitGemm& Relation::implicit_gemm() const {
           "[KernelRelation] implicit_gemm: some output row has two edges with one offset; the map "
           "holds one");
     const int rows = static_cast<int>(n_out_), k = static_cast<int>(n_k_);
-    return ImplicitGemm{adopt(std::move(map), {rows, k}), adopt(std::move(masks), {rows, static_cast<int>(words)})};
+    return ImplicitGemm{adopt(std::move(map), {rows, k}),
+                        adopt(std::move(masks), {rows, static_cast<int>(words)})};
   });
 }
 
 const SortedImplicitGemm& Relation::sorted_implicit_gemm() const {
-  const bool fits =
-      kind_ == RelationKind::forward || kind_ == RelationKind::target || kind_ == RelationKind::submanifold;
+  const bool fits = kind_ == RelationKind::forward || kind_ == RelationKind::target ||
+                    kind_ == RelationKind::submanifold;
   if (n_k_ > 32 || !fits || is_reversed_)
     throw std::invalid_argument(
         "[KernelRelation] sorted_implicit_gemm needs at most 32 offsets and a forward, target or "
         "submanifold relation, got " +
-        std::to_string(n_k_) + " offsets and kind " + (is_reversed_ ? "reversed " : "") + kind_name(kind_));
+        std::to_string(n_k_) + " offsets and kind " + (is_reversed_ ? "reversed " : "") +
+        kind_name(kind_));
   return views_->sorted_implicit_gemm.get([&] {
     const ImplicitGemm& plain = implicit_gemm();
     const int32_t* map = plain.out_in_map.size() ? plain.out_in_map.data<int32_t>() : nullptr;
@@ -302,22 +312,26 @@ const SortedImplicitGemm& Relation::sorted_implicit_gemm() const {
     std::fill(tile_masks.begin(), tile_masks.end(), 0u);
     for (int64_t p = 0; p < n; ++p) {
       tile_masks[p / 16] |= masks[order[p]];
-      for (int64_t k = 0; k < k_count; ++k) by_k[k * n + p] = sorted[p * k_count + k] = map[order[p] * k_count + k];
+      for (int64_t k = 0; k < k_count; ++k)
+        by_k[k * n + p] = sorted[p * k_count + k] = map[order[p] * k_count + k];
     }
     const int rows = static_cast<int>(n), ks = static_cast<int>(k_count);
-    return SortedImplicitGemm{adopt(std::move(sorted), {rows, ks}), adopt(std::move(by_k), {ks, rows}),
-                              column(std::move(order)), adopt(std::move(tile_masks), {static_cast<int>(tiles), 4})};
+    return SortedImplicitGemm{adopt(std::move(sorted), {rows, ks}),
+                              adopt(std::move(by_k), {ks, rows}), column(std::move(order)),
+                              adopt(std::move(tile_masks), {static_cast<int>(tiles), 4})};
   });
 }
 
 const TileLists& Relation::tile_lists() const {
   return views_->tile_lists.get([&] {
     cpu::TileBounds tiles = cpu::tile_bounds(lists(), 64);
-    const int n_k = static_cast<int>(n_k_), n = checked_int((tiles.n_tiles + 1) * n_k_, "tile_lists") / n_k;
-    cpu::Buffer<int32_t> in(checked_int(n_edges_, "tile_lists")), positions(n_edges_), order(n_out_);
+    const int n_k = static_cast<int>(n_k_),
+              n = checked_int((tiles.n_tiles + 1) * n_k_, "tile_lists") / n_k;
+    cpu::Buffer<int32_t> in(checked_int(n_edges_, "tile_lists")), positions(n_edges_),
+        order(n_out_);
     cpu::tile_lists(lists(), tiles, in.data(), positions.data(), order.data());
-    return TileLists{adopt(std::move(tiles.bounds), {n, n_k}), column(std::move(in)), column(std::move(positions)),
-                     column(std::move(order))};
+    return TileLists{adopt(std::move(tiles.bounds), {n, n_k}), column(std::move(in)),
+                     column(std::move(positions)), column(std::move(order))};
   });
 }
 
@@ -328,27 +342,32 @@ size_t Relation::nbytes() const {
   const Views& v = *views_;
   if (const auto* x = v.lists.peek()) total += x->nbytes();
   if (const auto* x = v.tiles.peek()) total += x->bounds.nbytes();
-  if (const auto* x = v.edges.peek()) total += bytes_of({&x->in_rows, &x->out_rows, &x->kernel_ids});
+  if (const auto* x = v.edges.peek())
+    total += bytes_of({&x->in_rows, &x->out_rows, &x->kernel_ids});
   for (const auto* csr : {&v.output_csr, &v.input_csr, &v.kernel_csr})
     if (const auto* x = csr->peek()) total += bytes_of({&x->row_offsets, &x->edge_ids});
   if (const auto* x = v.implicit_gemm.peek()) total += bytes_of({&x->out_in_map, &x->row_masks});
   if (const auto* x = v.sorted_implicit_gemm.peek())
-    total += bytes_of({&x->sorted_out_in_map, &x->sorted_kv_out_in_map, &x->reorder_rows, &x->tile_masks});
-  if (const auto* x = v.tile_lists.peek()) total += bytes_of({&x->bounds, &x->in_rows, &x->positions, &x->order});
+    total += bytes_of(
+        {&x->sorted_out_in_map, &x->sorted_kv_out_in_map, &x->reorder_rows, &x->tile_masks});
+  if (const auto* x = v.tile_lists.peek())
+    total += bytes_of({&x->bounds, &x->in_rows, &x->positions, &x->order});
   // The reversed relation shares the lists when they are monotone.
   std::lock_guard lock(views_->reversed_mutex);
   if (v.reversed) {
     const Views& other = *v.reversed->views_;
     if (const auto* x = other.tiles.peek()) total += x->bounds.nbytes();
-    if (const auto* x = other.lists.peek(); x && v.lists.peek() && !v.lists.peek()->monotone) total += x->nbytes();
+    if (const auto* x = other.lists.peek(); x && v.lists.peek() && !v.lists.peek()->monotone)
+      total += x->nbytes();
   }
   return total;
 }
 
 std::string Relation::text() const {
-  return std::string("KernelRelation(kind=") + (is_reversed_ ? "reversed " : "") + kind_name(kind_) +
-         ", n_in=" + std::to_string(n_in_) + ", n_out=" + std::to_string(n_out_) +
-         ", n_kernels=" + std::to_string(n_k_) + ", edges=" + std::to_string(n_edges_) + ")";
+  return std::string("KernelRelation(kind=") + (is_reversed_ ? "reversed " : "") +
+         kind_name(kind_) + ", n_in=" + std::to_string(n_in_) +
+         ", n_out=" + std::to_string(n_out_) + ", n_kernels=" + std::to_string(n_k_) +
+         ", edges=" + std::to_string(n_edges_) + ")";
 }
 
 }  // namespace lattice

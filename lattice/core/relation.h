@@ -1,7 +1,8 @@
-// A kernel relation: a set of edges (input row, output row, offset id), with the views that kernels and users read.
+// A kernel relation: a set of edges (input row, output row, offset id), with the views that kernels
+// and users read.
 //
-// Built from coordinates it holds the sorted lists of kernels/cpu/lists.h, 4 to 8 bytes an edge; every other view is made
-// on first use, once, from any thread, and kept.
+// Built from coordinates it holds the sorted lists of kernels/cpu/geometry/lists.h, 4 to 8 bytes an
+// edge; every other view is made on first use, once, from any thread, and kept.
 #pragma once
 
 #include <memory>
@@ -11,14 +12,22 @@
 #include "lattice/core/coordinate_set.h"
 #include "lattice/core/kernel_spec.h"
 #include "lattice/core/map_key.h"
-#include "lattice/kernels/cpu/edges.h"
+#include "lattice/kernels/cpu/geometry/edges.h"
 
 namespace lattice {
 
-enum class RelationKind { forward, target, submanifold, transposed, generative, target_transposed, custom };
+enum class RelationKind {
+  forward,
+  target,
+  submanifold,
+  transposed,
+  generative,
+  target_transposed,
+  custom
+};
 const char* kind_name(RelationKind kind);
-// Kinds whose offsets start at 0 instead of being centred.
-bool is_indexed(RelationKind kind);
+// Kinds whose offsets start at 0 instead of being centered.
+bool offsets_start_at_zero(RelationKind kind);
 
 // int32 arrays of one length, ordered by output row, then offset id, then input row.
 struct Edges {
@@ -37,8 +46,9 @@ struct SortedImplicitGemm {
   mx::array sorted_out_in_map, sorted_kv_out_in_map, reorder_rows, tile_masks;
 };
 
-// Tiles of 64 output positions: edges of tile t and offset k are bounds[t, k] .. bounds[t + 1, k] of in_rows and positions, ascending
-// in position. order: position -> output row, a local order where the relation has one.
+// Tiles of 64 output positions: edges of tile t and offset k are bounds[t, k] .. bounds[t + 1, k]
+// of in_rows and positions, ascending in position. order: position -> output row, a local order
+// where the relation has one.
 struct TileLists {
   mx::array bounds, in_rows, positions, order;
 };
@@ -48,12 +58,14 @@ class Relation : public std::enable_shared_from_this<Relation> {
   using Ptr = std::shared_ptr<const Relation>;
 
   // From sorted lists; out_coords are the rows of the output end.
-  static Ptr from_lists(RelationKind kind, const KernelSpec& spec, cpu::RelationLists lists, CoordinateSet out_coords);
+  static Ptr from_lists(RelationKind kind, const KernelSpec& spec, cpu::RelationLists lists,
+                        CoordinateSet out_coords);
   // The same without coordinates; kind custom.
   static Ptr from_lists(cpu::RelationLists lists);
   // From edge arrays in any order. Checks lengths, dtypes and ranges.
-  static Ptr from_edges(const mx::array& in_rows, const mx::array& out_rows, const mx::array& kernel_ids, int64_t n_in,
-                        int64_t n_out, int64_t n_kernels);
+  static Ptr from_edges(const mx::array& in_rows, const mx::array& out_rows,
+                        const mx::array& kernel_ids, int64_t n_in, int64_t n_out,
+                        int64_t n_kernels);
 
   // From out_in_map (n_out, n_k) and its masks, evaluated.
   static Ptr from_map(RelationKind kind, const KernelSpec& spec, int64_t n_in, ImplicitGemm map,
@@ -83,7 +95,8 @@ class Relation : public std::enable_shared_from_this<Relation> {
   bool is_reversed() const { return is_reversed_; }
 
   const Edges& edges() const;
-  // Whether edges() ascends in the output row, so that output_csr().edge_ids counts 0, 1, 2, ... It does unless the user gave them.
+  // Whether edges() ascends in the output row, so that output_csr().edge_ids counts 0, 1, 2, ... It
+  // does unless the user gave them.
   bool edges_by_output() const { return !given_edges_; }
   const Csr& output_csr() const;
   const Csr& input_csr() const;
@@ -120,8 +133,9 @@ class Relation : public std::enable_shared_from_this<Relation> {
 void check_relate(RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
                   const std::optional<CoordinateSet>& target, std::string_view operation);
 
-// Builds a relation from coordinates, as api documentation section "relations" defines the kinds. `target` is given for the two
-// target kinds only. Throws std::invalid_argument, std::overflow_error; `operation` heads the message.
+// Builds a relation from coordinates, as api documentation section "relations" defines the kinds.
+// `target` is given for the two target kinds only. Throws std::invalid_argument,
+// std::overflow_error; `operation` heads the message.
 Relation::Ptr relate(RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
                      const std::optional<CoordinateSet>& target, std::string_view operation);
 

@@ -1,7 +1,7 @@
 #include "lattice/core/row_map.h"
 
-#include "lattice/kernels/cpu/pieces.h"
-#include "lattice/kernels/cpu/points.h"
+#include "lattice/kernels/cpu/base/chunks.h"
+#include "lattice/kernels/cpu/geometry/points.h"
 
 namespace lattice {
 
@@ -45,9 +45,12 @@ RowMap::Ptr RowMap::make_transposed() const {
     }
   });
   const int n = static_cast<int>(groups.rows.size()), n_rows = static_cast<int>(n_in()) + 1;
-  Parts parts{
-      n_out(),      n_in(),        adopt(std::move(groups.rows), {n}), adopt(std::move(groups.offsets), {n_rows}),
-      std::nullopt, Reduction::sum};
+  Parts parts{n_out(),
+              n_in(),
+              adopt(std::move(groups.rows), {n}),
+              adopt(std::move(groups.offsets), {n_rows}),
+              std::nullopt,
+              Reduction::sum};
   if (weighted) parts.weights = adopt(std::move(scale), {n});
   return make(std::move(parts));
 }
@@ -64,9 +67,9 @@ RowMap::Ptr RowMap::transposed() const {
 
 std::string RowMap::text() const {
   static constexpr const char* kNames[] = {"sum", "mean", "max"};
-  return std::string(kNames[static_cast<int>(reduction())]) + " of rows, " + std::to_string(n_in()) + " -> " +
-         std::to_string(n_out()) + " rows, " + std::to_string(n_entries()) + " entries" +
-         (weights() ? ", weighted" : "");
+  return std::string(kNames[static_cast<int>(reduction())]) + " of rows, " +
+         std::to_string(n_in()) + " -> " + std::to_string(n_out()) + " rows, " +
+         std::to_string(n_entries()) + " entries" + (weights() ? ", weighted" : "");
 }
 
 }  // namespace lattice

@@ -2,9 +2,9 @@
 //
 //   y[o] = sum, mean or max over the entries e of row o of weights[e] * x[rows[e]]
 //
-// The entries of row o are offsets[o] .. offsets[o + 1]. Without offsets row o has the one entry o, and a negative row gives 0.
-// Points of a voxel, voxels around a point and neighbours of a query are such maps; the derivative of a sum is a sum over the
-// transposed map. Immutable.
+// The entries of row o are offsets[o] .. offsets[o + 1]. Without offsets row o has the one entry o,
+// and a negative row gives 0. Points of a voxel, voxels around a point and neighbors of a query are
+// such maps; the derivative of a sum is a sum over the transposed map. Immutable.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 #include <string>
 
 #include "lattice/core/arrays.h"
-#include "lattice/kernels/cpu/segments.h"
+#include "lattice/kernels/cpu/features/segments.h"
 
 namespace lattice {
 
@@ -38,14 +38,16 @@ class RowMap : public std::enable_shared_from_this<RowMap> {
   Reduction reduction() const { return parts_.reduction; }
   const Parts& parts() const { return parts_; }
   const int32_t* rows() const { return data<int32_t>(parts_.rows); }
-  const int32_t* offsets() const { return parts_.offsets ? parts_.offsets->data<int32_t>() : nullptr; }
+  const int32_t* offsets() const {
+    return parts_.offsets ? parts_.offsets->data<int32_t>() : nullptr;
+  }
   const float* weights() const { return parts_.weights ? data<float>(*parts_.weights) : nullptr; }
   // (E,) int32: the row that each entry belongs to.
   mx::array entry_rows() const;
   // The same entries with another reduction.
   Ptr with(Reduction reduction) const;
-  // Ends swapped: the adjoint of a sum or mean. A mean gives weights 1 / entries. Built on first use, kept; transposed twice is this
-  // object while it lives.
+  // Ends swapped: the adjoint of a sum or mean. A mean gives weights 1 / entries. Built on first
+  // use, kept; transposed twice is this object while it lives.
   Ptr transposed() const;
   std::string text() const;
 

@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "lattice/graph/dtype.h"
-#include "lattice/kernels/cpu/coords.h"
+#include "lattice/kernels/cpu/geometry/coords.h"
 
 namespace lattice {
 namespace {
@@ -17,11 +17,14 @@ constexpr const char* kName = "SparseTensor";
 // A batch column may name any int32; more items than this are no batch but a mistake.
 constexpr int64_t kMaxBatches = int64_t{1} << 24;
 
-[[noreturn]] void fail(const std::string& message) { throw std::invalid_argument("[SparseTensor] " + message); }
+[[noreturn]] void fail(const std::string& message) {
+  throw std::invalid_argument("[SparseTensor] " + message);
+}
 
 std::string counts_text(const BatchCounts& counts) {
   std::string text = "(";
-  for (size_t i = 0; i < counts.size() && i < 16; ++i) text.append(i ? ", " : "").append(std::to_string(counts[i]));
+  for (size_t i = 0; i < counts.size() && i < 16; ++i)
+    text.append(i ? ", " : "").append(std::to_string(counts[i]));
   return text.append(counts.size() > 16 ? ", ...)" : ")");
 }
 
@@ -29,17 +32,19 @@ void check_counts(const std::optional<BatchCounts>& counts, const CoordinateSet&
   if (!counts) return;
   for (int64_t n : *counts)
     if (n < 0) fail("batch_counts must not be negative, got " + counts_text(*counts));
-  if (const int64_t sum = std::accumulate(counts->begin(), counts->end(), int64_t{0}); sum != set.rows())
-    fail("batch_counts must sum to " + std::to_string(set.rows()) + " rows, got " + counts_text(*counts) +
-         " with sum " + std::to_string(sum));
+  if (const int64_t sum = std::accumulate(counts->begin(), counts->end(), int64_t{0});
+      sum != set.rows())
+    fail("batch_counts must sum to " + std::to_string(set.rows()) + " rows, got " +
+         counts_text(*counts) + " with sum " + std::to_string(sum));
   const auto found = count_batches(set, static_cast<int64_t>(counts->size()));
   if (found != *counts)
     fail("batch_counts must be the counts of the batch column, " + counts_text(found) + ", got " +
          counts_text(*counts));
 }
 
-CoordinateMapKey place(const mx::array& coords, const Triple& stride, const std::optional<CoordinateMapKey>& key,
-                       const ManagerPtr& manager, const std::optional<mx::array>& active_rows) {
+CoordinateMapKey place(const mx::array& coords, const Triple& stride,
+                       const std::optional<CoordinateMapKey>& key, const ManagerPtr& manager,
+                       const std::optional<mx::array>& active_rows) {
   if (!key) return manager->insert_coords(coords, stride, active_rows, kName);
   if (!manager->owns(*key))
     fail("coord_key " + std::to_string(key->id) + " of manager " + std::to_string(key->manager_id) +
@@ -47,7 +52,9 @@ CoordinateMapKey place(const mx::array& coords, const Triple& stride, const std:
   if (key->stride != stride)
     fail("stride must be the key's " + triple_text(key->stride) + ", got " + triple_text(stride));
   if (manager->coords(*key).id() != coords.id())
-    fail("coords must be the manager's own array, coord_manager.coords(coord_key), got another array");
+    fail(
+        "coords must be the manager's own array, coord_manager.coords(coord_key), got another "
+        "array");
   if (active_rows && keep_active(coords, active_rows, kName).id() != coords.id())
     fail("active_rows must be the number of rows of coord_key, got fewer");
   return *key;
@@ -59,7 +66,8 @@ ManagerPtr manager_or_new(const std::optional<CoordinateMapKey>& key, ManagerPtr
 }
 
 // feats rows that are kept together with the coordinates; the shape is checked before and after.
-mx::array kept_feats(const mx::array& coords, const mx::array& feats, const std::optional<mx::array>& active_rows) {
+mx::array kept_feats(const mx::array& coords, const mx::array& feats,
+                     const std::optional<mx::array>& active_rows) {
   if (!active_rows) return feats;
   if (feats.ndim() != 2 || coords.ndim() != 2 || feats.shape(0) != coords.shape(0)) return feats;
   return keep_active(feats, active_rows, kName);
@@ -89,7 +97,8 @@ BatchCounts count_batches(const CoordinateSet& coords, int64_t size) {
 
 SparseTensor::SparseTensor(const mx::array& coords, const mx::array& feats, const Triple& stride,
                            const std::optional<CoordinateMapKey>& key, ManagerPtr manager,
-                           std::optional<BatchCounts> batch_counts, const std::optional<mx::array>& active_rows)
+                           std::optional<BatchCounts> batch_counts,
+                           const std::optional<mx::array>& active_rows)
     : manager_(manager_or_new(key, std::move(manager))),
       key_(place(coords, stride, key, manager_, active_rows)),
       set_(manager_->set(key_)),
@@ -127,11 +136,14 @@ mx::array SparseTensor::active_rows() const { return manager_->active_rows(key_)
 int64_t SparseTensor::batch_size() const {
   if (batch_counts_) return static_cast<int64_t>(batch_counts_->size());
   if (set_.rows() == 0) return 0;
-  return static_cast<int64_t>(std::min<cpu::int128>(set_.box().hi[0] + 1, std::numeric_limits<int64_t>::max()));
+  return static_cast<int64_t>(
+      std::min<cpu::int128>(set_.box().hi[0] + 1, std::numeric_limits<int64_t>::max()));
 }
 
 mx::array SparseTensor::batch_indices() const {
-  return evaluated(mx::reshape(mx::slice(coords(), {0, 0}, {static_cast<int>(set_.rows()), 1}), {-1}), kName, "coords");
+  return evaluated(
+      mx::reshape(mx::slice(coords(), {0, 0}, {static_cast<int>(set_.rows()), 1}), {-1}), kName,
+      "coords");
 }
 
 std::vector<mx::array> SparseTensor::batch_rows() const {
@@ -174,7 +186,9 @@ std::vector<mx::array> SparseTensor::decomposed_coordinates() const {
   return out;
 }
 
-std::vector<mx::array> SparseTensor::decomposed_features() const { return decompose(*this, feats_, 0); }
+std::vector<mx::array> SparseTensor::decomposed_features() const {
+  return decompose(*this, feats_, 0);
+}
 
 SparseTensor SparseTensor::with_feats(mx::array feats) const {
   SparseTensor out = *this;
@@ -183,9 +197,12 @@ SparseTensor SparseTensor::with_feats(mx::array feats) const {
   return out;
 }
 
-SparseTensor SparseTensor::astype(mx::Dtype dtype) const { return with_feats(mx::astype(feats_, dtype)); }
+SparseTensor SparseTensor::astype(mx::Dtype dtype) const {
+  return with_feats(mx::astype(feats_, dtype));
+}
 
-SparseTensor SparseTensor::replace(const std::optional<mx::array>& coords, const std::optional<mx::array>& feats,
+SparseTensor SparseTensor::replace(const std::optional<mx::array>& coords,
+                                   const std::optional<mx::array>& feats,
                                    const std::optional<Triple>& stride) const {
   SparseTensor out = *this;
   if (feats) out.feats_ = *feats;
@@ -224,7 +241,8 @@ std::pair<SparseTensor, mx::array> SparseTensor::sorted() const {
   cpu::Buffer<std::byte> moved(int64_t{n} * 4 * (from.is64 ? 8 : 4));
   cpu::take_rows(from, order.span(), moved.data());
   const CoordinateSet set(adopt(std::move(moved), {n, 4}, set_.dtype()), "SparseTensor.sorted");
-  return {SparseTensor(manager_, manager_->insert_set(set, stride()), mx::take(feats_, permutation, 0), batch_counts_),
+  return {SparseTensor(manager_, manager_->insert_set(set, stride()),
+                       mx::take(feats_, permutation, 0), batch_counts_),
           permutation};
 }
 
@@ -233,10 +251,11 @@ SparseTensorComponents SparseTensor::export_components() const {
 }
 
 std::string SparseTensor::text() const {
-  std::string text = "SparseTensor(rows=" + std::to_string(capacity()) + ", channels=" + std::to_string(channels()) +
+  std::string text = "SparseTensor(rows=" + std::to_string(capacity()) +
+                     ", channels=" + std::to_string(channels()) +
                      ", dtype=" + graph::dtype_name(dtype()) + ", stride=" + triple_text(stride()) +
-                     ", coords=" + graph::dtype_name(coords().dtype()) + ", key=" + std::to_string(key_.manager_id) +
-                     "." + std::to_string(key_.id);
+                     ", coords=" + graph::dtype_name(coords().dtype()) +
+                     ", key=" + std::to_string(key_.manager_id) + "." + std::to_string(key_.id);
   if (batch_counts_) text += ", batches=" + std::to_string(batch_counts_->size());
   return text + ")";
 }

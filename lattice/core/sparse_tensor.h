@@ -1,7 +1,8 @@
-// A sparse tensor: row r is the feature vector feats[r] at coords[r] = (batch, x, y, z), lattice indices at `stride`.
+// A sparse tensor: row r is the feature vector feats[r] at coords[r] = (batch, x, y, z), lattice
+// indices at `stride`.
 //
-// Coordinates are concrete and named by a key in a manager: two tensors share coordinates iff manager and key are equal.
-// Features stay lazy. Immutable and cheap to copy.
+// Coordinates are concrete and named by a key in a manager: two tensors share coordinates iff
+// manager and key are equal. Features stay lazy. Immutable and cheap to copy.
 #pragma once
 
 #include <memory>
@@ -17,8 +18,8 @@ namespace lattice {
 using ManagerPtr = std::shared_ptr<CoordinateManager>;
 using BatchCounts = std::vector<int64_t>;
 
-// What a tensor is made of, as plain data. Key and manager are present or absent together; absent, the tensor that is made
-// from this gets an identity of its own.
+// What a tensor is made of, as plain data. Key and manager are present or absent together; absent,
+// the tensor that is made from this gets an identity of its own.
 struct SparseTensorComponents {
   mx::array coords;
   mx::array feats;
@@ -31,12 +32,13 @@ struct SparseTensorComponents {
 
 class SparseTensor {
  public:
-  // `coords` (N, 4), `feats` (N, C). `active_rows`, a (1,) int32 array, keeps that many leading rows. `batch_counts` must
-  // be the counts of the batch column. A key needs its manager, the key's stride and the manager's own array as `coords`; without
-  // a key the coordinates are inserted into `manager`, without a manager into a new one.
+  // `coords` (N, 4), `feats` (N, C). `active_rows`, a (1,) int32 array, keeps that many leading
+  // rows. `batch_counts` must be the counts of the batch column. A key needs its manager, the key's
+  // stride and the manager's own array as `coords`; without a key the coordinates are inserted into
+  // `manager`, without a manager into a new one.
   SparseTensor(const mx::array& coords, const mx::array& feats, const Triple& stride = {1, 1, 1},
-               const std::optional<CoordinateMapKey>& key = std::nullopt, ManagerPtr manager = nullptr,
-               std::optional<BatchCounts> batch_counts = std::nullopt,
+               const std::optional<CoordinateMapKey>& key = std::nullopt,
+               ManagerPtr manager = nullptr, std::optional<BatchCounts> batch_counts = std::nullopt,
                const std::optional<mx::array>& active_rows = std::nullopt);
   // On a coordinate set that the manager owns.
   SparseTensor(ManagerPtr manager, const CoordinateMapKey& key, mx::array feats,
@@ -70,14 +72,17 @@ class SparseTensor {
   // Same coordinates, same identity.
   SparseTensor with_feats(mx::array feats) const;
   SparseTensor astype(mx::Dtype dtype) const;
-  // Feats alone keep the identity; other coordinates or another stride name another set of the same manager.
-  SparseTensor replace(const std::optional<mx::array>& coords, const std::optional<mx::array>& feats,
+  // Feats alone keep the identity; other coordinates or another stride name another set of the same
+  // manager.
+  SparseTensor replace(const std::optional<mx::array>& coords,
+                       const std::optional<mx::array>& feats,
                        const std::optional<Triple>& stride) const;
   // These features on the other's coordinates, row by row.
   SparseTensor reuse_coords_from(const SparseTensor& other) const;
   bool same_coords(const SparseTensor& other) const;
-  // Rows in the order (batch, x, y, z), in which the kernels walk, and the row of each before. Convolutions read such rows
-  // faster; a whole network profits from sorting once. Already sorted: this tensor itself.
+  // Rows in the order (batch, x, y, z), in which the kernels walk, and the row of each before.
+  // Convolutions read such rows faster; a whole network profits from sorting once. Already sorted:
+  // this tensor itself.
   std::pair<SparseTensor, mx::array> sorted() const;
 
   SparseTensorComponents export_components() const;

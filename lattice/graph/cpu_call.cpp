@@ -21,10 +21,11 @@ namespace lattice::graph {
 namespace mx = mlx::core;
 namespace {
 
-// MLX 0.32.4 drops the tasks behind one that threw, and with them the messages "task done" that eval waits for while
-// more than ten tasks are under way: that eval or a later one would never return. So a failing task sends kSpare of
-// these messages in advance (one stands for ten nodes), and the next cpu_call takes back those that were not used up. A
-// count that is too low for a while only lets MLX queue more.
+// MLX 0.32.4 drops the tasks behind one that threw, and with them the messages "task done" that
+// eval waits for while more than ten tasks are under way: that eval or a later one would never
+// return. So a failing task sends kSpare of these messages in advance (one stands for ten nodes),
+// and the next cpu_call takes back those that were not used up. A count that is too low for a while
+// only lets MLX queue more.
 constexpr int kSpare = 4096;
 std::atomic<bool> spares_sent{false};
 
@@ -38,8 +39,9 @@ void take_back_spares(const mx::Stream& stream) {
   while (mx::scheduler::n_active_tasks() < 0) mx::scheduler::notify_new_task(stream);
 }
 
-// Large outputs ask for huge pages: MLX takes them fresh from the system each time, and touching each small page costs more
-// than a memory-bound kernel itself (linear, 173,000 rows of 64: 37 -> 28 ms). Below 8 MiB malloc mostly has them at hand.
+// Large outputs ask for huge pages: MLX takes them fresh from the system each time, and touching
+// each small page costs more than a memory-bound kernel itself (linear, 173,000 rows of 64: 37 ->
+// 28 ms). Below 8 MiB malloc mostly has them at hand.
 void use_huge_pages([[maybe_unused]] void* data, [[maybe_unused]] size_t bytes) {
 #if defined(__linux__)
   constexpr uintptr_t kHuge = uintptr_t{2} << 20;
@@ -58,7 +60,8 @@ class CpuCall : public mx::Primitive {
         key_(std::move(key)),
         run_(std::make_shared<const CpuFunction>(std::move(run))) {}
 
-  // MLX keeps the buffers of inputs and outputs until the dispatched task is done; the task holds pointers only.
+  // MLX keeps the buffers of inputs and outputs until the dispatched task is done; the task holds
+  // pointers only.
   void eval_cpu(const std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) override {
     auto& encoder = mx::cpu::get_command_encoder(stream());
     std::vector<Input> ins;
@@ -67,8 +70,8 @@ class CpuCall : public mx::Primitive {
     outs.reserve(outputs.size());
     for (const mx::array& a : inputs) {
       encoder.set_input_array(a);
-      ins.push_back({a.data<char>(), a.shape(), a.strides(), a.dtype(), static_cast<int64_t>(a.size()),
-                     a.flags().row_contiguous});
+      ins.push_back({a.data<char>(), a.shape(), a.strides(), a.dtype(),
+                     static_cast<int64_t>(a.size()), a.flags().row_contiguous});
     }
     for (mx::array& a : outputs) {
       a.set_data(mx::allocator::malloc(a.nbytes()));
@@ -82,7 +85,8 @@ class CpuCall : public mx::Primitive {
         (*run)(ins, outs);
       } catch (...) {
         // MLX takes the outputs for evaluated from now on: let them be NaN or -1, not old memory.
-        for (const Output& out : outs) std::memset(out.data, 0xFF, static_cast<size_t>(out.size) * out.dtype.size());
+        for (const Output& out : outs)
+          std::memset(out.data, 0xFF, static_cast<size_t>(out.size) * out.dtype.size());
         send_spares(stream);
         throw;
       }
@@ -95,7 +99,8 @@ class CpuCall : public mx::Primitive {
 
   std::pair<std::vector<mx::array>, std::vector<int>> vmap(const std::vector<mx::array>&,
                                                            const std::vector<int>&) override {
-    throw std::invalid_argument("[" + name_ + "] vmap is not supported: put the batch into the coordinates");
+    throw std::invalid_argument("[" + name_ +
+                                "] vmap is not supported: put the batch into the coordinates");
   }
 
   const char* name() const override { return name_.c_str(); }
@@ -119,7 +124,8 @@ mx::Stream cpu_stream(mx::StreamOrDevice s) {
 }
 
 std::vector<mx::array> cpu_call(std::string name, std::string key, std::vector<mx::array> inputs,
-                                std::vector<OutputSpec> outputs, CpuFunction run, mx::StreamOrDevice s) {
+                                std::vector<OutputSpec> outputs, CpuFunction run,
+                                mx::StreamOrDevice s) {
   std::vector<mx::Shape> shapes;
   std::vector<mx::Dtype> dtypes;
   for (OutputSpec& spec : outputs) {
@@ -132,6 +138,8 @@ std::vector<mx::array> cpu_call(std::string name, std::string key, std::vector<m
   return mx::array::make_arrays(std::move(shapes), dtypes, node, inputs);
 }
 
-mx::array row_contiguous(const mx::array& a, mx::StreamOrDevice s) { return mx::contiguous(a, false, cpu_stream(s)); }
+mx::array row_contiguous(const mx::array& a, mx::StreamOrDevice s) {
+  return mx::contiguous(a, false, cpu_stream(s));
+}
 
 }  // namespace lattice::graph

@@ -15,7 +15,8 @@ Arrays differentiable(const Arrays& inputs, Forward forward, Vjp vjp, Jvp jvp) {
     for (const mx::array& a : x) stopped.push_back(mx::stop_gradient(a));
     return forward(stopped);
   };
-  auto all_tangents = [jvp = std::move(jvp)](const Arrays& x, const Arrays& tangents, const std::vector<int>& argnums) {
+  auto all_tangents = [jvp = std::move(jvp)](const Arrays& x, const Arrays& tangents,
+                                             const std::vector<int>& argnums) {
     Arrays full;
     full.reserve(x.size());
     for (const mx::array& a : x) full.push_back(mx::zeros_like(a));

@@ -2,8 +2,8 @@
 //
 //   y = forward(x)     dx = vjp(x, dy, y)     dy = jvp(x, dx)
 //
-// The rules are built from differentiable operations again, so derivatives of any order exist. MLX does not look into
-// forward: its inputs pass through stop_gradient there.
+// The rules are built from differentiable operations again, so derivatives of any order exist. MLX
+// does not look into forward: its inputs pass through stop_gradient there.
 #pragma once
 
 #include <mlx/array.h>
@@ -17,8 +17,10 @@ using Arrays = std::vector<mlx::core::array>;
 
 using Forward = std::function<Arrays(const Arrays& inputs)>;
 // One cotangent per input, of its shape and dtype. Unused ones are never evaluated.
-using Vjp = std::function<Arrays(const Arrays& inputs, const Arrays& cotangents, const Arrays& outputs)>;
-// One tangent per output; tangents holds one array per input, zeros for an input that does not vary.
+using Vjp =
+    std::function<Arrays(const Arrays& inputs, const Arrays& cotangents, const Arrays& outputs)>;
+// One tangent per output; tangents holds one array per input, zeros for an input that does not
+// vary.
 using Jvp = std::function<Arrays(const Arrays& inputs, const Arrays& tangents)>;
 
 Arrays differentiable(const Arrays& inputs, Forward forward, Vjp vjp, Jvp jvp);

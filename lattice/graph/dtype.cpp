@@ -14,8 +14,8 @@ std::string dtype_name(mlx::core::Dtype dtype) {
 }
 
 void throw_dtype(std::string_view operation, mlx::core::Dtype dtype, std::string_view expected) {
-  throw std::invalid_argument("[" + std::string(operation) + "] dtype: found " + dtype_name(dtype) + ", expected " +
-                              std::string(expected));
+  throw std::invalid_argument("[" + std::string(operation) + "] dtype: found " + dtype_name(dtype) +
+                              ", expected " + std::string(expected));
 }
 
 }  // namespace lattice::graph

@@ -16,11 +16,13 @@ namespace lattice::graph {
 std::string dtype_name(mlx::core::Dtype dtype);
 
 // Throws std::invalid_argument "[operation] dtype: found <dtype>, expected <expected>".
-[[noreturn]] void throw_dtype(std::string_view operation, mlx::core::Dtype dtype, std::string_view expected);
+[[noreturn]] void throw_dtype(std::string_view operation, mlx::core::Dtype dtype,
+                              std::string_view expected);
 
 // fn(T{}) with T float, mx::float16_t or mx::bfloat16_t.
 template <typename F>
-decltype(auto) visit_float(mlx::core::Dtype dtype, F&& fn, std::string_view operation = "visit_float") {
+decltype(auto) visit_float(mlx::core::Dtype dtype, F&& fn,
+                           std::string_view operation = "visit_float") {
   switch (dtype.val()) {
     case mlx::core::Dtype::Val::float32:
       return std::forward<F>(fn)(float{});

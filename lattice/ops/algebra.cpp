@@ -21,20 +21,22 @@ std::atomic<int64_t> alignments{0};
 
 void check_pair(std::string_view op, const SparseTensor& a, const SparseTensor& b) {
   if (a.stride() != b.stride())
-    fail(op, "tensors must have equal strides, got " + triple_text(a.stride()) + " and " + triple_text(b.stride()));
+    fail(op, "tensors must have equal strides, got " + triple_text(a.stride()) + " and " +
+                 triple_text(b.stride()));
   if (a.dtype() != b.dtype())
     fail(op, "tensors must have equal dtypes, got " + graph::dtype_name(a.dtype()) + " and " +
                  graph::dtype_name(b.dtype()));
-  graph::visit_float(
-      a.dtype(), [](auto) {}, op);
+  graph::visit_float(a.dtype(), [](auto) {}, op);
   check_same_dtype(a.coordinate_set(), b.coordinate_set(), op, "coords");
 }
 
-SparseAlignment aligned(std::string_view op, const SparseTensor& a, const SparseTensor& b, Join join) {
+SparseAlignment aligned(std::string_view op, const SparseTensor& a, const SparseTensor& b,
+                        Join join) {
   ++alignments;
   a.coordinate_set().unique_index(op);
   b.coordinate_set().unique_index(op);
-  return build_sparse_alignment(a.coordinate_set(), std::nullopt, b.coordinate_set(), std::nullopt, join);
+  return build_sparse_alignment(a.coordinate_set(), std::nullopt, b.coordinate_set(), std::nullopt,
+                                join);
 }
 
 // Rows as a grouping: row j of the result belongs to row rows[j] of the source.
@@ -57,7 +59,8 @@ mx::array taken(const mx::array& feats, const mx::array& rows, float fill, mx::S
   return gather_rows(feats, groups_of(rows, feats.shape(0)), fill, s);
 }
 
-std::optional<BatchCounts> joint_counts(const SparseTensor& a, const SparseTensor& b, const CoordinateSet& set) {
+std::optional<BatchCounts> joint_counts(const SparseTensor& a, const SparseTensor& b,
+                                        const CoordinateSet& set) {
   if (!a.batch_counts() && !b.batch_counts()) return std::nullopt;
   size_t most = 0;
   for (const SparseTensor* t : {&a, &b})
@@ -70,8 +73,8 @@ struct Joined {
   mx::array lhs, rhs;
   SparseTensor rows;
 };
-Joined join_rows(std::string_view op, const SparseTensor& a, const SparseTensor& b, Join join, const Fills& fills,
-                 mx::StreamOrDevice s) {
+Joined join_rows(std::string_view op, const SparseTensor& a, const SparseTensor& b, Join join,
+                 const Fills& fills, mx::StreamOrDevice s) {
   check_pair(op, a, b);
   if (a.same_coords(b)) return {a.feats(), b.feats(), a};
   const SparseAlignment rows = aligned(op, a, b, join);
@@ -80,9 +83,9 @@ Joined join_rows(std::string_view op, const SparseTensor& a, const SparseTensor&
   if (is_identity(rows.lhs_rows, a.active_count())) return {lhs, rhs, a};
   if (is_identity(rows.rhs_rows, b.active_count())) return {lhs, rhs, b};
   const CoordinateSet set(rows.coords, op);
-  return {
-      lhs, rhs,
-      SparseTensor(a.coord_manager(), a.coord_manager()->insert_set(set, a.stride()), lhs, joint_counts(a, b, set))};
+  return {lhs, rhs,
+          SparseTensor(a.coord_manager(), a.coord_manager()->insert_set(set, a.stride()), lhs,
+                       joint_counts(a, b, set))};
 }
 
 }  // namespace
@@ -98,30 +101,33 @@ BinaryOp parse_binary(std::string_view name, std::string_view operation) {
   fail(operation, "op must be add, sub, mul, maximum or minimum, got '" + std::string(name) + "'");
 }
 
-SparseAlignment align_sparse(const SparseTensor& lhs, const SparseTensor& rhs, Join join, mx::StreamOrDevice) {
+SparseAlignment align_sparse(const SparseTensor& lhs, const SparseTensor& rhs, Join join,
+                             mx::StreamOrDevice) {
   if (lhs.stride() != rhs.stride())
-    fail("align_sparse",
-         "tensors must have equal strides, got " + triple_text(lhs.stride()) + " and " + triple_text(rhs.stride()));
+    fail("align_sparse", "tensors must have equal strides, got " + triple_text(lhs.stride()) +
+                             " and " + triple_text(rhs.stride()));
   check_same_dtype(lhs.coordinate_set(), rhs.coordinate_set(), "align_sparse", "coords");
   if (!lhs.same_coords(rhs)) return aligned("align_sparse", lhs, rhs, join);
-  const mx::array rows =
-      evaluated(mx::arange(0, static_cast<int>(lhs.active_count()), mx::int32), "align_sparse", "rows");
+  const mx::array rows = evaluated(mx::arange(0, static_cast<int>(lhs.active_count()), mx::int32),
+                                   "align_sparse", "rows");
   return {lhs.coords(), lhs.active_rows(), rows, rows};
 }
 
-mx::array gather_aligned_features(const mx::array& feats, const mx::array& rows, float fill, mx::StreamOrDevice s) {
+mx::array gather_aligned_features(const mx::array& feats, const mx::array& rows, float fill,
+                                  mx::StreamOrDevice s) {
   constexpr const char* kName = "gather_aligned_features";
-  if (feats.ndim() != 2) fail(kName, "features must have shape (N, C), got " + shape_text(feats.shape()));
-  graph::visit_float(
-      feats.dtype(), [](auto) {}, kName);
-  const mx::array checked = checked_rows(rows, feats.shape(0), kName, "rows", std::numeric_limits<int32_t>::min());
+  if (feats.ndim() != 2)
+    fail(kName, "features must have shape (N, C), got " + shape_text(feats.shape()));
+  graph::visit_float(feats.dtype(), [](auto) {}, kName);
+  const mx::array checked =
+      checked_rows(rows, feats.shape(0), kName, "rows", std::numeric_limits<int32_t>::min());
   return taken(feats, checked, fill, s);
 }
 
-SparseTensor reindex_sparse(const SparseTensor& x, const TargetCoords& target, float fill, mx::StreamOrDevice s) {
+SparseTensor reindex_sparse(const SparseTensor& x, const TargetCoords& target, float fill,
+                            mx::StreamOrDevice s) {
   constexpr const char* kName = "reindex_sparse";
-  graph::visit_float(
-      x.dtype(), [](auto) {}, kName);
+  graph::visit_float(x.dtype(), [](auto) {}, kName);
   const CoordinateMapKey key = target_key(x, target, x.stride(), kName);
   if (key == x.coord_key()) return x;
   const CoordinateSet set = x.coord_manager()->set(key);
@@ -131,12 +137,12 @@ SparseTensor reindex_sparse(const SparseTensor& x, const TargetCoords& target, f
   return result_on(x, key, taken(x.feats(), lookup_coords(x.coordinate_set(), set), fill, s));
 }
 
-SparseTensor sparse_binary(const SparseTensor& lhs, const SparseTensor& rhs, BinaryOp op, Join join, const Fills& fills,
-                           mx::StreamOrDevice s) {
+SparseTensor sparse_binary(const SparseTensor& lhs, const SparseTensor& rhs, BinaryOp op, Join join,
+                           const Fills& fills, mx::StreamOrDevice s) {
   constexpr const char* kName = "sparse_binary";
   if (lhs.channels() != rhs.channels() && lhs.channels() != 1 && rhs.channels() != 1)
-    fail(kName, "tensors must have equal channels or one, got " + std::to_string(lhs.channels()) + " and " +
-                    std::to_string(rhs.channels()));
+    fail(kName, "tensors must have equal channels or one, got " + std::to_string(lhs.channels()) +
+                    " and " + std::to_string(rhs.channels()));
   const Joined j = join_rows(kName, lhs, rhs, join, fills, s);
   switch (op) {
     case BinaryOp::add:
@@ -152,13 +158,14 @@ SparseTensor sparse_binary(const SparseTensor& lhs, const SparseTensor& rhs, Bin
   }
 }
 
-SparseTensor sparse_intersection(const SparseTensor& lhs, const SparseTensor& rhs, mx::StreamOrDevice s) {
+SparseTensor sparse_intersection(const SparseTensor& lhs, const SparseTensor& rhs,
+                                 mx::StreamOrDevice s) {
   const Joined j = join_rows("sparse_intersection", lhs, rhs, Join::inner, {}, s);
   return j.rows.with_feats(j.lhs);
 }
 
-SparseTensor sparse_cat_aligned(const SparseTensor& lhs, const SparseTensor& rhs, Join join, const Fills& fills,
-                                mx::StreamOrDevice s) {
+SparseTensor sparse_cat_aligned(const SparseTensor& lhs, const SparseTensor& rhs, Join join,
+                                const Fills& fills, mx::StreamOrDevice s) {
   const Joined j = join_rows("sparse_cat_aligned", lhs, rhs, join, fills, s);
   return j.rows.with_feats(join_columns({j.lhs, j.rhs}, s));
 }
@@ -177,7 +184,8 @@ SparseTensor cat(const std::vector<SparseTensor>& tensors, Join join, mx::Stream
     return tensors.size() == 1 ? first : first.with_feats(join_columns(feats, s));
   }
   SparseTensor sum = first;
-  for (size_t i = 1; i < tensors.size(); ++i) sum = sparse_cat_aligned(sum, tensors[i], join, {}, s);
+  for (size_t i = 1; i < tensors.size(); ++i)
+    sum = sparse_cat_aligned(sum, tensors[i], join, {}, s);
   return sum;
 }
 

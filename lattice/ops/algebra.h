@@ -1,11 +1,13 @@
-// Sparse tensors as sets of rows: joins by coordinate, element-wise operations, concatenation, selection, collation.
+// Sparse tensors as sets of rows: joins by coordinate, element-wise operations, concatenation,
+// selection, collation.
 //
-//   join inner: coordinates of both, lhs order; left: those of lhs; right: those of rhs; outer: lhs, then what only rhs has
-//   binary:     y[c] = op(lhs[c] or lhs_fill, rhs[c] or rhs_fill)
+//   join inner: coordinates of both, lhs order; left: those of lhs; right: those of rhs; outer:
+//   lhs, then what only rhs has binary:     y[c] = op(lhs[c] or lhs_fill, rhs[c] or rhs_fill)
 //
-// Tensors that share their identity are combined row by row without any look-up. Otherwise coordinates are aligned by value;
-// a result that has exactly the rows of one side keeps that side's identity, other results get a key of lhs's manager.
-// Strides, feature and coordinate dtypes must be equal. Geometry is computed here, features stay lazy and differentiable.
+// Tensors that share their identity are combined row by row without any look-up. Otherwise
+// coordinates are aligned by value; a result that has exactly the rows of one side keeps that
+// side's identity, other results get a key of lhs's manager. Strides, feature and coordinate dtypes
+// must be equal. Geometry is computed here, features stay lazy and differentiable.
 #pragma once
 
 #include <mlx/utils.h>
@@ -24,7 +26,8 @@ namespace lattice {
 enum class BinaryOp { add, sub, mul, maximum, minimum };
 BinaryOp parse_binary(std::string_view name, std::string_view operation);
 
-SparseAlignment align_sparse(const SparseTensor& lhs, const SparseTensor& rhs, Join join, mx::StreamOrDevice s = {});
+SparseAlignment align_sparse(const SparseTensor& lhs, const SparseTensor& rhs, Join join,
+                             mx::StreamOrDevice s = {});
 // How often coordinates were aligned by value in this process: shared identities never are.
 int64_t alignment_count();
 
@@ -42,29 +45,36 @@ SparseTensor sparse_binary(const SparseTensor& lhs, const SparseTensor& rhs, Bin
                            const Fills& fills = {}, mx::StreamOrDevice s = {});
 
 // The rows of lhs that rhs has too, with lhs's features.
-SparseTensor sparse_intersection(const SparseTensor& lhs, const SparseTensor& rhs, mx::StreamOrDevice s = {});
+SparseTensor sparse_intersection(const SparseTensor& lhs, const SparseTensor& rhs,
+                                 mx::StreamOrDevice s = {});
 
 // Channels side by side. Rows that a tensor lacks are 0 (outer, left, right).
-SparseTensor cat(const std::vector<SparseTensor>& tensors, Join join = Join::inner, mx::StreamOrDevice s = {});
-SparseTensor sparse_cat_aligned(const SparseTensor& lhs, const SparseTensor& rhs, Join join, const Fills& fills = {},
-                                mx::StreamOrDevice s = {});
+SparseTensor cat(const std::vector<SparseTensor>& tensors, Join join = Join::inner,
+                 mx::StreamOrDevice s = {});
+SparseTensor sparse_cat_aligned(const SparseTensor& lhs, const SparseTensor& rhs, Join join,
+                                const Fills& fills = {}, mx::StreamOrDevice s = {});
 
-// Rows by number, in that order; rows where the mask is true; rows with min <= c <= max on each axis.
+// Rows by number, in that order; rows where the mask is true; rows with min <= c <= max on each
+// axis.
 SparseTensor prune(const SparseTensor& x, const mx::array& rows, mx::StreamOrDevice s = {});
 SparseTensor prune_mask(const SparseTensor& x, const mx::array& mask, mx::StreamOrDevice s = {});
-SparseTensor crop(const SparseTensor& x, const Triple& min_coord, const Triple& max_coord, mx::StreamOrDevice s = {});
-// Ascending rows: of batch item b the min(n_b, floor(rho * counts[b])) with the largest channel 0; equal values by row, NaN last.
+SparseTensor crop(const SparseTensor& x, const Triple& min_coord, const Triple& max_coord,
+                  mx::StreamOrDevice s = {});
+// Ascending rows: of batch item b the min(n_b, floor(rho * counts[b])) with the largest channel 0;
+// equal values by row, NaN last.
 mx::array topk_rows(const SparseTensor& x, const std::vector<int64_t>& counts, double rho = 1.0);
 
 // Rows of equal coordinates become one, first seen first. none: the rows as they are.
 enum class Duplicates { none, first, sum, mean, max };
 Duplicates parse_duplicates(std::string_view name, std::string_view operation);
-SparseTensor sparse_from_coordinates(const mx::array& coords, const mx::array& feats, const Triple& stride = {1, 1, 1},
+SparseTensor sparse_from_coordinates(const mx::array& coords, const mx::array& feats,
+                                     const Triple& stride = {1, 1, 1},
                                      const std::optional<BatchCounts>& batch_counts = std::nullopt,
-                                     Duplicates duplicates = Duplicates::none, mx::StreamOrDevice s = {});
+                                     Duplicates duplicates = Duplicates::none,
+                                     mx::StreamOrDevice s = {});
 // Items of (n, 3) coordinates and (n, C) features: item b becomes batch b; batch_counts are set.
-SparseTensor sparse_collate(const std::vector<mx::array>& coords, const std::vector<mx::array>& feats,
-                            const Triple& stride = {1, 1, 1}, Duplicates duplicates = Duplicates::none,
-                            mx::StreamOrDevice s = {});
+SparseTensor sparse_collate(const std::vector<mx::array>& coords,
+                            const std::vector<mx::array>& feats, const Triple& stride = {1, 1, 1},
+                            Duplicates duplicates = Duplicates::none, mx::StreamOrDevice s = {});
 
 }  // namespace lattice

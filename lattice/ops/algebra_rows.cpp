@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "lattice/graph/dtype.h"
-#include "lattice/kernels/cpu/pieces.h"
+#include "lattice/kernels/cpu/base/chunks.h"
 #include "lattice/ops/algebra.h"
 
 namespace lattice {
@@ -19,7 +19,8 @@ namespace {
 }
 
 // The set of some rows of another.
-CoordinateSet selected(std::string_view op, const CoordinateSet& set, const cpu::Buffer<int32_t>& rows) {
+CoordinateSet selected(std::string_view op, const CoordinateSet& set,
+                       const cpu::Buffer<int32_t>& rows) {
   cpu::Buffer<std::byte> out(rows.size() * 4 * (set.span().is64 ? 8 : 4));
   cpu::take_rows(set.span(), rows.span(), out.data());
   return CoordinateSet(adopt(std::move(out), {static_cast<int>(rows.size()), 4}, set.dtype()), op);
@@ -30,15 +31,17 @@ std::optional<BatchCounts> recount(const SparseTensor& x, const CoordinateSet& s
   return count_batches(set, static_cast<int64_t>(x.batch_counts()->size()));
 }
 
-SparseTensor pruned(std::string_view op, const SparseTensor& x, cpu::Buffer<int32_t> rows, mx::StreamOrDevice s) {
-  graph::visit_float(
-      x.dtype(), [](auto) {}, op);
+SparseTensor pruned(std::string_view op, const SparseTensor& x, cpu::Buffer<int32_t> rows,
+                    mx::StreamOrDevice s) {
+  graph::visit_float(x.dtype(), [](auto) {}, op);
   bool all = rows.size() == x.active_count();
   for (int64_t i = 0; all && i < rows.size(); ++i) all = rows[i] == i;
   if (all) return x;
   const CoordinateSet set = selected(op, x.coordinate_set(), rows);
-  const mx::array feats = gather_rows(x.feats(), RowGroups::create(std::move(rows), x.active_count()), 0, s);
-  return SparseTensor(x.coord_manager(), x.coord_manager()->insert_set(set, x.stride()), feats, recount(x, set));
+  const mx::array feats =
+      gather_rows(x.feats(), RowGroups::create(std::move(rows), x.active_count()), 0, s);
+  return SparseTensor(x.coord_manager(), x.coord_manager()->insert_set(set, x.stride()), feats,
+                      recount(x, set));
 }
 
 // One row for each coordinate.
@@ -53,8 +56,10 @@ SparseTensor merged(const SparseTensor& x, Duplicates how, mx::StreamOrDevice s)
   const Reduction mode = how == Duplicates::sum    ? Reduction::sum
                          : how == Duplicates::mean ? Reduction::mean
                                                    : Reduction::max;
-  const mx::array feats = reduce_rows(x.feats(), RowGroups::create(std::move(distinct.inverse), n), mode, s);
-  return SparseTensor(x.coord_manager(), x.coord_manager()->insert_set(set, x.stride()), feats, recount(x, set));
+  const mx::array feats =
+      reduce_rows(x.feats(), RowGroups::create(std::move(distinct.inverse), n), mode, s);
+  return SparseTensor(x.coord_manager(), x.coord_manager()->insert_set(set, x.stride()), feats,
+                      recount(x, set));
 }
 
 }  // namespace
@@ -68,15 +73,18 @@ SparseTensor prune(const SparseTensor& x, const mx::array& rows, mx::StreamOrDev
 
 SparseTensor prune_mask(const SparseTensor& x, const mx::array& mask, mx::StreamOrDevice s) {
   if (mask.ndim() != 1 || mask.shape(0) != x.active_count() || mask.dtype() != mx::bool_)
-    fail("prune_mask", "mask must be bool of shape (" + std::to_string(x.active_count()) + ",), got " +
-                           graph::dtype_name(mask.dtype()) + " of shape " + shape_text(mask.shape()));
+    fail("prune_mask", "mask must be bool of shape (" + std::to_string(x.active_count()) +
+                           ",), got " + graph::dtype_name(mask.dtype()) + " of shape " +
+                           shape_text(mask.shape()));
   const mx::array keep = evaluated(mask, "prune_mask", "mask");
   cpu::Buffer<int32_t> rows;
-  if (keep.size()) rows = cpu::rows_where({reinterpret_cast<const uint8_t*>(keep.data<bool>()), keep.size()});
+  if (keep.size())
+    rows = cpu::rows_where({reinterpret_cast<const uint8_t*>(keep.data<bool>()), keep.size()});
   return pruned("prune_mask", x, std::move(rows), s);
 }
 
-SparseTensor crop(const SparseTensor& x, const Triple& min_coord, const Triple& max_coord, mx::StreamOrDevice s) {
+SparseTensor crop(const SparseTensor& x, const Triple& min_coord, const Triple& max_coord,
+                  mx::StreamOrDevice s) {
   cpu::Buffer<int32_t> rows;
   x.coordinate_set().span().visit([&](const auto* c) {
     rows = cpu::rows_that(x.active_count(), [&](int64_t r) {
@@ -92,14 +100,14 @@ SparseTensor crop(const SparseTensor& x, const Triple& min_coord, const Triple& 
 
 mx::array topk_rows(const SparseTensor& x, const std::vector<int64_t>& counts, double rho) {
   constexpr const char* kName = "topk_rows";
-  graph::visit_float(
-      x.dtype(), [](auto) {}, kName);
+  graph::visit_float(x.dtype(), [](auto) {}, kName);
   if (x.channels() < 1) fail(kName, "x must have a channel, got 0");
-  if (!(rho >= 0) || !std::isfinite(rho)) fail(kName, "rho must be finite and >= 0, got " + std::to_string(rho));
+  if (!(rho >= 0) || !std::isfinite(rho))
+    fail(kName, "rho must be finite and >= 0, got " + std::to_string(rho));
   const std::vector<mx::array> items = x.batch_rows();
   if (counts.size() != items.size())
-    fail(kName, "counts must have one number for each of " + std::to_string(items.size()) + " batch items, got " +
-                    std::to_string(counts.size()));
+    fail(kName, "counts must have one number for each of " + std::to_string(items.size()) +
+                    " batch items, got " + std::to_string(counts.size()));
   for (const int64_t n : counts)
     if (n < 0) fail(kName, "counts must not be negative, got " + std::to_string(n));
   const mx::array first = mx::slice(x.feats(), {0, 0}, {static_cast<int>(x.active_count()), 1});
@@ -132,38 +140,47 @@ Duplicates parse_duplicates(std::string_view name, std::string_view operation) {
   if (name == "sum") return Duplicates::sum;
   if (name == "mean") return Duplicates::mean;
   if (name == "max") return Duplicates::max;
-  fail(operation, "duplicate_reduction must be none, first, sum, mean or max, got '" + std::string(name) + "'");
+  fail(operation, "duplicate_reduction must be none, first, sum, mean or max, got '" +
+                      std::string(name) + "'");
 }
 
-SparseTensor sparse_from_coordinates(const mx::array& coords, const mx::array& feats, const Triple& stride,
-                                     const std::optional<BatchCounts>& batch_counts, Duplicates duplicates,
-                                     mx::StreamOrDevice s) {
-  return merged(SparseTensor(coords, feats, stride, std::nullopt, nullptr, batch_counts), duplicates, s);
+SparseTensor sparse_from_coordinates(const mx::array& coords, const mx::array& feats,
+                                     const Triple& stride,
+                                     const std::optional<BatchCounts>& batch_counts,
+                                     Duplicates duplicates, mx::StreamOrDevice s) {
+  return merged(SparseTensor(coords, feats, stride, std::nullopt, nullptr, batch_counts),
+                duplicates, s);
 }
 
-SparseTensor sparse_collate(const std::vector<mx::array>& coords, const std::vector<mx::array>& feats,
-                            const Triple& stride, Duplicates duplicates, mx::StreamOrDevice s) {
+SparseTensor sparse_collate(const std::vector<mx::array>& coords,
+                            const std::vector<mx::array>& feats, const Triple& stride,
+                            Duplicates duplicates, mx::StreamOrDevice s) {
   constexpr const char* kName = "sparse_collate";
   if (coords.empty() || coords.size() != feats.size())
-    fail(kName, "coords_list and feats_list must have the same number of items, at least one, got " +
-                    std::to_string(coords.size()) + " and " + std::to_string(feats.size()));
+    fail(kName,
+         "coords_list and feats_list must have the same number of items, at least one, got " +
+             std::to_string(coords.size()) + " and " + std::to_string(feats.size()));
   BatchCounts counts;
   int64_t total = 0;
   for (size_t b = 0; b < coords.size(); ++b) {
     const mx::array& c = coords[b];
     const std::string item = "coords_list[" + std::to_string(b) + "]";
-    if (c.ndim() != 2 || c.shape(1) != 3) fail(kName, item + " must have shape (N, 3), got " + shape_text(c.shape()));
+    if (c.ndim() != 2 || c.shape(1) != 3)
+      fail(kName, item + " must have shape (N, 3), got " + shape_text(c.shape()));
     if ((c.dtype() != mx::int32 && c.dtype() != mx::int64) || c.dtype() != coords[0].dtype())
       fail(kName, item + " must be int32 or int64, all alike, got " + graph::dtype_name(c.dtype()));
     const mx::array& f = feats[b];
-    if (f.ndim() != 2 || f.shape(0) != c.shape(0) || f.shape(1) != feats[0].shape(1) || f.dtype() != feats[0].dtype())
-      fail(kName, "feats_list[" + std::to_string(b) + "] must have shape (" + std::to_string(c.shape(0)) +
-                      ", C) and the dtype and channels of the others, got " + shape_text(f.shape()) + " " +
-                      graph::dtype_name(f.dtype()));
+    if (f.ndim() != 2 || f.shape(0) != c.shape(0) || f.shape(1) != feats[0].shape(1) ||
+        f.dtype() != feats[0].dtype())
+      fail(kName, "feats_list[" + std::to_string(b) + "] must have shape (" +
+                      std::to_string(c.shape(0)) +
+                      ", C) and the dtype and channels of the others, got " +
+                      shape_text(f.shape()) + " " + graph::dtype_name(f.dtype()));
     counts.push_back(c.shape(0));
     total += c.shape(0);
   }
-  if (total > std::numeric_limits<int32_t>::max()) fail(kName, "too many rows: " + std::to_string(total));
+  if (total > std::numeric_limits<int32_t>::max())
+    fail(kName, "too many rows: " + std::to_string(total));
   const bool is64 = coords[0].dtype() == mx::int64;
   cpu::Buffer<std::byte> out(total * 4 * (is64 ? 8 : 4));
   const auto fill = [&]<typename T>(T) {
@@ -178,9 +195,9 @@ SparseTensor sparse_collate(const std::vector<mx::array>& coords, const std::vec
     }
   };
   is64 ? fill(int64_t{}) : fill(int32_t{});
-  return sparse_from_coordinates(adopt(std::move(out), {static_cast<int>(total), 4}, coords[0].dtype()),
-                                 feats.size() == 1 ? feats[0] : mx::concatenate(feats, 0, s), stride, counts,
-                                 duplicates, s);
+  return sparse_from_coordinates(
+      adopt(std::move(out), {static_cast<int>(total), 4}, coords[0].dtype()),
+      feats.size() == 1 ? feats[0] : mx::concatenate(feats, 0, s), stride, counts, duplicates, s);
 }
 
 }  // namespace lattice

@@ -6,8 +6,8 @@
 
 #include <variant>
 
-#include "lattice/kernels/cpu/simd.h"
-#include "lattice/kernels/cpu/threads.h"
+#include "lattice/kernels/cpu/base/simd.h"
+#include "lattice/kernels/cpu/base/threads.h"
 
 namespace lattice {
 namespace mx = mlx::core;
@@ -17,9 +17,11 @@ constexpr int kNeuralAcceleratorGeneration = 17;
 
 // docs/metal.md says it at length.
 constexpr const char* kMetalStatus =
-    "kernels are compiled, type-checked and executed by an emulation on the CPU and agree with the oracle there; not "
+    "kernels are compiled, type-checked and executed by an emulation on the CPU and agree with the "
+    "oracle there; not "
     "compiled "
-    "by Apple's compiler, not run and not measured on Apple hardware; `mlx-lattice selftest --device gpu` checks them "
+    "by Apple's compiler, not run and not measured on Apple hardware; `mlx-lattice selftest "
+    "--device gpu` checks them "
     "on a Mac";
 
 bool has_tensor_api() {
@@ -35,7 +37,8 @@ int gpu_generation(const std::string& architecture) {
   size_t at = architecture.find("_g");
   if (at == std::string::npos) return 0;
   int generation = 0;
-  for (at += 2; at < architecture.size() && architecture[at] >= '0' && architecture[at] <= '9' && generation < 1000;
+  for (at += 2; at < architecture.size() && architecture[at] >= '0' && architecture[at] <= '9' &&
+                generation < 1000;
        ++at) {
     generation = 10 * generation + (architecture[at] - '0');
   }
@@ -48,7 +51,8 @@ TensorOps tensor_ops() {
   if (!has_tensor_api()) return TensorOps::gpu;
   const auto& info = mx::device_info(mx::Device::gpu);
   auto found = info.find("architecture");
-  const auto* architecture = found == info.end() ? nullptr : std::get_if<std::string>(&found->second);
+  const auto* architecture =
+      found == info.end() ? nullptr : std::get_if<std::string>(&found->second);
   bool accelerated = architecture && gpu_generation(*architecture) >= kNeuralAcceleratorGeneration;
   return accelerated ? TensorOps::neural_accelerator : TensorOps::gpu;
 }
@@ -68,8 +72,9 @@ void set_thread_count(int n) { cpu::set_thread_count(n); }
 int thread_count() { return cpu::thread_count(); }
 
 BackendInfo backend_info() {
-  return {LATTICE_VERSION,  LATTICE_MLX_VERSION, mx::version(), true,        mx::metal::is_available(),
-          cpu::simd_name(), cpu::thread_count(), tensor_ops(),  kMetalStatus};
+  return {
+      LATTICE_VERSION,  LATTICE_MLX_VERSION, mx::version(), true,        mx::metal::is_available(),
+      cpu::simd_name(), cpu::thread_count(), tensor_ops(),  kMetalStatus};
 }
 
 }  // namespace lattice

@@ -15,7 +15,8 @@ using graph::set_metal_host;
 enum class TensorOps {
   unavailable,         // no Metal
   gpu,                 // 8x8 simdgroup matrices
-  neural_accelerator,  // tensor operations of Metal 4: macOS 26.2 or later on GPU generation 17 or later
+  neural_accelerator,  // tensor operations of Metal 4: macOS 26.2 or later on GPU generation 17 or
+                       // later
 };
 TensorOps tensor_ops();
 const char* name(TensorOps tier);
@@ -33,7 +34,8 @@ struct BackendInfo {
 };
 BackendInfo backend_info();
 
-// Threads that one operation may use; n >= 1, else std::invalid_argument. Results do not depend on it.
+// Threads that one operation may use; n >= 1, else std::invalid_argument. Results do not depend on
+// it.
 void set_thread_count(int n);
 int thread_count();
 

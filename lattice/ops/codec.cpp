@@ -11,10 +11,10 @@
 
 #include "lattice/core/coordinate_set.h"
 #include "lattice/graph/dtype.h"
-#include "lattice/kernels/cpu/attributes.h"
-#include "lattice/kernels/cpu/coords.h"
-#include "lattice/kernels/cpu/curves.h"
-#include "lattice/kernels/cpu/octree.h"
+#include "lattice/kernels/cpu/coding/attributes.h"
+#include "lattice/kernels/cpu/coding/octree.h"
+#include "lattice/kernels/cpu/geometry/coords.h"
+#include "lattice/kernels/cpu/geometry/curves.h"
 
 namespace lattice {
 namespace {
@@ -28,7 +28,9 @@ constexpr std::string_view kEncode = "encode_points", kDecode = "decode_points";
 constexpr std::string_view kMagic = "MLAT", kGrid = "GRID", kCoords = "COOR", kValues = "ATTR";
 constexpr uint16_t kVersion = 1;
 
-ByteSpan as_bytes(std::string_view text) { return {reinterpret_cast<const uint8_t*>(text.data()), text.size()}; }
+ByteSpan as_bytes(std::string_view text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
 
 // Types of attributes; the place is the number in the file.
 const std::array<mx::Dtype, 8> kTypes{mx::uint8,  mx::int8,  mx::uint16,  mx::int16,
@@ -69,18 +71,21 @@ mx::array checked_attribute(const std::string& name, const mx::array& values, in
   const std::string head = "[encode_points] attribute '" + name + "'";
   if ((values.ndim() != 1 && values.ndim() != 2) || values.shape(0) != rows ||
       (values.ndim() == 2 && (values.shape(1) < 1 || values.shape(1) > 65535)))
-    throw std::invalid_argument(head + " must have shape (" + std::to_string(rows) + ",) or (" + std::to_string(rows) +
-                                ", C) with 1 <= C <= 65535, got " + shape_text(values.shape()));
+    throw std::invalid_argument(head + " must have shape (" + std::to_string(rows) + ",) or (" +
+                                std::to_string(rows) + ", C) with 1 <= C <= 65535, got " +
+                                shape_text(values.shape()));
   if (std::find(kTypes.begin(), kTypes.end(), values.dtype()) == kTypes.end())
     throw std::invalid_argument(head + " must hold integers or floats of 1, 2 or 4 bytes, got " +
                                 graph::dtype_name(values.dtype()));
-  if (name.size() > 255) throw std::invalid_argument(head + " must have a name of at most 255 bytes");
+  if (name.size() > 255)
+    throw std::invalid_argument(head + " must have a name of at most 255 bytes");
   return evaluated(values, kEncode, "attribute '" + name + "'");
 }
 
 // The bytes of the rows in another order.
 ByteString rows_in_order(const mx::array& values, const Buffer<int32_t>& order) {
-  const size_t step = values.shape(0) == 0 ? 0 : values.nbytes() / static_cast<size_t>(values.shape(0));
+  const size_t step =
+      values.shape(0) == 0 ? 0 : values.nbytes() / static_cast<size_t>(values.shape(0));
   ByteString out(values.nbytes());
   for (int64_t p = 0; p < order.size(); ++p)
     std::memcpy(out.data() + static_cast<size_t>(p) * step,
@@ -88,16 +93,18 @@ ByteString rows_in_order(const mx::array& values, const Buffer<int32_t>& order) 
   return out;
 }
 
-ByteString attribute_section(const std::string& name, const mx::array& values, const Buffer<int32_t>& order,
-                             std::span<const int32_t> sorted) {
+ByteString attribute_section(const std::string& name, const mx::array& values,
+                             const Buffer<int32_t>& order, std::span<const int32_t> sorted) {
   const int channels = values.ndim() == 2 ? values.shape(1) : 1;
   ByteString out;
   put(out, static_cast<uint8_t>(name.size()));
   cpu::put_bytes(out, as_bytes(name));
-  put(out, static_cast<uint8_t>(std::find(kTypes.begin(), kTypes.end(), values.dtype()) - kTypes.begin()));
+  put(out, static_cast<uint8_t>(std::find(kTypes.begin(), kTypes.end(), values.dtype()) -
+                                kTypes.begin()));
   put(out, static_cast<uint8_t>(values.ndim()));
   put(out, static_cast<uint16_t>(channels));
-  const ByteString coded = cpu::encode_values(sorted, rows_in_order(values, order), channels, kind_of(values.dtype()));
+  const ByteString coded =
+      cpu::encode_values(sorted, rows_in_order(values, order), channels, kind_of(values.dtype()));
   cpu::put_bytes(out, coded);
   return out;
 }
@@ -109,7 +116,8 @@ mx::array copied(const std::vector<T>& values, mx::Shape shape, mx::Dtype dtype)
   return adopt(std::move(buffer), std::move(shape), dtype);
 }
 
-std::pair<std::string, mx::array> read_attribute(ByteSpan content, std::span<const int32_t> sorted) {
+std::pair<std::string, mx::array> read_attribute(ByteSpan content,
+                                                 std::span<const int32_t> sorted) {
   ByteReader reader(content, kDecode);
   const ByteSpan name = reader.bytes(reader.number<uint8_t>());
   const uint8_t type = reader.number<uint8_t>(), ndim = reader.number<uint8_t>();
@@ -134,9 +142,11 @@ void check_grid(double voxel_size, const std::array<double, 3>& origin, const au
 ByteString encode_points(const VoxelCloud& cloud, mx::StreamOrDevice) {
   const CoordinateSet set(cloud.coords, kEncode);
   if (set.dtype() != mx::int32)
-    throw std::invalid_argument("[encode_points] coords must be int32, got " + graph::dtype_name(set.dtype()));
+    throw std::invalid_argument("[encode_points] coords must be int32, got " +
+                                graph::dtype_name(set.dtype()));
   check_grid(cloud.voxel_size, cloud.origin, [] {
-    throw std::invalid_argument("[encode_points] voxel_size must be positive and finite, origin finite");
+    throw std::invalid_argument(
+        "[encode_points] voxel_size must be positive and finite, origin finite");
   });
   const Buffer<int32_t> order = cpu::morton_order(set.span());
   std::vector<int32_t> sorted(static_cast<size_t>(set.rows()) * 4);
@@ -145,7 +155,8 @@ ByteString encode_points(const VoxelCloud& cloud, mx::StreamOrDevice) {
   ByteString out, grid;
   cpu::put_bytes(out, as_bytes(kMagic));
   put(out, kVersion);
-  if (cloud.attributes.size() > 65533) throw std::invalid_argument("[encode_points] attributes must be at most 65533");
+  if (cloud.attributes.size() > 65533)
+    throw std::invalid_argument("[encode_points] attributes must be at most 65533");
   put(out, static_cast<uint16_t>(2 + cloud.attributes.size()));
   put(grid, std::bit_cast<uint64_t>(cloud.voxel_size));
   for (double v : cloud.origin) put(grid, std::bit_cast<uint64_t>(v));
@@ -164,21 +175,29 @@ ByteString encode_points(const VoxelCloud& cloud, mx::StreamOrDevice) {
 VoxelCloud decode_points(ByteSpan data, mx::StreamOrDevice) {
   ByteReader reader(data, kDecode);
   const ByteSpan magic = reader.bytes(4);
-  if (std::memcmp(magic.data(), kMagic.data(), 4) != 0) throw_bad_data(kDecode, "does not begin with MLAT");
+  if (std::memcmp(magic.data(), kMagic.data(), 4) != 0)
+    throw_bad_data(kDecode, "does not begin with MLAT");
   const uint16_t version = reader.number<uint16_t>(), sections = reader.number<uint16_t>();
-  if (version != kVersion) throw_bad_data(kDecode, "has version " + std::to_string(version) + ", expected 1");
-  if (sections < 2) throw_bad_data(kDecode, "has " + std::to_string(sections) + " sections, expected 2 or more");
+  if (version != kVersion)
+    throw_bad_data(kDecode, "has version " + std::to_string(version) + ", expected 1");
+  if (sections < 2)
+    throw_bad_data(kDecode, "has " + std::to_string(sections) + " sections, expected 2 or more");
   const ByteSpan grid = section_of(reader, kGrid);
   if (grid.size() != 32) throw_bad_data(kDecode, "has a section GRID of another size");
-  const auto real = [&](size_t i) { return std::bit_cast<double>(cpu::get<uint64_t>(grid.data() + 8 * i)); };
+  const auto real = [&](size_t i) {
+    return std::bit_cast<double>(cpu::get<uint64_t>(grid.data() + 8 * i));
+  };
   const std::array<double, 3> origin{real(1), real(2), real(3)};
-  check_grid(real(0), origin, [] { throw_bad_data(kDecode, "has a grid that is not finite and positive"); });
+  check_grid(real(0), origin,
+             [] { throw_bad_data(kDecode, "has a grid that is not finite and positive"); });
   const std::vector<int32_t> sorted = cpu::decode_octree(section_of(reader, kCoords), kDecode);
-  VoxelCloud cloud{copied(sorted, {static_cast<int>(sorted.size() / 4), 4}, mx::int32), {}, real(0), origin};
+  VoxelCloud cloud{
+      copied(sorted, {static_cast<int>(sorted.size() / 4), 4}, mx::int32), {}, real(0), origin};
   std::set<std::string> names;
   for (int i = 2; i < sections; ++i) {
     cloud.attributes.push_back(read_attribute(section_of(reader, kValues), sorted));
-    if (!names.insert(cloud.attributes.back().first).second) throw_bad_data(kDecode, "has two attributes of one name");
+    if (!names.insert(cloud.attributes.back().first).second)
+      throw_bad_data(kDecode, "has two attributes of one name");
   }
   if (!reader.rest().empty()) throw_bad_data(kDecode, "has bytes after its end");
   return cloud;

@@ -5,7 +5,7 @@
 #include "lattice/graph/cpu_call.h"
 #include "lattice/graph/differentiable.h"
 #include "lattice/graph/metal_call.h"
-#include "lattice/kernels/cpu/columns.h"
+#include "lattice/kernels/cpu/features/columns.h"
 
 namespace lattice {
 namespace {
@@ -16,7 +16,8 @@ mx::array join_node(const graph::Arrays& parts, int columns, mx::StreamOrDevice 
   return graph::cpu_call(
       "join_columns", "", std::move(inputs), {{{parts[0].shape(0), columns}, parts[0].dtype()}},
       [](std::span<const graph::Input> in, std::span<const graph::Output> out) {
-        const int64_t item = static_cast<int64_t>(mx::size_of(out[0].dtype)), stride = out[0].shape[1] * item;
+        const int64_t item = static_cast<int64_t>(mx::size_of(out[0].dtype)),
+                      stride = out[0].shape[1] * item;
         std::vector<cpu::ColumnBlock> blocks;
         char* to = out[0].as<char>();
         for (const graph::Input& part : in) {
@@ -31,10 +32,13 @@ mx::array join_node(const graph::Arrays& parts, int columns, mx::StreamOrDevice 
 
 mx::array take_node(const mx::array& x, int first, int count, mx::StreamOrDevice s) {
   return graph::cpu_call(
-      "take_columns", std::to_string(first), {graph::row_contiguous(x, s)}, {{{x.shape(0), count}, x.dtype()}},
+      "take_columns", std::to_string(first), {graph::row_contiguous(x, s)},
+      {{{x.shape(0), count}, x.dtype()}},
       [first](std::span<const graph::Input> in, std::span<const graph::Output> out) {
-        const int64_t item = static_cast<int64_t>(mx::size_of(out[0].dtype)), bytes = out[0].shape[1] * item;
-        const cpu::ColumnBlock block{in[0].as<char>() + first * item, in[0].shape[1] * item, out[0].data, bytes, bytes};
+        const int64_t item = static_cast<int64_t>(mx::size_of(out[0].dtype)),
+                      bytes = out[0].shape[1] * item;
+        const cpu::ColumnBlock block{in[0].as<char>() + first * item, in[0].shape[1] * item,
+                                     out[0].data, bytes, bytes};
         cpu::copy_columns(out[0].shape[0], {&block, 1});
       },
       s)[0];
@@ -47,8 +51,11 @@ mx::array join_columns(const std::vector<mx::array>& parts, mx::StreamOrDevice s
   for (const mx::array& part : parts) columns += part.shape(1);
   // MLX's own concatenation copies element by element on the CPU.
   if (graph::on_gpu(s)) return mx::concatenate(parts, 1, s);
-  const auto forward = [=](const graph::Arrays& in) -> graph::Arrays { return {join_node(in, columns, s)}; };
-  const auto vjp = [=](const graph::Arrays& in, const graph::Arrays& ct, const graph::Arrays&) -> graph::Arrays {
+  const auto forward = [=](const graph::Arrays& in) -> graph::Arrays {
+    return {join_node(in, columns, s)};
+  };
+  const auto vjp = [=](const graph::Arrays& in, const graph::Arrays& ct,
+                       const graph::Arrays&) -> graph::Arrays {
     graph::Arrays grads;
     int first = 0;
     for (const mx::array& part : in) {
@@ -57,17 +64,23 @@ mx::array join_columns(const std::vector<mx::array>& parts, mx::StreamOrDevice s
     }
     return grads;
   };
-  const auto jvp = [=](const graph::Arrays&, const graph::Arrays& t) -> graph::Arrays { return {join_columns(t, s)}; };
+  const auto jvp = [=](const graph::Arrays&, const graph::Arrays& t) -> graph::Arrays {
+    return {join_columns(t, s)};
+  };
   return graph::differentiable(parts, forward, vjp, jvp)[0];
 }
 
 mx::array take_columns(const mx::array& x, int first, int count, mx::StreamOrDevice s) {
   if (graph::on_gpu(s)) return mx::slice(x, {0, first}, {x.shape(0), first + count}, s);
-  const auto forward = [=](const graph::Arrays& in) -> graph::Arrays { return {take_node(in[0], first, count, s)}; };
-  const auto vjp = [=](const graph::Arrays& in, const graph::Arrays& ct, const graph::Arrays&) -> graph::Arrays {
+  const auto forward = [=](const graph::Arrays& in) -> graph::Arrays {
+    return {take_node(in[0], first, count, s)};
+  };
+  const auto vjp = [=](const graph::Arrays& in, const graph::Arrays& ct,
+                       const graph::Arrays&) -> graph::Arrays {
     const int rows = in[0].shape(0), behind = in[0].shape(1) - first - count;
-    return {join_columns(
-        {mx::zeros({rows, first}, ct[0].dtype(), s), ct[0], mx::zeros({rows, behind}, ct[0].dtype(), s)}, s)};
+    return {join_columns({mx::zeros({rows, first}, ct[0].dtype(), s), ct[0],
+                          mx::zeros({rows, behind}, ct[0].dtype(), s)},
+                         s)};
   };
   const auto jvp = [=](const graph::Arrays&, const graph::Arrays& t) -> graph::Arrays {
     return {take_columns(t[0], first, count, s)};

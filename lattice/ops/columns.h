@@ -1,4 +1,5 @@
-// Columns of features side by side, and some columns of features: what skip connections do, at the speed of memory.
+// Columns of features side by side, and some columns of features: what skip connections do, at the
+// speed of memory.
 #pragma once
 
 #include <mlx/array.h>

@@ -1,10 +1,12 @@
 // Convolutions of sparse tensors.
 //
-//   y[o] = bias + sum over edges (i, o, k) of x[i] W[k]          the kinds differ in how the edges are found
+//   y[o] = bias + sum over edges (i, o, k) of x[i] W[k]          the kinds differ in how the edges
+//   are found
 //
-// Weights: (C_out, C_in) for pointwise kernels, (K, C_in, C_out), or (C_out, Kx, Ky, Kz, C_in); with groups C_in counts inside a
-// group. Weight dtype equals feature dtype; bias (C_out,) is cast. Packed weights (docs/ops/quantize.md) have the dtype of their
-// scales; normalized convolutions do not take them.
+// Weights: (C_out, C_in) for pointwise kernels, (K, C_in, C_out), or (C_out, Kx, Ky, Kz, C_in);
+// with groups C_in counts inside a group. Weight dtype equals feature dtype; bias (C_out,) is cast.
+// Packed weights (docs/ops/quantize.md) have the dtype of their scales; normalized convolutions do
+// not take them.
 #pragma once
 
 #include <mlx/utils.h>
@@ -27,33 +29,41 @@ struct ConvOptions {
   int64_t groups = 1;
 };
 
-// Output stride x.stride * stride. A pointwise kernel without `coordinates` is a matrix product and keeps x's identity.
-SparseTensor conv3d(const SparseTensor& x, const Weight& weight, const std::optional<mx::array>& bias,
-                    const ConvOptions& options, mx::StreamOrDevice s = {});
+// Output stride x.stride * stride. A pointwise kernel without `coordinates` is a matrix product and
+// keeps x's identity.
+SparseTensor conv3d(const SparseTensor& x, const Weight& weight,
+                    const std::optional<mx::array>& bias, const ConvOptions& options,
+                    mx::StreamOrDevice s = {});
 // Odd sizes, stride 1; keeps x's identity.
-SparseTensor subm_conv3d(const SparseTensor& x, const Weight& weight, const std::optional<mx::array>& bias,
-                         const ConvOptions& options, mx::StreamOrDevice s = {});
+SparseTensor subm_conv3d(const SparseTensor& x, const Weight& weight,
+                         const std::optional<mx::array>& bias, const ConvOptions& options,
+                         mx::StreamOrDevice s = {});
 // Output stride x.stride / stride, which must divide.
-SparseTensor conv_transpose3d(const SparseTensor& x, const Weight& weight, const std::optional<mx::array>& bias,
-                              const ConvOptions& options, mx::StreamOrDevice s = {});
+SparseTensor conv_transpose3d(const SparseTensor& x, const Weight& weight,
+                              const std::optional<mx::array>& bias, const ConvOptions& options,
+                              mx::StreamOrDevice s = {});
 SparseTensor generative_conv_transpose3d(const SparseTensor& x, const Weight& weight,
-                                         const std::optional<mx::array>& bias, const ConvOptions& options,
-                                         mx::StreamOrDevice s = {});
+                                         const std::optional<mx::array>& bias,
+                                         const ConvOptions& options, mx::StreamOrDevice s = {});
 
 // conv(x, W) / sqrt(conv(1, W^2) + eps) + bias; eps > 0. Pointwise kernels are not normalized.
-SparseTensor normalized_subm_conv3d(const SparseTensor& x, const Weight& weight, const std::optional<mx::array>& bias,
-                                    const ConvOptions& options, float eps, mx::StreamOrDevice s = {});
+SparseTensor normalized_subm_conv3d(const SparseTensor& x, const Weight& weight,
+                                    const std::optional<mx::array>& bias,
+                                    const ConvOptions& options, float eps,
+                                    mx::StreamOrDevice s = {});
 SparseTensor normalized_conv_transpose3d(const SparseTensor& x, const Weight& weight,
-                                         const std::optional<mx::array>& bias, const ConvOptions& options, float eps,
+                                         const std::optional<mx::array>& bias,
+                                         const ConvOptions& options, float eps,
                                          mx::StreamOrDevice s = {});
 SparseTensor normalized_generative_conv_transpose3d(const SparseTensor& x, const Weight& weight,
-                                                    const std::optional<mx::array>& bias, const ConvOptions& options,
-                                                    float eps, mx::StreamOrDevice s = {});
+                                                    const std::optional<mx::array>& bias,
+                                                    const ConvOptions& options, float eps,
+                                                    mx::StreamOrDevice s = {});
 
 // y = x W^T + bias with weight (C_out, C_in).
-SparseTensor linear(const SparseTensor& x, const Weight& weight, const std::optional<mx::array>& bias,
-                    mx::StreamOrDevice s = {});
-mx::array linear_features(const mx::array& feats, const Weight& weight, const std::optional<mx::array>& bias,
-                          mx::StreamOrDevice s = {});
+SparseTensor linear(const SparseTensor& x, const Weight& weight,
+                    const std::optional<mx::array>& bias, mx::StreamOrDevice s = {});
+mx::array linear_features(const mx::array& feats, const Weight& weight,
+                          const std::optional<mx::array>& bias, mx::StreamOrDevice s = {});
 
 }  // namespace lattice

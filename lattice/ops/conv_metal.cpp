@@ -29,7 +29,8 @@ struct Launch {
   graph::MetalCall call;
   std::vector<mx::array> inputs;
 
-  Launch(std::string name, const char* topic, mx::Dtype dtype, std::string result, graph::OutputSpec spec) {
+  Launch(std::string name, const char* topic, mx::Dtype dtype, std::string result,
+         graph::OutputSpec spec) {
     call.name = std::move(name);
     call.header = metal::text(topic);
     call.output_names = {std::move(result)};
@@ -61,19 +62,23 @@ mx::array bias_rows(const Call& call) {
                         : mx::zeros(shape, call.dtype, call.stream);
 }
 
-// Inputs x, weight, bias and sizes of a convolution. The body reads the weight as `weight` and the bias as `bias`.
+// Inputs x, weight, bias and sizes of a convolution. The body reads the weight as `weight` and the
+// bias as `bias`.
 struct ConvLaunch : Launch {
   std::string weight, bias = "lattice::NoBias{}";
 
   ConvLaunch(const Call& c, const std::string& kernel, const std::vector<int32_t>& strides)
       : Launch(kernel, "conv", c.dtype, "y", {{as_int(c.n_out()), as_int(c.c_out)}, c.dtype}) {
     const int n_k = as_int(c.relation->n_kernels());
-    std::vector<int32_t> sizes = {as_int(c.n_out()), n_k, as_int(c.groups), as_int(in_group(c)), as_int(out_group(c))};
+    std::vector<int32_t> sizes = {as_int(c.n_out()), n_k, as_int(c.groups), as_int(in_group(c)),
+                                  as_int(out_group(c))};
     add("x", c.inputs[0]);
     if (c.packing.bits) {
-      const std::string bits = std::to_string(c.packing.bits), turned = c.packing.transposed ? "true" : "false";
+      const std::string bits = std::to_string(c.packing.bits),
+                        turned = c.packing.transposed ? "true" : "false";
       add("codes", c.inputs[1]), add("scales", c.inputs[2]), add("code_biases", c.inputs[3]);
-      weight = "lattice::packed_weight<T, " + bits + ", " + turned + ">(codes, scales, code_biases, sizes)";
+      weight = "lattice::packed_weight<T, " + bits + ", " + turned +
+               ">(codes, scales, code_biases, sizes)";
       call.name += "_int" + bits + (c.packing.transposed ? "_turned" : "");
       sizes.push_back(as_int(c.packing.group_size));
     } else {
@@ -104,16 +109,19 @@ mx::array rows_with(const Call& call, const std::vector<int32_t>& strides) {
   if (is_empty(call)) return bias_rows(call);
   ConvLaunch launch(call, "conv_rows", strides);
   const Relation& r = *call.relation;
-  launch.add("row_offsets", r.output_csr().row_offsets), launch.add("edge_ids", r.output_csr().edge_ids);
+  launch.add("row_offsets", r.output_csr().row_offsets),
+      launch.add("edge_ids", r.output_csr().edge_ids);
   launch.add("in_rows", r.edges().in_rows), launch.add("kernel_ids", r.edges().kernel_ids);
-  launch.call.source = "lattice::conv_rows(" + launch.weight + ", x, " + launch.bias +
-                       ", row_offsets, edge_ids, in_rows, kernel_ids, sizes, y, thread_position_in_grid);";
+  launch.call.source =
+      "lattice::conv_rows(" + launch.weight + ", x, " + launch.bias +
+      ", row_offsets, edge_ids, in_rows, kernel_ids, sizes, y, thread_position_in_grid);";
   launch.call.grid = {as_int(call.c_out), as_int(call.n_out()), 1};
   launch.call.threadgroup = row_threads(call.c_out);
   return launch.run(call.stream);
 }
 
-// The edges of each offset in parts of a fixed length: their number depends on nothing else, so that the bits do not either.
+// The edges of each offset in parts of a fixed length: their number depends on nothing else, so
+// that the bits do not either.
 struct Parts {
   std::vector<int32_t> table;          // k, begin, end, place in the result
   std::vector<int32_t> offsets = {0};  // parts of k: offsets[k] .. offsets[k + 1]
@@ -127,7 +135,8 @@ struct Parts {
       int32_t from = begin[k], end = begin[k + 1];
       do {  // an offset without edges has one part too: it writes zeros
         const int32_t to = end - from > length ? from + length : end;
-        table.insert(table.end(), {k, from, to, direct ? k : static_cast<int32_t>(table.size() / 4)});
+        table.insert(table.end(),
+                     {k, from, to, direct ? k : static_cast<int32_t>(table.size() / 4)});
         from = to;
       } while (from < end);
       offsets.push_back(static_cast<int32_t>(table.size() / 4));
@@ -139,7 +148,8 @@ struct Parts {
 // Masks that rows are sorted by.
 Rejection needs_short_mask(const Call& call) {
   const int64_t n_k = call.relation->n_kernels();
-  if (n_k > 32) return {Step::relation, std::to_string(n_k) + " offsets: a mask to sort by has 32 bits"};
+  if (n_k > 32)
+    return {Step::relation, std::to_string(n_k) + " offsets: a mask to sort by has 32 bits"};
   return needs_map(call);
 }
 
@@ -150,7 +160,8 @@ mx::array tiles_with(const Call& call, View view) {
   const int columns = out_group(call) > 32 ? 64 : 32;
   static constexpr const char* kNames[] = {"same", "map", "sorted", "lists", "buckets"};
   const std::string n = std::to_string(columns);
-  ConvLaunch launch(call, std::string("conv_tiles_") + kNames[static_cast<int>(view)] + n, weight_strides(call));
+  ConvLaunch launch(call, std::string("conv_tiles_") + kNames[static_cast<int>(view)] + n,
+                    weight_strides(call));
   std::string rows = "lattice::SameRows{sizes[0]}";
   int tiles = as_int((call.n_out() + kRows - 1) / kRows);
   if (view == View::map) {
@@ -164,8 +175,10 @@ mx::array tiles_with(const Call& call, View view) {
     rows = "lattice::sorted_rows(map, tile_masks, order, sizes)";
   } else if (view == View::lists) {
     const Parts parts(*call.relation, kRows);
-    launch.add("edge_ids", call.relation->kernel_csr().edge_ids), launch.add("in_rows", call.relation->edges().in_rows);
-    launch.add("out_rows", call.relation->edges().out_rows), launch.add("parts", numbers(parts.table));
+    launch.add("edge_ids", call.relation->kernel_csr().edge_ids),
+        launch.add("in_rows", call.relation->edges().in_rows);
+    launch.add("out_rows", call.relation->edges().out_rows),
+        launch.add("parts", numbers(parts.table));
     rows = "lattice::listed_rows(edge_ids, in_rows, out_rows, parts, threadgroup_position_in_grid)";
     tiles = parts.count();
   } else if (view == View::buckets) {
@@ -175,19 +188,22 @@ mx::array tiles_with(const Call& call, View view) {
     rows = "lattice::bucket_rows(bounds, in_rows, positions, order, sizes)";
   }
   const std::string v = view == View::buckets ? "float" : "T";
-  launch.call.source = "threadgroup " + v + " xs[64 * lattice::padded<" + v + ">(16)];\nthreadgroup " + v +
-                       " ws[16 * lattice::padded<" + v + ">(" + n + ")];\n" +
-                       "threadgroup float strips[1024];\nthreadgroup int ids[64];\nthreadgroup uint masks[4];\n" +
-                       "lattice::conv_tiles<" + n + ">(" + rows + ", " + launch.weight + ", x, " + launch.bias +
-                       ", sizes, y, xs, ws, strips, ids, masks, threadgroup_position_in_grid, " +
-                       "thread_index_in_threadgroup, simdgroup_index_in_threadgroup, thread_index_in_simdgroup);";
-  launch.call.grid = {tiles * kThreads, as_int((out_group(call) + columns - 1) / columns), as_int(call.groups)};
+  launch.call.source =
+      "threadgroup " + v + " xs[64 * lattice::padded<" + v + ">(16)];\nthreadgroup " + v +
+      " ws[16 * lattice::padded<" + v + ">(" + n + ")];\n" +
+      "threadgroup float strips[1024];\nthreadgroup int ids[64];\nthreadgroup uint masks[4];\n" +
+      "lattice::conv_tiles<" + n + ">(" + rows + ", " + launch.weight + ", x, " + launch.bias +
+      ", sizes, y, xs, ws, strips, ids, masks, threadgroup_position_in_grid, " +
+      "thread_index_in_threadgroup, simdgroup_index_in_threadgroup, thread_index_in_simdgroup);";
+  launch.call.grid = {tiles * kThreads, as_int((out_group(call) + columns - 1) / columns),
+                      as_int(call.groups)};
   launch.call.threadgroup = {kThreads, 1, 1};
   return launch.run(call.stream);
 }
 
 // Result (K, matrix...), with the strides of a matrix in `strides`.
-mx::array outer_with(const Call& call, const mx::Shape& shape, const std::vector<int32_t>& strides, bool tiles) {
+mx::array outer_with(const Call& call, const mx::Shape& shape, const std::vector<int32_t>& strides,
+                     bool tiles) {
   const auto s = call.stream;
   if (is_empty(call)) return mx::zeros(shape, call.dtype, s);
   const Parts parts(*call.relation, kPart);
@@ -199,18 +215,20 @@ mx::array outer_with(const Call& call, const mx::Shape& shape, const std::vector
   launch.call.template_args.emplace_back("U", spec.dtype);
   launch.add("x", call.inputs[0]), launch.add("g", call.inputs[1]);
   launch.add("edge_ids", call.relation->kernel_csr().edge_ids);
-  launch.add("in_rows", call.relation->edges().in_rows), launch.add("out_rows", call.relation->edges().out_rows);
+  launch.add("in_rows", call.relation->edges().in_rows),
+      launch.add("out_rows", call.relation->edges().out_rows);
   launch.add("parts", numbers(parts.table));
-  launch.add("sizes", numbers({as_int(call.groups), as_int(in_group(call)), as_int(out_group(call)), strides[0],
-                               strides[1], strides[2]}));
+  launch.add("sizes", numbers({as_int(call.groups), as_int(in_group(call)), as_int(out_group(call)),
+                               strides[0], strides[1], strides[2]}));
   const std::string arguments = "(x, g, edge_ids, in_rows, out_rows, parts, sizes, u, ";
   if (tiles) {
     const std::string memory = "[16 * lattice::padded<T>(" + n + ")];\n";
-    launch.call.source = "threadgroup T xs" + memory + "threadgroup T gs" + memory +
-                         "threadgroup float strips[1024];\nthreadgroup int ids[32];\nlattice::outer_tiles<T, U, " + n +
-                         ">" + arguments +
-                         "xs, gs, strips, ids, threadgroup_position_in_grid, thread_index_in_threadgroup, " +
-                         "simdgroup_index_in_threadgroup, thread_index_in_simdgroup);";
+    launch.call.source =
+        "threadgroup T xs" + memory + "threadgroup T gs" + memory +
+        "threadgroup float strips[1024];\nthreadgroup int ids[32];\nlattice::outer_tiles<T, U, " +
+        n + ">" + arguments +
+        "xs, gs, strips, ids, threadgroup_position_in_grid, thread_index_in_threadgroup, " +
+        "simdgroup_index_in_threadgroup, thread_index_in_simdgroup);";
     const auto blocks = [&](int64_t c) { return (c + tile - 1) / tile; };
     launch.call.grid = {parts.count() * kThreads, as_int(blocks(in_group(call))),
                         as_int(call.groups * blocks(out_group(call)))};
@@ -222,7 +240,8 @@ mx::array outer_with(const Call& call, const mx::Shape& shape, const std::vector
   }
   const mx::array u = launch.run(s);
   if (parts.direct) return u;
-  const mx::array sum = metal_reduce(u, {numbers(parts.offsets), std::nullopt, std::nullopt}, "sum", call.dtype, s);
+  const mx::array sum =
+      metal_reduce(u, {numbers(parts.offsets), std::nullopt, std::nullopt}, "sum", call.dtype, s);
   return mx::reshape(sum, shape, s);
 }
 
@@ -230,8 +249,8 @@ mx::array outer_with(const Call& call, const mx::Shape& shape, const std::vector
 
 Rejection needs_tiles(const Call& call) {
   if (in_group(call) < 8 || out_group(call) < 8)
-    return {Step::shape, "a group has " + std::to_string(in_group(call)) + " -> " + std::to_string(out_group(call)) +
-                             " channels, a matrix unit takes 8"};
+    return {Step::shape, "a group has " + std::to_string(in_group(call)) + " -> " +
+                             std::to_string(out_group(call)) + " channels, a matrix unit takes 8"};
   return {};
 }
 
@@ -264,11 +283,12 @@ Rejection needs_full_tiles(const Call& call) {
 
 Rejection needs_sorted_map(const Call& call) {
   const Relation& r = *call.relation;
-  const bool kind =
-      r.kind() == RelationKind::forward || r.kind() == RelationKind::target || r.kind() == RelationKind::submanifold;
+  const bool kind = r.kind() == RelationKind::forward || r.kind() == RelationKind::target ||
+                    r.kind() == RelationKind::submanifold;
   if (!kind || r.is_reversed())
-    return {Step::relation, std::string(r.is_reversed() ? "reversed " : "") + kind_name(r.kind()) +
-                                " relation: only forward, target and submanifold rows are sorted by mask"};
+    return {Step::relation,
+            std::string(r.is_reversed() ? "reversed " : "") + kind_name(r.kind()) +
+                " relation: only forward, target and submanifold rows are sorted by mask"};
   return needs_short_mask(call);
 }
 
@@ -288,8 +308,8 @@ mx::array conv_metal_mirrored(const Call& call) {
   mirrored.relation = call.relation->reversed();
   for (size_t i = 1; i < (call.packing.bits ? 4 : 2); ++i) {
     const mx::Shape& shape = call.inputs[i].shape();
-    mirrored.inputs[i] =
-        mx::slice(call.inputs[i], {shape[0] - 1, 0, 0}, {-shape[0] - 1, shape[1], shape[2]}, {-1, 1, 1}, call.stream);
+    mirrored.inputs[i] = mx::slice(call.inputs[i], {shape[0] - 1, 0, 0},
+                                   {-shape[0] - 1, shape[1], shape[2]}, {-1, 1, 1}, call.stream);
   }
   return conv_metal_sorted(mirrored);
 }
@@ -300,19 +320,21 @@ mx::array conv_metal_packed(const Call& call) {
   if (needs_mirror(call).fits()) return conv_metal_mirrored(call);
   return needs_sorted_map(call).fits() ? conv_metal_sorted(call) : conv_metal_tiles(call);
 }
-mx::array apply_metal(const Call& call) { return rows_with(call, matrix_strides(call)); }
+mx::array per_edge_apply_metal(const Call& call) { return rows_with(call, matrix_strides(call)); }
 
 mx::array outer_metal_rows(const Call& call) {
-  const mx::Shape shape{as_int(call.relation->n_kernels()), as_int(in_group(call)), as_int(call.c_out)};
+  const mx::Shape shape{as_int(call.relation->n_kernels()), as_int(in_group(call)),
+                        as_int(call.c_out)};
   return outer_with(call, shape, weight_strides(call), false);
 }
 mx::array outer_metal_tiles(const Call& call) {
-  const mx::Shape shape{as_int(call.relation->n_kernels()), as_int(in_group(call)), as_int(call.c_out)};
+  const mx::Shape shape{as_int(call.relation->n_kernels()), as_int(in_group(call)),
+                        as_int(call.c_out)};
   return outer_with(call, shape, weight_strides(call), true);
 }
-mx::array outer_each_metal(const Call& call) {
-  const mx::Shape shape{as_int(call.relation->n_kernels()), as_int(call.groups), as_int(in_group(call)),
-                        as_int(out_group(call))};
+mx::array per_edge_outer_metal(const Call& call) {
+  const mx::Shape shape{as_int(call.relation->n_kernels()), as_int(call.groups),
+                        as_int(in_group(call)), as_int(out_group(call))};
   return outer_with(call, shape, matrix_strides(call), false);
 }
 

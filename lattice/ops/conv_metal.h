@@ -1,8 +1,10 @@
-// Launches of kernels/metal/{conv,outer}.metal: the rows "metal.*" of conv, linear, outer, apply_each and outer_each.
+// Launches of kernels/metal/{conv,outer}.metal: the rows "metal.*" of conv, linear, outer,
+// per_edge_apply and per_edge_outer.
 //
-// The relation's index arrays are inputs of the kernels; they are made on the CPU once per relation, in memory that both share. Work
-// with no edge or no channel launches nothing. Matrix units are 8 x 8 simdgroup matrices on every tier: the tensor operations of a
-// neural accelerator can be neither compiled nor run where this was written.
+// The relation's index arrays are inputs of the kernels; they are made on the CPU once per
+// relation, in memory that both share. Work with no edge or no channel launches nothing. Matrix
+// units are 8 x 8 simdgroup matrices on every tier: the tensor operations of a neural accelerator
+// can be neither compiled nor run where this was written.
 #pragma once
 
 #include "lattice/ops/routes.h"
@@ -28,8 +30,8 @@ mx::array conv_metal_rows(const Call& call);
 mx::array conv_metal_tiles(const Call& call);
 // Tiles over the map with sorted rows.
 mx::array conv_metal_sorted(const Call& call);
-// The same for a reversed submanifold relation: i = o + offset k is o = i + offset K - 1 - k, so that the relation itself, with the
-// weights in reverse order, has the same result.
+// The same for a reversed submanifold relation: i = o + offset k is o = i + offset K - 1 - k, so
+// that the relation itself, with the weights in reverse order, has the same result.
 mx::array conv_metal_mirrored(const Call& call);
 // Tiles over the lists of offsets, where every output row has one edge.
 mx::array conv_metal_lists(const Call& call);
@@ -38,11 +40,11 @@ mx::array conv_metal_buckets(const Call& call);
 // Packed weights: the tiles that dense weights take.
 mx::array conv_metal_packed(const Call& call);
 // One matrix an edge: conv_metal_rows on (K, G, C, M).
-mx::array apply_metal(const Call& call);
+mx::array per_edge_apply_metal(const Call& call);
 
 mx::array outer_metal_rows(const Call& call);
 mx::array outer_metal_tiles(const Call& call);
 // Result (K, G, C, M).
-mx::array outer_each_metal(const Call& call);
+mx::array per_edge_outer_metal(const Call& call);
 
 }  // namespace lattice

@@ -1,5 +1,6 @@
-// conv and outer from plain MLX operations: gather, matmul, scatter-add, offset by offset, in float32. The route for devices
-// that have no kernel of ours, and the yardstick for those that have.
+// conv and outer from plain MLX operations: gather, matmul, scatter-add, offset by offset, in
+// float32. The route for devices that have no kernel of ours, and the yardstick for those that
+// have.
 #pragma once
 
 #include "lattice/ops/routes.h"

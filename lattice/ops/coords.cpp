@@ -6,8 +6,8 @@
 
 #include "lattice/core/coordinate_manager.h"
 #include "lattice/graph/dtype.h"
-#include "lattice/kernels/cpu/curves.h"
-#include "lattice/kernels/cpu/occupancy.h"
+#include "lattice/kernels/cpu/geometry/curves.h"
+#include "lattice/kernels/cpu/geometry/occupancy.h"
 #include "lattice/ops/geometry_routes.h"
 
 namespace lattice {
@@ -24,7 +24,9 @@ mx::array rows_array(Buffer<int32_t>&& rows) {
 
 mx::array count_array(int64_t n) { return mx::array({static_cast<int32_t>(n)}, {1}, mx::int32); }
 
-Buffer<std::byte> coords_buffer(int64_t rows, bool is64) { return Buffer<std::byte>(rows * 4 * (is64 ? 8 : 4)); }
+Buffer<std::byte> coords_buffer(int64_t rows, bool is64) {
+  return Buffer<std::byte>(rows * 4 * (is64 ? 8 : 4));
+}
 
 mx::array coords_array(Buffer<std::byte>&& data, int64_t rows, mx::Dtype dtype) {
   return adopt(std::move(data), {static_cast<int>(rows), 4}, dtype);
@@ -39,10 +41,11 @@ mx::array take(const CoordinateSet& set, const Buffer<int32_t>& rows) {
 struct Pair {
   CoordinateSet lhs, rhs;
 };
-Pair pair_of(const CoordsLike& lhs, const CoordsLike& rhs, std::string_view operation, std::string_view lhs_name,
-             std::string_view rhs_name) {
+Pair pair_of(const CoordsLike& lhs, const CoordsLike& rhs, std::string_view operation,
+             std::string_view lhs_name, std::string_view rhs_name) {
   Pair pair{lhs.set(operation, lhs_name), rhs.set(operation, rhs_name)};
-  check_same_dtype(pair.lhs, pair.rhs, operation, std::string(lhs_name) + " and " + std::string(rhs_name));
+  check_same_dtype(pair.lhs, pair.rhs, operation,
+                   std::string(lhs_name) + " and " + std::string(rhs_name));
   return pair;
 }
 
@@ -59,8 +62,8 @@ mx::array rows_by_presence(const Pair& pair, bool present, mx::StreamOrDevice s)
 }
 
 // The first `active` rows, as a set of their own when they are fewer.
-CoordinateSet active_set(const CoordsLike& coords, const std::optional<mx::array>& active, std::string_view operation,
-                         std::string_view what) {
+CoordinateSet active_set(const CoordsLike& coords, const std::optional<mx::array>& active,
+                         std::string_view operation, std::string_view what) {
   CoordinateSet all = coords.set(operation, what);
   const mx::array kept = keep_active(all.array(), active, operation);
   return kept.shape(0) == all.rows() ? all : CoordinateSet(kept, operation, what);
@@ -72,8 +75,8 @@ mx::array order_array(Buffer<int32_t> (*order)(const cpu::CoordSpan&), const Coo
 }
 
 // child_coords under the name of the operation.
-mx::array children_of(const CoordinateSet& set, std::span<const int32_t> rows, std::span<const int32_t> indices,
-                      std::string_view operation) {
+mx::array children_of(const CoordinateSet& set, std::span<const int32_t> rows,
+                      std::span<const int32_t> indices, std::string_view operation) {
   const int64_t n = static_cast<int64_t>(rows.size());
   auto out = coords_buffer(n, set.span().is64);
   try {
@@ -96,7 +99,9 @@ CoordinateSet CoordsLike::set(std::string_view operation, std::string_view what)
 mx::array downsample_coords(const CoordsLike& coords, const Triple& stride, mx::StreamOrDevice s) {
   const CoordinateSet set = coords.set("downsample_coords");
   for (int64_t step : stride)
-    if (step < 1) throw std::invalid_argument("[downsample_coords] stride must be >= 1, got " + triple_text(stride));
+    if (step < 1)
+      throw std::invalid_argument("[downsample_coords] stride must be >= 1, got " +
+                                  triple_text(stride));
   auto floors = coords_buffer(set.rows(), set.span().is64);
   cpu::floor_coords(set.span(), stride, floors.data());
   return distinct_coords(coords_array(std::move(floors), set.rows(), set.dtype()), s);
@@ -106,8 +111,9 @@ mx::array union_coords(const CoordsLike& lhs, const CoordsLike& rhs, mx::StreamO
   const Pair pair = pair_of(lhs, rhs, "union_coords", "lhs", "rhs");
   const cpu::CoordSpan a = pair.lhs.span(), b = pair.rhs.span();
   if (a.rows + b.rows > kMaxRows)
-    throw std::invalid_argument("[union_coords] lhs and rhs must have fewer than 2^31 rows together, got " +
-                                std::to_string(a.rows + b.rows));
+    throw std::invalid_argument(
+        "[union_coords] lhs and rhs must have fewer than 2^31 rows together, got " +
+        std::to_string(a.rows + b.rows));
   auto both = coords_buffer(a.rows + b.rows, a.is64);
   const auto bytes = [](const cpu::CoordSpan& c) { return c.rows * 4 * (c.is64 ? 8 : 4); };
   std::copy_n(static_cast<const std::byte*>(a.data), bytes(a), both.begin());
@@ -128,7 +134,8 @@ mx::array lookup_coords(const CoordsLike& coords, const CoordsLike& queries, mx:
   return find_coords(pair.lhs, pair.rhs, s);
 }
 
-mx::array contains_coords(const CoordsLike& coords, const CoordsLike& queries, mx::StreamOrDevice s) {
+mx::array contains_coords(const CoordsLike& coords, const CoordsLike& queries,
+                          mx::StreamOrDevice s) {
   const Pair pair = pair_of(coords, queries, "contains_coords", "coords", "queries");
   const mx::array found = find_coords(pair.lhs, pair.rhs, s);
   Buffer<bool> present(pair.rhs.rows());
@@ -147,20 +154,24 @@ Join parse_join(std::string_view name, std::string_view operation) {
   if (name == "left") return Join::left;
   if (name == "right") return Join::right;
   if (name == "outer") return Join::outer;
-  throw std::invalid_argument("[" + std::string(operation) + "] join must be inner, left, right or outer, got '" +
+  throw std::invalid_argument("[" + std::string(operation) +
+                              "] join must be inner, left, right or outer, got '" +
                               std::string(name) + "'");
 }
 
-SparseAlignment build_sparse_alignment(const CoordsLike& lhs, const std::optional<mx::array>& lhs_active,
-                                       const CoordsLike& rhs, const std::optional<mx::array>& rhs_active, Join join,
+SparseAlignment build_sparse_alignment(const CoordsLike& lhs,
+                                       const std::optional<mx::array>& lhs_active,
+                                       const CoordsLike& rhs,
+                                       const std::optional<mx::array>& rhs_active, Join join,
                                        mx::StreamOrDevice) {
   constexpr std::string_view op = "build_sparse_alignment";
   const CoordinateSet a = active_set(lhs, lhs_active, op, "lhs");
   const CoordinateSet b = active_set(rhs, rhs_active, op, "rhs");
   check_same_dtype(a, b, op, "lhs and rhs");
   if (a.rows() + b.rows() > kMaxRows)
-    throw std::invalid_argument("[build_sparse_alignment] lhs and rhs must have fewer than 2^31 rows together, got " +
-                                std::to_string(a.rows() + b.rows()));
+    throw std::invalid_argument(
+        "[build_sparse_alignment] lhs and rhs must have fewer than 2^31 rows together, got " +
+        std::to_string(a.rows() + b.rows()));
   cpu::Alignment rows = cpu::align(*a.unique_index(op), *b.unique_index(op), join);
   const int64_t n = rows.lhs.size();
   const auto coords = [&]() -> mx::array {
@@ -171,7 +182,8 @@ SparseAlignment build_sparse_alignment(const CoordsLike& lhs, const std::optiona
     auto out = coords_buffer(n, a.span().is64);
     const int64_t row_bytes = a.span().is64 ? 32 : 16;
     std::copy_n(static_cast<const std::byte*>(a.span().data), a.rows() * row_bytes, out.begin());
-    cpu::take_rows(b.span(), rows.rhs.span().subspan(static_cast<size_t>(a.rows())), out.data() + a.rows() * row_bytes);
+    cpu::take_rows(b.span(), rows.rhs.span().subspan(static_cast<size_t>(a.rows())),
+                   out.data() + a.rows() * row_bytes);
     return coords_array(std::move(out), n, a.dtype());
   }();
   return {coords, count_array(n), rows_array(std::move(rows.lhs)), rows_array(std::move(rows.rhs))};
@@ -209,19 +221,22 @@ SparseOccupancy occupancy_downsample(const CoordsLike& coords, mx::StreamOrDevic
   Buffer<int32_t> indices(set.rows());
   set.span().visit([&](const auto* c) {
     for (int64_t r = 0; r < indices.size(); ++r)
-      indices[r] = static_cast<int32_t>((c[r * 4 + 1] & 1) + 2 * (c[r * 4 + 2] & 1) + 4 * (c[r * 4 + 3] & 1));
+      indices[r] = static_cast<int32_t>((c[r * 4 + 1] & 1) + 2 * (c[r * 4 + 2] & 1) +
+                                        4 * (c[r * 4 + 3] & 1));
   });
   return {coords_array(std::move(found.parents), n, set.dtype()), count_array(n),
-          adopt(std::move(found.masks), {static_cast<int>(n)}), rows_array(std::move(found.parent_rows)),
-          rows_array(std::move(indices))};
+          adopt(std::move(found.masks), {static_cast<int>(n)}),
+          rows_array(std::move(found.parent_rows)), rows_array(std::move(indices))};
 }
 
-OccupancyExpansion occupancy_expand(const CoordsLike& coords, const mx::array& occupancy, mx::StreamOrDevice) {
+OccupancyExpansion occupancy_expand(const CoordsLike& coords, const mx::array& occupancy,
+                                    mx::StreamOrDevice) {
   constexpr std::string_view op = "occupancy_expand";
   const CoordinateSet set = coords.set(op);
   if (occupancy.ndim() != 1 || occupancy.shape(0) != set.rows() || occupancy.dtype() != mx::uint8)
-    throw std::invalid_argument("[occupancy_expand] occupancy must be uint8 of shape (" + std::to_string(set.rows()) +
-                                ",), got " + graph::dtype_name(occupancy.dtype()) + " of shape " +
+    throw std::invalid_argument("[occupancy_expand] occupancy must be uint8 of shape (" +
+                                std::to_string(set.rows()) + ",), got " +
+                                graph::dtype_name(occupancy.dtype()) + " of shape " +
                                 shape_text(occupancy.shape()));
   const mx::array masks = evaluated(occupancy, op, "occupancy");
   const auto expand = [&] {

@@ -1,8 +1,11 @@
-// Operations on coordinate sets by value. Rows are (batch, x, y, z), int32 or int64, used together only with equal dtype.
+// Operations on coordinate sets by value. Rows are (batch, x, y, z), int32 or int64, used together
+// only with equal dtype.
 //
-// Results are concrete: values are computed when the function is called, on the CPU (memory is shared) unless a route of Metal was asked
-// for (geometry_routes.h), and arrays have exactly the rows they need. Orders are stated, and do not depend on the number of threads. Errors:
-// std::invalid_argument for shapes, dtypes and row numbers, std::overflow_error where a result leaves its type.
+// Results are concrete: values are computed when the function is called, on the CPU (memory is
+// shared) unless a route of Metal was asked for (geometry_routes.h), and arrays have exactly the
+// rows they need. Orders are stated, and do not depend on the number of threads. Errors:
+// std::invalid_argument for shapes, dtypes and row numbers, std::overflow_error where a result
+// leaves its type.
 #pragma once
 
 #include <mlx/utils.h>
@@ -13,7 +16,7 @@
 
 #include "lattice/core/coordinate_set.h"
 #include "lattice/core/coordinate_values.h"
-#include "lattice/kernels/cpu/coords.h"
+#include "lattice/kernels/cpu/geometry/coords.h"
 
 namespace lattice {
 
@@ -32,30 +35,41 @@ class CoordsLike {
 };
 
 // Distinct floor(c / stride), first seen first. stride >= 1.
-mx::array downsample_coords(const CoordsLike& coords, const Triple& stride = {2, 2, 2}, mx::StreamOrDevice s = {});
+mx::array downsample_coords(const CoordsLike& coords, const Triple& stride = {2, 2, 2},
+                            mx::StreamOrDevice s = {});
 
 // Distinct rows, first seen first, lhs before rhs: of either, of both, of lhs but not of rhs.
 mx::array union_coords(const CoordsLike& lhs, const CoordsLike& rhs, mx::StreamOrDevice s = {});
-mx::array intersection_coords(const CoordsLike& lhs, const CoordsLike& rhs, mx::StreamOrDevice s = {});
-mx::array difference_coords(const CoordsLike& lhs, const CoordsLike& rhs, mx::StreamOrDevice s = {});
+mx::array intersection_coords(const CoordsLike& lhs, const CoordsLike& rhs,
+                              mx::StreamOrDevice s = {});
+mx::array difference_coords(const CoordsLike& lhs, const CoordsLike& rhs,
+                            mx::StreamOrDevice s = {});
 
 // (Q,) int32: the first row of coords that equals the query, or -1. contains: the same as bool.
-mx::array lookup_coords(const CoordsLike& coords, const CoordsLike& queries, mx::StreamOrDevice s = {});
-mx::array contains_coords(const CoordsLike& coords, const CoordsLike& queries, mx::StreamOrDevice s = {});
+mx::array lookup_coords(const CoordsLike& coords, const CoordsLike& queries,
+                        mx::StreamOrDevice s = {});
+mx::array contains_coords(const CoordsLike& coords, const CoordsLike& queries,
+                          mx::StreamOrDevice s = {});
 // For each source row the first equal target row, or -1.
-mx::array inverse_map(const CoordsLike& source, const CoordsLike& target, mx::StreamOrDevice s = {});
+mx::array inverse_map(const CoordsLike& source, const CoordsLike& target,
+                      mx::StreamOrDevice s = {});
 
-// Joins two sets without duplicates. `*_active`: (1,) int32, rows behind that number do not take part; none: all do.
-// inner, left: lhs order; right: rhs order; outer: lhs, then the rhs rows without partner.
-SparseAlignment build_sparse_alignment(const CoordsLike& lhs, const std::optional<mx::array>& lhs_active,
-                                       const CoordsLike& rhs, const std::optional<mx::array>& rhs_active, Join join,
+// Joins two sets without duplicates. `*_active`: (1,) int32, rows behind that number do not take
+// part; none: all do. inner, left: lhs order; right: rhs order; outer: lhs, then the rhs rows
+// without partner.
+SparseAlignment build_sparse_alignment(const CoordsLike& lhs,
+                                       const std::optional<mx::array>& lhs_active,
+                                       const CoordsLike& rhs,
+                                       const std::optional<mx::array>& rhs_active, Join join,
                                        mx::StreamOrDevice s = {});
 // "inner", "left", "right" or "outer".
 Join parse_join(std::string_view name, std::string_view operation);
 
-// (N,) int64: batch << 60 | interleaved bits, x lowest. x, y, z in 0..2^20-1, batch in 0..7, else std::overflow_error.
+// (N,) int64: batch << 60 | interleaved bits, x lowest. x, y, z in 0..2^20-1, batch in 0..7, else
+// std::overflow_error.
 mx::array morton_codes(const CoordsLike& coords, mx::StreamOrDevice s = {});
-// (N,) int32: rows by batch, then along the curve; stable. Right for every coordinate of either dtype.
+// (N,) int32: rows by batch, then along the curve; stable. Right for every coordinate of either
+// dtype.
 mx::array morton_order(const CoordsLike& coords, mx::StreamOrDevice s = {});
 mx::array hilbert_order(const CoordsLike& coords, mx::StreamOrDevice s = {});
 CoordinateOrdering morton_sort_coords(const CoordsLike& coords, mx::StreamOrDevice s = {});
@@ -63,7 +77,8 @@ CoordinateOrdering morton_sort_coords(const CoordsLike& coords, mx::StreamOrDevi
 // Parents floor(c / 2), first seen first, with the mask of their children.
 SparseOccupancy occupancy_downsample(const CoordsLike& coords, mx::StreamOrDevice s = {});
 // Children of each parent in ascending bit; occupancy (P,) uint8.
-OccupancyExpansion occupancy_expand(const CoordsLike& coords, const mx::array& occupancy, mx::StreamOrDevice s = {});
+OccupancyExpansion occupancy_expand(const CoordsLike& coords, const mx::array& occupancy,
+                                    mx::StreamOrDevice s = {});
 // 2 * parent + bits of the index: row m is child child_indices[m], 0..7, of coords[parent_rows[m]].
 mx::array child_coords_from_indices(const CoordsLike& coords, const mx::array& parent_rows,
                                     const mx::array& child_indices, mx::StreamOrDevice s = {});

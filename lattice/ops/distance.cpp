@@ -7,7 +7,7 @@
 
 #include "lattice/graph/differentiable.h"
 #include "lattice/graph/dtype.h"
-#include "lattice/ops/bilinear.h"
+#include "lattice/ops/conv_core.h"
 #include "lattice/ops/distance_routes.h"
 
 namespace lattice {
@@ -19,11 +19,9 @@ namespace {
 
 void check(std::string_view function, const mx::array& a, const mx::array& b) {
   if (a.ndim() != 2 || b.ndim() != 2 || a.shape(1) != b.shape(1))
-    fail(function,
-         "a and b must have shapes (N, C) and (M, C), got " + shape_text(a.shape()) + " and " + shape_text(b.shape()));
-  for (const mx::array* x : {&a, &b})
-    graph::visit_float(
-        x->dtype(), [](auto) {}, function);
+    fail(function, "a and b must have shapes (N, C) and (M, C), got " + shape_text(a.shape()) +
+                       " and " + shape_text(b.shape()));
+  for (const mx::array* x : {&a, &b}) graph::visit_float(x->dtype(), [](auto) {}, function);
 }
 
 mx::array wide(const mx::array& a, mx::StreamOrDevice s) { return mx::astype(a, mx::float32, s); }
@@ -31,7 +29,8 @@ mx::array wide(const mx::array& a, mx::StreamOrDevice s) { return mx::astype(a, 
 // sqrt with derivative 0 at 0.
 mx::array safe_sqrt(const mx::array& v, mx::StreamOrDevice s) {
   const mx::array positive = mx::greater(v, mx::array(0.0f), s);
-  return mx::where(positive, mx::sqrt(mx::where(positive, v, mx::array(1.0f), s), s), mx::array(0.0f), s);
+  return mx::where(positive, mx::sqrt(mx::where(positive, v, mx::array(1.0f), s), s),
+                   mx::array(0.0f), s);
 }
 mx::array norms(const mx::array& a, mx::StreamOrDevice s) {
   return safe_sqrt(mx::sum(mx::square(a, s), -1, true, s), s);
@@ -41,76 +40,88 @@ mx::array norms(const mx::array& a, mx::StreamOrDevice s) {
 graph::Arrays cosine_formula(const graph::Arrays& in, mx::StreamOrDevice s) {
   const mx::array scale = mx::multiply(norms(in[0], s), mx::transpose(norms(in[1], s), s), s);
   const mx::array dots = matmul_rows(in[0], mx::transpose(in[1], s), std::nullopt, s);
-  return {mx::subtract(mx::array(1.0f), mx::divide(dots, mx::maximum(scale, mx::array(1e-8f), s), s), s)};
+  return {mx::subtract(mx::array(1.0f),
+                       mx::divide(dots, mx::maximum(scale, mx::array(1e-8f), s), s), s)};
 }
 
 const char* mode_name(Metric metric) {
-  return metric == Metric::cosine ? "cosine" : metric == Metric::euclidean ? "euclidean" : "squared_euclidean";
+  return metric == Metric::cosine      ? "cosine"
+         : metric == Metric::euclidean ? "euclidean"
+                                       : "squared_euclidean";
 }
 
 mx::array rows_between(const mx::array& a, int from, int to, mx::StreamOrDevice s) {
   return mx::slice(a, {from, 0}, {to, a.shape(1)}, s);
 }
 
-mx::array distances(const mx::array& a, const mx::array& b, Metric metric, int block, mx::StreamOrDevice s);
+mx::array distances(const mx::array& a, const mx::array& b, Metric metric, int block,
+                    mx::StreamOrDevice s);
 
 // What multiplies a - b in the derivative of a distance: g / d, 0 where d is 0; 2 g for squares.
-mx::array factor(const mx::array& g, const mx::array& a, const mx::array& b, Metric metric, int block,
-                 mx::StreamOrDevice s) {
+mx::array factor(const mx::array& g, const mx::array& a, const mx::array& b, Metric metric,
+                 int block, mx::StreamOrDevice s) {
   if (metric == Metric::squared_euclidean) return mx::multiply(g, mx::array(2.0f), s);
-  const mx::array d = distances(a, b, metric, block, s), positive = mx::greater(d, mx::array(0.0f), s);
-  return mx::where(positive, mx::divide(g, mx::where(positive, d, mx::array(1.0f), s), s), mx::array(0.0f), s);
+  const mx::array d = distances(a, b, metric, block, s),
+                  positive = mx::greater(d, mx::array(0.0f), s);
+  return mx::where(positive, mx::divide(g, mx::where(positive, d, mx::array(1.0f), s), s),
+                   mx::array(0.0f), s);
 }
 
-// Gradients for one block of rows of a: sum_j w[i, j] (a[i] - b[j]) and sum_i w[i, j] (b[j] - a[i]). Both are the same for moved
-// points; near the origin the two terms do not cancel.
-graph::Arrays block_vjp(const mx::array& a, const mx::array& b, const mx::array& g, const mx::array& centre,
-                        Metric metric, int block, mx::StreamOrDevice s) {
+// Gradients for one block of rows of a: sum_j w[i, j] (a[i] - b[j]) and sum_i w[i, j] (b[j] -
+// a[i]). Both are the same for moved points; near the origin the two terms do not cancel.
+graph::Arrays block_vjp(const mx::array& a, const mx::array& b, const mx::array& g,
+                        const mx::array& center, Metric metric, int block, mx::StreamOrDevice s) {
   if (metric == Metric::cosine)
-    return mx::vjp([s](const graph::Arrays& in) { return cosine_formula(in, s); }, graph::Arrays{a, b},
-                   graph::Arrays{g})
+    return mx::vjp([s](const graph::Arrays& in) { return cosine_formula(in, s); },
+                   graph::Arrays{a, b}, graph::Arrays{g})
         .second;
   const mx::array w = factor(g, a, b, metric, block, s);
-  const mx::array x = mx::subtract(a, centre, s), y = mx::subtract(b, centre, s);
-  const mx::array to_a =
-      mx::subtract(mx::multiply(x, mx::sum(w, 1, true, s), s), matmul_rows(w, y, std::nullopt, s), s);
+  const mx::array x = mx::subtract(a, center, s), y = mx::subtract(b, center, s);
+  const mx::array to_a = mx::subtract(mx::multiply(x, mx::sum(w, 1, true, s), s),
+                                      matmul_rows(w, y, std::nullopt, s), s);
   const mx::array wt = mx::transpose(w, s);
-  const mx::array to_b =
-      mx::subtract(mx::multiply(y, mx::sum(wt, 1, true, s), s), matmul_rows(wt, x, std::nullopt, s), s);
+  const mx::array to_b = mx::subtract(mx::multiply(y, mx::sum(wt, 1, true, s), s),
+                                      matmul_rows(wt, x, std::nullopt, s), s);
   return {to_a, to_b};
 }
 
 // (N, M) distances of float32 rows; the gradient is made from `block` rows at a time.
-mx::array distances(const mx::array& a, const mx::array& b, Metric metric, int block, mx::StreamOrDevice s) {
+mx::array distances(const mx::array& a, const mx::array& b, Metric metric, int block,
+                    mx::StreamOrDevice s) {
   const auto forward = [=](const graph::Arrays& in) -> graph::Arrays {
     return {run(distance_call(in[0], in[1], mode_name(metric), s))};
   };
-  const auto vjp = [=](const graph::Arrays& in, const graph::Arrays& ct, const graph::Arrays&) -> graph::Arrays {
+  const auto vjp = [=](const graph::Arrays& in, const graph::Arrays& ct,
+                       const graph::Arrays&) -> graph::Arrays {
     const int n = in[0].shape(0);
     if (n == 0 || in[1].shape(0) == 0 || in[0].shape(1) == 0)
       return {mx::zeros(in[0].shape(), mx::float32, s), mx::zeros(in[1].shape(), mx::float32, s)};
-    const mx::array centre = mx::stop_gradient(mx::mean(in[0], 0, true, s), s);
+    const mx::array center = mx::stop_gradient(mx::mean(in[0], 0, true, s), s);
     std::vector<mx::array> parts;
     mx::array to_b = mx::zeros(in[1].shape(), mx::float32, s);
     for (int from = 0; from < n; from += block) {
       const int to = std::min(n, from + block);
-      const graph::Arrays part = block_vjp(rows_between(in[0], from, to, s), in[1], rows_between(ct[0], from, to, s),
-                                           centre, metric, block, s);
+      const graph::Arrays part =
+          block_vjp(rows_between(in[0], from, to, s), in[1], rows_between(ct[0], from, to, s),
+                    center, metric, block, s);
       parts.push_back(part[0]);
       to_b = mx::add(to_b, part[1], s);
     }
     return {parts.size() == 1 ? parts[0] : mx::concatenate(parts, 0, s), to_b};
   };
   const auto jvp = [=](const graph::Arrays& in, const graph::Arrays& t) -> graph::Arrays {
-    if (in[0].size() == 0 || in[1].size() == 0) return {mx::zeros({in[0].shape(0), in[1].shape(0)}, mx::float32, s)};
+    if (in[0].size() == 0 || in[1].size() == 0)
+      return {mx::zeros({in[0].shape(0), in[1].shape(0)}, mx::float32, s)};
     if (metric == Metric::cosine)
       return mx::jvp([s](const graph::Arrays& x) { return cosine_formula(x, s); }, in, t).second;
-    const mx::array centre = mx::stop_gradient(mx::mean(in[0], 0, true, s), s);
-    const mx::array x = mx::subtract(in[0], centre, s), y = mx::subtract(in[1], centre, s);
+    const mx::array center = mx::stop_gradient(mx::mean(in[0], 0, true, s), s);
+    const mx::array x = mx::subtract(in[0], center, s), y = mx::subtract(in[1], center, s);
     const auto dots = [s](const mx::array& p, const mx::array& q) {
       return matmul_rows(p, mx::transpose(q, s), std::nullopt, s);
     };
-    const auto own = [s](const mx::array& p, const mx::array& q) { return mx::sum(mx::multiply(p, q, s), 1, true, s); };
+    const auto own = [s](const mx::array& p, const mx::array& q) {
+      return mx::sum(mx::multiply(p, q, s), 1, true, s);
+    };
     // <a - b, da - db>
     mx::array slope = mx::add(own(x, t[0]), mx::transpose(own(y, t[1]), s), s);
     slope = mx::subtract(slope, mx::add(dots(x, t[1]), dots(t[0], y), s), s);
@@ -119,8 +130,8 @@ mx::array distances(const mx::array& a, const mx::array& b, Metric metric, int b
   return graph::differentiable({a, b}, forward, vjp, jvp)[0];
 }
 
-mx::array taken(const mx::array& a, const std::optional<mx::array>& rows, std::string_view function, const char* what,
-                mx::StreamOrDevice s) {
+mx::array taken(const mx::array& a, const std::optional<mx::array>& rows, std::string_view function,
+                const char* what, mx::StreamOrDevice s) {
   if (!rows) return a;
   const mx::array checked = checked_rows(*rows, a.shape(0), function, what);
   if (checked.size() == 0) return mx::zeros({0, a.shape(1)}, a.dtype(), s);
@@ -135,34 +146,39 @@ Metric parse_metric(std::string_view name, std::string_view function, bool cheby
   if (name == "cosine") return Metric::cosine;
   if (chebyshev && name == "chebyshev") return Metric::chebyshev;
   fail(function, std::string("metric must be euclidean, squared_euclidean") +
-                     (chebyshev ? ", cosine or chebyshev" : " or cosine") + ", got '" + std::string(name) + "'");
+                     (chebyshev ? ", cosine or chebyshev" : " or cosine") + ", got '" +
+                     std::string(name) + "'");
 }
 
-mx::array indexed_distance(const mx::array& a, const mx::array& b, const std::optional<mx::array>& a_idx,
-                           const std::optional<mx::array>& b_idx, Metric metric, mx::StreamOrDevice s) {
+mx::array indexed_distance(const mx::array& a, const mx::array& b,
+                           const std::optional<mx::array>& a_idx,
+                           const std::optional<mx::array>& b_idx, Metric metric,
+                           mx::StreamOrDevice s) {
   constexpr const char* kName = "indexed_distance";
   check(kName, a, b);
-  const mx::array x = taken(a, a_idx, kName, "a_indices", s), y = taken(b, b_idx, kName, "b_indices", s);
+  const mx::array x = taken(a, a_idx, kName, "a_indices", s),
+                  y = taken(b, b_idx, kName, "b_indices", s);
   const mx::array d = distances(wide(x, s), wide(y, s), metric, std::max(1, x.shape(0)), s);
   return mx::astype(d, mx::promote_types(a.dtype(), b.dtype()), s);
 }
 
-mx::array indexed_distance_blocked(const mx::array& a, const mx::array& b, int64_t block_size, Metric metric,
-                                   mx::StreamOrDevice s) {
+mx::array indexed_distance_blocked(const mx::array& a, const mx::array& b, int64_t block_size,
+                                   Metric metric, mx::StreamOrDevice s) {
   constexpr const char* kName = "indexed_distance_blocked";
   check(kName, a, b);
   if (block_size < 1) fail(kName, "block_size must be >= 1, got " + std::to_string(block_size));
   const int block = static_cast<int>(std::min<int64_t>(block_size, std::max(1, a.shape(0))));
-  return mx::astype(distances(wide(a, s), wide(b, s), metric, block, s), mx::promote_types(a.dtype(), b.dtype()), s);
+  return mx::astype(distances(wide(a, s), wide(b, s), metric, block, s),
+                    mx::promote_types(a.dtype(), b.dtype()), s);
 }
 
-mx::array indexed_pair_distance(const mx::array& a, const mx::array& a_idx, const mx::array& b, const mx::array& b_idx,
-                                Metric metric, mx::StreamOrDevice s) {
+mx::array indexed_pair_distance(const mx::array& a, const mx::array& a_idx, const mx::array& b,
+                                const mx::array& b_idx, Metric metric, mx::StreamOrDevice s) {
   constexpr const char* kName = "indexed_pair_distance";
   check(kName, a, b);
   if (a_idx.size() != b_idx.size())
-    fail(kName, "a_indices and b_indices must have equal lengths, got " + std::to_string(a_idx.size()) + " and " +
-                    std::to_string(b_idx.size()));
+    fail(kName, "a_indices and b_indices must have equal lengths, got " +
+                    std::to_string(a_idx.size()) + " and " + std::to_string(b_idx.size()));
   const mx::array x = wide(taken(a, a_idx, kName, "a_indices", s), s);
   const mx::array y = wide(taken(b, b_idx, kName, "b_indices", s), s);
   const mx::Dtype dtype = mx::promote_types(a.dtype(), b.dtype());
@@ -174,7 +190,8 @@ mx::array indexed_pair_distance(const mx::array& a, const mx::array& a_idx, cons
   if (metric == Metric::cosine) {
     const mx::array scale = mx::squeeze(mx::multiply(norms(x, s), norms(y, s), s), 1, s);
     const mx::array dot = mx::sum(mx::multiply(x, y, s), 1, false, s);
-    d = mx::subtract(mx::array(1.0f), mx::divide(dot, mx::maximum(scale, mx::array(1e-8f), s), s), s);
+    d = mx::subtract(mx::array(1.0f), mx::divide(dot, mx::maximum(scale, mx::array(1e-8f), s), s),
+                     s);
   }
   return mx::astype(d, dtype, s);
 }

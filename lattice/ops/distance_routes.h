@@ -1,4 +1,5 @@
-// Rows of the route table for distance, all pairs of float32 rows a (N, C) and b (M, C) -> (N, M), and its cases with known answers.
+// Rows of the route table for distance, all pairs of float32 rows a (N, C) and b (M, C) -> (N, M),
+// and its cases with known answers.
 #pragma once
 
 #include "lattice/ops/oracle_cases.h"
@@ -6,7 +7,8 @@
 namespace lattice {
 
 // mode: "euclidean", "squared_euclidean" or "cosine".
-Call distance_call(const mx::array& a, const mx::array& b, const std::string& mode, mx::StreamOrDevice s);
+Call distance_call(const mx::array& a, const mx::array& b, const std::string& mode,
+                   mx::StreamOrDevice s);
 
 void add_distance_routes(std::vector<Route>& rows);
 void add_distance_cases(std::vector<OracleCase>& cases);

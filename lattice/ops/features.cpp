@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "lattice/graph/dtype.h"
-#include "lattice/ops/bilinear.h"
+#include "lattice/ops/conv_core.h"
 
 namespace lattice {
 namespace {
@@ -20,23 +20,25 @@ namespace {
 
 void check_rows(std::string_view op, const mx::array& x) {
   if (x.ndim() != 2) fail(op, "features must have shape (N, C), got " + shape_text(x.shape()));
-  graph::visit_float(
-      x.dtype(), [](auto) {}, op);
+  graph::visit_float(x.dtype(), [](auto) {}, op);
 }
 
-void check_vector(std::string_view op, const char* what, const std::optional<mx::array>& v, const mx::array& x) {
+void check_vector(std::string_view op, const char* what, const std::optional<mx::array>& v,
+                  const mx::array& x) {
   if (v && (v->ndim() != 1 || v->shape(0) != x.shape(1)))
-    fail(op,
-         std::string(what) + " must have shape (" + std::to_string(x.shape(1)) + ",), got " + shape_text(v->shape()));
+    fail(op, std::string(what) + " must have shape (" + std::to_string(x.shape(1)) + ",), got " +
+                 shape_text(v->shape()));
 }
 
 void check_eps(std::string_view op, float eps) {
-  if (!(eps >= 0) || !std::isfinite(eps)) fail(op, "eps must be finite and >= 0, got " + std::to_string(eps));
+  if (!(eps >= 0) || !std::isfinite(eps))
+    fail(op, "eps must be finite and >= 0, got " + std::to_string(eps));
 }
 
 mx::array wide(const mx::array& a, mx::StreamOrDevice s) { return mx::astype(a, mx::float32, s); }
 
-std::optional<mx::array> like(const std::optional<mx::array>& v, const mx::array& x, mx::StreamOrDevice s) {
+std::optional<mx::array> like(const std::optional<mx::array>& v, const mx::array& x,
+                              mx::StreamOrDevice s) {
   if (!v) return std::nullopt;
   return mx::astype(*v, x.dtype(), s);
 }
@@ -44,16 +46,17 @@ std::optional<mx::array> like(const std::optional<mx::array>& v, const mx::array
 }  // namespace
 
 Activation parse_activation(std::string_view name, std::string_view operation) {
-  static constexpr std::string_view kNames[] = {"relu", "sigmoid", "silu", "tanh", "gelu", "leaky_relu", "softplus"};
+  static constexpr std::string_view kNames[] = {"relu", "sigmoid",    "silu",    "tanh",
+                                                "gelu", "leaky_relu", "softplus"};
   for (size_t i = 0; i < std::size(kNames); ++i)
     if (name == kNames[i]) return static_cast<Activation>(i);
-  fail(operation,
-       "kind must be relu, sigmoid, silu, tanh, gelu, leaky_relu or softplus, got '" + std::string(name) + "'");
+  fail(operation, "kind must be relu, sigmoid, silu, tanh, gelu, leaky_relu or softplus, got '" +
+                      std::string(name) + "'");
 }
 
-mx::array activation(const mx::array& x, Activation kind, const ActivationOptions& o, mx::StreamOrDevice s) {
-  graph::visit_float(
-      x.dtype(), [](auto) {}, "activation");
+mx::array activation(const mx::array& x, Activation kind, const ActivationOptions& o,
+                     mx::StreamOrDevice s) {
+  graph::visit_float(x.dtype(), [](auto) {}, "activation");
   const auto scalar = [&](double v) { return mx::array(static_cast<float>(v), x.dtype()); };
   switch (kind) {
     case Activation::relu:
@@ -66,33 +69,41 @@ mx::array activation(const mx::array& x, Activation kind, const ActivationOption
       return mx::tanh(x, s);
     case Activation::gelu: {
       const mx::array v = wide(x, s), half(0.5f), one(1.0f);
-      mx::array inner = mx::erf(mx::multiply(v, mx::array(static_cast<float>(std::numbers::sqrt2 / 2)), s), s);
+      mx::array inner =
+          mx::erf(mx::multiply(v, mx::array(static_cast<float>(std::numbers::sqrt2 / 2)), s), s);
       if (o.approximate) {
-        const mx::array cubic =
-            mx::add(v, mx::multiply(mx::array(0.044715f), mx::multiply(v, mx::square(v, s), s), s), s);
-        inner = mx::tanh(mx::multiply(mx::array(static_cast<float>(std::sqrt(2 * std::numbers::inv_pi))), cubic, s), s);
+        const mx::array cubic = mx::add(
+            v, mx::multiply(mx::array(0.044715f), mx::multiply(v, mx::square(v, s), s), s), s);
+        inner = mx::tanh(
+            mx::multiply(mx::array(static_cast<float>(std::sqrt(2 * std::numbers::inv_pi))), cubic,
+                         s),
+            s);
       }
-      return mx::astype(mx::multiply(mx::multiply(half, v, s), mx::add(one, inner, s), s), x.dtype(), s);
+      return mx::astype(mx::multiply(mx::multiply(half, v, s), mx::add(one, inner, s), s),
+                        x.dtype(), s);
     }
     case Activation::leaky_relu:
-      return mx::where(mx::greater(x, scalar(0), s), x, mx::multiply(scalar(double{o.negative_slope}), x, s), s);
+      return mx::where(mx::greater(x, scalar(0), s), x,
+                       mx::multiply(scalar(double{o.negative_slope}), x, s), s);
     default: {
       if (!(o.beta > 0)) fail("softplus", "beta must be > 0, got " + std::to_string(o.beta));
       const mx::array v = wide(x, s), scaled = mx::multiply(v, mx::array(o.beta), s);
-      const mx::array soft = mx::divide(mx::logaddexp(scaled, mx::array(0.0f), s), mx::array(o.beta), s);
-      return mx::astype(mx::where(mx::greater(scaled, mx::array(o.threshold), s), v, soft, s), x.dtype(), s);
+      const mx::array soft =
+          mx::divide(mx::logaddexp(scaled, mx::array(0.0f), s), mx::array(o.beta), s);
+      return mx::astype(mx::where(mx::greater(scaled, mx::array(o.threshold), s), v, soft, s),
+                        x.dtype(), s);
     }
   }
 }
 
-mx::array dropout_features(const mx::array& x, float p, bool training, const std::optional<mx::array>& key,
-                           mx::StreamOrDevice s) {
-  graph::visit_float(
-      x.dtype(), [](auto) {}, "dropout");
+mx::array dropout_features(const mx::array& x, float p, bool training,
+                           const std::optional<mx::array>& key, mx::StreamOrDevice s) {
+  graph::visit_float(x.dtype(), [](auto) {}, "dropout");
   if (!(p >= 0 && p < 1)) fail("dropout", "p must be in [0, 1), got " + std::to_string(p));
   if (!training || p == 0) return x;
   const mx::array keep = mx::random::bernoulli(mx::array(1 - p), x.shape(), key, s);
-  return mx::where(keep, mx::multiply(x, mx::array(1 / (1 - p), x.dtype()), s), mx::array(0.0f, x.dtype()), s);
+  return mx::where(keep, mx::multiply(x, mx::array(1 / (1 - p), x.dtype()), s),
+                   mx::array(0.0f, x.dtype()), s);
 }
 
 std::pair<mx::array, mx::array> feature_statistics(const mx::array& x, mx::StreamOrDevice s) {
@@ -103,29 +114,34 @@ std::pair<mx::array, mx::array> feature_statistics(const mx::array& x, mx::Strea
   return {mean, var};
 }
 
-Normalized batch_norm_act(const mx::array& x, const Affine& affine, const std::optional<mx::array>& mean,
-                          const std::optional<mx::array>& var, const NormOptions& options, mx::StreamOrDevice s) {
+Normalized batch_norm_act(const mx::array& x, const Affine& affine,
+                          const std::optional<mx::array>& mean, const std::optional<mx::array>& var,
+                          const NormOptions& options, mx::StreamOrDevice s) {
   constexpr const char* kName = "batch_norm";
   check_rows(kName, x);
   check_eps(kName, options.eps);
-  if (mean.has_value() != var.has_value()) fail(kName, "mean and var must be given together, got one of them");
+  if (mean.has_value() != var.has_value())
+    fail(kName, "mean and var must be given together, got one of them");
   check_vector(kName, "weight", affine.weight, x);
   check_vector(kName, "bias", affine.bias, x);
   check_vector(kName, "mean", mean, x);
   check_vector(kName, "var", var, x);
   if (const auto& r = options.residual; r && (r->shape() != x.shape() || r->dtype() != x.dtype()))
-    fail(kName, "residual must have the shape and dtype of the features, " + shape_text(x.shape()) + " " +
-                    graph::dtype_name(x.dtype()) + ", got " + shape_text(r->shape()) + " " +
+    fail(kName, "residual must have the shape and dtype of the features, " + shape_text(x.shape()) +
+                    " " + graph::dtype_name(x.dtype()) + ", got " + shape_text(r->shape()) + " " +
                     graph::dtype_name(r->dtype()));
   return launch_batch_norm(x, affine, mean, var, options, s);
 }
 
-mx::array batch_norm_features(const mx::array& x, const Affine& affine, const std::optional<mx::array>& mean,
-                              const std::optional<mx::array>& var, float eps, mx::StreamOrDevice s) {
+mx::array batch_norm_features(const mx::array& x, const Affine& affine,
+                              const std::optional<mx::array>& mean,
+                              const std::optional<mx::array>& var, float eps,
+                              mx::StreamOrDevice s) {
   return batch_norm_act(x, affine, mean, var, {.eps = eps, .residual = std::nullopt}, s).y;
 }
 
-mx::array layer_norm_features(const mx::array& x, const Affine& affine, float eps, mx::StreamOrDevice s) {
+mx::array layer_norm_features(const mx::array& x, const Affine& affine, float eps,
+                              mx::StreamOrDevice s) {
   check_rows("layer_norm", x);
   check_eps("layer_norm", eps);
   check_vector("layer_norm", "weight", affine.weight, x);

@@ -1,9 +1,12 @@
-// Operations on features; coordinates and identity stay. Plain MLX operations, except batch norm and sums over rows.
+// Operations on features; coordinates and identity stay. Plain MLX operations, except batch norm
+// and sums over rows.
 //
-//   batch_norm: y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var over all rows, or given (running statistics)
+//   batch_norm: y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var over all rows, or
+//   given (running statistics)
 //
-// Each works on (N, C) arrays (`*_features`) and on tensors. Statistics are exact: two passes, float32 sums of pieces of 128 rows
-// added in float64 (kernels/cpu/reduce.h), whatever the dtype; the result is rounded once.
+// Each works on (N, C) arrays (`*_features`) and on tensors. Statistics are exact: two passes,
+// float32 sums of pieces of 128 rows added in float64 (kernels/cpu/features/reduce.h), whatever the
+// dtype; the result is rounded once.
 #pragma once
 
 #include <mlx/utils.h>
@@ -29,8 +32,8 @@ mx::array activation(const mx::array& x, Activation kind, const ActivationOption
                      mx::StreamOrDevice s = {});
 
 // Each value is 0 with probability p, otherwise divided by 1 - p. Not training: x.
-mx::array dropout_features(const mx::array& x, float p, bool training, const std::optional<mx::array>& key = {},
-                           mx::StreamOrDevice s = {});
+mx::array dropout_features(const mx::array& x, float p, bool training,
+                           const std::optional<mx::array>& key = {}, mx::StreamOrDevice s = {});
 
 // (C,) float32 mean and variance (divided by N) over the rows; both 0 when there are none.
 std::pair<mx::array, mx::array> feature_statistics(const mx::array& x, mx::StreamOrDevice s = {});
@@ -47,18 +50,25 @@ struct NormOptions {
 struct Normalized {
   mx::array y, mean, var;
 };
-// y = relu(batch_norm(x) + residual) in one pass, differentiable to any order. Without mean and var: those of the rows.
-Normalized batch_norm_act(const mx::array& x, const Affine& affine, const std::optional<mx::array>& mean = {},
+// y = relu(batch_norm(x) + residual) in one pass, differentiable to any order. Without mean and
+// var: those of the rows.
+Normalized batch_norm_act(const mx::array& x, const Affine& affine,
+                          const std::optional<mx::array>& mean = {},
                           const std::optional<mx::array>& var = {}, const NormOptions& options = {},
                           mx::StreamOrDevice s = {});
 // The same after the checks.
-Normalized launch_batch_norm(const mx::array& x, const Affine& affine, const std::optional<mx::array>& mean,
-                             const std::optional<mx::array>& var, const NormOptions& options, mx::StreamOrDevice s);
+Normalized launch_batch_norm(const mx::array& x, const Affine& affine,
+                             const std::optional<mx::array>& mean,
+                             const std::optional<mx::array>& var, const NormOptions& options,
+                             mx::StreamOrDevice s);
 // y of the same, without relu and residual.
-mx::array batch_norm_features(const mx::array& x, const Affine& affine, const std::optional<mx::array>& mean = {},
-                              const std::optional<mx::array>& var = {}, float eps = 1e-5f, mx::StreamOrDevice s = {});
-mx::array layer_norm_features(const mx::array& x, const Affine& affine, float eps = 1e-5f, mx::StreamOrDevice s = {});
-mx::array rms_norm_features(const mx::array& x, const std::optional<mx::array>& weight, float eps = 1e-5f,
-                            mx::StreamOrDevice s = {});
+mx::array batch_norm_features(const mx::array& x, const Affine& affine,
+                              const std::optional<mx::array>& mean = {},
+                              const std::optional<mx::array>& var = {}, float eps = 1e-5f,
+                              mx::StreamOrDevice s = {});
+mx::array layer_norm_features(const mx::array& x, const Affine& affine, float eps = 1e-5f,
+                              mx::StreamOrDevice s = {});
+mx::array rms_norm_features(const mx::array& x, const std::optional<mx::array>& weight,
+                            float eps = 1e-5f, mx::StreamOrDevice s = {});
 
 }  // namespace lattice

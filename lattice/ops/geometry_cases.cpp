@@ -13,7 +13,8 @@ namespace {
 
 using Row = std::array<int64_t, 4>;
 
-constexpr int64_t kLow = std::numeric_limits<int32_t>::min(), kHigh = std::numeric_limits<int32_t>::max();
+constexpr int64_t kLow = std::numeric_limits<int32_t>::min(),
+                  kHigh = std::numeric_limits<int32_t>::max();
 
 // n rows in two batches, some of them twice. extent 0: the corners of the int32 range.
 std::vector<Row> random_rows(Random& random, int64_t n, int64_t extent) {
@@ -60,15 +61,18 @@ OracleCase unique_case(const std::vector<Row>& rows, const std::string& label) {
   return finished(label, geometry_call("unique", {array_of(rows)}, {}, {}), std::move(expected));
 }
 
-OracleCase lookup_case(const std::vector<Row>& rows, const std::vector<Row>& queries, const std::string& label) {
+OracleCase lookup_case(const std::vector<Row>& rows, const std::vector<Row>& queries,
+                       const std::string& label) {
   const auto first = first_rows(rows);
   std::vector<double> expected;
-  for (const Row& q : queries) expected.push_back(first.contains(q) ? static_cast<double>(first.at(q)) : -1.0);
-  return finished(label, geometry_call("lookup", {array_of(rows), array_of(queries)}, {}, {}), std::move(expected));
+  for (const Row& q : queries)
+    expected.push_back(first.contains(q) ? static_cast<double>(first.at(q)) : -1.0);
+  return finished(label, geometry_call("lookup", {array_of(rows), array_of(queries)}, {}, {}),
+                  std::move(expected));
 }
 
-OracleCase relate_case(std::vector<Row> in, const std::vector<Row>& out, const KernelSpec& spec, bool scatter,
-                       const std::string& label) {
+OracleCase relate_case(std::vector<Row> in, const std::vector<Row>& out, const KernelSpec& spec,
+                       bool scatter, const std::string& label) {
   std::sort(in.begin(), in.end());
   in.erase(std::unique(in.begin(), in.end()), in.end());
   const auto first = first_rows(in);
@@ -89,18 +93,20 @@ OracleCase relate_case(std::vector<Row> in, const std::vector<Row>& out, const K
       expected.push_back(found == first.end() ? -1.0 : static_cast<double>(found->second));
       if (found != first.end()) masks[k / 32] |= 1u << (k % 32);
     }
-    for (const uint32_t mask : masks) expected.push_back(static_cast<double>(static_cast<int32_t>(mask)));
+    for (const uint32_t mask : masks)
+      expected.push_back(static_cast<double>(static_cast<int32_t>(mask)));
   }
   const RelationKind kind = scatter ? RelationKind::target_transposed : RelationKind::target;
-  return finished(label, geometry_call("relate", {array_of(in), array_of(out)}, {kind, spec}, {}), std::move(expected));
+  return finished(label, geometry_call("relate", {array_of(in), array_of(out)}, {kind, spec}, {}),
+                  std::move(expected));
 }
 
 float distance(const Row& a, const Row& b, bool points) {
   if (points) {
     float d[3];
     for (size_t i = 0; i < 3; ++i)
-      d[i] =
-          std::bit_cast<float>(static_cast<int32_t>(a[i + 1])) - std::bit_cast<float>(static_cast<int32_t>(b[i + 1]));
+      d[i] = std::bit_cast<float>(static_cast<int32_t>(a[i + 1])) -
+             std::bit_cast<float>(static_cast<int32_t>(b[i + 1]));
     return (d[0] * d[0] + d[1] * d[1]) + d[2] * d[2];
   }
   cpu::int128 sum = 0;
@@ -108,8 +114,8 @@ float distance(const Row& a, const Row& b, bool points) {
   return static_cast<float>(sum);
 }
 
-OracleCase neighbors_case(const std::vector<Row>& source, const std::vector<Row>& query, const Geometry& asked,
-                          const std::string& label) {
+OracleCase neighbors_case(const std::vector<Row>& source, const std::vector<Row>& query,
+                          const Geometry& asked, const std::string& label) {
   std::vector<double> offsets = {0}, sources, distances;
   int64_t truncated = 0;
   for (const Row& q : query) {
@@ -128,7 +134,8 @@ OracleCase neighbors_case(const std::vector<Row>& source, const std::vector<Row>
     offsets.push_back(static_cast<double>(sources.size()));
   }
   std::vector<double> expected = {static_cast<double>(truncated), 0.0};
-  for (const auto* part : {&offsets, &sources, &distances}) expected.insert(expected.end(), part->begin(), part->end());
+  for (const auto* part : {&offsets, &sources, &distances})
+    expected.insert(expected.end(), part->begin(), part->end());
   return finished(label, geometry_call("neighbors", {array_of(source), array_of(query)}, asked, {}),
                   std::move(expected));
 }
@@ -146,15 +153,19 @@ void add_geometry_cases(std::vector<OracleCase>& cases) {
   Random random{11};
   for (const int64_t n : {0, 1, 2, 7, 8, 63, 64, 65, 300})
     for (const int64_t extent : {int64_t{3}, int64_t{0}}) {
-      const std::vector<Row> rows = random_rows(random, n, extent), others = random_rows(random, n + 1, extent);
-      const std::string label = std::to_string(n) + " rows " + (extent ? "near" : "at the ends of int32");
+      const std::vector<Row> rows = random_rows(random, n, extent),
+                             others = random_rows(random, n + 1, extent);
+      const std::string label =
+          std::to_string(n) + " rows " + (extent ? "near" : "at the ends of int32");
       cases.push_back(unique_case(rows, label));
       cases.push_back(lookup_case(rows, others, label));
       cases.push_back(relate_case(rows, others, KernelSpec(), false, "gather " + label));
-      cases.push_back(
-          relate_case(rows, others, KernelSpec({3, 2, 6}, {2, 1, 3}, {1, 0, 2}, {1, 2, 1}), false, "strided " + label));
-      cases.push_back(
-          relate_case(rows, others, KernelSpec({2, 3, 2}, {2, 1, 2}, {0, 1, 0}, {1, 1, 2}), true, "scatter " + label));
+      cases.push_back(relate_case(rows, others,
+                                  KernelSpec({3, 2, 6}, {2, 1, 3}, {1, 0, 2}, {1, 2, 1}), false,
+                                  "strided " + label));
+      cases.push_back(relate_case(rows, others,
+                                  KernelSpec({2, 3, 2}, {2, 1, 2}, {0, 1, 0}, {1, 1, 2}), true,
+                                  "scatter " + label));
       if (n > 65) continue;
       const std::vector<Row> sources = extent ? as_points(random, rows) : rows;
       const std::vector<Row> queries = extent ? as_points(random, others) : others;
@@ -163,12 +174,14 @@ void add_geometry_cases(std::vector<OracleCase>& cases) {
       asked.points = extent != 0;
       for (const int64_t k : {1, 5, 70}) {
         asked.limit = k;
-        cases.push_back(neighbors_case(sources, queries, asked, std::to_string(k) + " nearest " + what));
+        cases.push_back(
+            neighbors_case(sources, queries, asked, std::to_string(k) + " nearest " + what));
       }
       asked.reach = asked.points ? 0.25f : 0x1p33f;
       for (const int64_t limit : {int64_t{2}, kHigh}) {
         asked.limit = limit;
-        cases.push_back(neighbors_case(sources, queries, asked, "radius " + std::to_string(limit) + " " + what));
+        cases.push_back(neighbors_case(sources, queries, asked,
+                                       "radius " + std::to_string(limit) + " " + what));
       }
     }
 }

@@ -1,4 +1,5 @@
-// Launches of kernels/metal/{coords,relations,neighbors}.metal: the rows "metal.*" of the geometry operations. int32 coordinates only.
+// Launches of kernels/metal/{coords,relations,neighbors}.metal: the rows "metal.*" of the geometry
+// operations. int32 coordinates only.
 #pragma once
 
 #include "lattice/ops/routes.h"

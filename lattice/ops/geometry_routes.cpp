@@ -4,7 +4,7 @@
 #include <mlx/transforms.h>
 
 #include "lattice/core/neighbors.h"
-#include "lattice/kernels/cpu/coords.h"
+#include "lattice/kernels/cpu/geometry/coords.h"
 #include "lattice/ops/geometry_metal.h"
 
 namespace lattice {
@@ -26,7 +26,8 @@ mx::array unique_on_cpu(const Call& call) {
   const int64_t n = distinct.inverse.size();
   Buffer<int32_t> both(2 * n);
   std::copy(distinct.inverse.begin(), distinct.inverse.end(), both.begin());
-  std::fill(std::copy(distinct.first.begin(), distinct.first.end(), both.begin() + n), both.end(), -1);
+  std::fill(std::copy(distinct.first.begin(), distinct.first.end(), both.begin() + n), both.end(),
+            -1);
   return adopt(std::move(both), {2, static_cast<int>(n)});
 }
 
@@ -36,7 +37,9 @@ mx::array lookup_on_cpu(const Call& call) {
 }
 
 mx::array relate_on_cpu(const Call& call) {
-  const RelationKind kind = is_indexed(call.geometry->kind) ? RelationKind::target_transposed : RelationKind::target;
+  const RelationKind kind = offsets_start_at_zero(call.geometry->kind)
+                                ? RelationKind::target_transposed
+                                : RelationKind::target;
   const CoordinateSet in(call.inputs[0], kName), out(call.inputs[1], kName);
   const Relation::Ptr relation = relate(kind, in, call.geometry->spec, out, kName);
   const ImplicitGemm& map = relation->implicit_gemm();
@@ -52,7 +55,9 @@ mx::array neighbors_on_cpu(const Call& call) {
   std::optional<mx::array> rows[2], batches[2];
   for (size_t i = 0; i < 2; ++i) {
     const mx::array& given = call.inputs[i];
-    rows[i] = call.geometry->points ? mx::view(mx::contiguous(part(given, 1, 4), false, s), mx::float32, s) : given;
+    rows[i] = call.geometry->points
+                  ? mx::view(mx::contiguous(part(given, 1, 4), false, s), mx::float32, s)
+                  : given;
     if (call.geometry->points) batches[i] = mx::reshape(part(given, 0, 1), {-1}, s);
   }
   const NeighborIndex index(*rows[0], batches[0]);
@@ -60,18 +65,19 @@ mx::array neighbors_on_cpu(const Call& call) {
   const NeighborRelation::Ptr found = index.search(query, query.limit, rows[1], batches[1], kName);
   const auto low = static_cast<int32_t>(found->truncated() & ((1 << 30) - 1));
   const mx::array truncated({low, static_cast<int32_t>(found->truncated() >> 30)}, {2}, mx::int32);
-  return mx::concatenate(
-      {truncated, found->row_offsets(), found->source_rows(), mx::view(found->distances(), mx::int32, s)}, s);
+  return mx::concatenate({truncated, found->row_offsets(), found->source_rows(),
+                          mx::view(found->distances(), mx::int32, s)},
+                         s);
 }
 
-// Rows that a kind makes, in the order of core: distinct floor(in / stride), or distinct in * stride + offset - padding. Nothing:
-// they leave int32 or are too many.
-std::optional<mx::array> made_coords(RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
-                                     mx::StreamOrDevice s) {
-  const int64_t n = in.rows(), k = is_indexed(kind) ? spec.volume() : 1;
+// Rows that a kind makes, in the order of core: distinct floor(in / stride), or distinct in *
+// stride + offset - padding. Nothing: they leave int32 or are too many.
+std::optional<mx::array> made_coords(RelationKind kind, const CoordinateSet& in,
+                                     const KernelSpec& spec, mx::StreamOrDevice s) {
+  const int64_t n = in.rows(), k = offsets_start_at_zero(kind) ? spec.volume() : 1;
   if (n * k >= 1 << 29) return std::nullopt;
   Buffer<int32_t> rows(n * k * 4);
-  if (!is_indexed(kind)) {
+  if (!offsets_start_at_zero(kind)) {
     cpu::floor_coords(in.span(), spec.stride, rows.data());
   } else {
     const std::vector<Triple> offsets = kernel_offsets(spec.size, spec.dilation, false);
@@ -91,7 +97,8 @@ std::optional<mx::array> made_coords(RelationKind kind, const CoordinateSet& in,
 
 }  // namespace
 
-Call geometry_call(const char* operation, std::vector<mx::array> inputs, Geometry geometry, mx::StreamOrDevice s) {
+Call geometry_call(const char* operation, std::vector<mx::array> inputs, Geometry geometry,
+                   mx::StreamOrDevice s) {
   Call call;
   call.operation = operation;
   call.inputs = std::move(inputs);
@@ -128,29 +135,37 @@ mx::array distinct_coords(const mx::array& coords, mx::StreamOrDevice s) {
   return adopt(std::move(out), {static_cast<int>(first.size()), 4}, coords.dtype());
 }
 
-mx::array find_coords(const CoordinateSet& coords, const CoordinateSet& queries, mx::StreamOrDevice s) {
-  if (const auto found = run_on_metal(geometry_call("lookup", {coords.array(), queries.array()}, {}, s))) return *found;
+mx::array find_coords(const CoordinateSet& coords, const CoordinateSet& queries,
+                      mx::StreamOrDevice s) {
+  if (const auto found =
+          run_on_metal(geometry_call("lookup", {coords.array(), queries.array()}, {}, s)))
+    return *found;
   return column(cpu::lookup(*coords.index(), *queries.index()));
 }
 
 Relation::Ptr relate_on(RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
-                        const std::optional<CoordinateSet>& target, std::string_view operation, mx::StreamOrDevice s) {
+                        const std::optional<CoordinateSet>& target, std::string_view operation,
+                        mx::StreamOrDevice s) {
   check_relate(kind, in, spec, target, operation);
-  Call call = geometry_call("relate", {in.array(), (target ? *target : in).array()}, {kind, spec}, s);
+  Call call =
+      geometry_call("relate", {in.array(), (target ? *target : in).array()}, {kind, spec}, s);
   const Decision decision = choose(call);
-  if (!decision.chosen->name.starts_with("metal.")) return relate(kind, in, spec, target, operation);
+  if (!decision.chosen->name.starts_with("metal."))
+    return relate(kind, in, spec, target, operation);
   const mx::array first = find_coords(in, in, s);
   for (int64_t r = 0; r < in.rows(); ++r)
     if (first.data<int32_t>()[r] != r) in.unique_index(operation);  // throws
   CoordinateSet out = target ? *target : in;
-  const bool same = spec.stride == Triple{1, 1, 1} && spec.padding == Triple{0, 0, 0} && !is_indexed(kind);
+  const bool same = spec.stride == Triple{1, 1, 1} && spec.padding == Triple{0, 0, 0} &&
+                    !offsets_start_at_zero(kind);
   if (!target && !same) {
     const auto made = made_coords(kind, in, spec, s);
     if (!made) return relate(kind, in, spec, target, operation);
     out = CoordinateSet(*made, operation);
   }
   call.inputs[1] = out.array();
-  if (const Rejection why = needs_map_by_hash(call); !why.fits()) return relate(kind, in, spec, target, operation);
+  if (const Rejection why = needs_map_by_hash(call); !why.fits())
+    return relate(kind, in, spec, target, operation);
   mx::array map = decision.chosen->launch(call);
   const int n = map.shape(0), n_k = static_cast<int>(spec.volume());
   mx::array rows = mx::contiguous(mx::slice(map, {0, 0}, {n, n_k}, s), false, s);
@@ -162,10 +177,12 @@ Relation::Ptr relate_on(RelationKind kind, const CoordinateSet& in, const Kernel
 
 void add_geometry_routes(std::vector<Route>& rows) {
   const auto cpu = mx::Device::cpu, gpu = mx::Device::gpu;
-  const std::string shared = "always, and the default: the CPU's code in shared memory; its result is needed there";
+  const std::string shared =
+      "always, and the default: the CPU's code in shared memory; its result is needed there";
   const std::string forced = ". On request: nobody has timed it";
-  const auto add = [&](const char* operation, const char* on_cpu, const char* words, auto plain, const char* on_metal,
-                       const std::string& metal_words, auto check, auto kernel) {
+  const auto add = [&](const char* operation, const char* on_cpu, const char* words, auto plain,
+                       const char* on_metal, const std::string& metal_words, auto check,
+                       auto kernel) {
     rows.push_back({operation, cpu, on_cpu, words, always, plain});
     rows.push_back({operation, gpu, "cpu.unified", shared, always, plain});
     rows.push_back({operation, gpu, on_metal, metal_words + forced, check, kernel});
@@ -174,11 +191,13 @@ void add_geometry_routes(std::vector<Route>& rows) {
       "int32 coordinates: a table, then a prefix sum", needs_hash, unique_with_metal);
   add("lookup", "cpu.sorted", "any coordinates: sorted keys, merged", lookup_on_cpu, "metal.hash",
       "int32 coordinates: a table", needs_hash, lookup_with_metal);
-  add("relate", "cpu.sorted", "any coordinates: sorted keys, walked once for each (x, y) offset", relate_on_cpu,
-      "metal.hash", "int32 coordinates: a table, probed for each output row and offset", needs_map_by_hash,
+  add("relate", "cpu.sorted", "any coordinates: sorted keys, walked once for each (x, y) offset",
+      relate_on_cpu, "metal.hash",
+      "int32 coordinates: a table, probed for each output row and offset", needs_map_by_hash,
       relate_with_metal);
   add("neighbors", "cpu.tree", "any rows: k-d trees of both ends", neighbors_on_cpu, "metal.brute",
-      "float points or int32 coordinates: every query against every source", needs_hash, neighbors_with_metal);
+      "float points or int32 coordinates: every query against every source", needs_hash,
+      neighbors_with_metal);
 }
 
 }  // namespace lattice

@@ -9,7 +9,8 @@
 namespace lattice {
 
 void add_map_routes(std::vector<Route>& rows);
-// Sums, means and maxima with and without weights, of empty rows and of one long row, and transposed maps.
+// Sums, means and maxima with and without weights, of empty rows and of one long row, and
+// transposed maps.
 void add_map_cases(std::vector<OracleCase>& cases);
 
 }  // namespace lattice

@@ -9,10 +9,11 @@
 namespace lattice {
 namespace mx = mlx::core;
 
-// {parameter, m, v} after one step of AdamW. All arrays float32, of one shape; rates (3,) float32 holds decay, rate and
-// correction, so that a learning rate that is itself computed need not be waited for.
-std::vector<mx::array> adamw_step(const mx::array& parameter, const mx::array& gradient, const mx::array& m,
-                                  const mx::array& v, const mx::array& rates, double b1, double b2, float eps,
-                                  mx::StreamOrDevice s = {});
+// {parameter, m, v} after one step of AdamW. All arrays float32, of one shape; rates (3,) float32
+// holds decay, rate and correction, so that a learning rate that is itself computed need not be
+// waited for.
+std::vector<mx::array> adamw_step(const mx::array& parameter, const mx::array& gradient,
+                                  const mx::array& m, const mx::array& v, const mx::array& rates,
+                                  double b1, double b2, float eps, mx::StreamOrDevice s = {});
 
 }  // namespace lattice

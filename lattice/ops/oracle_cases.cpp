@@ -25,7 +25,8 @@ Values random_values(Random& random, mx::Shape shape, mx::Dtype dtype) {
   for (int d : shape) n *= d;
   std::vector<float> values(static_cast<size_t>(n));
   for (float& v : values) v = random.real();
-  mx::array rounded = mx::astype(mx::array(values.data(), std::move(shape), mx::float32), dtype, mx::Device::cpu);
+  mx::array rounded =
+      mx::astype(mx::array(values.data(), std::move(shape), mx::float32), dtype, mx::Device::cpu);
   mx::array wide = mx::astype(rounded, mx::float32, mx::Device::cpu);
   wide.eval();
   std::vector<double> exact(static_cast<size_t>(n));
@@ -40,26 +41,30 @@ CoordinateSet random_coords(Random& random, int64_t n, int64_t extent) {
     for (size_t a = 1; a < 4; ++a) row[a] = static_cast<int32_t>(random.below(2 * extent) - extent);
     if (std::find(rows.begin(), rows.end(), row) == rows.end()) rows.push_back(row);
   }
-  return CoordinateSet(mx::array(n ? rows[0].data() : nullptr, {static_cast<int>(n), 4}, mx::int32), "oracle_cases");
+  return CoordinateSet(mx::array(n ? rows[0].data() : nullptr, {static_cast<int>(n), 4}, mx::int32),
+                       "oracle_cases");
 }
 
 Relation::Ptr make_relation(Random& random, RelationKind kind, int64_t n) {
   const CoordinateSet in = random_coords(random, n, 3);
   switch (kind) {
     case RelationKind::target:
-      return relate(kind, in, KernelSpec({3, 2, 3}, {2, 2, 1}, {1, 0, 1}, {1, 1, 1}), random_coords(random, n, 2),
-                    "oracle_cases");
+      return relate(kind, in, KernelSpec({3, 2, 3}, {2, 2, 1}, {1, 0, 1}, {1, 1, 1}),
+                    random_coords(random, n, 2), "oracle_cases");
     case RelationKind::target_transposed:
-      return relate(kind, in, KernelSpec({2, 3, 2}, {2, 2, 2}, {0, 1, 0}, {1, 1, 2}), random_coords(random, n, 5),
-                    "oracle_cases");
+      return relate(kind, in, KernelSpec({2, 3, 2}, {2, 2, 2}, {0, 1, 0}, {1, 1, 2}),
+                    random_coords(random, n, 5), "oracle_cases");
     case RelationKind::forward:
-      return relate(kind, in, KernelSpec({3, 3, 2}, {2, 1, 2}, {1, 0, 0}, {1, 2, 1}), std::nullopt, "oracle_cases");
+      return relate(kind, in, KernelSpec({3, 3, 2}, {2, 1, 2}, {1, 0, 0}, {1, 2, 1}), std::nullopt,
+                    "oracle_cases");
     case RelationKind::submanifold:
       return relate(kind, in, KernelSpec(), std::nullopt, "oracle_cases");
     case RelationKind::transposed:
-      return relate(kind, in, KernelSpec({3, 2, 2}, {2, 2, 2}, {1, 0, 0}, {1, 1, 1}), std::nullopt, "oracle_cases");
+      return relate(kind, in, KernelSpec({3, 2, 2}, {2, 2, 2}, {1, 0, 0}, {1, 1, 1}), std::nullopt,
+                    "oracle_cases");
     case RelationKind::generative:
-      return relate(kind, in, KernelSpec({2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1}), std::nullopt, "oracle_cases");
+      return relate(kind, in, KernelSpec({2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1}), std::nullopt,
+                    "oracle_cases");
     case RelationKind::custom:
       break;
   }
@@ -71,7 +76,9 @@ Relation::Ptr make_relation(Random& random, RelationKind kind, int64_t n) {
     ends[1].push_back(static_cast<int32_t>(random.below(n + 3)));
     ends[2].push_back(static_cast<int32_t>(random.below(4)));
   }
-  const auto column = [&](int i) { return mx::array(ends[i].data(), {static_cast<int>(n_edges)}, mx::int32); };
+  const auto column = [&](int i) {
+    return mx::array(ends[i].data(), {static_cast<int>(n_edges)}, mx::int32);
+  };
   return Relation::from_edges(column(0), column(1), column(2), n, n + 3, 4);
 }
 
@@ -83,18 +90,21 @@ struct Shape {
 };
 
 std::vector<float> floats(const mx::array& a) {
-  mx::array wide = mx::contiguous(mx::astype(a, mx::float32, mx::Device::cpu), false, mx::Device::cpu);
+  mx::array wide =
+      mx::contiguous(mx::astype(a, mx::float32, mx::Device::cpu), false, mx::Device::cpu);
   wide.eval();
   return {wide.data<float>(), wide.data<float>() + wide.size()};
 }
 
-// W[k][c][m] of packed codes, one code at a time: float32 product, float32 sum, rounded to the dtype.
+// W[k][c][m] of packed codes, one code at a time: float32 product, float32 sum, rounded to the
+// dtype.
 std::vector<double> unpacked(const QuantizedWeight& q) {
   mx::array codes = q.weight();
   codes.eval();
   const std::vector<float> scales = floats(q.scales()), biases = floats(q.biases());
   const int64_t in = q.in_channels(), out = q.out_channels();
-  const int64_t n_groups = q.storage_in_channels() / q.group_size(), words = q.storage_in_channels() * q.bits() / 32;
+  const int64_t n_groups = q.storage_in_channels() / q.group_size(),
+                words = q.storage_in_channels() * q.bits() / 32;
   const auto place = [&](int64_t k, int64_t m, int64_t i, int64_t n) {
     return static_cast<size_t>(q.n_k() == 1 ? m * n + i : (k * n + i) * out + m);
   };
@@ -114,23 +124,27 @@ std::vector<double> unpacked(const QuantizedWeight& q) {
 }
 
 // With `packing` the weight is packed, and transposed when that says so (one group only).
-OracleCase conv_case(Random& random, const char* operation, const Relation::Ptr& r, const Shape& shape, mx::Dtype dtype,
-                     const Packing& packing = {}) {
+OracleCase conv_case(Random& random, const char* operation, const Relation::Ptr& r,
+                     const Shape& shape, mx::Dtype dtype, const Packing& packing = {}) {
   const int64_t in_group = shape.c_in / shape.groups, out_group = shape.c_out / shape.groups;
   const int c_out = static_cast<int>(shape.c_out);
-  const Values x = random_values(random, {static_cast<int>(r->n_in()), static_cast<int>(shape.c_in)}, dtype);
-  Values w = random_values(random, {static_cast<int>(r->n_kernels()), static_cast<int>(in_group), c_out}, dtype);
+  const Values x =
+      random_values(random, {static_cast<int>(r->n_in()), static_cast<int>(shape.c_in)}, dtype);
+  Values w = random_values(
+      random, {static_cast<int>(r->n_kernels()), static_cast<int>(in_group), c_out}, dtype);
   OracleCase test;
   test.call.inputs = {x.array, w.array};
   if (packing.bits) {
     if (packing.transposed) w.array = mx::transpose(w.array, {0, 2, 1}, mx::Device::cpu);
-    const QuantizedWeight q = quantize_weight(w.array, packing.group_size, packing.bits, mx::Device::cpu);
+    const QuantizedWeight q =
+        quantize_weight(w.array, packing.group_size, packing.bits, mx::Device::cpu);
     test.call.inputs = {x.array, q.weight(), q.scales(), q.biases()};
     test.call.packing = packing;
     test.call.storage = "packed";
     const std::vector<double> exact = unpacked(q);
     for (size_t i = 0; i < exact.size(); ++i) {
-      const size_t rows = static_cast<size_t>(c_out), columns = static_cast<size_t>(in_group), block = rows * columns;
+      const size_t rows = static_cast<size_t>(c_out), columns = static_cast<size_t>(in_group),
+                   block = rows * columns;
       const size_t turned = i / block * block + i % columns * rows + i % block / columns;
       w.exact[packing.transposed ? turned : i] = exact[i];
     }
@@ -139,7 +153,8 @@ OracleCase conv_case(Random& random, const char* operation, const Relation::Ptr&
   if (shape.bias) {
     const Values b = random_values(random, {c_out}, dtype);
     test.call.inputs.push_back(b.array);
-    for (size_t i = 0; i < test.expected.size(); ++i) test.expected[i] = b.exact[i % static_cast<size_t>(c_out)];
+    for (size_t i = 0; i < test.expected.size(); ++i)
+      test.expected[i] = b.exact[i % static_cast<size_t>(c_out)];
   }
   test.magnitude = test.expected;
   for (double& v : test.magnitude) v = std::fabs(v);
@@ -149,8 +164,9 @@ OracleCase conv_case(Random& random, const char* operation, const Relation::Ptr&
                   k = edges.kernel_ids.data<int32_t>()[e];
     for (int64_t m = 0; m < c_out; ++m)
       for (int64_t c = 0; c < in_group; ++c) {
-        const double term = x.exact[static_cast<size_t>(i * shape.c_in + m / out_group * in_group + c)] *
-                            w.exact[static_cast<size_t>((k * in_group + c) * c_out + m)];
+        const double term =
+            x.exact[static_cast<size_t>(i * shape.c_in + m / out_group * in_group + c)] *
+            w.exact[static_cast<size_t>((k * in_group + c) * c_out + m)];
         test.expected[static_cast<size_t>(o * c_out + m)] += term;
         test.magnitude[static_cast<size_t>(o * c_out + m)] += std::fabs(term);
       }
@@ -160,9 +176,12 @@ OracleCase conv_case(Random& random, const char* operation, const Relation::Ptr&
 }
 
 OracleCase outer_case(Random& random, const Relation::Ptr& r, const Shape& shape, mx::Dtype dtype) {
-  const int64_t in_group = shape.c_in / shape.groups, out_group = shape.c_out / shape.groups, c_out = shape.c_out;
-  const Values x = random_values(random, {static_cast<int>(r->n_in()), static_cast<int>(shape.c_in)}, dtype);
-  const Values g = random_values(random, {static_cast<int>(r->n_out()), static_cast<int>(c_out)}, dtype);
+  const int64_t in_group = shape.c_in / shape.groups, out_group = shape.c_out / shape.groups,
+                c_out = shape.c_out;
+  const Values x =
+      random_values(random, {static_cast<int>(r->n_in()), static_cast<int>(shape.c_in)}, dtype);
+  const Values g =
+      random_values(random, {static_cast<int>(r->n_out()), static_cast<int>(c_out)}, dtype);
   OracleCase test;
   test.call.inputs = {x.array, g.array};
   test.expected.assign(static_cast<size_t>(r->n_kernels() * in_group * c_out), 0.0);
@@ -173,8 +192,9 @@ OracleCase outer_case(Random& random, const Relation::Ptr& r, const Shape& shape
                   k = edges.kernel_ids.data<int32_t>()[e];
     for (int64_t c = 0; c < in_group; ++c)
       for (int64_t m = 0; m < c_out; ++m) {
-        const double term = x.exact[static_cast<size_t>(i * shape.c_in + m / out_group * in_group + c)] *
-                            g.exact[static_cast<size_t>(o * c_out + m)];
+        const double term =
+            x.exact[static_cast<size_t>(i * shape.c_in + m / out_group * in_group + c)] *
+            g.exact[static_cast<size_t>(o * c_out + m)];
         test.expected[static_cast<size_t>((k * in_group + c) * c_out + m)] += term;
         test.magnitude[static_cast<size_t>((k * in_group + c) * c_out + m)] += std::fabs(term);
       }
@@ -183,7 +203,8 @@ OracleCase outer_case(Random& random, const Relation::Ptr& r, const Shape& shape
   return test;
 }
 
-// Half a unit in the last place of `value` in a dtype with `bits` bits of significand and smallest exponent `lowest`.
+// Half a unit in the last place of `value` in a dtype with `bits` bits of significand and smallest
+// exponent `lowest`.
 double half_ulp(double value, int bits, int lowest) {
   const int exponent = value == 0 ? lowest : std::max(lowest, std::ilogb(value));
   return std::ldexp(0.5, exponent - bits + 1);
@@ -192,10 +213,10 @@ double half_ulp(double value, int bits, int lowest) {
 }  // namespace
 
 std::vector<OracleCase> oracle_cases() {
-  static constexpr RelationKind kKinds[] = {RelationKind::forward,     RelationKind::target,
-                                            RelationKind::submanifold, RelationKind::transposed,
-                                            RelationKind::generative,  RelationKind::target_transposed,
-                                            RelationKind::custom};
+  static constexpr RelationKind kKinds[] = {
+      RelationKind::forward,    RelationKind::target,     RelationKind::submanifold,
+      RelationKind::transposed, RelationKind::generative, RelationKind::target_transposed,
+      RelationKind::custom};
   static constexpr Shape kShapes[] = {{1, 1, 1, true},  {3, 32, 1, false},  {16, 16, 1, true},
                                       {5, 7, 1, true},  {33, 17, 1, true},  {64, 48, 1, false},
                                       {12, 8, 4, true}, {24, 24, 24, true}, {40, 96, 2, false}};
@@ -210,8 +231,8 @@ std::vector<OracleCase> oracle_cases() {
     test.call.groups = shape.groups;
     test.call.dtype = dtype;
     test.label = what + " " + std::to_string(shape.c_in) + " -> " + std::to_string(shape.c_out) +
-                 (shape.groups > 1 ? "/" + std::to_string(shape.groups) : "") + (shape.bias ? " + bias " : " ") +
-                 graph::dtype_name(dtype);
+                 (shape.groups > 1 ? "/" + std::to_string(shape.groups) : "") +
+                 (shape.bias ? " + bias " : " ") + graph::dtype_name(dtype);
     cases.push_back(std::move(test));
   };
   for (const mx::Dtype dtype : {mx::float32, mx::float16, mx::bfloat16}) {
@@ -229,39 +250,42 @@ std::vector<OracleCase> oracle_cases() {
     }
     for (const RelationKind kind : kKinds) {
       const Relation::Ptr r = make_relation(random, kind, 60);
-      for (const Packing& packing : {Packing{4, 32, false}, {8, 64, false}, {4, 32, true}, {8, 64, true}})
+      for (const Packing& packing :
+           {Packing{4, 32, false}, {8, 64, false}, {4, 32, true}, {8, 64, true}})
         for (const Shape& shape : kPackedShapes) {
           if (packing.transposed && shape.groups > 1) continue;
           add(conv_case(random, "conv", r, shape, dtype, packing), r, shape, dtype,
-              std::string(packing.transposed ? "turned " : "") + "int" + std::to_string(packing.bits) + " " +
-                  kind_name(kind));
+              std::string(packing.transposed ? "turned " : "") + "int" +
+                  std::to_string(packing.bits) + " " + kind_name(kind));
         }
     }
     // Points that share the cells of a kernel.
     const Values points = random_values(random, {60, 3}, mx::float32);
     const PointSet set(points.array, std::nullopt, 0.8f);
     const Relation::Ptr crowd = build_rulebook(set, set, 3).relation;
-    add(conv_case(random, "conv", crowd, kShapes[5], dtype), crowd, kShapes[5], dtype, "crowded");
-    for (const Shape& shape :
-         {Shape{1, 65, 1, false}, Shape{7, 64, 1, false}, Shape{48, 80, 1, false}, Shape{6, 128, 2, false}})
-      add(outer_case(random, crowd, shape, dtype), crowd, shape, dtype, "crowded");
-    const Relation::Ptr none =
-        relate(RelationKind::submanifold, random_coords(random, 0, 3), KernelSpec(), std::nullopt, "oracle_cases");
+    add(conv_case(random, "conv", crowd, kShapes[5], dtype), crowd, kShapes[5], dtype,
+        "outputs_are_shared");
+    for (const Shape& shape : {Shape{1, 65, 1, false}, Shape{7, 64, 1, false},
+                               Shape{48, 80, 1, false}, Shape{6, 128, 2, false}})
+      add(outer_case(random, crowd, shape, dtype), crowd, shape, dtype, "outputs_are_shared");
+    const Relation::Ptr none = relate(RelationKind::submanifold, random_coords(random, 0, 3),
+                                      KernelSpec(), std::nullopt, "oracle_cases");
     add(conv_case(random, "conv", none, kShapes[2], dtype), none, kShapes[2], dtype, "empty");
     add(outer_case(random, none, kShapes[2], dtype), none, kShapes[2], dtype, "empty");
     // Masks of more than one word.
-    const Relation::Ptr wide =
-        relate(RelationKind::submanifold, random_coords(random, 70, 3),
-               KernelSpec({3, 3, 5}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}), std::nullopt, "oracle_cases");
+    const Relation::Ptr wide = relate(RelationKind::submanifold, random_coords(random, 70, 3),
+                                      KernelSpec({3, 3, 5}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
+                                      std::nullopt, "oracle_cases");
     add(conv_case(random, "conv", wide, kShapes[2], dtype), wide, kShapes[2], dtype, "45 offsets");
     for (const int64_t n : {int64_t{0}, int64_t{1}, int64_t{300}})
       for (const Shape& shape : kShapes) {
         if (shape.groups > 1) continue;
         const Relation::Ptr same = Relation::identity(n);
-        add(conv_case(random, "linear", same, shape, dtype), same, shape, dtype, std::to_string(n) + " rows");
+        add(conv_case(random, "linear", same, shape, dtype), same, shape, dtype,
+            std::to_string(n) + " rows");
         for (const bool turned : {false, true})
-          add(conv_case(random, "linear", same, shape, dtype, {turned ? 8 : 4, 32, turned}), same, shape, dtype,
-              (turned ? "int8 turned " : "int4 ") + std::to_string(n) + " rows");
+          add(conv_case(random, "linear", same, shape, dtype, {turned ? 8 : 4, 32, turned}), same,
+              shape, dtype, (turned ? "int8 turned " : "int4 ") + std::to_string(n) + " rows");
       }
   }
   add_pool_cases(cases);
@@ -273,7 +297,8 @@ std::vector<OracleCase> oracle_cases() {
 }
 
 double oracle_error(const OracleCase& test, const mx::array& result) {
-  mx::array wide = mx::contiguous(mx::astype(result, mx::float32, mx::Device::cpu), false, mx::Device::cpu);
+  mx::array wide =
+      mx::contiguous(mx::astype(result, mx::float32, mx::Device::cpu), false, mx::Device::cpu);
   wide.eval();
   if (static_cast<size_t>(wide.size()) != test.expected.size()) return INFINITY;
   const int bits = test.call.dtype == mx::float32 ? 24 : test.call.dtype == mx::float16 ? 11 : 8;
@@ -305,13 +330,16 @@ uint64_t bits_of(const mx::array& result) {
 std::vector<SelftestRow> selftest(const std::string& device, const std::string& prefix, int every) {
   if (!device.empty() && device != "cpu" && device != "gpu")
     throw std::invalid_argument("[selftest] device must be cpu or gpu, got '" + device + "'");
-  if (every < 1) throw std::invalid_argument("[selftest] every must be positive, got " + std::to_string(every));
+  if (every < 1)
+    throw std::invalid_argument("[selftest] every must be positive, got " + std::to_string(every));
   std::vector<SelftestRow> rows;
   std::map<const Route*, int> seen;
   for (OracleCase& test : oracle_cases())
     for (const Route& route : routes()) {
       const bool hosted = route.device == mx::Device::gpu && graph::has_metal_host();
-      if (route.operation != test.call.operation || !(hosted || mx::is_available(mx::Device(route.device)))) continue;
+      if (route.operation != test.call.operation ||
+          !(hosted || mx::is_available(mx::Device(route.device))))
+        continue;
       if (!device.empty() && device != (route.device == mx::Device::gpu ? "gpu" : "cpu")) continue;
       if (route.name.compare(0, prefix.size(), prefix) != 0) continue;
       test.call.stream = hosted ? mx::Device::cpu : mx::Device(route.device);
@@ -323,7 +351,8 @@ std::vector<SelftestRow> selftest(const std::string& device, const std::string& 
       try {
         mx::array result = route.launch(test.call);
         result.eval();
-        row.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        row.seconds =
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
         row.bits = bits_of(result);
         row.error = oracle_error(test, result);
       } catch (const std::exception& e) {

@@ -1,6 +1,8 @@
-// Cases with known answers for every operation in the route table: what selftest() and the route tests run.
+// Cases with known answers for every operation in the route table: what selftest() and the route
+// tests run.
 //
-// The answer is computed edge by edge in float64 from the relation's public edges, which no fast kernel reads.
+// The answer is computed edge by edge in float64 from the relation's public edges, which no fast
+// kernel reads.
 #pragma once
 
 #include <string>
@@ -17,7 +19,8 @@ struct OracleCase {
   std::vector<double> magnitude;  // sum of |terms|, to bound the float32 rounding of a sum
 };
 
-// All relation kinds, float32, float16 and bfloat16, odd channel counts, groups, bias, empty sets. The same on every machine.
+// All relation kinds, float32, float16 and bfloat16, odd channel counts, groups, bias, empty sets.
+// The same on every machine.
 std::vector<OracleCase> oracle_cases();
 
 // splitmix64 (Steele, Lea, Flood 2014): the same numbers everywhere.
@@ -44,8 +47,8 @@ CoordinateSet random_coords(Random& random, int64_t n, int64_t extent);
 // A relation of that kind on n random rows; custom: edges in any order, some of them twice.
 Relation::Ptr make_relation(Random& random, RelationKind kind, int64_t n);
 
-// Largest |result - expected| / tolerance over all elements, where tolerance = half a unit in the last place of one final
-// rounding + 2^-20 * magnitude. At most 1 is right. Evaluates the result.
+// Largest |result - expected| / tolerance over all elements, where tolerance = half a unit in the
+// last place of one final rounding + 2^-20 * magnitude. At most 1 is right. Evaluates the result.
 double oracle_error(const OracleCase& test, const mx::array& result);
 
 // One line of selftest().
@@ -57,8 +60,10 @@ struct SelftestRow {
   double seconds = 0;   // building, compiling if it is the first of its kind, and evaluating
   bool ok() const { return failure.empty() && error <= 1; }
 };
-// Every route of an available device, or of one device ("cpu", "gpu"), against the oracle. With a Metal host the GPU is there.
-// `prefix`: only routes whose name begins so. `every`: of each route the first case, then every so-many-th.
-std::vector<SelftestRow> selftest(const std::string& device = "", const std::string& prefix = "", int every = 1);
+// Every route of an available device, or of one device ("cpu", "gpu"), against the oracle. With a
+// Metal host the GPU is there. `prefix`: only routes whose name begins so. `every`: of each route
+// the first case, then every so-many-th.
+std::vector<SelftestRow> selftest(const std::string& device = "", const std::string& prefix = "",
+                                  int every = 1);
 
 }  // namespace lattice

@@ -19,20 +19,21 @@ namespace {
 }
 
 void check_features(const std::string& op, const SparseTensor& x, mx::StreamOrDevice s) {
-  graph::visit_float(
-      x.dtype(), [](auto) {}, op);
-  if (x.coords().dtype() == mx::int64 && graph::on_gpu(s)) fail(op, "coords must be int32 on a GPU, got int64");
+  graph::visit_float(x.dtype(), [](auto) {}, op);
+  if (x.coords().dtype() == mx::int64 && graph::on_gpu(s))
+    fail(op, "coords must be int32 on a GPU, got int64");
 }
 
 // Mean over the edges onto the target, or onto every place that an input reaches.
-SparseTensor upsample(const std::string& op, const SparseTensor& x, const std::optional<TargetCoords>& target,
-                      const KernelSpec& spec, const std::vector<float>& weights, mx::StreamOrDevice s) {
+SparseTensor upsample(const std::string& op, const SparseTensor& x,
+                      const std::optional<TargetCoords>& target, const KernelSpec& spec,
+                      const std::vector<float>& weights, mx::StreamOrDevice s) {
   check_features(op, x, s);
   CoordinateManager& manager = *x.coord_manager();
   const Triple stride = output_stride(x, spec, RelationKind::transposed, op);
-  const Relation::Ptr r =
-      target ? manager.target_transposed_relation(x.coord_key(), target_key(x, *target, stride, op), spec)
-             : manager.transposed_kernel_relation(x.coord_key(), spec);
+  const Relation::Ptr r = target ? manager.target_transposed_relation(
+                                       x.coord_key(), target_key(x, *target, stride, op), spec)
+                                 : manager.transposed_kernel_relation(x.coord_key(), spec);
   return result_on(x, *r->out_key(), pool_rows(x.feats(), r, PoolMode::mean, weights, s));
 }
 
@@ -45,35 +46,39 @@ RowGroups::Ptr batch_groups(const SparseTensor& x, int64_t n_batches) {
   return RowGroups::create(std::move(batch), n_batches);
 }
 
-int64_t batches(const std::string& op, const SparseTensor& x, const std::optional<int64_t>& batch_size) {
+int64_t batches(const std::string& op, const SparseTensor& x,
+                const std::optional<int64_t>& batch_size) {
   constexpr int64_t kMost = int64_t{1} << 24;
-  const int64_t needed = x.batch_counts() ? static_cast<int64_t>(x.batch_counts()->size()) : x.batch_size();
+  const int64_t needed =
+      x.batch_counts() ? static_cast<int64_t>(x.batch_counts()->size()) : x.batch_size();
   const int64_t n = x.batch_counts() ? needed : batch_size.value_or(needed);
   if (n < needed || n < 0 || n > kMost)
-    fail(op,
-         "batch_size must be " + std::to_string(needed) + ".." + std::to_string(kMost) + ", got " + std::to_string(n));
+    fail(op, "batch_size must be " + std::to_string(needed) + ".." + std::to_string(kMost) +
+                 ", got " + std::to_string(n));
   return n;
 }
 
 // per_batch on the rows of x.
-mx::array on_rows(const std::string& op, const SparseTensor& x, const mx::array& per_batch, bool same_channels,
-                  mx::StreamOrDevice s) {
+mx::array on_rows(const std::string& op, const SparseTensor& x, const mx::array& per_batch,
+                  bool same_channels, mx::StreamOrDevice s) {
   check_features(op, x, s);
   if (per_batch.ndim() != 2 || (same_channels && per_batch.shape(1) != x.channels()))
-    fail(op, "per_batch must have shape (B, " + (same_channels ? std::to_string(x.channels()) : std::string("C")) +
-                 "), got " + shape_text(per_batch.shape()));
+    fail(op, "per_batch must have shape (B, " +
+                 (same_channels ? std::to_string(x.channels()) : std::string("C")) + "), got " +
+                 shape_text(per_batch.shape()));
   if (per_batch.dtype() != x.dtype())
-    fail(op, "per_batch must have the dtype of the features, got " + graph::dtype_name(per_batch.dtype()) + " and " +
-                 graph::dtype_name(x.dtype()));
+    fail(op, "per_batch must have the dtype of the features, got " +
+                 graph::dtype_name(per_batch.dtype()) + " and " + graph::dtype_name(x.dtype()));
   if (per_batch.shape(0) < x.batch_size())
-    fail(op, "per_batch must have a row for each of " + std::to_string(x.batch_size()) + " batch items, got " +
-                 std::to_string(per_batch.shape(0)));
+    fail(op, "per_batch must have a row for each of " + std::to_string(x.batch_size()) +
+                 " batch items, got " + std::to_string(per_batch.shape(0)));
   return gather_rows(per_batch, batch_groups(x, per_batch.shape(0)), 0, s);
 }
 
 }  // namespace
 
-SparseTensor pool3d(const SparseTensor& x, Reduction mode, const KernelSpec& spec, mx::StreamOrDevice s) {
+SparseTensor pool3d(const SparseTensor& x, Reduction mode, const KernelSpec& spec,
+                    mx::StreamOrDevice s) {
   check_features("pool3d", x, s);
   const Relation::Ptr r = x.coord_manager()->kernel_relation(x.coord_key(), spec);
   const PoolMode how = mode == Reduction::sum    ? PoolMode::sum
@@ -82,8 +87,8 @@ SparseTensor pool3d(const SparseTensor& x, Reduction mode, const KernelSpec& spe
   return result_on(x, *r->out_key(), pool_rows(x.feats(), r, how, {}, s));
 }
 
-SparseTensor pool_transpose3d(const SparseTensor& x, const std::optional<TargetCoords>& target, const KernelSpec& spec,
-                              mx::StreamOrDevice s) {
+SparseTensor pool_transpose3d(const SparseTensor& x, const std::optional<TargetCoords>& target,
+                              const KernelSpec& spec, mx::StreamOrDevice s) {
   return upsample("pool_transpose3d", x, target, spec, {}, s);
 }
 
@@ -92,51 +97,59 @@ SparseTensor trilinear_upsample3d(const SparseTensor& x, const std::optional<Tar
   constexpr const char* kOperation = "trilinear_upsample3d";
   Triple size, padding;
   for (size_t a = 0; a < 3; ++a) {
-    if (stride[a] < 1 || stride[a] > 64) fail(kOperation, "stride must be in 1..64, got " + triple_text(stride));
+    if (stride[a] < 1 || stride[a] > 64)
+      fail(kOperation, "stride must be in 1..64, got " + triple_text(stride));
     size[a] = 2 * stride[a] - 1;
     padding[a] = stride[a] - 1;
   }
   std::vector<float> weights;
   const auto along = [&](size_t axis, int64_t i) {
-    return 1.0 - std::fabs(static_cast<double>(i - padding[axis])) / static_cast<double>(stride[axis]);
+    return 1.0 -
+           std::fabs(static_cast<double>(i - padding[axis])) / static_cast<double>(stride[axis]);
   };
   for (int64_t i = 0; i < size[0]; ++i)
     for (int64_t j = 0; j < size[1]; ++j)
       for (int64_t k = 0; k < size[2]; ++k)
         weights.push_back(static_cast<float>(along(0, i) * along(1, j) * along(2, k)));
   try {
-    return upsample(kOperation, x, target, KernelSpec(size, stride, padding, {1, 1, 1}), weights, s);
+    return upsample(kOperation, x, target, KernelSpec(size, stride, padding, {1, 1, 1}), weights,
+                    s);
   } catch (const std::invalid_argument& e) {
     const std::string text = e.what();  // "[KernelSpec] ...": the user called this
     if (!text.starts_with("[KernelSpec]")) throw;
-    fail(kOperation, "stride " + triple_text(stride) + " is too large:" + text.substr(text.find(']') + 1));
+    fail(kOperation,
+         "stride " + triple_text(stride) + " is too large:" + text.substr(text.find(']') + 1));
   }
 }
 
-mx::array global_pool(const SparseTensor& x, Reduction mode, const std::optional<int64_t>& batch_size,
-                      mx::StreamOrDevice s) {
+mx::array global_pool(const SparseTensor& x, Reduction mode,
+                      const std::optional<int64_t>& batch_size, mx::StreamOrDevice s) {
   check_features("global_pool", x, s);
   const RowGroups::Ptr groups = batch_groups(x, batches("global_pool", x, batch_size));
   if (mode == Reduction::max) {
     const cpu::Segments& segments = groups->segments();
     for (int64_t b = 0; b < segments.n; ++b)
       if (segments.offsets[b] == segments.offsets[b + 1])
-        fail("global_pool", "max has no value for empty batches; batch " + std::to_string(b) + " of " +
-                                std::to_string(segments.n) + " has no rows");
+        fail("global_pool", "max has no value for empty batches; batch " + std::to_string(b) +
+                                " of " + std::to_string(segments.n) + " has no rows");
   }
   return reduce_rows(x.feats(), groups, mode, s);
 }
 
-SparseTensor broadcast_add(const SparseTensor& x, const mx::array& per_batch, mx::StreamOrDevice s) {
+SparseTensor broadcast_add(const SparseTensor& x, const mx::array& per_batch,
+                           mx::StreamOrDevice s) {
   return x.with_feats(mx::add(x.feats(), on_rows("broadcast_add", x, per_batch, true, s), s));
 }
 
-SparseTensor broadcast_mul(const SparseTensor& x, const mx::array& per_batch, mx::StreamOrDevice s) {
+SparseTensor broadcast_mul(const SparseTensor& x, const mx::array& per_batch,
+                           mx::StreamOrDevice s) {
   return x.with_feats(mx::multiply(x.feats(), on_rows("broadcast_mul", x, per_batch, true, s), s));
 }
 
-SparseTensor broadcast_cat(const SparseTensor& x, const mx::array& per_batch, mx::StreamOrDevice s) {
-  return x.with_feats(join_columns({x.feats(), on_rows("broadcast_cat", x, per_batch, false, s)}, s));
+SparseTensor broadcast_cat(const SparseTensor& x, const mx::array& per_batch,
+                           mx::StreamOrDevice s) {
+  return x.with_feats(
+      join_columns({x.feats(), on_rows("broadcast_cat", x, per_batch, false, s)}, s));
 }
 
 }  // namespace lattice

@@ -15,7 +15,8 @@ Values coarse_values(Random& random, mx::Shape shape, mx::Dtype dtype) {
   Values v = random_values(random, shape, mx::float32);
   std::vector<float> rounded;
   for (double& x : v.exact) rounded.push_back(static_cast<float>(x = std::nearbyint(x * 4) / 4));
-  v.array = mx::astype(mx::array(rounded.data(), std::move(shape), mx::float32), dtype, mx::Device::cpu);
+  v.array =
+      mx::astype(mx::array(rounded.data(), std::move(shape), mx::float32), dtype, mx::Device::cpu);
   return v;
 }
 
@@ -25,8 +26,8 @@ struct Edge {
 };
 
 // mode on the edges: what every formula of pool_relation.h says. `inputs` as the call has them.
-void expect(OracleCase& test, const std::vector<Edge>& edges, const std::vector<Values>& inputs, int64_t n_in,
-            int64_t n_out, int64_t c) {
+void expect(OracleCase& test, const std::vector<Edge>& edges, const std::vector<Values>& inputs,
+            int64_t n_in, int64_t n_out, int64_t c) {
   const std::string& mode = test.call.mode;
   std::vector<double> in_weight(static_cast<size_t>(n_in)), out_weight(static_cast<size_t>(n_out));
   for (const Edge& e : edges) {
@@ -54,7 +55,8 @@ void expect(OracleCase& test, const std::vector<Edge>& edges, const std::vector<
         const bool same = inputs[0].exact[to] == inputs[1].exact[from];
         v = !same ? 0 : mode == "match" ? inputs[2].exact[from] : 1;
       } else {
-        v = e.weight * inputs[0].exact[from] / (mode == "spread" ? in_weight[static_cast<size_t>(e.in)] : 1);
+        v = e.weight * inputs[0].exact[from] /
+            (mode == "spread" ? in_weight[static_cast<size_t>(e.in)] : 1);
       }
       y += v;
       test.magnitude[to] += std::fabs(v);
@@ -69,16 +71,18 @@ void expect(OracleCase& test, const std::vector<Edge>& edges, const std::vector<
   }
 }
 
-OracleCase pool_case(Random& random, const Relation::Ptr& r, const char* mode, bool weighted, int64_t c,
-                     mx::Dtype dtype, const std::string& what) {
+OracleCase pool_case(Random& random, const Relation::Ptr& r, const char* mode, bool weighted,
+                     int64_t c, mx::Dtype dtype, const std::string& what) {
   OracleCase test;
   const std::string m = mode;
   test.call.operation = m.starts_with("arg") ? "argmax" : "pool";
   test.call.mode = m.starts_with("arg") ? m.substr(3) : m;
   test.call.relation = r;
   if (weighted)
-    for (int64_t k = 0; k < r->n_kernels(); ++k) test.call.offset_weights.push_back(0.125f * static_cast<float>(k + 1));
-  const int n_in = static_cast<int>(r->n_in()), n_out = static_cast<int>(r->n_out()), channels = static_cast<int>(c);
+    for (int64_t k = 0; k < r->n_kernels(); ++k)
+      test.call.offset_weights.push_back(0.125f * static_cast<float>(k + 1));
+  const int n_in = static_cast<int>(r->n_in()), n_out = static_cast<int>(r->n_out()),
+            channels = static_cast<int>(c);
   std::vector<Values> inputs = {coarse_values(random, {n_in, channels}, dtype)};
   if (m == "match")
     inputs = {coarse_values(random, {n_out, channels}, dtype), inputs[0],
@@ -94,12 +98,14 @@ OracleCase pool_case(Random& random, const Relation::Ptr& r, const char* mode, b
   }
   for (const Values& v : inputs) test.call.inputs.push_back(v.array);
   expect(test, edges, inputs, n_in, n_out, c);
-  test.label = what + " " + mode + (weighted ? " weighted " : " ") + std::to_string(c) + " " + graph::dtype_name(dtype);
+  test.label = what + " " + mode + (weighted ? " weighted " : " ") + std::to_string(c) + " " +
+               graph::dtype_name(dtype);
   return test;
 }
 
 // n rows in 9 groups, one of them empty, some rows in none.
-OracleCase rows_case(Random& random, const std::string& mode, bool sorted, int64_t n, int64_t c, mx::Dtype dtype) {
+OracleCase rows_case(Random& random, const std::string& mode, bool sorted, int64_t n, int64_t c,
+                     mx::Dtype dtype) {
   constexpr int64_t kGroups = 9;
   cpu::Buffer<int32_t> group_of(n);
   for (int64_t r = 0; r < n; ++r)
@@ -123,8 +129,8 @@ OracleCase rows_case(Random& random, const std::string& mode, bool sorted, int64
         for (int64_t j = 0; j < c; ++j) test.expected[static_cast<size_t>(r * c + j)] = -1.5;
   }
   test.call.groups_of_rows = RowGroups::create(std::move(group_of), kGroups);
-  test.label = mode + (sorted ? " sorted " : " ") + std::to_string(n) + " rows " + std::to_string(c) + " " +
-               graph::dtype_name(dtype);
+  test.label = mode + (sorted ? " sorted " : " ") + std::to_string(n) + " rows " +
+               std::to_string(c) + " " + graph::dtype_name(dtype);
   return test;
 }
 
@@ -143,18 +149,20 @@ void add_pool_cases(std::vector<OracleCase>& cases) {
     for (const RelationKind kind : kKinds) {
       const Relation::Ptr r = make_relation(random, kind, 60);
       for (const int64_t c : {int64_t{1}, int64_t{5}, int64_t{64}, int64_t{70}}) {
-        for (const char* mode : {"sum", "mean", "spread", "max", "min", "match", "share", "argmax", "argmin"}) {
+        for (const char* mode :
+             {"sum", "mean", "spread", "max", "min", "match", "share", "argmax", "argmin"}) {
           add(pool_case(random, r, mode, false, c, dtype, kind_name(kind)), c, dtype);
           if (c == 5)
-            add(pool_case(random, r->reversed(), mode, false, c, dtype, std::string("reversed ") + kind_name(kind)), c,
-                dtype);
+            add(pool_case(random, r->reversed(), mode, false, c, dtype,
+                          std::string("reversed ") + kind_name(kind)),
+                c, dtype);
         }
         for (const char* mode : {"sum", "mean", "spread"})
           add(pool_case(random, r, mode, true, c, dtype, kind_name(kind)), c, dtype);
       }
     }
-    const Relation::Ptr none =
-        relate(RelationKind::forward, random_coords(random, 0, 3), KernelSpec(), std::nullopt, "oracle_cases");
+    const Relation::Ptr none = relate(RelationKind::forward, random_coords(random, 0, 3),
+                                      KernelSpec(), std::nullopt, "oracle_cases");
     for (const char* mode : {"sum", "mean", "spread", "max", "min", "match", "share", "argmax"})
       add(pool_case(random, none, mode, false, 5, dtype, "empty"), 5, dtype);
     for (const char* mode : {"sum", "mean", "max", "min", "argmax", "argmin", "gather"})

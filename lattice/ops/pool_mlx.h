@@ -1,5 +1,5 @@
-// pool, segments and gather from plain MLX operations, in float32. The route for devices that have no kernel of ours, and the yardstick
-// for those that have.
+// pool, segments and gather from plain MLX operations, in float32. The route for devices that have
+// no kernel of ours, and the yardstick for those that have.
 #pragma once
 
 #include "lattice/ops/routes.h"

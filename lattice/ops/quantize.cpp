@@ -9,20 +9,25 @@
 namespace lattice {
 namespace {
 
-[[noreturn]] void fail(const std::string& message) { throw std::invalid_argument("[quantize_weight] " + message); }
+[[noreturn]] void fail(const std::string& message) {
+  throw std::invalid_argument("[quantize_weight] " + message);
+}
 
-mx::array turned(const mx::array& a, mx::StreamOrDevice s) { return mx::transpose(a, {0, 2, 1}, s); }
+mx::array turned(const mx::array& a, mx::StreamOrDevice s) {
+  return mx::transpose(a, {0, 2, 1}, s);
+}
 
 }  // namespace
 
-QuantizedWeight quantize_weight(const mx::array& weight, std::optional<int64_t> group_size, int64_t bits,
-                                mx::StreamOrDevice s) {
-  graph::visit_float(
-      weight.dtype(), [](auto) {}, "quantize_weight");
+QuantizedWeight quantize_weight(const mx::array& weight, std::optional<int64_t> group_size,
+                                int64_t bits, mx::StreamOrDevice s) {
+  graph::visit_float(weight.dtype(), [](auto) {}, "quantize_weight");
   const int rank = static_cast<int>(weight.ndim());
   if (rank != 2 && rank != 3 && rank != 5)
-    fail("weight must have shape (C_out, C_in), (K, C_in, C_out) or (C_out, Kx, Ky, Kz, C_in), got " +
-         shape_text(weight.shape()));
+    fail(
+        "weight must have shape (C_out, C_in), (K, C_in, C_out) or (C_out, Kx, Ky, Kz, C_in), "
+        "got " +
+        shape_text(weight.shape()));
   if (weight.size() == 0) fail("weight must not be empty, got shape " + shape_text(weight.shape()));
   const auto layout = rank == 2   ? WeightLayout::linear
                       : rank == 3 ? WeightLayout::kernel_major
@@ -38,33 +43,40 @@ QuantizedWeight quantize_weight(const mx::array& weight, std::optional<int64_t> 
     w = turned(weight, s);
   } else {
     size = {shape[1], shape[2], shape[3]};
-    w = mx::transpose(mx::reshape(weight, {shape[0], shape[1] * shape[2] * shape[3], shape[4]}, s), {1, 0, 2}, s);
+    w = mx::transpose(mx::reshape(weight, {shape[0], shape[1] * shape[2] * shape[3], shape[4]}, s),
+                      {1, 0, 2}, s);
   }
   const int in = w.shape(2);
   const int64_t group = group_size.value_or(default_group_size(in));
   check_packing("quantize_weight", bits, group);
   const int g = static_cast<int>(group), padding = (g - in % g) % g;
-  if (padding) w = mx::pad(w, {{0, 0}, {0, 0}, {0, padding}}, mx::array(0.0f, weight.dtype()), "constant", s);
-  std::vector<mx::array> parts =
-      mx::quantize(mx::contiguous(w, false, s), g, static_cast<int>(bits), "affine", std::nullopt, s);
+  if (padding)
+    w = mx::pad(w, {{0, 0}, {0, 0}, {0, padding}}, mx::array(0.0f, weight.dtype()), "constant", s);
+  std::vector<mx::array> parts = mx::quantize(mx::contiguous(w, false, s), g,
+                                              static_cast<int>(bits), "affine", std::nullopt, s);
   // Contiguous, so that the dense weight is not kept alive and every call reads them as they are.
-  for (mx::array& part : parts) part = mx::contiguous(w.shape(0) == 1 ? part : turned(part, s), false, s);
+  for (mx::array& part : parts)
+    part = mx::contiguous(w.shape(0) == 1 ? part : turned(part, s), false, s);
   return QuantizedWeight(parts[0], parts[1], parts[2], group, bits, in, w.shape(1), size, layout);
 }
 
-mx::array dequantize_codes(const mx::array& codes, const mx::array& scales, const mx::array& biases, bool by_output,
-                           int64_t group_size, int64_t bits, int64_t in_channels, mx::StreamOrDevice s) {
-  const auto rows = [&](const mx::array& a) { return by_output ? a : mx::contiguous(turned(a, s), false, s); };
+mx::array dequantize_codes(const mx::array& codes, const mx::array& scales, const mx::array& biases,
+                           bool by_output, int64_t group_size, int64_t bits, int64_t in_channels,
+                           mx::StreamOrDevice s) {
+  const auto rows = [&](const mx::array& a) {
+    return by_output ? a : mx::contiguous(turned(a, s), false, s);
+  };
   const auto wide = [&](const mx::array& a) { return mx::astype(rows(a), mx::float32, s); };
-  mx::array w = mx::dequantize(rows(codes), wide(scales), wide(biases), static_cast<int>(group_size),
-                               static_cast<int>(bits), "affine", std::nullopt, std::nullopt, s);
+  mx::array w =
+      mx::dequantize(rows(codes), wide(scales), wide(biases), static_cast<int>(group_size),
+                     static_cast<int>(bits), "affine", std::nullopt, std::nullopt, s);
   w = mx::slice(w, {0, 0, 0}, {w.shape(0), w.shape(1), static_cast<int>(in_channels)}, s);
   return turned(mx::astype(w, scales.dtype(), s), s);
 }
 
 mx::array dequantize_weight(const QuantizedWeight& q, mx::StreamOrDevice s) {
-  const mx::array w = dequantize_codes(q.weight(), q.scales(), q.biases(), q.is_pointwise(), q.group_size(), q.bits(),
-                                       q.in_channels(), s);
+  const mx::array w = dequantize_codes(q.weight(), q.scales(), q.biases(), q.is_pointwise(),
+                                       q.group_size(), q.bits(), q.in_channels(), s);
   switch (q.layout()) {
     case WeightLayout::linear:
       return mx::squeeze(turned(w, s), 0, s);

@@ -11,16 +11,21 @@
 
 namespace lattice {
 
-// weight: (C_out, C_in), (K, C_in, C_out) or (C_out, Kx, Ky, Kz, C_in), float32, float16 or bfloat16; scales and biases get its
-// dtype. bits 4 or 8; group_size 32, 64 or 128, by default 64 when C_in >= 64, else 32. C_in is padded with zeros to a multiple.
-QuantizedWeight quantize_weight(const mx::array& weight, std::optional<int64_t> group_size = std::nullopt,
-                                int64_t bits = 4, mx::StreamOrDevice s = {});
+// weight: (C_out, C_in), (K, C_in, C_out) or (C_out, Kx, Ky, Kz, C_in), float32, float16 or
+// bfloat16; scales and biases get its dtype. bits 4 or 8; group_size 32, 64 or 128, by default 64
+// when C_in >= 64, else 32. C_in is padded with zeros to a multiple.
+QuantizedWeight quantize_weight(const mx::array& weight,
+                                std::optional<int64_t> group_size = std::nullopt, int64_t bits = 4,
+                                mx::StreamOrDevice s = {});
 
-// W' in the dense layout: product and sum in float32, then one rounding to the dtype. What packed convolutions compute with.
+// W' in the dense layout: product and sum in float32, then one rounding to the dtype. What packed
+// convolutions compute with.
 mx::array dequantize_weight(const QuantizedWeight& q, mx::StreamOrDevice s = {});
 
-// The same for parts of a weight: codes (n, C_out, words) when `by_output`, else (n, words, C_out), to (n, C_in, C_out).
-mx::array dequantize_codes(const mx::array& codes, const mx::array& scales, const mx::array& biases, bool by_output,
-                           int64_t group_size, int64_t bits, int64_t in_channels, mx::StreamOrDevice s = {});
+// The same for parts of a weight: codes (n, C_out, words) when `by_output`, else (n, words, C_out),
+// to (n, C_in, C_out).
+mx::array dequantize_codes(const mx::array& codes, const mx::array& scales, const mx::array& biases,
+                           bool by_output, int64_t group_size, int64_t bits, int64_t in_channels,
+                           mx::StreamOrDevice s = {});
 
 }  // namespace lattice

@@ -40,7 +40,8 @@ std::optional<std::string> forced_route(const std::string& operation) {
   for (std::string item; std::getline(list, item, ',');) {
     const size_t equals = item.find('=');
     if (equals == std::string::npos)
-      throw std::invalid_argument("[LATTICE_ROUTE] expected \"operation=route,...\", got \"" + item + "\"");
+      throw std::invalid_argument("[LATTICE_ROUTE] expected \"operation=route,...\", got \"" +
+                                  item + "\"");
     const std::string key = trimmed(item.substr(0, equals));
     if (key == operation) return trimmed(item.substr(equals + 1));
     if (std::ranges::none_of(routes(), [&](const Route& r) { return r.operation == key; }))
@@ -61,7 +62,9 @@ std::string scaled(double value, const char* unit) {
 
 }  // namespace
 
-mx::Device Call::device() const { return graph::on_gpu(stream) ? mx::Device::gpu : mx::Device::cpu; }
+mx::Device Call::device() const {
+  return graph::on_gpu(stream) ? mx::Device::gpu : mx::Device::cpu;
+}
 int64_t Call::n_in() const {
   if (map) return map->n_in();
   return relation ? relation->n_in() : inputs[0].shape(0);
@@ -69,7 +72,8 @@ int64_t Call::n_in() const {
 int64_t Call::n_out() const {
   if (map) return map->n_out();
   if (geometry) return inputs.back().shape(0);
-  if (groups_of_rows) return operation == "gather" ? groups_of_rows->n_rows() : groups_of_rows->n_groups();
+  if (groups_of_rows)
+    return operation == "gather" ? groups_of_rows->n_rows() : groups_of_rows->n_groups();
   return relation ? relation->n_out() : inputs[0].shape(0);
 }
 int64_t Call::n_edges() const {
@@ -81,8 +85,8 @@ int64_t Call::n_edges() const {
 }
 double Call::flop() const {
   if (is_reduction()) return operation == "gather" ? 0 : static_cast<double>(n_edges() * c_in);
-  return 2.0 * static_cast<double>(n_edges()) * static_cast<double>(c_in) * static_cast<double>(c_out) /
-         static_cast<double>(groups);
+  return 2.0 * static_cast<double>(n_edges()) * static_cast<double>(c_in) *
+         static_cast<double>(c_out) / static_cast<double>(groups);
 }
 double Call::bytes() const {
   if (geometry) {
@@ -90,21 +94,23 @@ double Call::bytes() const {
     for (const mx::array& a : inputs) sum += static_cast<double>(a.nbytes());
     return sum;
   }
-  if (operation == "distance") return 4.0 * static_cast<double>(inputs[0].size() + inputs[1].size() + n_edges());
+  if (operation == "distance")
+    return 4.0 * static_cast<double>(inputs[0].size() + inputs[1].size() + n_edges());
   const double features = static_cast<double>(n_in() * c_in + n_out() * c_out);
   if (is_reduction()) return features * static_cast<double>(mx::size_of(dtype));
   if (packing.bits) {
     const size_t packed = inputs[1].nbytes() + inputs[2].nbytes() + inputs[3].nbytes();
     return features * static_cast<double>(mx::size_of(dtype)) + static_cast<double>(packed);
   }
-  const double weights = static_cast<double>((relation ? relation->n_kernels() : 1) * (c_in / groups) * c_out);
+  const double weights =
+      static_cast<double>((relation ? relation->n_kernels() : 1) * (c_in / groups) * c_out);
   return (features + weights) * static_cast<double>(mx::size_of(dtype));
 }
 const char* Call::family() const {
   if (operation == "linear") return "matrix product";
   if (operation == "outer") return "weight gradient";
-  if (operation == "apply_each") return "product with a matrix an edge";
-  if (operation == "outer_each") return "outer product an edge";
+  if (operation == "per_edge_apply") return "product with a matrix an edge";
+  if (operation == "per_edge_outer") return "outer product an edge";
   if (operation == "pool") return "pooling";
   if (operation == "segments") return "reduction over groups of rows";
   if (operation == "gather") return "gather of rows";
@@ -113,22 +119,26 @@ const char* Call::family() const {
   if (operation == "unique") return "distinct coordinates";
   if (operation == "lookup") return "coordinates found by value";
   if (operation == "relate") return "relation of coordinates";
-  if (operation == "neighbors") return "neighbours";
+  if (operation == "neighbors") return "neighbors";
   if (operation == "distance") return "distances of all pairs";
   return "convolution";
 }
 
-cpu::Storage storage_of(mx::Dtype dtype) {
-  return dtype == mx::float32 ? cpu::Storage::f32 : dtype == mx::float16 ? cpu::Storage::f16 : cpu::Storage::bf16;
+cpu::FloatType float_type_of(mx::Dtype dtype) {
+  return dtype == mx::float32   ? cpu::FloatType::f32
+         : dtype == mx::float16 ? cpu::FloatType::f16
+                                : cpu::FloatType::bf16;
 }
 
 const char* name(Rejection::Step step) {
-  static constexpr const char* kNames[] = {"device", "family", "relation", "storage", "shape and dtype", "capability"};
+  static constexpr const char* kNames[] = {"device",  "family",          "relation",
+                                           "storage", "shape and dtype", "capability"};
   return kNames[static_cast<int>(step)];
 }
 
-Rejection without_metal(const Call&) {
-  if (tensor_ops() == TensorOps::unavailable) return {Rejection::Step::capability, "MLX has no Metal here"};
+Rejection needs_metal(const Call&) {
+  if (tensor_ops() == TensorOps::unavailable)
+    return {Rejection::Step::capability, "MLX has no Metal here"};
   return {};
 }
 
@@ -158,8 +168,9 @@ Decision decide(const Call& call) {
     if (forced && route.name != *forced) continue;
     Rejection why;
     if (route.device != device)
-      why = {Rejection::Step::device,
-             route.device == mx::Device::gpu ? "the call is not on a GPU" : "the call is not on the CPU"};
+      why = {Rejection::Step::device, route.device == mx::Device::gpu
+                                          ? "the call is not on a GPU"
+                                          : "the call is not on the CPU"};
     else
       why = route.check(call);
     if (why.fits()) {
@@ -173,40 +184,47 @@ Decision decide(const Call& call) {
     throw std::invalid_argument("[LATTICE_ROUTE] " + call.operation + " has no route \"" + *forced +
                                 "\"; known:" + known);
   const Rejection& why = decision.rejected.front().second;
-  throw std::invalid_argument("[LATTICE_ROUTE] " + call.operation + "=" + *forced + " does not fit: " + name(why.step) +
-                              ": " + why.text);
+  throw std::invalid_argument("[LATTICE_ROUTE] " + call.operation + "=" + *forced +
+                              " does not fit: " + name(why.step) + ": " + why.text);
 }
 
 std::string Decision::text() const {
   std::ostringstream out;
   const auto line = [&](const char* step, const std::string& value) {
-    out << "  " << step << std::string(16 - std::min<size_t>(15, std::string(step).size()), ' ') << value << "\n";
+    out << "  " << step << std::string(16 - std::min<size_t>(15, std::string(step).size()), ' ')
+        << value << "\n";
   };
-  out << call.operation << " -> " << chosen->name << (forced ? " (forced by LATTICE_ROUTE)" : "") << "\n";
-  const bool on_gpu = chosen->device == mx::Device::gpu;  // the default device may be another by now
+  out << call.operation << " -> " << chosen->name << (forced ? " (forced by LATTICE_ROUTE)" : "")
+      << "\n";
+  const bool on_gpu =
+      chosen->device == mx::Device::gpu;  // the default device may be another by now
   line("device", on_gpu ? "gpu" : "cpu");
   line("family", call.family());
-  line("relation", call.relation                  ? call.relation->text()
-                   : call.map                     ? call.map->text()
-                   : call.groups_of_rows          ? std::to_string(call.groups_of_rows->n_groups()) + " groups of rows"
+  line("relation", call.relation ? call.relation->text()
+                   : call.map    ? call.map->text()
+                   : call.groups_of_rows
+                       ? std::to_string(call.groups_of_rows->n_groups()) + " groups of rows"
                    : call.operation == "distance" ? "none: all pairs"
                                                   : "none: every row with itself");
   line("storage", call.geometry ? "coordinates, which exist"
                   : call.is_reduction() || call.operation == "distance"
                       ? "features only" + (call.mode.empty() ? "" : ", mode " + call.mode)
                       : call.storage);
-  line("shape and dtype", call.geometry
-                              ? "rows of 4, " + graph::dtype_name(call.inputs[0].dtype())
-                              : std::to_string(call.c_in) + " -> " + std::to_string(call.c_out) + " channels" +
-                                    (call.groups > 1 ? " in " + std::to_string(call.groups) + " groups" : "") + ", " +
-                                    graph::dtype_name(call.dtype));
+  line("shape and dtype",
+       call.geometry
+           ? "rows of 4, " + graph::dtype_name(call.inputs[0].dtype())
+           : std::to_string(call.c_in) + " -> " + std::to_string(call.c_out) + " channels" +
+                 (call.groups > 1 ? " in " + std::to_string(call.groups) + " groups" : "") + ", " +
+                 graph::dtype_name(call.dtype));
   const BackendInfo machine = backend_info();
-  line("capability", on_gpu ? std::string("matrix units: ") + name(machine.tensor_ops) : machine.simd);
+  line("capability",
+       on_gpu ? std::string("matrix units: ") + name(machine.tensor_ops) : machine.simd);
   line("work", std::to_string(call.n_in()) + " -> " + std::to_string(call.n_out()) + " rows, " +
-                   std::to_string(call.n_edges()) + " edges, " + scaled(call.flop(), "FLOP") + ", " +
-                   scaled(call.bytes(), "B"));
+                   std::to_string(call.n_edges()) + " edges, " + scaled(call.flop(), "FLOP") +
+                   ", " + scaled(call.bytes(), "B"));
   line("chosen", chosen->name + ": " + chosen->predicate);
-  for (const auto& [route, why] : rejected) line("rejected", route->name + ": " + name(why.step) + ": " + why.text);
+  for (const auto& [route, why] : rejected)
+    line("rejected", route->name + ": " + name(why.step) + ": " + why.text);
   return out.str();
 }
 

@@ -1,5 +1,6 @@
-// The one table of routes: every way to evaluate an operation is a row, tried in order; one of the rows of an operation and
-// device always fits. Tests, benchmarks, explain() and the documentation read the same rows.
+// The one table of routes: every way to evaluate an operation is a row, tried in order; one of the
+// rows of an operation and device always fits. Tests, benchmarks, explain() and the documentation
+// read the same rows.
 #pragma once
 
 #include <mlx/array.h>
@@ -13,13 +14,13 @@
 
 #include "lattice/core/relation.h"
 #include "lattice/core/row_map.h"
-#include "lattice/kernels/cpu/rows.h"
+#include "lattice/kernels/cpu/base/float_types.h"
 
 namespace lattice {
 
 class RowGroups;
 // How kernels name a float dtype.
-cpu::Storage storage_of(mx::Dtype dtype);
+cpu::FloatType float_type_of(mx::Dtype dtype);
 
 // How weights are packed (core/quantized_weight.h). 0 bits: they are dense.
 struct Packing {
@@ -39,7 +40,8 @@ struct Geometry {
 
 // One evaluation that is about to be built: what a route may look at, and what it needs to launch.
 struct Call {
-  std::string operation;          // "conv", "outer", "linear", "pool", "segments", "gather", "map_rows", "lookup", ...
+  std::string operation;  // "conv", "outer", "linear", "pool", "segments", "gather", "map_rows",
+                          // "lookup", ...
   std::vector<mx::array> inputs;  // as the operation documents them
   Relation::Ptr relation;         // null where there is none
   RowMap::Ptr map;                // of map_rows; null otherwise
@@ -47,8 +49,9 @@ struct Call {
   int64_t groups = 1;
   mx::Dtype dtype = mx::float32;
   std::string storage = "dense";  // of the weights, in words
-  Packing packing;                // packed: inputs are x, codes, scales, biases and, if any, the bias
-  // Of a reduction: "sum", "mean", "max", "min"; of pool also "spread", "match", "share"; of distance the metric.
+  Packing packing;  // packed: inputs are x, codes, scales, biases and, if any, the bias
+  // Of a reduction: "sum", "mean", "max", "min"; of pool also "spread", "match", "share"; of
+  // distance the metric.
   std::string mode;
   std::vector<float> offset_weights;                // of pool: one per offset, or none
   std::shared_ptr<const RowGroups> groups_of_rows;  // of segments and gather
@@ -61,14 +64,16 @@ struct Call {
   int64_t n_out() const;
   int64_t n_edges() const;
   bool is_reduction() const {
-    return operation == "pool" || operation == "segments" || operation == "argmax" || operation == "gather" || map;
+    return operation == "pool" || operation == "segments" || operation == "argmax" ||
+           operation == "gather" || map;
   }
   double flop() const;         // 2 * edges * c_in * c_out / groups; of a reduction edges * c_in
   double bytes() const;        // features, weights and result, each once
   const char* family() const;  // "convolution on a submanifold relation", ...
 };
 
-// Why a route does not fit: which step of the decision, and the predicate that failed. Empty text: it fits.
+// Why a route does not fit: which step of the decision, and the predicate that failed. Empty text:
+// it fits.
 struct Rejection {
   enum class Step { device, family, relation, storage, shape, capability };
   Step step = Step::device;
@@ -77,7 +82,7 @@ struct Rejection {
 };
 const char* name(Rejection::Step step);
 // Rejects where MLX has no Metal: another kind of GPU takes gpu.mlx.
-Rejection without_metal(const Call& call);
+Rejection needs_metal(const Call& call);
 
 struct Route {
   std::string operation;
@@ -98,8 +103,8 @@ struct Decision {
   std::string text() const;
 };
 
-// The first row that fits, or the one that LATTICE_ROUTE="operation=name,..." asks for; throws std::invalid_argument when that
-// does not exist or does not fit.
+// The first row that fits, or the one that LATTICE_ROUTE="operation=name,..." asks for; throws
+// std::invalid_argument when that does not exist or does not fit.
 Decision decide(const Call& call);
 
 // decide(), seen by the logs of this thread.
@@ -108,7 +113,8 @@ Decision choose(const Call& call);
 // choose() and launch.
 mx::array run(const Call& call);
 
-// While one lives, the decisions of this thread are kept. They nest: each sees what happens during its life.
+// While one lives, the decisions of this thread are kept. They nest: each sees what happens during
+// its life.
 class DecisionLog {
  public:
   DecisionLog();

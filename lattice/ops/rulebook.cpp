@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "lattice/graph/dtype.h"
-#include "lattice/kernels/cpu/rulebook.h"
+#include "lattice/kernels/cpu/geometry/rulebook.h"
 #include "lattice/ops/rulebook_parts.h"
 #include "lattice/ops/segments.h"
 
@@ -22,17 +22,18 @@ PointSet::PointSet(const mx::array& positions, const std::optional<mx::array>& l
   constexpr const char* kName = "PointSet";
   if (positions.ndim() != 2 || positions.shape(1) != 3)
     fail(kName, "positions must have shape (N, 3), got " + shape_text(positions.shape()));
-  graph::visit_float(
-      positions.dtype(), [](auto) {}, kName);
+  graph::visit_float(positions.dtype(), [](auto) {}, kName);
   check_positive(kName, "grid", grid);
   positions_ = evaluated(mx::astype(positions, mx::float32), kName, "positions");
   if (lengths) {
-    const cpu::Buffer<int32_t> offsets = checked_offsets(*lengths, positions.shape(0), kName, "lengths");
+    const cpu::Buffer<int32_t> offsets =
+        checked_offsets(*lengths, positions.shape(0), kName, "lengths");
     offsets_.assign(offsets.begin(), offsets.end());
   } else {
     offsets_ = {0, positions.shape(0)};
   }
-  if (const int64_t bad = size() ? cpu::first_bad_point(positions_.data<float>(), size()) : -1; bad >= 0)
+  if (const int64_t bad = size() ? cpu::first_bad_point(positions_.data<float>(), size()) : -1;
+      bad >= 0)
     fail(kName, "positions must be finite, got row " + std::to_string(bad));
 }
 
@@ -53,7 +54,8 @@ GridPick parse_pick(std::string_view name, std::string_view function) {
   if (name == "center") return GridPick::center;
   if (name == "mean") return GridPick::mean;
   if (name == "first") return GridPick::first;
-  fail(function, "pick must be center_nearest, center, mean or first, got '" + std::string(name) + "'");
+  fail(function,
+       "pick must be center_nearest, center, mean or first, got '" + std::string(name) + "'");
 }
 
 float radius_scaler(int64_t ks, float rfs, KernelShape shape) {
@@ -82,16 +84,19 @@ mx::array voxel_tap(const mx::array& offsets, float grid, int64_t ks) {
   return column(std::move(taps));
 }
 
-Neighbors radius_search(const PointSet& points, const PointSet& queries, float radius, KernelShape shape) {
+Neighbors radius_search(const PointSet& points, const PointSet& queries, float radius,
+                        KernelShape shape) {
   constexpr const char* kName = "radius_search";
   check_positive(kName, "radius", radius);
   check_batches(kName, points, queries);
   cpu::NearPoints near = named(kName, [&] {
-    return cpu::near_points(span_of(points), span_of(queries), {radius, shape == KernelShape::cube});
+    return cpu::near_points(span_of(points), span_of(queries),
+                            {radius, shape == KernelShape::cube});
   });
   cpu::Buffer<int32_t> counts(queries.size());
   for (int64_t q = 0; q < counts.size(); ++q) counts[q] = near.offsets[q + 1] - near.offsets[q];
-  return {column(std::move(near.rows)), column(std::move(counts)), column(std::move(near.distances))};
+  return {column(std::move(near.rows)), column(std::move(counts)),
+          column(std::move(near.distances))};
 }
 
 Neighbors clip_neighbors(const Neighbors& neighbors, int64_t most) {
@@ -99,9 +104,11 @@ Neighbors clip_neighbors(const Neighbors& neighbors, int64_t most) {
   if (most < 0) fail(kName, "most must be >= 0, got " + std::to_string(most));
   const int64_t n = static_cast<int64_t>(neighbors.rows.size());
   if (neighbors.rows.ndim() != 1 || neighbors.distances.shape() != neighbors.rows.shape())
-    fail(kName, "rows and distances must have one shape (N,), got " + shape_text(neighbors.rows.shape()) + " and " +
+    fail(kName, "rows and distances must have one shape (N,), got " +
+                    shape_text(neighbors.rows.shape()) + " and " +
                     shape_text(neighbors.distances.shape()));
-  const mx::array rows = checked_rows(neighbors.rows, std::numeric_limits<int32_t>::max(), kName, "rows");
+  const mx::array rows =
+      checked_rows(neighbors.rows, std::numeric_limits<int32_t>::max(), kName, "rows");
   const mx::array far = evaluated(mx::astype(neighbors.distances, mx::float32), kName, "distances");
   const cpu::Buffer<int32_t> offsets = checked_offsets(neighbors.counts, n, kName, "counts");
   std::vector<int32_t> kept;
@@ -139,20 +146,23 @@ Downsampled grid_downsample(const PointSet& points, float cell, GridPick pick) {
   std::vector<int32_t> lengths(static_cast<size_t>(points.batch_size()));
   for (int64_t c = 0; c < n; ++c) {
     const int32_t begin = cells.first[c], end = cells.first[c + 1];
-    float centre[3];
+    float center[3];
     double sum[3] = {0, 0, 0};
-    for (int a = 0; a < 3; ++a) centre[a] = (static_cast<float>(cells.cells[c * 4 + 1 + a]) + 0.5f) * cell;
+    for (int a = 0; a < 3; ++a)
+      center[a] = (static_cast<float>(cells.cells[c * 4 + 1 + a]) + 0.5f) * cell;
     int32_t best = cells.order[begin];
     float least = INFINITY;
     for (int32_t p = begin; p < end; ++p) {
       const float* at = xyz + int64_t{cells.order[p]} * 3;
       float d2 = 0;
-      for (int a = 0; a < 3; ++a) d2 += (at[a] - centre[a]) * (at[a] - centre[a]), sum[a] += double{at[a]};
-      if (pick == GridPick::center_nearest && d2 < least) least = d2, best = cells.order[p];  // ties: the lowest row
+      for (int a = 0; a < 3; ++a)
+        d2 += (at[a] - center[a]) * (at[a] - center[a]), sum[a] += double{at[a]};
+      if (pick == GridPick::center_nearest && d2 < least)
+        least = d2, best = cells.order[p];  // ties: the lowest row
     }
     indices[c] = best;
     for (int a = 0; a < 3; ++a)
-      positions[c * 3 + a] = pick == GridPick::center ? centre[a]
+      positions[c * 3 + a] = pick == GridPick::center ? center[a]
                              : pick == GridPick::mean ? static_cast<float>(sum[a] / (end - begin))
                                                       : xyz[int64_t{best} * 3 + a];
     ++lengths[static_cast<size_t>(cells.cells[c * 4])];
@@ -161,8 +171,8 @@ Downsampled grid_downsample(const PointSet& points, float cell, GridPick pick) {
           column(std::move(indices)), column(std::move(cells.cell_of))};
 }
 
-Rulebook rulebook_from_triplets(const mx::array& i, const mx::array& j, const mx::array& k, int64_t n_out, int64_t n_in,
-                                int64_t n_k) {
+Rulebook rulebook_from_triplets(const mx::array& i, const mx::array& j, const mx::array& k,
+                                int64_t n_out, int64_t n_in, int64_t n_k) {
   const Relation::Ptr relation = Relation::from_edges(j, i, k, n_in, n_out, n_k);
   const int64_t ks = std::llround(std::cbrt(static_cast<double>(n_k)));
   return {relation, ks * ks * ks == n_k ? ks : 0, 0, 0};
@@ -171,13 +181,15 @@ Rulebook rulebook_from_triplets(const mx::array& i, const mx::array& j, const mx
 std::vector<mx::array> Rulebook::triplets() const {
   const cpu::RelationLists& lists = relation->lists();
   const auto row = [](const auto& order, int32_t p) { return order ? (*order)[p] : p; };
-  cpu::Buffer<int32_t> i(lists.n_edges), j(lists.n_edges), k(lists.n_edges), begins(lists.n_k() + 1);
+  cpu::Buffer<int32_t> i(lists.n_edges), j(lists.n_edges), k(lists.n_edges),
+      begins(lists.n_k() + 1);
   int64_t at = 0;
   for (int64_t list = 0; list < lists.n_k(); ++list) {
     const cpu::OffsetList& edges = lists.lists[static_cast<size_t>(list)];
     std::vector<std::pair<int32_t, int32_t>> pairs;
     for (int64_t e = 0; e < edges.size; ++e)
-      pairs.emplace_back(row(lists.out_order, edges.out_at(e)), row(lists.in_order, edges.in_at(e)));
+      pairs.emplace_back(row(lists.out_order, edges.out_at(e)),
+                         row(lists.in_order, edges.in_at(e)));
     std::sort(pairs.begin(), pairs.end());
     begins[list] = static_cast<int32_t>(at);
     for (const auto& [target, source] : pairs) {
@@ -187,7 +199,8 @@ std::vector<mx::array> Rulebook::triplets() const {
     }
   }
   begins[lists.n_k()] = static_cast<int32_t>(at);
-  return {column(std::move(i)), column(std::move(j)), column(std::move(k)), column(std::move(begins))};
+  return {column(std::move(i)), column(std::move(j)), column(std::move(k)),
+          column(std::move(begins))};
 }
 
 int64_t Rulebook::n_buckets() const {
@@ -195,8 +208,8 @@ int64_t Rulebook::n_buckets() const {
   return lists.out_once ? lists.n_edges : lists.n_buckets;
 }
 
-Rulebook build_rulebook(const PointSet& src, const PointSet& dst, int64_t ks, float rfs, KernelShape shape,
-                        std::optional<float> radius, bool allow_empty) {
+Rulebook build_rulebook(const PointSet& src, const PointSet& dst, int64_t ks, float rfs,
+                        KernelShape shape, std::optional<float> radius, bool allow_empty) {
   constexpr const char* kName = "build_rulebook";
   check_kernel(kName, ks);
   check_batches(kName, src, dst);
@@ -209,7 +222,7 @@ Rulebook build_rulebook(const PointSet& src, const PointSet& dst, int64_t ks, fl
   if (!allow_empty)
     if (const int64_t alone = cpu::coverage(lists).empty_outputs; alone > 0)
       fail(kName, std::to_string(alone) + " of " + std::to_string(dst.size()) +
-                      " targets have no neighbour within radius " + std::to_string(r) +
+                      " targets have no neighbor within radius " + std::to_string(r) +
                       "; increase the radius or pass allow_empty");
   return {Relation::from_lists(std::move(lists)), ks, r, src.grid()};
 }

@@ -1,8 +1,10 @@
-// Geometry of point convolution: ragged sets of points, downsampling, neighbours, and rulebooks (arXiv 2511.23227).
+// Geometry of point convolution: ragged sets of points, downsampling, neighbors, and rulebooks
+// (arXiv 2511.23227).
 //
-// A rulebook is the relation of the edges (source point, target point, kernel cell): source p_j is near target q_i, and the cell of
-// the kernel is l = clamp(round_half_even((p_j - q_i) / grid) + ks / 2, 0, ks - 1) for each axis, k = (l_x ks + l_y) ks + l_z. Several
-// sources may share a cell. Everything here is concrete and immutable, and no gradient flows through it.
+// A rulebook is the relation of the edges (source point, target point, kernel cell): source p_j is
+// near target q_i, and the cell of the kernel is l = clamp(round_half_even((p_j - q_i) / grid) + ks
+// / 2, 0, ks - 1) for each axis, k = (l_x ks + l_y) ks + l_z. Several sources may share a cell.
+// Everything here is concrete and immutable, and no gradient flows through it.
 #pragma once
 
 #include <mlx/utils.h>
@@ -15,7 +17,8 @@
 
 namespace lattice {
 
-// Points of clouds that follow each other: positions (N, 3) float32, rows of cloud b are offsets[b] .. offsets[b + 1].
+// Points of clouds that follow each other: positions (N, 3) float32, rows of cloud b are offsets[b]
+// .. offsets[b + 1].
 class PointSet {
  public:
   // lengths (B,) sum to N; without them there is one cloud. grid: the size of a kernel cell, > 0.
@@ -38,7 +41,8 @@ class PointSet {
 enum class KernelShape { ball, cube };
 KernelShape parse_shape(std::string_view name, std::string_view function);
 
-// Radius / grid of a kernel of ks cells along an axis: the ball with the volume of the cube of ks cells times rfs, or half that cube's edge.
+// Radius / grid of a kernel of ks cells along an axis: the ball with the volume of the cube of ks
+// cells times rfs, or half that cube's edge.
 float radius_scaler(int64_t ks, float rfs = 1, KernelShape shape = KernelShape::ball);
 // (N, 3) offsets -> (N,) int32 kernel cells.
 mx::array voxel_tap(const mx::array& offsets, float grid, int64_t ks);
@@ -58,20 +62,24 @@ enum class GridPick { center_nearest, center, mean, first };
 GridPick parse_pick(std::string_view name, std::string_view function);
 struct Downsampled {
   PointSet points;    // grid: cell
-  mx::array indices;  // (M,) int32: the source row that was picked (center_nearest, first), else the first of the cell
+  mx::array indices;  // (M,) int32: the source row that was picked (center_nearest, first), else
+                      // the first of the cell
   mx::array cell_of;  // (N,) int32: the row of `points` of each source row
 };
-Downsampled grid_downsample(const PointSet& points, float cell, GridPick pick = GridPick::center_nearest);
+Downsampled grid_downsample(const PointSet& points, float cell,
+                            GridPick pick = GridPick::center_nearest);
 
 struct Rulebook {
   Relation::Ptr relation;  // n_in sources, n_out targets, ks^3 offsets
   int64_t kernel_size = 0;
   float radius = 0;
   float grid = 0;
-  // Ends swapped, same cells: the upsampling that belongs to a strided convolution. With `negate` the cells are those of the
-  // opposite offsets, as seen from the other end; a kernel of even size has none for its first cells.
+  // Ends swapped, same cells: the upsampling that belongs to a strided convolution. With `negate`
+  // the cells are those of the opposite offsets, as seen from the other end; a kernel of even size
+  // has none for its first cells.
   Rulebook transposed(bool negate = false) const;
-  // (i, j, k, seg_offs): target, source and cell of every edge, ordered by (k, i, j), and where each k begins.
+  // (i, j, k, seg_offs): target, source and cell of every edge, ordered by (k, i, j), and where
+  // each k begins.
   std::vector<mx::array> triplets() const;
   // Distinct (k, i).
   int64_t n_buckets() const;
@@ -79,33 +87,40 @@ struct Rulebook {
   bool exact_cover_out() const;
   bool exact_cover_in() const;
 };
-// Radius: src.grid * radius_scaler(ks, rfs, shape) unless given. A target without neighbours is an error unless allow_empty.
+// Radius: src.grid * radius_scaler(ks, rfs, shape) unless given. A target without neighbors is an
+// error unless allow_empty.
 Rulebook build_rulebook(const PointSet& src, const PointSet& dst, int64_t ks, float rfs = 1,
-                        KernelShape shape = KernelShape::ball, std::optional<float> radius = std::nullopt,
-                        bool allow_empty = false);
-// Given edges in any order: target i, source j, cell k < n_k. kernel_size is the cube root of n_k, 0 where there is none.
-Rulebook rulebook_from_triplets(const mx::array& i, const mx::array& j, const mx::array& k, int64_t n_out, int64_t n_in,
-                                int64_t n_k);
-// Every point in exactly one cell of side stride * grid; the target is the centre of the cell, the kernel cell its part of ks^3 parts.
+                        KernelShape shape = KernelShape::ball,
+                        std::optional<float> radius = std::nullopt, bool allow_empty = false);
+// Given edges in any order: target i, source j, cell k < n_k. kernel_size is the cube root of n_k,
+// 0 where there is none.
+Rulebook rulebook_from_triplets(const mx::array& i, const mx::array& j, const mx::array& k,
+                                int64_t n_out, int64_t n_in, int64_t n_k);
+// Every point in exactly one cell of side stride * grid; the target is the center of the cell, the
+// kernel cell its part of ks^3 parts.
 struct Partition {
   Rulebook rulebook;
   PointSet targets;
 };
 Partition build_partition_rulebook(const PointSet& src, float stride, int64_t ks);
 
-// Targets so that every source lies within R = grid * sqrt(3) / 2 * stride * (1 + margin) of one: the points nearest the centres of
-// the cells of side stride * grid, and a maximal net over the points these leave out (kernels/cpu/cover.h). Edges are the sources
-// within R. Offsets are never clamped: ks >= 2 ceil(R / grid) + 1. The way back is rulebook.transposed(true).
+// Targets so that every source lies within R = grid * sqrt(3) / 2 * stride * (1 + margin) of one:
+// the points nearest the centers of the cells of side stride * grid, and a maximal net over the
+// points these leave out (kernels/cpu/geometry/cover.h). Edges are the sources within R. Offsets
+// are never clamped: ks >= 2 ceil(R / grid) + 1. The way back is rulebook.transposed(true).
 struct FullCover {
   Rulebook rulebook;
   PointSet targets;   // grid: stride * grid
-  mx::array indices;  // (M,) int32: the source row of each target; by cloud, nearest the centre before added, then row
+  mx::array indices;  // (M,) int32: the source row of each target; by cloud, nearest the center
+                      // before added, then row
   int64_t n_added = 0;
 };
-FullCover build_full_cover_rulebook(const PointSet& src, float stride, int64_t ks, float margin = 1e-2f);
+FullCover build_full_cover_rulebook(const PointSet& src, float stride, int64_t ks,
+                                    float margin = 1e-2f);
 
-// Targets that are made: centres of the voxels v + stencil[k] of side grid / expansion around the voxel v = floor(p / side) of each
-// source, each once, by cloud, z, y, x. Edge k of a source goes to its voxel k: N * K edges. Without a stencil (K, 3) the cube of ks^3.
+// Targets that are made: centers of the voxels v + stencil[k] of side grid / expansion around the
+// voxel v = floor(p / side) of each source, each once, by cloud, z, y, x. Edge k of a source goes
+// to its voxel k: N * K edges. Without a stencil (K, 3) the cube of ks^3.
 struct Generated {
   Rulebook rulebook;
   PointSet targets;  // grid: grid / expansion

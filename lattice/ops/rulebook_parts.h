@@ -1,4 +1,5 @@
-// What the builders of rulebooks share: checks of arguments, and points in the form that kernels read.
+// What the builders of rulebooks share: checks of arguments, and points in the form that kernels
+// read.
 #pragma once
 
 #include <mlx/ops.h>
@@ -7,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "lattice/kernels/cpu/rulebook.h"
+#include "lattice/kernels/cpu/geometry/rulebook.h"
 #include "lattice/ops/rulebook.h"
 
 namespace lattice::rulebook_parts {
@@ -22,21 +23,24 @@ inline void check_positive(std::string_view function, const char* what, float v)
 }
 
 inline void check_kernel(std::string_view function, int64_t ks) {
-  if (ks < 1 || ks > 101) fail(function, "kernel_size must be in 1..101, got " + std::to_string(ks));
+  if (ks < 1 || ks > 101)
+    fail(function, "kernel_size must be in 1..101, got " + std::to_string(ks));
 }
 
 inline void check_stride(std::string_view function, float stride) {
-  if (!(stride > 1) || !std::isfinite(stride)) fail(function, "stride must be > 1, got " + std::to_string(stride));
+  if (!(stride > 1) || !std::isfinite(stride))
+    fail(function, "stride must be > 1, got " + std::to_string(stride));
 }
 
 inline void check_batches(std::string_view function, const PointSet& a, const PointSet& b) {
   if (a.batch_size() != b.batch_size())
-    fail(function, "both point sets must have the same number of clouds, got " + std::to_string(a.batch_size()) +
-                       " and " + std::to_string(b.batch_size()));
+    fail(function, "both point sets must have the same number of clouds, got " +
+                       std::to_string(a.batch_size()) + " and " + std::to_string(b.batch_size()));
 }
 
 inline cpu::PointSpan span_of(const PointSet& p) {
-  return {p.size() ? p.positions().data<float>() : nullptr, p.size(), p.offsets().data(), p.batch_size()};
+  return {p.size() ? p.positions().data<float>() : nullptr, p.size(), p.offsets().data(),
+          p.batch_size()};
 }
 
 template <typename T>

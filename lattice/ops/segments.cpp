@@ -29,8 +29,7 @@ mx::array integers(const mx::array& a, std::string_view function, std::string_vi
 // x as (rows, everything else).
 mx::array flat(const mx::array& x, std::string_view function, mx::StreamOrDevice s) {
   if (x.ndim() < 1) fail(function, "x must have at least one axis, got a scalar");
-  graph::visit_float(
-      x.dtype(), [](auto) {}, function);
+  graph::visit_float(x.dtype(), [](auto) {}, function);
   int columns = 1;
   for (size_t axis = 1; axis < x.ndim(); ++axis) columns *= x.shape(static_cast<int>(axis));
   return mx::reshape(x, {x.shape(0), columns}, s);
@@ -44,33 +43,38 @@ mx::array unflat(const mx::array& y, const mx::array& x, mx::StreamOrDevice s) {
 }
 
 // Rows of empty segments become the value that an empty segment has.
-mx::array fill_empty(const mx::array& y, const int32_t* offsets, int64_t n, const SegmentOptions& options,
-                     mx::StreamOrDevice s) {
+mx::array fill_empty(const mx::array& y, const int32_t* offsets, int64_t n,
+                     const SegmentOptions& options, mx::StreamOrDevice s) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
-  const float natural = options.reduction == Reduction::max ? -kInf : options.reduction == Reduction::min ? kInf : 0.0f;
+  const float natural = options.reduction == Reduction::max   ? -kInf
+                        : options.reduction == Reduction::min ? kInf
+                                                              : 0.0f;
   const float value = options.empty_value.value_or(natural);
   cpu::Buffer<bool> empty(n);
   bool any = false;
   for (int64_t i = 0; i < n; ++i) any |= empty[i] = offsets[i] == offsets[i + 1];
   if (!any || value == 0.0f) return y;
-  return mx::where(adopt(std::move(empty), {static_cast<int>(n), 1}, mx::bool_), mx::array(value, y.dtype()), y, s);
+  return mx::where(adopt(std::move(empty), {static_cast<int>(n), 1}, mx::bool_),
+                   mx::array(value, y.dtype()), y, s);
 }
 
-mx::array reduce_groups(const mx::array& x, const RowGroups::Ptr& groups, const SegmentOptions& options,
-                        std::string_view function, mx::StreamOrDevice s) {
+mx::array reduce_groups(const mx::array& x, const RowGroups::Ptr& groups,
+                        const SegmentOptions& options, std::string_view function,
+                        mx::StreamOrDevice s) {
   const mx::array y = reduce_rows(flat(x, function, s), groups, options.reduction, s, options.ties);
   return unflat(fill_empty(y, groups->segments().offsets, groups->n_groups(), options, s), x, s);
 }
 
 PoolMode pool_mode(Reduction reduction) {
-  static constexpr PoolMode kModes[] = {PoolMode::sum, PoolMode::mean, PoolMode::max, PoolMode::min};
+  static constexpr PoolMode kModes[] = {PoolMode::sum, PoolMode::mean, PoolMode::max,
+                                        PoolMode::min};
   return kModes[static_cast<int>(reduction)];
 }
 
 }  // namespace
 
-SegmentOptions segment_options(std::string_view operation, std::string_view ties, std::optional<float> empty_value,
-                               std::string_view function) {
+SegmentOptions segment_options(std::string_view operation, std::string_view ties,
+                               std::optional<float> empty_value, std::string_view function) {
   SegmentOptions options;
   options.empty_value = empty_value;
   if (operation == "min")
@@ -88,8 +92,8 @@ SegmentOptions segment_options(std::string_view operation, std::string_view ties
   return options;
 }
 
-cpu::Buffer<int32_t> checked_offsets(const mx::array& lengths, int64_t rows, std::string_view function,
-                                     std::string_view what) {
+cpu::Buffer<int32_t> checked_offsets(const mx::array& lengths, int64_t rows,
+                                     std::string_view function, std::string_view what) {
   const mx::array values = integers(lengths, function, what);
   const int64_t n = static_cast<int64_t>(values.size());
   cpu::Buffer<int32_t> offsets(n + 1);
@@ -102,53 +106,59 @@ cpu::Buffer<int32_t> checked_offsets(const mx::array& lengths, int64_t rows, std
     offsets[i + 1] = static_cast<int32_t>(total += length);
   }
   if (rows >= 0 && total != rows)
-    fail(function, std::string(what) + " must sum to " + std::to_string(rows) + " rows, got " + std::to_string(total));
+    fail(function, std::string(what) + " must sum to " + std::to_string(rows) + " rows, got " +
+                       std::to_string(total));
   return offsets;
 }
 
-mx::array segment_reduce(const mx::array& x, const mx::array& lengths, const SegmentOptions& options,
-                         mx::StreamOrDevice s) {
+mx::array segment_reduce(const mx::array& x, const mx::array& lengths,
+                         const SegmentOptions& options, mx::StreamOrDevice s) {
   constexpr const char* kName = "segment_reduce";
   if (x.ndim() < 1) fail(kName, "x must have at least one axis, got a scalar");
-  return reduce_groups(x, RowGroups::contiguous(checked_offsets(lengths, x.shape(0), kName, "lengths")), options, kName,
-                       s);
+  return reduce_groups(
+      x, RowGroups::contiguous(checked_offsets(lengths, x.shape(0), kName, "lengths")), options,
+      kName, s);
 }
 
-mx::array segment_reduce_offsets(const mx::array& x, const mx::array& offsets, const SegmentOptions& options,
-                                 mx::StreamOrDevice s) {
+mx::array segment_reduce_offsets(const mx::array& x, const mx::array& offsets,
+                                 const SegmentOptions& options, mx::StreamOrDevice s) {
   constexpr const char* kName = "segment_reduce_offsets";
   if (x.ndim() < 1) fail(kName, "x must have at least one axis, got a scalar");
   const mx::array given = integers(offsets, kName, "offsets");
   const int64_t* values = given.data<int64_t>();
   const int64_t n = static_cast<int64_t>(given.size()), rows = x.shape(0);
   if (n == 0 || values[0] != 0 || values[n - 1] != rows)
-    fail(kName,
-         "offsets must start with 0 and end with " + std::to_string(rows) +
-             (n == 0 ? ", got none" : ", got " + std::to_string(values[0]) + " and " + std::to_string(values[n - 1])));
+    fail(kName, "offsets must start with 0 and end with " + std::to_string(rows) +
+                    (n == 0 ? ", got none"
+                            : ", got " + std::to_string(values[0]) + " and " +
+                                  std::to_string(values[n - 1])));
   cpu::Buffer<int32_t> checked(n);
   for (int64_t i = 0; i < n; ++i) {
     if (i > 0 && values[i] < values[i - 1])
-      fail(kName, "offsets must ascend, got " + std::to_string(values[i]) + " after " + std::to_string(values[i - 1]));
+      fail(kName, "offsets must ascend, got " + std::to_string(values[i]) + " after " +
+                      std::to_string(values[i - 1]));
     checked[i] = static_cast<int32_t>(values[i]);
   }
   return reduce_groups(x, RowGroups::contiguous(std::move(checked)), options, kName, s);
 }
 
-mx::array scatter_reduce(const mx::array& x, const mx::array& ids, int64_t n, const SegmentOptions& options,
-                         mx::StreamOrDevice s) {
+mx::array scatter_reduce(const mx::array& x, const mx::array& ids, int64_t n,
+                         const SegmentOptions& options, mx::StreamOrDevice s) {
   constexpr const char* kName = "scatter_reduce";
   if (x.ndim() < 1) fail(kName, "x must have at least one axis, got a scalar");
   if (n < 0 || n > kMostRows) fail(kName, "n must be in 0..2^31-1, got " + std::to_string(n));
   const mx::array rows = checked_rows(ids, n, kName, "ids");
   if (static_cast<int64_t>(rows.size()) != x.shape(0))
-    fail(kName, "ids must have " + std::to_string(x.shape(0)) + " entries, got " + std::to_string(rows.size()));
+    fail(kName, "ids must have " + std::to_string(x.shape(0)) + " entries, got " +
+                    std::to_string(rows.size()));
   cpu::Buffer<int32_t> group_of(static_cast<int64_t>(rows.size()));
   std::copy_n(rows.data<int32_t>(), rows.size(), group_of.begin());
   return reduce_groups(x, RowGroups::create(std::move(group_of), n), options, kName, s);
 }
 
-mx::array indexed_segment_reduce(const mx::array& x, const mx::array& indices, const mx::array& lengths,
-                                 const SegmentOptions& options, mx::StreamOrDevice s) {
+mx::array indexed_segment_reduce(const mx::array& x, const mx::array& indices,
+                                 const mx::array& lengths, const SegmentOptions& options,
+                                 mx::StreamOrDevice s) {
   constexpr const char* kName = "indexed_segment_reduce";
   const mx::array rows = flat(x, kName, s);
   const mx::array from = checked_rows(indices, x.shape(0), kName, "indices");
@@ -159,8 +169,9 @@ mx::array indexed_segment_reduce(const mx::array& x, const mx::array& indices, c
   for (int64_t i = 0; i < n; ++i)
     std::fill(to.begin() + offsets[i], to.begin() + offsets[i + 1], static_cast<int32_t>(i));
   std::fill(zeros.begin(), zeros.end(), 0);
-  const Relation::Ptr r = Relation::from_edges(from, adopt(std::move(to), {n_entries}),
-                                               adopt(std::move(zeros), {n_entries}), x.shape(0), n, 1);
+  const Relation::Ptr r =
+      Relation::from_edges(from, adopt(std::move(to), {n_entries}),
+                           adopt(std::move(zeros), {n_entries}), x.shape(0), n, 1);
   const mx::array y = pool_rows(rows, r, pool_mode(options.reduction), {}, s, options.ties);
   return unflat(fill_empty(y, offsets.data(), n, options, s), x, s);
 }
@@ -170,15 +181,16 @@ mx::array segment_expand(const mx::array& y, const mx::array& lengths, mx::Strea
   const mx::array rows = flat(y, kName, s);
   cpu::Buffer<int32_t> offsets = checked_offsets(lengths, -1, kName, "lengths");
   if (offsets.size() - 1 != y.shape(0))
-    fail(kName, "lengths must have an entry for each of " + std::to_string(y.shape(0)) + " rows, got " +
-                    std::to_string(offsets.size() - 1));
+    fail(kName, "lengths must have an entry for each of " + std::to_string(y.shape(0)) +
+                    " rows, got " + std::to_string(offsets.size() - 1));
   return unflat(gather_rows(rows, RowGroups::contiguous(std::move(offsets)), 0, s), y, s);
 }
 
 mx::array segment_softmax(const mx::array& x, const mx::array& lengths, mx::StreamOrDevice s) {
   constexpr const char* kName = "segment_softmax";
   const mx::array rows = mx::astype(flat(x, kName, s), mx::float32, s);
-  const RowGroups::Ptr groups = RowGroups::contiguous(checked_offsets(lengths, x.shape(0), kName, "lengths"));
+  const RowGroups::Ptr groups =
+      RowGroups::contiguous(checked_offsets(lengths, x.shape(0), kName, "lengths"));
   const mx::array most = reduce_rows(mx::stop_gradient(rows, s), groups, Reduction::max, s);
   const mx::array e = mx::exp(mx::subtract(rows, gather_rows(most, groups, 0, s), s), s);
   const mx::array sums = gather_rows(reduce_rows(e, groups, Reduction::sum, s), groups, 1, s);

@@ -1,15 +1,17 @@
 // Reductions of rows over segments, as point clouds of different sizes need them.
 //
-//   segment_reduce:          y[s] = sum, mean, max or min of x[o] .. x[o + lengths[s] - 1],  o = lengths[0] + ... + lengths[s - 1]
-//   segment_reduce_offsets:  the same, segment s is rows offsets[s] .. offsets[s + 1]
-//   indexed_segment_reduce:  y[s] over x[indices[e]], e in segment s; an index may occur many times
-//   scatter_reduce:          y[s] over the rows r with ids[r] == s, in any order
-//   segment_expand:          x[r] = y[segment of r]: the adjoint of the sum
+//   segment_reduce:          y[s] = sum, mean, max or min of x[o] .. x[o + lengths[s] - 1],  o =
+//   lengths[0] + ... + lengths[s - 1] segment_reduce_offsets:  the same, segment s is rows
+//   offsets[s] .. offsets[s + 1] indexed_segment_reduce:  y[s] over x[indices[e]], e in segment s;
+//   an index may occur many times scatter_reduce:          y[s] over the rows r with ids[r] == s,
+//   in any order segment_expand:          x[r] = y[segment of r]: the adjoint of the sum
 //   segment_softmax:         exp(x[r] - max) / sum of exp(x - max), both over the segment of r
 //
-// x has rank >= 1: axis 0 is reduced, the others are kept. An empty segment gives 0 for sum and mean, -inf for max, inf for min, or
-// `empty_value`, and has no gradient. A NaN wins max and min and gets no gradient. float32, float16, bfloat16: float32 sums in the
-// order of kernels/cpu/segments.h, rounded once; differentiable to any order. Lengths and indices are evaluated and checked here.
+// x has rank >= 1: axis 0 is reduced, the others are kept. An empty segment gives 0 for sum and
+// mean, -inf for max, inf for min, or `empty_value`, and has no gradient. A NaN wins max and min
+// and gets no gradient. float32, float16, bfloat16: float32 sums in the order of
+// kernels/cpu/features/segments.h, rounded once; differentiable to any order. Lengths and indices
+// are evaluated and checked here.
 #pragma once
 
 #include <mlx/utils.h>
@@ -27,22 +29,24 @@ struct SegmentOptions {
   std::optional<float> empty_value = std::nullopt;
 };
 // Names as Python has them; std::invalid_argument lists the choices.
-SegmentOptions segment_options(std::string_view operation, std::string_view ties, std::optional<float> empty_value,
-                               std::string_view function);
+SegmentOptions segment_options(std::string_view operation, std::string_view ties,
+                               std::optional<float> empty_value, std::string_view function);
 
-mx::array segment_reduce(const mx::array& x, const mx::array& lengths, const SegmentOptions& options = {},
-                         mx::StreamOrDevice s = {});
-mx::array segment_reduce_offsets(const mx::array& x, const mx::array& offsets, const SegmentOptions& options = {},
-                                 mx::StreamOrDevice s = {});
-mx::array indexed_segment_reduce(const mx::array& x, const mx::array& indices, const mx::array& lengths,
+mx::array segment_reduce(const mx::array& x, const mx::array& lengths,
+                         const SegmentOptions& options = {}, mx::StreamOrDevice s = {});
+mx::array segment_reduce_offsets(const mx::array& x, const mx::array& offsets,
                                  const SegmentOptions& options = {}, mx::StreamOrDevice s = {});
-mx::array scatter_reduce(const mx::array& x, const mx::array& ids, int64_t n, const SegmentOptions& options = {},
-                         mx::StreamOrDevice s = {});
+mx::array indexed_segment_reduce(const mx::array& x, const mx::array& indices,
+                                 const mx::array& lengths, const SegmentOptions& options = {},
+                                 mx::StreamOrDevice s = {});
+mx::array scatter_reduce(const mx::array& x, const mx::array& ids, int64_t n,
+                         const SegmentOptions& options = {}, mx::StreamOrDevice s = {});
 mx::array segment_expand(const mx::array& y, const mx::array& lengths, mx::StreamOrDevice s = {});
 mx::array segment_softmax(const mx::array& x, const mx::array& lengths, mx::StreamOrDevice s = {});
 
-// Offsets (B + 1) of lengths (B,), checked: integers, >= 0, sum == rows where rows >= 0. `what` names the argument.
-cpu::Buffer<int32_t> checked_offsets(const mx::array& lengths, int64_t rows, std::string_view function,
-                                     std::string_view what);
+// Offsets (B + 1) of lengths (B,), checked: integers, >= 0, sum == rows where rows >= 0. `what`
+// names the argument.
+cpu::Buffer<int32_t> checked_offsets(const mx::array& lengths, int64_t rows,
+                                     std::string_view function, std::string_view what);
 
 }  // namespace lattice

@@ -15,7 +15,8 @@ constexpr int kThreads = 256;
 
 // One thread per value of an (n, channels) result.
 mx::array launch(const std::string& name, const std::string& source, std::vector<std::string> names,
-                 const std::vector<mx::array>& inputs, int64_t n, int channels, mx::Dtype dtype, mx::StreamOrDevice s) {
+                 const std::vector<mx::array>& inputs, int64_t n, int channels, mx::Dtype dtype,
+                 mx::StreamOrDevice s) {
   graph::MetalCall call;
   call.name = "segments_" + name;
   call.header = metal::text("segments");
@@ -31,7 +32,8 @@ mx::array launch(const std::string& name, const std::string& source, std::vector
 
 const char* flag(bool on) { return on ? "true" : "false"; }
 
-// Arrays that a kernel may do without: their names and, where there is none, a pointer that is not read.
+// Arrays that a kernel may do without: their names and, where there is none, a pointer that is not
+// read.
 struct Inputs {
   std::vector<std::string> names;
   std::vector<mx::array> arrays;
@@ -43,8 +45,8 @@ struct Inputs {
   }
 };
 
-// Long segments cut: piece p is entries bounds[p] .. bounds[p + 1] of segment owners[p]; segment s has the pieces
-// starts[s] .. starts[s + 1].
+// Long segments cut: piece p is entries bounds[p] .. bounds[p + 1] of segment owners[p]; segment s
+// has the pieces starts[s] .. starts[s + 1].
 struct Pieces {
   mx::array bounds, owners, starts;
 };
@@ -68,7 +70,8 @@ std::optional<Pieces> pieces_of(const MetalSegments& segments) {
   return Pieces{column(bounds), column(owners), column(starts)};
 }
 
-mx::array zeros(const MetalSegments& segments, int channels, mx::Dtype dtype, mx::StreamOrDevice s) {
+mx::array zeros(const MetalSegments& segments, int channels, mx::Dtype dtype,
+                mx::StreamOrDevice s) {
   return mx::zeros({static_cast<int>(segments.n()), channels}, dtype, s);
 }
 
@@ -78,47 +81,59 @@ bool is_empty(const MetalSegments& segments, const mx::array& x) {
 }
 
 // Without cutting.
-mx::array reduce_plain(const mx::array& x, const MetalSegments& segments, const std::string& mode, mx::Dtype dtype,
-                       mx::StreamOrDevice s) {
+mx::array reduce_plain(const mx::array& x, const MetalSegments& segments, const std::string& mode,
+                       mx::Dtype dtype, mx::StreamOrDevice s) {
   Inputs in{{"x", "offsets"}, {x, segments.offsets}};
-  const std::string rows = in.add("rows", segments.rows), weights = in.add("weights", segments.weights);
-  const std::string kMode = mode == "max" ? "kMax" : mode == "min" ? "kMin" : mode == "mean" ? "kMean" : "kSum";
-  const std::string flags = kMode + ", " + flag(segments.rows.has_value()) + ", " + flag(segments.weights.has_value());
-  return launch(mode + (segments.rows ? "_rows" : "") + (segments.weights ? "_weighted" : ""),
-                "reduce_segments<" + flags + ">(out, x, x_shape[1], offsets, " + rows + ", " + weights + ", ", in.names,
-                in.arrays, segments.n(), x.shape(1), dtype, s);
+  const std::string rows = in.add("rows", segments.rows),
+                    weights = in.add("weights", segments.weights);
+  const std::string kMode = mode == "max"    ? "kMax"
+                            : mode == "min"  ? "kMin"
+                            : mode == "mean" ? "kMean"
+                                             : "kSum";
+  const std::string flags =
+      kMode + ", " + flag(segments.rows.has_value()) + ", " + flag(segments.weights.has_value());
+  return launch(
+      mode + (segments.rows ? "_rows" : "") + (segments.weights ? "_weighted" : ""),
+      "reduce_segments<" + flags + ">(out, x, x_shape[1], offsets, " + rows + ", " + weights + ", ",
+      in.names, in.arrays, segments.n(), x.shape(1), dtype, s);
 }
 
 mx::array match_plain(const mx::array& a, const mx::array& b, const std::optional<mx::array>& x,
-                      const MetalSegments& segments, const std::optional<mx::array>& owners, mx::StreamOrDevice s) {
+                      const MetalSegments& segments, const std::optional<mx::array>& owners,
+                      mx::StreamOrDevice s) {
   Inputs in{{"a", "b", "offsets"}, {a, b, segments.offsets}};
   const std::string values = x ? in.add("x", x) : "b", rows = in.add("rows", segments.rows);
   const std::string owner = in.add("owners", owners);
-  const std::string flags =
-      std::string(flag(!x)) + ", " + flag(segments.rows.has_value()) + ", " + flag(owners.has_value());
-  return launch(
-      std::string(x ? "match" : "count") + (segments.rows ? "_rows" : "") + (owners ? "_pieces" : ""),
-      "match_segments<" + flags + ">(out, a, b, " + values + ", b_shape[1], offsets, " + rows + ", " + owner + ", ",
-      in.names, in.arrays, segments.n(), b.shape(1), mx::float32, s);
+  const std::string flags = std::string(flag(!x)) + ", " + flag(segments.rows.has_value()) + ", " +
+                            flag(owners.has_value());
+  return launch(std::string(x ? "match" : "count") + (segments.rows ? "_rows" : "") +
+                    (owners ? "_pieces" : ""),
+                "match_segments<" + flags + ">(out, a, b, " + values + ", b_shape[1], offsets, " +
+                    rows + ", " + owner + ", ",
+                in.names, in.arrays, segments.n(), b.shape(1), mx::float32, s);
 }
 
-mx::array column(const int32_t* values, int64_t n) { return mx::array(values, {static_cast<int>(n)}, mx::int32); }
+mx::array column(const int32_t* values, int64_t n) {
+  return mx::array(values, {static_cast<int>(n)}, mx::int32);
+}
 
 }  // namespace
 
-mx::array metal_reduce(const mx::array& x, const MetalSegments& segments, const std::string& mode, mx::Dtype dtype,
-                       mx::StreamOrDevice s) {
+mx::array metal_reduce(const mx::array& x, const MetalSegments& segments, const std::string& mode,
+                       mx::Dtype dtype, mx::StreamOrDevice s) {
   if (is_empty(segments, x)) return zeros(segments, x.shape(1), dtype, s);
   const std::optional<Pieces> pieces = pieces_of(segments);
   if (!pieces) return reduce_plain(x, segments, mode, dtype, s);
   const bool mean = mode == "mean";
   const std::string part = mean ? "sum" : mode;
-  const mx::array values = reduce_plain(x, {pieces->bounds, segments.rows, segments.weights}, part, mx::float32, s);
-  const mx::array whole = metal_reduce(values, {pieces->starts, {}, {}}, part, mean ? mx::float32 : dtype, s);
+  const mx::array values =
+      reduce_plain(x, {pieces->bounds, segments.rows, segments.weights}, part, mx::float32, s);
+  const mx::array whole =
+      metal_reduce(values, {pieces->starts, {}, {}}, part, mean ? mx::float32 : dtype, s);
   if (!mean) return whole;
   const int n = static_cast<int>(segments.n());
-  mx::array total =
-      mx::subtract(mx::slice(segments.offsets, {1}, {n + 1}, s), mx::slice(segments.offsets, {0}, {n}, s), s);
+  mx::array total = mx::subtract(mx::slice(segments.offsets, {1}, {n + 1}, s),
+                                 mx::slice(segments.offsets, {0}, {n}, s), s);
   total = mx::reshape(mx::astype(total, mx::float32, s), {n, 1}, s);
   const mx::array some = mx::greater(total, mx::array(0.0f), s);
   if (segments.weights) {
@@ -133,24 +148,28 @@ mx::array metal_match(const mx::array& a, const mx::array& b, const std::optiona
   if (is_empty(segments, b)) return zeros(segments, b.shape(1), mx::float32, s);
   const std::optional<Pieces> pieces = pieces_of(segments);
   if (!pieces) return match_plain(a, b, x, segments, {}, s);
-  const mx::array values = match_plain(a, b, x, {pieces->bounds, segments.rows, {}}, pieces->owners, s);
+  const mx::array values =
+      match_plain(a, b, x, {pieces->bounds, segments.rows, {}}, pieces->owners, s);
   return metal_reduce(values, {pieces->starts, {}, {}}, "sum", mx::float32, s);
 }
 
-mx::array metal_argmax(const mx::array& x, const MetalSegments& segments, bool minimum, mx::StreamOrDevice s) {
+mx::array metal_argmax(const mx::array& x, const MetalSegments& segments, bool minimum,
+                       mx::StreamOrDevice s) {
   const int channels = x.shape(1);
-  if (is_empty(segments, x)) return mx::full({static_cast<int>(segments.n()), channels}, -1, mx::int32, s);
+  if (is_empty(segments, x))
+    return mx::full({static_cast<int>(segments.n()), channels}, -1, mx::int32, s);
   // `rows`: of the entries, or chosen for each channel, or none.
   const auto plain = [&](const mx::array& offsets, const std::optional<mx::array>& rows) {
     const bool chosen = rows && rows->ndim() == 2;
     Inputs in{{"x", "offsets"}, {x, offsets}};
     const std::string from = in.add("rows", rows);
-    const std::string flags = std::string(flag(minimum)) + ", " + flag(rows && !chosen) + ", " + flag(chosen);
+    const std::string flags =
+        std::string(flag(minimum)) + ", " + flag(rows && !chosen) + ", " + flag(chosen);
     return launch(std::string(minimum ? "argmin" : "argmax") + (chosen ? "_chosen"
                                                                 : rows ? "_rows"
                                                                        : ""),
-                  "argmax_segments<" + flags + ">(out, x, x_shape[1], offsets, " + from + ", ", in.names, in.arrays,
-                  offsets.shape(0) - 1, channels, mx::int32, s);
+                  "argmax_segments<" + flags + ">(out, x, x_shape[1], offsets, " + from + ", ",
+                  in.names, in.arrays, offsets.shape(0) - 1, channels, mx::int32, s);
   };
   mx::array offsets = segments.offsets;
   std::optional<mx::array> rows = segments.rows;
@@ -161,7 +180,8 @@ mx::array metal_argmax(const mx::array& x, const MetalSegments& segments, bool m
   return plain(offsets, rows);
 }
 
-mx::array metal_gather(const mx::array& x, const mx::array& rows, float fill, mx::StreamOrDevice s) {
+mx::array metal_gather(const mx::array& x, const mx::array& rows, float fill,
+                       mx::StreamOrDevice s) {
   const int n = rows.shape(0), channels = x.shape(1);
   if (n == 0 || x.size() == 0) return mx::full({n, channels}, mx::array(fill, x.dtype()), s);
   return launch("gather", "gather_rows(out, x, x_shape[1], rows, fill[0], ", {"x", "rows", "fill"},
@@ -176,12 +196,14 @@ MetalSegments group_segments(const RowGroups& groups) {
 }
 
 mx::array segments_with_metal(const Call& call) {
-  return metal_reduce(call.inputs[0], group_segments(*call.groups_of_rows), call.mode, call.dtype, call.stream);
+  return metal_reduce(call.inputs[0], group_segments(*call.groups_of_rows), call.mode, call.dtype,
+                      call.stream);
 }
 
 mx::array gather_with_metal(const Call& call) {
   const RowGroups& groups = *call.groups_of_rows;
-  return metal_gather(call.inputs[0], column(groups.group_of(), groups.n_rows()), call.fill, call.stream);
+  return metal_gather(call.inputs[0], column(groups.group_of(), groups.n_rows()), call.fill,
+                      call.stream);
 }
 
 }  // namespace lattice

@@ -13,8 +13,8 @@ struct Sizes {
   int groups, c, m;
 };
 
-OracleCase triplets_case(Random& random, bool outer, const Relation::Ptr& r, const Sizes& z, bool transposed,
-                         mx::Dtype dtype) {
+OracleCase triplets_case(Random& random, bool outer, const Relation::Ptr& r, const Sizes& z,
+                         bool transposed, mx::Dtype dtype) {
   const int n_in = static_cast<int>(r->n_in()), n_out = static_cast<int>(r->n_out()),
             n_k = static_cast<int>(r->n_kernels());
   const Values x = random_values(random, {n_in, z.groups * z.c}, dtype);
@@ -23,14 +23,15 @@ OracleCase triplets_case(Random& random, bool outer, const Relation::Ptr& r, con
                    : transposed ? random_values(random, {n_k, z.groups, z.m, z.c}, dtype)
                                 : random_values(random, {n_k, z.groups, z.c, z.m}, dtype);
   OracleCase test;
-  test.call.operation = outer ? "outer_each" : "apply_each";
+  test.call.operation = outer ? "per_edge_outer" : "per_edge_apply";
   test.call.inputs = {x.array, transposed ? mx::swapaxes(a.array, 2, 3, mx::Device::cpu) : a.array};
   test.call.relation = r;
   test.call.groups = z.groups;
   test.call.c_in = z.groups * z.c;
   test.call.c_out = z.groups * z.m;
   test.call.dtype = dtype;
-  test.expected.assign(static_cast<size_t>(outer ? n_k * z.groups * z.c * z.m : n_out * z.groups * z.m), 0.0);
+  test.expected.assign(
+      static_cast<size_t>(outer ? n_k * z.groups * z.c * z.m : n_out * z.groups * z.m), 0.0);
   test.magnitude = test.expected;
   const Edges& edges = r->edges();
   for (int64_t e = 0; e < r->edge_count(); ++e) {
@@ -39,7 +40,8 @@ OracleCase triplets_case(Random& random, bool outer, const Relation::Ptr& r, con
     for (int64_t g = 0; g < z.groups; ++g)
       for (int64_t c = 0; c < z.c; ++c)
         for (int64_t m = 0; m < z.m; ++m) {
-          const int64_t matrix = ((k * z.groups + g) * z.c + c) * z.m + m, row = (o * z.groups + g) * z.m + m;
+          const int64_t matrix = ((k * z.groups + g) * z.c + c) * z.m + m,
+                        row = (o * z.groups + g) * z.m + m;
           const int64_t stored = transposed ? ((k * z.groups + g) * z.m + m) * z.c + c : matrix;
           const double term = x.exact[static_cast<size_t>((i * z.groups + g) * z.c + c)] *
                               a.exact[static_cast<size_t>(outer ? row : stored)];
@@ -47,8 +49,9 @@ OracleCase triplets_case(Random& random, bool outer, const Relation::Ptr& r, con
           test.magnitude[static_cast<size_t>(outer ? matrix : row)] += std::fabs(term);
         }
   }
-  test.label = std::to_string(r->edge_count()) + " triplets " + std::to_string(z.groups) + " x " + std::to_string(z.c) +
-               " x " + std::to_string(z.m) + (transposed ? " transposed " : " ") + graph::dtype_name(dtype);
+  test.label = std::to_string(r->edge_count()) + " triplets " + std::to_string(z.groups) + " x " +
+               std::to_string(z.c) + " x " + std::to_string(z.m) +
+               (transposed ? " transposed " : " ") + graph::dtype_name(dtype);
   return test;
 }
 

@@ -1,4 +1,4 @@
-// Cases with known answers for apply_each and outer_each; see oracle_cases.h.
+// Cases with known answers for per_edge_apply and per_edge_outer; see oracle_cases.h.
 #pragma once
 
 #include "lattice/ops/oracle_cases.h"

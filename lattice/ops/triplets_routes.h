@@ -1,4 +1,5 @@
-// Rows of the route table for apply_each and outer_each: products with a matrix of its own for (nearly) each edge.
+// Rows of the route table for per_edge_apply and per_edge_outer: products with a matrix of its own
+// for (nearly) each edge.
 #pragma once
 
 #include "lattice/ops/routes.h"

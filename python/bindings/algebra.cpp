@@ -6,9 +6,9 @@
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
+#include "arguments.h"
 #include "bind.h"
 #include "lattice/core/errors.h"
-#include "triple.h"
 
 using namespace lattice;
 using namespace nb::literals;
@@ -38,13 +38,15 @@ void def_binary(nb::module_& m, const char* name, BinaryOp op, const char* join,
 void def_any_binary(nb::module_& m, const char* name) {
   m.def(
       name,
-      [name](X lhs, X rhs, const std::string& op, const std::string& join, float lhs_fill, float rhs_fill, Stream s) {
+      [name](X lhs, X rhs, const std::string& op, const std::string& join, float lhs_fill,
+             float rhs_fill, Stream s) {
         const BinaryOp what = parse_binary(op, name);
         const Join how = parse_join(join, name);
-        return unlocked([&] { return sparse_binary(lhs, rhs, what, how, {lhs_fill, rhs_fill}, s); });
+        return unlocked(
+            [&] { return sparse_binary(lhs, rhs, what, how, {lhs_fill, rhs_fill}, s); });
       },
-      "lhs"_a, "rhs"_a, "op"_a, nb::kw_only(), "join"_a = "outer", "lhs_fill"_a = 0.0f, "rhs_fill"_a = 0.0f,
-      "stream"_a = nb::none(),
+      "lhs"_a, "rhs"_a, "op"_a, nb::kw_only(), "join"_a = "outer", "lhs_fill"_a = 0.0f,
+      "rhs_fill"_a = 0.0f, "stream"_a = nb::none(),
       "op(lhs, rhs) on joined rows: add, sub, mul, maximum or minimum; a missing row is the fill.");
 }
 
@@ -58,12 +60,18 @@ mx::array features(nb::handle x, const char* operation) {
 
 void bind_rows(nb::module_& m) {
   m.def(
-      "prune", [](X x, const mx::array& rows, Stream s) { return unlocked([&] { return prune(x, rows, s); }); }, "x"_a,
-      "rows"_a, nb::kw_only(), "stream"_a = nb::none(), "The given rows, in the given order.");
+      "prune",
+      [](X x, const mx::array& rows, Stream s) {
+        return unlocked([&] { return prune(x, rows, s); });
+      },
+      "x"_a, "rows"_a, nb::kw_only(), "stream"_a = nb::none(),
+      "The given rows, in the given order.");
   m.def(
       "prune_mask",
-      [](X x, const mx::array& mask, Stream s) { return unlocked([&] { return prune_mask(x, mask, s); }); }, "x"_a,
-      "mask"_a, nb::kw_only(), "stream"_a = nb::none(), "The rows where mask is true.");
+      [](X x, const mx::array& mask, Stream s) {
+        return unlocked([&] { return prune_mask(x, mask, s); });
+      },
+      "x"_a, "mask"_a, nb::kw_only(), "stream"_a = nb::none(), "The rows where mask is true.");
   m.def(
       "crop",
       [](X x, nb::handle lo, nb::handle hi, Stream s) {
@@ -73,8 +81,9 @@ void bind_rows(nb::module_& m) {
       "x"_a, nb::kw_only(), "min_coord"_a, "max_coord"_a, "stream"_a = nb::none(),
       "The rows with min_coord <= (x, y, z) <= max_coord, both included.");
   m.def(
-      "replace_feature", [](X x, const mx::array& feats, Stream) { return x.with_feats(feats); }, "x"_a, "feats"_a,
-      nb::kw_only(), "stream"_a = nb::none(), "Other features on the same coordinates.");
+      "replace_feature", [](X x, const mx::array& feats, Stream) { return x.with_feats(feats); },
+      "x"_a, "feats"_a, nb::kw_only(), "stream"_a = nb::none(),
+      "Other features on the same coordinates.");
   m.def(
       "topk_rows",
       [](X x, nb::handle counts, double rho, Stream) {
@@ -99,14 +108,15 @@ void bind_rows(nb::module_& m) {
       "A tensor; rows of equal coordinates become one: first, sum, mean or max.");
   m.def(
       "sparse_collate",
-      [](const std::vector<mx::array>& coords, const std::vector<mx::array>& feats, nb::handle stride,
-         const std::string& duplicates, Stream s) {
+      [](const std::vector<mx::array>& coords, const std::vector<mx::array>& feats,
+         nb::handle stride, const std::string& duplicates, Stream s) {
         const Triple step = triple(stride, "sparse_collate", "stride");
         const Duplicates how = parse_duplicates(duplicates, "sparse_collate");
         return unlocked([&] { return sparse_collate(coords, feats, step, how, s); });
       },
-      "coords_list"_a, "feats_list"_a, nb::kw_only(), "stride"_a = 1, "duplicate_reduction"_a = "none",
-      "stream"_a = nb::none(), "Items of (n, 3) coordinates and (n, C) features as one batch; batch_counts are set.");
+      "coords_list"_a, "feats_list"_a, nb::kw_only(), "stride"_a = 1,
+      "duplicate_reduction"_a = "none", "stream"_a = nb::none(),
+      "Items of (n, 3) coordinates and (n, C) features as one batch; batch_counts are set.");
 }
 
 }  // namespace
@@ -120,7 +130,8 @@ void bind_algebra(nb::module_& m) {
       },
       "lhs"_a, "rhs"_a, nb::kw_only(), "join"_a = "outer", "stream"_a = nb::none(),
       "The rows of two tensors joined by coordinate.");
-  m.def("alignment_count", &alignment_count, "How often coordinates were aligned by value in this process.");
+  m.def("alignment_count", &alignment_count,
+        "How often coordinates were aligned by value in this process.");
   m.def(
       "gather_aligned_features",
       [](nb::handle x, const mx::array& rows, float fill, Stream s) {
@@ -151,7 +162,8 @@ void bind_algebra(nb::module_& m) {
         const Join how = parse_join(join, "cat");
         return unlocked([&] { return cat(tensors, how, s); });
       },
-      "tensors"_a, nb::kw_only(), "join"_a = "inner", "stream"_a = nb::none(), "Channels side by side on joined rows.");
+      "tensors"_a, nb::kw_only(), "join"_a = "inner", "stream"_a = nb::none(),
+      "Channels side by side on joined rows.");
   m.def(
       "sparse_cat_aligned",
       [](X lhs, X rhs, const std::string& join, float lhs_fill, float rhs_fill, Stream s) {

@@ -17,14 +17,16 @@ void bind_backend(nb::module_& m) {
       .def_ro("text", &MetalLaunch::text, "All that is compiled behind MLX's header.")
       .def_ro("grid", &MetalLaunch::grid, "Threads.")
       .def_ro("threadgroup", &MetalLaunch::threadgroup, "Threads of one group.")
-      .def_ro("shape_info", &MetalLaunch::shape_info, "Per input: whether shape, strides, ndim are arguments too.")
+      .def_ro("shape_info", &MetalLaunch::shape_info,
+              "Per input: whether shape, strides, ndim are arguments too.")
       .def_ro("init_value", &MetalLaunch::init_value)
       .def_prop_ro(
           "outputs",
           [](const MetalLaunch& launch) {
             nb::list specs;
             for (const auto& spec : launch.outputs)
-              specs.append(nb::make_tuple(std::vector<int>(spec.shape.begin(), spec.shape.end()), spec.dtype));
+              specs.append(nb::make_tuple(std::vector<int>(spec.shape.begin(), spec.shape.end()),
+                                          spec.dtype));
             return specs;
           },
           "Shape and dtype of each.");
@@ -37,13 +39,15 @@ void bind_backend(nb::module_& m) {
           nb::gil_scoped_acquire gil;
           delete o;
         });
-        lattice::set_metal_host([held](const MetalLaunch& launch, const std::vector<mlx::core::array>& inputs) {
-          nb::gil_scoped_acquire gil;
-          return nb::cast<std::vector<mlx::core::array>>((*held)(launch, inputs));
-        });
+        lattice::set_metal_host(
+            [held](const MetalLaunch& launch, const std::vector<mlx::core::array>& inputs) {
+              nb::gil_scoped_acquire gil;
+              return nb::cast<std::vector<mlx::core::array>>((*held)(launch, inputs));
+            });
       },
       nb::arg("host").none(),
-      "host(launch, inputs) -> outputs runs Metal kernels where there is no Metal; tests use it. None: no host.");
+      "host(launch, inputs) -> outputs runs Metal kernels where there is no Metal; tests use it. "
+      "None: no host.");
   m.def(
       "backend_info",
       [] {
@@ -62,7 +66,8 @@ void bind_backend(nb::module_& m) {
         result["metal_status"] = info.metal_status;
         return result;
       },
-      "What this build can do on this machine: versions, devices, instruction set, threads, matrix units.");
+      "What this build can do on this machine: versions, devices, instruction set, threads, matrix "
+      "units.");
   m.def("set_thread_count", &lattice::set_thread_count, nb::arg("n"),
         "Threads that one operation may use. Results do not depend on it.");
   m.def("thread_count", &lattice::thread_count, "Threads that one operation may use.");

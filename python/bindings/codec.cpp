@@ -11,7 +11,8 @@ namespace mx = mlx::core;
 using namespace lattice;
 
 void bind_codec(nb::module_& m) {
-  nb::class_<VoxelCloud>(m, "VoxelCloud", "What decode_points gives: voxels in Morton order and their values.")
+  nb::class_<VoxelCloud>(m, "VoxelCloud",
+                         "What decode_points gives: voxels in Morton order and their values.")
       .def_ro("coords", &VoxelCloud::coords)
       .def_prop_ro("attributes",
                    [](const VoxelCloud& cloud) {
@@ -23,8 +24,8 @@ void bind_codec(nb::module_& m) {
       .def_ro("origin", &VoxelCloud::origin);
   m.def(
       "encode_points",
-      [](const mx::array& coords, const nb::dict& attributes, double voxel_size, const std::array<double, 3>& origin,
-         mx::StreamOrDevice s) {
+      [](const mx::array& coords, const nb::dict& attributes, double voxel_size,
+         const std::array<double, 3>& origin, mx::StreamOrDevice s) {
         VoxelCloud cloud{coords, {}, voxel_size, origin};
         for (const auto& [name, values] : attributes)
           cloud.attributes.emplace_back(nb::cast<std::string>(name), nb::cast<mx::array>(values));
@@ -35,9 +36,11 @@ void bind_codec(nb::module_& m) {
         }
         return nb::bytes(data.data(), data.size());
       },
-      nb::arg("coords"), nb::arg("attributes") = nb::dict(), nb::kw_only(), nb::arg("voxel_size") = 1.0,
-      nb::arg("origin") = std::array<double, 3>{}, nb::arg("stream") = nb::none(),
-      "Distinct int32 voxels (N, 4) and named values (N,) or (N, C) as one compressed, lossless file.");
+      nb::arg("coords"), nb::arg("attributes") = nb::dict(), nb::kw_only(),
+      nb::arg("voxel_size") = 1.0, nb::arg("origin") = std::array<double, 3>{},
+      nb::arg("stream") = nb::none(),
+      "Distinct int32 voxels (N, 4) and named values (N,) or (N, C) as one compressed, lossless "
+      "file.");
   m.def(
       "decode_points",
       [](const nb::bytes& data, mx::StreamOrDevice s) {
@@ -45,5 +48,6 @@ void bind_codec(nb::module_& m) {
         nb::gil_scoped_release release;
         return decode_points(span, s);
       },
-      nb::arg("data"), nb::kw_only(), nb::arg("stream") = nb::none(), "The VoxelCloud of encode_points.");
+      nb::arg("data"), nb::kw_only(), nb::arg("stream") = nb::none(),
+      "The VoxelCloud of encode_points.");
 }

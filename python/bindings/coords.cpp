@@ -6,9 +6,9 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/variant.h>
 
+#include "arguments.h"
 #include "bind.h"
 #include "lattice/core/errors.h"
-#include "triple.h"
 
 namespace mx = mlx::core;
 using namespace lattice;
@@ -18,7 +18,8 @@ namespace {
 CoordsLike coords_like(nb::handle value, const char* operation, const char* argument) {
   if (nb::isinstance<CoordinateSet>(value)) return nb::cast<CoordinateSet>(value);
   if (nb::isinstance<mx::array>(value)) return nb::cast<mx::array>(value);
-  throw TypeError("[" + std::string(operation) + "] " + argument + " must be an mx.array or a CoordinateSet, got " +
+  throw TypeError("[" + std::string(operation) + "] " + argument +
+                  " must be an mx.array or a CoordinateSet, got " +
                   nb::type_name(value.type()).c_str());
 }
 
@@ -42,7 +43,8 @@ void def_one(nb::module_& m, const char* name, OneSet<Result> f, const char* doc
       nb::arg("coords"), nb::kw_only(), nb::arg("stream") = nb::none(), doc);
 }
 
-void def_two(nb::module_& m, const char* name, mx::array (*f)(const CoordsLike&, const CoordsLike&, mx::StreamOrDevice),
+void def_two(nb::module_& m, const char* name,
+             mx::array (*f)(const CoordsLike&, const CoordsLike&, mx::StreamOrDevice),
              const char* first, const char* second, const char* doc) {
   m.def(
       name,
@@ -54,8 +56,9 @@ void def_two(nb::module_& m, const char* name, mx::array (*f)(const CoordsLike&,
 }
 
 void bind_values(nb::module_& m) {
-  nb::class_<CoordinateSet>(m, "CoordinateSet",
-                            "Coordinate rows with their sorted index, which is built once on first use.")
+  nb::class_<CoordinateSet>(
+      m, "CoordinateSet",
+      "Coordinate rows with their sorted index, which is built once on first use.")
       .def(
           "__init__",
           [](CoordinateSet* self, const mx::array& coords) {
@@ -71,7 +74,8 @@ void bind_values(nb::module_& m) {
       .def_prop_ro("nbytes", &CoordinateSet::nbytes)
       .def("__len__", &CoordinateSet::rows)
       .def("__repr__", [](const CoordinateSet& set) {
-        return "CoordinateSet(" + std::to_string(set.rows()) + " rows, " + (set.span().is64 ? "int64" : "int32") + ")";
+        return "CoordinateSet(" + std::to_string(set.rows()) + " rows, " +
+               (set.span().is64 ? "int64" : "int32") + ")";
       });
   nb::class_<CoordinateOrdering>(m, "CoordinateOrdering",
                                  "coords[p] = given[order[p]], given[r] = coords[inverse_rows[r]].")
@@ -84,11 +88,12 @@ void bind_values(nb::module_& m) {
       .def_ro("coords", &CoordinateOrdering::coords)
       .def_ro("order", &CoordinateOrdering::order)
       .def_ro("inverse_rows", &CoordinateOrdering::inverse_rows);
-  nb::class_<SparseAlignment>(m, "SparseAlignment",
-                              "Row i joins lhs_rows[i] and rhs_rows[i]; -1 where that side has none.")
+  nb::class_<SparseAlignment>(
+      m, "SparseAlignment", "Row i joins lhs_rows[i] and rhs_rows[i]; -1 where that side has none.")
       .def(
           "__init__",
-          [](SparseAlignment* self, mx::array coords, mx::array active_rows, mx::array lhs_rows, mx::array rhs_rows) {
+          [](SparseAlignment* self, mx::array coords, mx::array active_rows, mx::array lhs_rows,
+             mx::array rhs_rows) {
             new (self) SparseAlignment{coords, active_rows, lhs_rows, rhs_rows};
           },
           nb::arg("coords"), nb::arg("active_rows"), nb::arg("lhs_rows"), nb::arg("rhs_rows"))
@@ -96,12 +101,12 @@ void bind_values(nb::module_& m) {
       .def_ro("active_rows", &SparseAlignment::active_rows)
       .def_ro("lhs_rows", &SparseAlignment::lhs_rows)
       .def_ro("rhs_rows", &SparseAlignment::rhs_rows);
-  nb::class_<SparseOccupancy>(m, "SparseOccupancy",
-                              "Parents with the mask of their children, and the parent of each row.")
+  nb::class_<SparseOccupancy>(
+      m, "SparseOccupancy", "Parents with the mask of their children, and the parent of each row.")
       .def(
           "__init__",
-          [](SparseOccupancy* self, mx::array coords, mx::array active_rows, mx::array occupancy, mx::array parent_rows,
-             mx::array child_indices) {
+          [](SparseOccupancy* self, mx::array coords, mx::array active_rows, mx::array occupancy,
+             mx::array parent_rows, mx::array child_indices) {
             new (self) SparseOccupancy{coords, active_rows, occupancy, parent_rows, child_indices};
           },
           nb::arg("coords"), nb::arg("active_rows"), nb::arg("occupancy"), nb::arg("parent_rows"),
@@ -114,11 +119,12 @@ void bind_values(nb::module_& m) {
   nb::class_<OccupancyExpansion>(m, "OccupancyExpansion", "Children by parent, then by bit.")
       .def(
           "__init__",
-          [](OccupancyExpansion* self, mx::array coords, mx::array active_rows, mx::array parent_rows,
-             mx::array child_indices) {
+          [](OccupancyExpansion* self, mx::array coords, mx::array active_rows,
+             mx::array parent_rows, mx::array child_indices) {
             new (self) OccupancyExpansion{coords, active_rows, parent_rows, child_indices};
           },
-          nb::arg("coords"), nb::arg("active_rows"), nb::arg("parent_rows"), nb::arg("child_indices"))
+          nb::arg("coords"), nb::arg("active_rows"), nb::arg("parent_rows"),
+          nb::arg("child_indices"))
       .def_ro("coords", &OccupancyExpansion::coords)
       .def_ro("active_rows", &OccupancyExpansion::active_rows)
       .def_ro("parent_rows", &OccupancyExpansion::parent_rows)
@@ -139,15 +145,18 @@ void bind_coords(nb::module_& m) {
       },
       nb::arg("coords"), nb::arg("stride") = 2, nb::kw_only(), nb::arg("stream") = nb::none(),
       "Distinct floor(coords / stride), first seen first.");
-  def_two(m, "union_coords", union_coords, "lhs", "rhs", "Distinct rows of either, first seen first, lhs before rhs.");
+  def_two(m, "union_coords", union_coords, "lhs", "rhs",
+          "Distinct rows of either, first seen first, lhs before rhs.");
   def_two(m, "intersection_coords", intersection_coords, "lhs", "rhs",
           "Distinct lhs rows that rhs has, first seen first.");
   def_two(m, "difference_coords", difference_coords, "lhs", "rhs",
           "Distinct lhs rows that rhs lacks, first seen first.");
   def_two(m, "lookup_coords", lookup_coords, "coords", "queries",
           "The first row of coords equal to each query, or -1.");
-  def_two(m, "contains_coords", contains_coords, "coords", "queries", "Whether coords has each query.");
-  def_two(m, "inverse_map", inverse_map, "source", "target", "For each source row the first equal target row, or -1.");
+  def_two(m, "contains_coords", contains_coords, "coords", "queries",
+          "Whether coords has each query.");
+  def_two(m, "inverse_map", inverse_map, "source", "target",
+          "For each source row the first equal target row, or -1.");
   m.def(
       "build_sparse_alignment",
       [](nb::handle lhs, const std::optional<mx::array>& lhs_active, nb::handle rhs,
@@ -155,17 +164,23 @@ void bind_coords(nb::module_& m) {
         const CoordsLike a = coords_like(lhs, "build_sparse_alignment", "lhs"),
                          b = coords_like(rhs, "build_sparse_alignment", "rhs");
         const Join kind = parse_join(join, "build_sparse_alignment");
-        return unlocked([&] { return build_sparse_alignment(a, lhs_active, b, rhs_active, kind, s); });
+        return unlocked(
+            [&] { return build_sparse_alignment(a, lhs_active, b, rhs_active, kind, s); });
       },
-      nb::arg("lhs"), nb::arg("lhs_active").none(), nb::arg("rhs"), nb::arg("rhs_active").none(), nb::kw_only(),
-      nb::arg("join"), nb::arg("stream") = nb::none(),
-      "Joins two sets by value. inner, left: lhs order; right: rhs order; outer: lhs, then the rhs rows without "
+      nb::arg("lhs"), nb::arg("lhs_active").none(), nb::arg("rhs"), nb::arg("rhs_active").none(),
+      nb::kw_only(), nb::arg("join"), nb::arg("stream") = nb::none(),
+      "Joins two sets by value. inner, left: lhs order; right: rhs order; outer: lhs, then the rhs "
+      "rows without "
       "partner.");
-  def_one(m, "morton_codes", morton_codes, "int64 codes: x bit 0, y bit 1, z bit 2 of each triple, batch from bit 60.");
+  def_one(m, "morton_codes", morton_codes,
+          "int64 codes: x bit 0, y bit 1, z bit 2 of each triple, batch from bit 60.");
   def_one(m, "morton_order", morton_order, "Rows by batch, then along the Morton curve; stable.");
-  def_one(m, "hilbert_order", hilbert_order, "Rows by batch, then along the Hilbert curve; stable.");
-  def_one(m, "morton_sort_coords", morton_sort_coords, "The rows in Morton order, with the order and its inverse.");
-  def_one(m, "occupancy_downsample", occupancy_downsample, "Parents floor(c / 2), first seen first, with child masks.");
+  def_one(m, "hilbert_order", hilbert_order,
+          "Rows by batch, then along the Hilbert curve; stable.");
+  def_one(m, "morton_sort_coords", morton_sort_coords,
+          "The rows in Morton order, with the order and its inverse.");
+  def_one(m, "occupancy_downsample", occupancy_downsample,
+          "Parents floor(c / 2), first seen first, with child masks.");
   m.def(
       "occupancy_expand",
       [](nb::handle coords, const mx::array& occupancy, mx::StreamOrDevice s) {
@@ -176,10 +191,13 @@ void bind_coords(nb::module_& m) {
       "The children that each parent's mask names, in ascending bit.");
   m.def(
       "child_coords_from_indices",
-      [](nb::handle coords, const mx::array& parent_rows, const mx::array& child_indices, mx::StreamOrDevice s) {
+      [](nb::handle coords, const mx::array& parent_rows, const mx::array& child_indices,
+         mx::StreamOrDevice s) {
         const CoordsLike set = coords_like(coords, "child_coords_from_indices", "coords");
-        return unlocked([&] { return child_coords_from_indices(set, parent_rows, child_indices, s); });
+        return unlocked(
+            [&] { return child_coords_from_indices(set, parent_rows, child_indices, s); });
       },
       nb::arg("coords"), nb::arg("parent_rows"), nb::arg("child_indices"), nb::kw_only(),
-      nb::arg("stream") = nb::none(), "Child child_indices[m], 0..7, of parent row parent_rows[m].");
+      nb::arg("stream") = nb::none(),
+      "Child child_indices[m], 0..7, of parent row parent_rows[m].");
 }

@@ -1,10 +1,12 @@
-// The extension module mlx_lattice._ext. No logic here: one line per topic, and what C++ exceptions become.
+// The extension module mlx_lattice._ext. No logic here: one line per topic, and what C++ exceptions
+// become.
 #include "bind.h"
 #include "lattice/core/errors.h"
 
 NB_MODULE(_ext, m) {
   nb::register_exception_translator([](const std::exception_ptr& p, void*) {
-    // nanobind itself turns std::invalid_argument into ValueError and std::overflow_error into OverflowError.
+    // nanobind itself turns std::invalid_argument into ValueError and std::overflow_error into
+    // OverflowError.
     try {
       std::rethrow_exception(p);
     } catch (const lattice::TypeError& e) {

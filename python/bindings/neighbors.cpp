@@ -1,4 +1,4 @@
-// Neighbour relations and the index that finds them. Arguments only.
+// Neighbor relations and the index that finds them. Arguments only.
 #include "lattice/ops/neighbors.h"
 
 #include <nanobind/stl/optional.h>
@@ -6,8 +6,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/variant.h>
 
+#include "arguments.h"
 #include "bind.h"
-#include "triple.h"
 
 using namespace lattice;
 using namespace nb::literals;
@@ -25,28 +25,33 @@ std::optional<int64_t> limit(nb::handle value, const char* operation) {
 
 void bind_relation(nb::module_& m) {
   using Edges = NeighborEdges;
-  nb::class_<Edges>(m, "NeighborEdges", "Edge e joins query_rows[e] and source_rows[e], its neighbour neighbor_ids[e].")
+  nb::class_<Edges>(m, "NeighborEdges",
+                    "Edge e joins query_rows[e] and source_rows[e], its neighbor neighbor_ids[e].")
       .def_prop_ro("query_rows", [](const Edges& e) { return mx::array(e.query_rows); })
       .def_prop_ro("source_rows", [](const Edges& e) { return mx::array(e.source_rows); })
       .def_prop_ro("neighbor_ids", [](const Edges& e) { return mx::array(e.neighbor_ids); });
   nb::class_<Neighbors>(m, "NeighborRelation",
-                        "Each query's neighbours, nearest first, by (squared distance, source row).")
-      .def_prop_ro("edges", &Neighbors::edges, nb::rv_policy::reference_internal, nb::call_guard<Release>())
+                        "Each query's neighbors, nearest first, by (squared distance, source row).")
+      .def_prop_ro("edges", &Neighbors::edges, nb::rv_policy::reference_internal,
+                   nb::call_guard<Release>())
       .def_prop_ro(
-          "distances", [](const Neighbors& r) { return mx::array(r.distances()); }, "Squared, float32.")
+          "distances", [](const Neighbors& r) { return mx::array(r.distances()); },
+          "Squared, float32.")
       .def_prop_ro("row_offsets", [](const Neighbors& r) { return mx::array(r.row_offsets()); })
-      .def_prop_ro("counts", &Neighbors::counts, "Neighbours of each query.")
+      .def_prop_ro("counts", &Neighbors::counts, "Neighbors of each query.")
       .def_prop_ro("edge_count", &Neighbors::edge_count)
       .def_prop_ro("n_query", &Neighbors::n_query)
       .def_prop_ro("n_source", &Neighbors::n_source)
       .def_prop_ro("max_neighbors", &Neighbors::max_neighbors)
-      .def_prop_ro("truncated", &Neighbors::truncated, "Neighbours within the radius that max_neighbors cut off.")
+      .def_prop_ro("truncated", &Neighbors::truncated,
+                   "Neighbors within the radius that max_neighbors cut off.")
       .def("__repr__", &Neighbors::text);
 }
 
 void bind_index(nb::module_& m) {
-  nb::class_<NeighborIndex>(m, "NeighborIndex",
-                            "Integer coordinates (N, 4) or float points (N, 3), sorted once for any number of queries.")
+  nb::class_<NeighborIndex>(
+      m, "NeighborIndex",
+      "Integer coordinates (N, 4) or float points (N, 3), sorted once for any number of queries.")
       .def(
           "__init__",
           [](NeighborIndex* self, const mx::array& coords, const Optional& batch_indices) {
@@ -56,7 +61,8 @@ void bind_index(nb::module_& m) {
           "coords"_a, nb::kw_only(), "batch_indices"_a = nb::none())
       .def(
           "knn",
-          [](const NeighborIndex& self, const Optional& queries, nb::handle k, const Optional& batch_indices) {
+          [](const NeighborIndex& self, const Optional& queries, nb::handle k,
+             const Optional& batch_indices) {
             const int64_t n = integer(k, "NeighborIndex.knn", "k");
             Release release;
             return self.knn(n, queries, batch_indices);
@@ -65,8 +71,8 @@ void bind_index(nb::module_& m) {
           "The k nearest rows of each query; without queries, of the rows themselves.")
       .def(
           "radius",
-          [](const NeighborIndex& self, const Optional& queries, nb::handle radius, nb::handle max_neighbors,
-             const Optional& batch_indices) {
+          [](const NeighborIndex& self, const Optional& queries, nb::handle radius,
+             nb::handle max_neighbors, const Optional& batch_indices) {
             const float r = number(radius, "NeighborIndex.radius", "radius");
             const auto most = limit(max_neighbors, "NeighborIndex.radius");
             Release release;
@@ -86,29 +92,34 @@ void bind_neighbors(nb::module_& m) {
   bind_index(m);
   m.def(
       "build_knn_relation",
-      [](const mx::array& source, const Optional& query, nb::handle k, const Optional& batch_indices,
-         const Optional& query_batch_indices, mx::StreamOrDevice s) {
+      [](const mx::array& source, const Optional& query, nb::handle k,
+         const Optional& batch_indices, const Optional& query_batch_indices, mx::StreamOrDevice s) {
         const int64_t n = integer(k, "build_knn_relation", "k");
         Release release;
         return build_knn_relation({source, query, batch_indices, query_batch_indices}, n, s);
       },
-      "source_coords"_a, "query_coords"_a = nb::none(), nb::kw_only(), "k"_a, "batch_indices"_a = nb::none(),
-      "query_batch_indices"_a = nb::none(), "stream"_a = nb::none(), "The k nearest source rows of each query.");
+      "source_coords"_a, "query_coords"_a = nb::none(), nb::kw_only(), "k"_a,
+      "batch_indices"_a = nb::none(), "query_batch_indices"_a = nb::none(), "stream"_a = nb::none(),
+      "The k nearest source rows of each query.");
   m.def(
       "build_radius_relation",
-      [](const mx::array& source, const Optional& query, nb::handle radius, nb::handle max_neighbors,
-         const Optional& batch_indices, const Optional& query_batch_indices, mx::StreamOrDevice s) {
+      [](const mx::array& source, const Optional& query, nb::handle radius,
+         nb::handle max_neighbors, const Optional& batch_indices,
+         const Optional& query_batch_indices, mx::StreamOrDevice s) {
         const float r = number(radius, "build_radius_relation", "radius");
         const auto most = limit(max_neighbors, "build_radius_relation");
         Release release;
-        return build_radius_relation({source, query, batch_indices, query_batch_indices}, r, most, s);
+        return build_radius_relation({source, query, batch_indices, query_batch_indices}, r, most,
+                                     s);
       },
-      "source_coords"_a, "query_coords"_a = nb::none(), nb::kw_only(), "radius"_a, "max_neighbors"_a = nb::none(),
-      "batch_indices"_a = nb::none(), "query_batch_indices"_a = nb::none(), "stream"_a = nb::none(),
+      "source_coords"_a, "query_coords"_a = nb::none(), nb::kw_only(), "radius"_a,
+      "max_neighbors"_a = nb::none(), "batch_indices"_a = nb::none(),
+      "query_batch_indices"_a = nb::none(), "stream"_a = nb::none(),
       "All source rows within the radius of each query.");
   m.def(
       "knn_relation",
-      [](const SparseTensor& source, const std::optional<SparseTensor>& query, nb::handle k, mx::StreamOrDevice s) {
+      [](const SparseTensor& source, const std::optional<SparseTensor>& query, nb::handle k,
+         mx::StreamOrDevice s) {
         const int64_t n = integer(k, "knn_relation", "k");
         Release release;
         return knn_relation(source, query, n, s);
@@ -128,9 +139,11 @@ void bind_neighbors(nb::module_& m) {
       "stream"_a = nb::none(), "All coordinates within a radius, in lattice steps.");
   m.def(
       "gather_neighbor_features",
-      [](const std::variant<SparseTensor, mx::array>& source, const Neighbors& relation, mx::StreamOrDevice s) {
+      [](const std::variant<SparseTensor, mx::array>& source, const Neighbors& relation,
+         mx::StreamOrDevice s) {
         const auto* tensor = std::get_if<SparseTensor>(&source);
-        return gather_neighbor_features(tensor ? tensor->feats() : std::get<mx::array>(source), relation, s);
+        return gather_neighbor_features(tensor ? tensor->feats() : std::get<mx::array>(source),
+                                        relation, s);
       },
       "source"_a, "relation"_a, nb::kw_only(), "stream"_a = nb::none(),
       "(E, C): the features of each edge's source row; source is a tensor or an array (N, C).");

@@ -30,10 +30,12 @@ GeometryPlan decoded(const nb::bytes& data, bool gradients) {
 
 void bind_plan(nb::module_& m) {
   nb::class_<GeometryPlan>(m, "GeometryPlan", "Every relation that a network needs on one scan.")
-      .def_static("record", &GeometryPlan::record, "x"_a, "gradients"_a = true,
-                  nb::call_guard<nb::gil_scoped_release>(),
-                  "What x's manager holds now, beginning from x; views that arithmetic reads are built.")
-      .def("bind", &GeometryPlan::bind, "feats"_a, "A sparse tensor with these features on the plan's coordinates.")
+      .def_static(
+          "record", &GeometryPlan::record, "x"_a, "gradients"_a = true,
+          nb::call_guard<nb::gil_scoped_release>(),
+          "What x's manager holds now, beginning from x; views that arithmetic reads are built.")
+      .def("bind", &GeometryPlan::bind, "feats"_a,
+           "A sparse tensor with these features on the plan's coordinates.")
       .def("encode",
            [](const GeometryPlan& plan) {
              const std::vector<uint8_t> data = encoded(plan);
@@ -55,7 +57,8 @@ void bind_plan(nb::module_& m) {
           "path"_a, "gradients"_a = true)
       .def_prop_ro("coord_manager", &GeometryPlan::manager)
       .def_prop_ro("coord_key", &GeometryPlan::key)
-      .def_prop_ro("coords", [](const GeometryPlan& plan) { return plan.manager()->set(plan.key()).shown(); })
+      .def_prop_ro("coords",
+                   [](const GeometryPlan& plan) { return plan.manager()->set(plan.key()).shown(); })
       .def_prop_ro("batch_counts",
                    [](const GeometryPlan& plan) -> nb::object {
                      if (!plan.batch_counts()) return nb::none();
@@ -64,7 +67,8 @@ void bind_plan(nb::module_& m) {
       .def_prop_ro("relations",
                    [](const GeometryPlan& plan) {
                      nb::list out;
-                     for (const CachedRelation& step : plan.steps()) out.append(nb::cast(step.relation));
+                     for (const CachedRelation& step : plan.steps())
+                       out.append(nb::cast(step.relation));
                      return out;
                    })
       .def_prop_ro("nbytes", &GeometryPlan::nbytes)

@@ -1,4 +1,5 @@
-// KernelSpec, CoordinateMapKey, KernelRelation, CoordinateManager and the functions that build relations.
+// KernelSpec, CoordinateMapKey, KernelRelation, CoordinateManager and the functions that build
+// relations.
 #include "lattice/ops/relations.h"
 
 #include <nanobind/operators.h>
@@ -7,8 +8,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/variant.h>
 
+#include "arguments.h"
 #include "bind.h"
-#include "triple.h"
 
 using namespace lattice;
 using namespace nb::literals;
@@ -28,17 +29,21 @@ template <typename T, typename Fields>
 void def_frozen(nb::class_<T>& c, Fields fields) {
   c.def(nb::self == nb::self, nb::sig("def __eq__(self, arg: object, /) -> bool"));
   c.def("__hash__", [fields](const T& self) { return nb::hash(fields(self)); });
-  c.def("__reduce__",
-        [fields](nb::handle self) { return nb::make_tuple(self.type(), fields(nb::cast<const T&>(self))); });
+  c.def("__reduce__", [fields](nb::handle self) {
+    return nb::make_tuple(self.type(), fields(nb::cast<const T&>(self)));
+  });
 }
 
 void bind_values(nb::module_& m) {
-  nb::class_<KernelSpec> spec(m, "KernelSpec", "Size, stride, padding and dilation of a kernel: integers or triples.");
+  nb::class_<KernelSpec> spec(
+      m, "KernelSpec", "Size, stride, padding and dilation of a kernel: integers or triples.");
   spec.def(
       "__init__",
-      [](KernelSpec* self, nb::object size, nb::object stride, nb::object padding, nb::object dilation) {
-        new (self) KernelSpec(triple(size, "KernelSpec", "size"), triple(stride, "KernelSpec", "stride"),
-                              triple(padding, "KernelSpec", "padding"), triple(dilation, "KernelSpec", "dilation"));
+      [](KernelSpec* self, nb::object size, nb::object stride, nb::object padding,
+         nb::object dilation) {
+        new (self) KernelSpec(
+            triple(size, "KernelSpec", "size"), triple(stride, "KernelSpec", "stride"),
+            triple(padding, "KernelSpec", "padding"), triple(dilation, "KernelSpec", "dilation"));
       },
       "size"_a = 3, "stride"_a = 1, "padding"_a = 0, "dilation"_a = 1);
   spec.def_prop_ro("size", [](const KernelSpec& s) { return to_python(s.size); })
@@ -50,10 +55,12 @@ void bind_values(nb::module_& m) {
       .def_prop_ro("is_centered_submanifold", &KernelSpec::is_centered_submanifold)
       .def("__repr__", [](const KernelSpec& s) { return "KernelSpec(" + s.text() + ")"; });
   def_frozen(spec, [](const KernelSpec& s) {
-    return nb::make_tuple(to_python(s.size), to_python(s.stride), to_python(s.padding), to_python(s.dilation));
+    return nb::make_tuple(to_python(s.size), to_python(s.stride), to_python(s.padding),
+                          to_python(s.dilation));
   });
 
-  nb::class_<CoordinateMapKey> key(m, "CoordinateMapKey", "The name of a coordinate set in a manager.");
+  nb::class_<CoordinateMapKey> key(m, "CoordinateMapKey",
+                                   "The name of a coordinate set in a manager.");
   key.def(
       "__init__",
       [](CoordinateMapKey* self, int64_t id, nb::object stride, int64_t manager_id) {
@@ -67,26 +74,30 @@ void bind_values(nb::module_& m) {
         return "CoordinateMapKey(id=" + std::to_string(k.id) + ", stride=" + triple_text(k.stride) +
                ", manager_id=" + std::to_string(k.manager_id) + ")";
       });
-  def_frozen(key, [](const CoordinateMapKey& k) { return nb::make_tuple(k.id, to_python(k.stride), k.manager_id); });
+  def_frozen(key, [](const CoordinateMapKey& k) {
+    return nb::make_tuple(k.id, to_python(k.stride), k.manager_id);
+  });
 }
 
 // Arrays are returned as new handles: writing to one in place does not reach the relation.
 template <typename T>
-auto copy_of(mx::array T::*member) {
+auto copy_of(mx::array T::* member) {
   return [member](const T& self) { return mx::array(self.*member); };
 }
 
 void bind_views(nb::module_& m) {
-  nb::class_<Edges>(m, "Edges",
-                    "Edge e joins input row in_rows[e] and output row out_rows[e] with offset kernel_ids[e].")
+  nb::class_<Edges>(
+      m, "Edges",
+      "Edge e joins input row in_rows[e] and output row out_rows[e] with offset kernel_ids[e].")
       .def_prop_ro("in_rows", copy_of(&Edges::in_rows))
       .def_prop_ro("out_rows", copy_of(&Edges::out_rows))
       .def_prop_ro("kernel_ids", copy_of(&Edges::kernel_ids));
   nb::class_<Csr>(m, "EdgeCsr", "Edges of group g: edge_ids[row_offsets[g]:row_offsets[g + 1]].")
       .def_prop_ro("row_offsets", copy_of(&Csr::row_offsets))
       .def_prop_ro("edge_ids", copy_of(&Csr::edge_ids));
-  nb::class_<ImplicitGemm>(m, "ImplicitGemm",
-                           "Input row of each (output row, offset), -1 = none, and the mask of a row.")
+  nb::class_<ImplicitGemm>(
+      m, "ImplicitGemm",
+      "Input row of each (output row, offset), -1 = none, and the mask of a row.")
       .def_prop_ro("out_in_map", copy_of(&ImplicitGemm::out_in_map))
       .def_prop_ro("row_masks", copy_of(&ImplicitGemm::row_masks));
   using Sorted = SortedImplicitGemm;
@@ -95,7 +106,8 @@ void bind_views(nb::module_& m) {
       .def_prop_ro("sorted_kv_out_in_map", copy_of(&Sorted::sorted_kv_out_in_map))
       .def_prop_ro("reorder_rows", copy_of(&Sorted::reorder_rows))
       .def_prop_ro("tile_masks", copy_of(&Sorted::tile_masks));
-  nb::class_<cpu::Coverage>(m, "Coverage", "Input rows that reach no output, output rows without an edge.")
+  nb::class_<cpu::Coverage>(m, "Coverage",
+                            "Input rows that reach no output, output rows without an edge.")
       .def_ro("unused_inputs", &cpu::Coverage::unused_inputs)
       .def_ro("empty_outputs", &cpu::Coverage::empty_outputs)
       .def("__repr__", [](const cpu::Coverage& c) {
@@ -107,16 +119,20 @@ void bind_views(nb::module_& m) {
 void bind_relation(nb::module_& m) {
   const auto view = nb::call_guard<Release>();
   nb::class_<Relation>(m, "KernelRelation",
-                       "A set of edges (input row, output row, kernel offset). Views are built on first use and kept.")
-      .def(nb::new_([](const mx::array& in_rows, const mx::array& out_rows, const mx::array& kernel_ids,
-                       nb::object n_in, nb::object n_out, nb::object n_kernels) {
+                       "A set of edges (input row, output row, kernel offset). Views are built on "
+                       "first use and kept.")
+      .def(nb::new_([](const mx::array& in_rows, const mx::array& out_rows,
+                       const mx::array& kernel_ids, nb::object n_in, nb::object n_out,
+                       nb::object n_kernels) {
              const char* name = "KernelRelation";
              const int64_t in = integer(n_in, name, "n_in"), out = integer(n_out, name, "n_out");
              const int64_t k = integer(n_kernels, name, "n_kernels");
              Release release;
-             return std::const_pointer_cast<Relation>(Relation::from_edges(in_rows, out_rows, kernel_ids, in, out, k));
+             return std::const_pointer_cast<Relation>(
+                 Relation::from_edges(in_rows, out_rows, kernel_ids, in, out, k));
            }),
-           "in_rows"_a, "out_rows"_a, "kernel_ids"_a, nb::kw_only(), "n_in"_a, "n_out"_a, "n_kernels"_a)
+           "in_rows"_a, "out_rows"_a, "kernel_ids"_a, nb::kw_only(), "n_in"_a, "n_out"_a,
+           "n_kernels"_a)
       .def_prop_ro("kind", [](const Relation& r) { return std::string(kind_name(r.kind())); })
       .def_prop_ro("spec", &Relation::spec)
       .def_prop_ro("n_in", &Relation::n_in)
@@ -131,8 +147,9 @@ void bind_relation(nb::module_& m) {
                      counts.append(r.n_out());
                      return counts;
                    })
-      .def_prop_ro("out_coords",
-                   [](const Relation& r) { return r.has_out_coords() ? r.out_coords().shown() : nullptr; })
+      .def_prop_ro(
+          "out_coords",
+          [](const Relation& r) { return r.has_out_coords() ? r.out_coords().shown() : nullptr; })
       .def_prop_ro("out_key", &Relation::out_key)
       .def_prop_ro("kernel_offsets", [](const Relation& r) { return triples(r.offsets()); })
       .def_prop_ro("is_reversed", &Relation::is_reversed)
@@ -140,8 +157,10 @@ void bind_relation(nb::module_& m) {
       .def_prop_ro("output_csr", &Relation::output_csr, nb::rv_policy::reference_internal, view)
       .def_prop_ro("input_csr", &Relation::input_csr, nb::rv_policy::reference_internal, view)
       .def_prop_ro("kernel_csr", &Relation::kernel_csr, nb::rv_policy::reference_internal, view)
-      .def_prop_ro("implicit_gemm", &Relation::implicit_gemm, nb::rv_policy::reference_internal, view)
-      .def_prop_ro("sorted_implicit_gemm", &Relation::sorted_implicit_gemm, nb::rv_policy::reference_internal, view)
+      .def_prop_ro("implicit_gemm", &Relation::implicit_gemm, nb::rv_policy::reference_internal,
+                   view)
+      .def_prop_ro("sorted_implicit_gemm", &Relation::sorted_implicit_gemm,
+                   nb::rv_policy::reference_internal, view)
       .def("coverage", &Relation::coverage, view)
       .def("reversed", &Relation::reversed, view, "Ends swapped; arrays are shared.")
       .def_prop_ro("nbytes", &Relation::nbytes)
@@ -152,8 +171,8 @@ using Manager = CoordinateManager;
 
 template <auto method>
 auto manager_relation(const char* name) {
-  return [name](Manager& self, const CoordinateMapKey& key, nb::object size, nb::object stride, nb::object padding,
-                nb::object dilation) {
+  return [name](Manager& self, const CoordinateMapKey& key, nb::object size, nb::object stride,
+                nb::object padding, nb::object dilation) {
     const KernelSpec spec = kernel_spec(name, size, stride, padding, dilation);
     Release release;
     return (self.*method)(key, spec);
@@ -162,8 +181,8 @@ auto manager_relation(const char* name) {
 
 template <auto method>
 auto manager_target_relation(const char* name) {
-  return [name](Manager& self, const CoordinateMapKey& key, const CoordinateMapKey& target, nb::object size,
-                nb::object stride, nb::object padding, nb::object dilation) {
+  return [name](Manager& self, const CoordinateMapKey& key, const CoordinateMapKey& target,
+                nb::object size, nb::object stride, nb::object padding, nb::object dilation) {
     const KernelSpec spec = kernel_spec(name, size, stride, padding, dilation);
     Release release;
     return (self.*method)(key, target, spec);
@@ -171,12 +190,15 @@ auto manager_target_relation(const char* name) {
 }
 
 void bind_manager(nb::module_& m) {
-  nb::class_<Manager> c(m, "CoordinateManager", "Owner of coordinate sets, and cache of the relations between them.");
-  c.def(nb::new_([](size_t budget) { return Manager::create(budget); }), "budget"_a = Manager::kDefaultBudget)
+  nb::class_<Manager> c(m, "CoordinateManager",
+                        "Owner of coordinate sets, and cache of the relations between them.");
+  c.def(nb::new_([](size_t budget) { return Manager::create(budget); }),
+        "budget"_a = Manager::kDefaultBudget)
       .def_prop_ro("id", &Manager::id)
       .def(
           "insert_coords",
-          [](Manager& self, const mx::array& coords, nb::object stride, const std::optional<mx::array>& active_rows) {
+          [](Manager& self, const mx::array& coords, nb::object stride,
+             const std::optional<mx::array>& active_rows) {
             const Triple s = triple(stride, "CoordinateManager.insert_coords", "stride");
             Release release;
             return self.insert_coords(coords, s, active_rows);
@@ -184,9 +206,12 @@ void bind_manager(nb::module_& m) {
           "coords"_a, "stride"_a = 1, "active_rows"_a = nb::none())
       .def("owns", &Manager::owns, "key"_a)
       .def(
-          "coords", [](const Manager& self, const CoordinateMapKey& key) { return self.set(key).shown(); }, "key"_a)
+          "coords",
+          [](const Manager& self, const CoordinateMapKey& key) { return self.set(key).shown(); },
+          "key"_a)
       .def("active_rows", &Manager::active_rows, "key"_a)
-      .def("inverse_map", &Manager::inverse_map, "source_key"_a, "target_key"_a, nb::call_guard<Release>())
+      .def("inverse_map", &Manager::inverse_map, "source_key"_a, "target_key"_a,
+           nb::call_guard<Release>())
       .def("stats",
            [](const Manager& self) {
              const CacheStats s = self.stats();
@@ -205,46 +230,55 @@ void bind_manager(nb::module_& m) {
       .def("__repr__", [](const Manager& self) {
         const CacheStats s = self.stats();
         return "CoordinateManager(id=" + std::to_string(self.id()) +
-               ", coordinate_sets=" + std::to_string(s.coordinate_sets) + ", relations=" + std::to_string(s.relations) +
-               ")";
+               ", coordinate_sets=" + std::to_string(s.coordinate_sets) +
+               ", relations=" + std::to_string(s.relations) + ")";
       });
   const auto relation = [&](const char* name, auto function, int size, int stride) {
-    c.def(name, function, "key"_a, "kernel_size"_a = size, "stride"_a = stride, "padding"_a = 0, "dilation"_a = 1);
+    c.def(name, function, "key"_a, "kernel_size"_a = size, "stride"_a = stride, "padding"_a = 0,
+          "dilation"_a = 1);
   };
   const auto target_relation = [&](const char* name, auto function, int size, int stride) {
-    c.def(name, function, "key"_a, "target_key"_a, "kernel_size"_a = size, "stride"_a = stride, "padding"_a = 0,
-          "dilation"_a = 1);
+    c.def(name, function, "key"_a, "target_key"_a, "kernel_size"_a = size, "stride"_a = stride,
+          "padding"_a = 0, "dilation"_a = 1);
   };
   relation("kernel_relation", manager_relation<&Manager::kernel_relation>("kernel_relation"), 3, 1);
   relation("submanifold_kernel_relation",
-           manager_relation<&Manager::submanifold_kernel_relation>("submanifold_kernel_relation"), 3, 1);
+           manager_relation<&Manager::submanifold_kernel_relation>("submanifold_kernel_relation"),
+           3, 1);
   relation("transposed_kernel_relation",
-           manager_relation<&Manager::transposed_kernel_relation>("transposed_kernel_relation"), 2, 2);
-  relation("generative_relation", manager_relation<&Manager::generative_relation>("generative_relation"), 2, 2);
-  target_relation("target_kernel_relation",
-                  manager_target_relation<&Manager::target_kernel_relation>("target_kernel_relation"), 3, 1);
-  target_relation("target_transposed_relation",
-                  manager_target_relation<&Manager::target_transposed_relation>("target_transposed_relation"), 2, 2);
+           manager_relation<&Manager::transposed_kernel_relation>("transposed_kernel_relation"), 2,
+           2);
+  relation("generative_relation",
+           manager_relation<&Manager::generative_relation>("generative_relation"), 2, 2);
+  target_relation(
+      "target_kernel_relation",
+      manager_target_relation<&Manager::target_kernel_relation>("target_kernel_relation"), 3, 1);
+  target_relation(
+      "target_transposed_relation",
+      manager_target_relation<&Manager::target_transposed_relation>("target_transposed_relation"),
+      2, 2);
 }
 
 // The functions: In is an array or a tensor, To what its target may be.
 template <typename In>
 using Builder = Relation::Ptr (*)(const In&, const KernelSpec&, mx::StreamOrDevice);
 template <typename In, typename To>
-using TargetBuilder = Relation::Ptr (*)(const In&, const To&, const KernelSpec&, mx::StreamOrDevice);
+using TargetBuilder = Relation::Ptr (*)(const In&, const To&, const KernelSpec&,
+                                        mx::StreamOrDevice);
 
 template <typename In>
-void def_builder(nb::module_& m, const char* name, Builder<In> build, const char* in, int size, int stride) {
+void def_builder(nb::module_& m, const char* name, Builder<In> build, const char* in, int size,
+                 int stride) {
   m.def(
       name,
-      [name, build](const In& x, nb::object kernel, nb::object step, nb::object padding, nb::object dilation,
-                    mx::StreamOrDevice s) {
+      [name, build](const In& x, nb::object kernel, nb::object step, nb::object padding,
+                    nb::object dilation, mx::StreamOrDevice s) {
         const KernelSpec spec = kernel_spec(name, kernel, step, padding, dilation);
         Release release;
         return build(x, spec, s);
       },
-      nb::arg(in), "kernel_size"_a = size, "stride"_a = stride, "padding"_a = 0, "dilation"_a = 1, nb::kw_only(),
-      "stream"_a = nb::none());
+      nb::arg(in), "kernel_size"_a = size, "stride"_a = stride, "padding"_a = 0, "dilation"_a = 1,
+      nb::kw_only(), "stream"_a = nb::none());
 }
 
 template <typename In>
@@ -272,18 +306,18 @@ void def_generative(nb::module_& m, const char* name, Builder<In> build, const c
 }
 
 template <typename In, typename To>
-void def_target(nb::module_& m, const char* name, TargetBuilder<In, To> build, const char* in, const char* to, int size,
-                int stride) {
+void def_target(nb::module_& m, const char* name, TargetBuilder<In, To> build, const char* in,
+                const char* to, int size, int stride) {
   m.def(
       name,
-      [name, build](const In& x, const To& target, nb::object kernel, nb::object step, nb::object padding,
-                    nb::object dilation, mx::StreamOrDevice s) {
+      [name, build](const In& x, const To& target, nb::object kernel, nb::object step,
+                    nb::object padding, nb::object dilation, mx::StreamOrDevice s) {
         const KernelSpec spec = kernel_spec(name, kernel, step, padding, dilation);
         Release release;
         return build(x, target, spec, s);
       },
-      nb::arg(in), nb::arg(to), "kernel_size"_a = size, "stride"_a = stride, "padding"_a = 0, "dilation"_a = 1,
-      nb::kw_only(), "stream"_a = nb::none());
+      nb::arg(in), nb::arg(to), "kernel_size"_a = size, "stride"_a = stride, "padding"_a = 0,
+      "dilation"_a = 1, nb::kw_only(), "stream"_a = nb::none());
 }
 
 }  // namespace
@@ -295,25 +329,31 @@ void bind_relations(nb::module_& m) {
   bind_manager(m);
   m.def(
       "kernel_offsets",
-      [](nb::object size, nb::object dilation, bool centred) {
+      [](nb::object size, nb::object dilation, bool centered) {
         return triples(kernel_offsets(triple(size, "kernel_offsets", "kernel_size"),
-                                      triple(dilation, "kernel_offsets", "dilation"), centred));
+                                      triple(dilation, "kernel_offsets", "dilation"), centered));
       },
-      "kernel_size"_a = 3, "dilation"_a = 1, "centred"_a = true,
-      "Offsets in id order. Centred: an odd size is centred on 0; otherwise from 0.");
+      "kernel_size"_a = 3, "dilation"_a = 1, "centered"_a = true,
+      "Offsets in id order. Centered: an odd size is centered on 0; otherwise from 0.");
   def_builder<mx::array>(m, "build_kernel_relation", &build_kernel_relation, "coords", 3, 1);
-  def_submanifold<mx::array>(m, "build_submanifold_kernel_relation", &build_submanifold_kernel_relation, "coords");
-  def_builder<mx::array>(m, "build_transposed_kernel_relation", &build_transposed_kernel_relation, "coords", 2, 2);
+  def_submanifold<mx::array>(m, "build_submanifold_kernel_relation",
+                             &build_submanifold_kernel_relation, "coords");
+  def_builder<mx::array>(m, "build_transposed_kernel_relation", &build_transposed_kernel_relation,
+                         "coords", 2, 2);
   def_generative<mx::array>(m, "build_generative_relation", &build_generative_relation, "coords");
-  def_target<mx::array, mx::array>(m, "build_target_kernel_relation", &build_target_kernel_relation, "coords",
-                                   "target_coords", 3, 1);
-  def_target<mx::array, mx::array>(m, "build_target_transposed_relation", &build_target_transposed_relation, "coords",
-                                   "target_coords", 2, 2);
+  def_target<mx::array, mx::array>(m, "build_target_kernel_relation", &build_target_kernel_relation,
+                                   "coords", "target_coords", 3, 1);
+  def_target<mx::array, mx::array>(m, "build_target_transposed_relation",
+                                   &build_target_transposed_relation, "coords", "target_coords", 2,
+                                   2);
   def_builder<SparseTensor>(m, "kernel_relation", &kernel_relation, "x", 3, 1);
-  def_submanifold<SparseTensor>(m, "submanifold_kernel_relation", &submanifold_kernel_relation, "x");
-  def_builder<SparseTensor>(m, "transposed_kernel_relation", &transposed_kernel_relation, "x", 2, 2);
+  def_submanifold<SparseTensor>(m, "submanifold_kernel_relation", &submanifold_kernel_relation,
+                                "x");
+  def_builder<SparseTensor>(m, "transposed_kernel_relation", &transposed_kernel_relation, "x", 2,
+                            2);
   def_generative<SparseTensor>(m, "generative_kernel_relation", &generative_kernel_relation, "x");
-  def_target<SparseTensor, TargetCoords>(m, "target_kernel_relation", &target_kernel_relation, "x", "target", 3, 1);
-  def_target<SparseTensor, TargetCoords>(m, "target_transposed_kernel_relation", &target_transposed_kernel_relation,
-                                         "x", "target", 2, 2);
+  def_target<SparseTensor, TargetCoords>(m, "target_kernel_relation", &target_kernel_relation, "x",
+                                         "target", 3, 1);
+  def_target<SparseTensor, TargetCoords>(m, "target_transposed_kernel_relation",
+                                         &target_transposed_kernel_relation, "x", "target", 2, 2);
 }

@@ -15,7 +15,9 @@ using namespace lattice;
 
 namespace {
 
-const char* device_name(mx::Device::DeviceType device) { return device == mx::Device::gpu ? "gpu" : "cpu"; }
+const char* device_name(mx::Device::DeviceType device) {
+  return device == mx::Device::gpu ? "gpu" : "cpu";
+}
 
 // `with DecisionLog() as log`: the C++ log lives from enter to exit; the decisions stay.
 struct PyDecisionLog {
@@ -32,8 +34,9 @@ void bind_routes(nb::module_& m) {
       .def_prop_ro("device", [](const Route& r) { return device_name(r.device); })
       .def_ro("name", &Route::name)
       .def_ro("predicate", &Route::predicate, "When it fits, in words.")
-      .def("__repr__",
-           [](const Route& r) { return "Route(" + r.operation + ", " + r.name + ": " + r.predicate + ")"; });
+      .def("__repr__", [](const Route& r) {
+        return "Route(" + r.operation + ", " + r.name + ": " + r.predicate + ")";
+      });
   m.def(
       "routes",
       [] {
@@ -66,19 +69,22 @@ void bind_routes(nb::module_& m) {
       .def_prop_ro("text", &Decision::text)
       .def("__repr__", &Decision::text);
 
-  nb::class_<PyDecisionLog>(m, "DecisionLog", "Keeps the decisions of this thread inside a with block.")
+  nb::class_<PyDecisionLog>(m, "DecisionLog",
+                            "Keeps the decisions of this thread inside a with block.")
       .def(nb::init<>())
       .def("__enter__",
            [](nb::handle self) {
              auto& log = nb::cast<PyDecisionLog&>(self);
-             if (log.open) throw std::invalid_argument("[DecisionLog] found a log that is open already");
+             if (log.open)
+               throw std::invalid_argument("[DecisionLog] found a log that is open already");
              log.open = std::make_unique<DecisionLog>();
              return nb::borrow(self);
            })
       .def(
           "__exit__",
           [](PyDecisionLog& log, nb::object, nb::object, nb::object) {
-            if (!log.open) throw std::invalid_argument("[DecisionLog] found a log that is not open");
+            if (!log.open)
+              throw std::invalid_argument("[DecisionLog] found a log that is not open");
             log.decisions = log.open->decisions();
             log.open.reset();
           },
@@ -90,11 +96,13 @@ void bind_routes(nb::module_& m) {
       .def_ro("route", &SelftestRow::route)
       .def_ro("device", &SelftestRow::device)
       .def_ro("label", &SelftestRow::label)
-      .def_ro("error", &SelftestRow::error, "Largest error in units of the tolerance; at most 1 is right.")
+      .def_ro("error", &SelftestRow::error,
+              "Largest error in units of the tolerance; at most 1 is right.")
       .def_ro("failure", &SelftestRow::failure)
       .def_ro("bits", &SelftestRow::bits, "A hash of the result: the same for the same bits.")
-      .def_ro("seconds", &SelftestRow::seconds, "Building, compiling if it is the first of its kind, and evaluating.")
+      .def_ro("seconds", &SelftestRow::seconds,
+              "Building, compiling if it is the first of its kind, and evaluating.")
       .def_prop_ro("ok", &SelftestRow::ok);
-  m.def("selftest_rows", &selftest, nb::arg("device") = "", nb::arg("prefix") = "", nb::arg("every") = 1,
-        nb::call_guard<nb::gil_scoped_release>());
+  m.def("selftest_rows", &selftest, nb::arg("device") = "", nb::arg("prefix") = "",
+        nb::arg("every") = 1, nb::call_guard<nb::gil_scoped_release>());
 }

@@ -7,8 +7,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
+#include "arguments.h"
 #include "bind.h"
-#include "triple.h"
 
 using namespace lattice;
 
@@ -18,23 +18,27 @@ using Array = std::optional<mx::array>;
 }  // namespace
 
 void bind_rulebook(nb::module_& m) {
-  nb::class_<PointSet>(m, "PointSet",
-                       "Points (N, 3) of clouds that follow each other, with the size of a kernel cell. Immutable.")
-      .def(nb::init<const mx::array&, const Array&, float>(), nb::arg("positions"), nb::arg("lengths") = nb::none(),
-           nb::kw_only(), nb::arg("grid") = 1.0f, Guard())
+  nb::class_<PointSet>(
+      m, "PointSet",
+      "Points (N, 3) of clouds that follow each other, with the size of a kernel cell. Immutable.")
+      .def(nb::init<const mx::array&, const Array&, float>(), nb::arg("positions"),
+           nb::arg("lengths") = nb::none(), nb::kw_only(), nb::arg("grid") = 1.0f, Guard())
       .def_prop_ro("positions", &PointSet::positions)
       .def_prop_ro("lengths", &PointSet::lengths)
       .def_prop_ro("grid", &PointSet::grid)
       .def_prop_ro("batch_size", &PointSet::batch_size)
-      .def("with_grid", &PointSet::with_grid, nb::arg("grid"), "The same points with another size of a kernel cell.")
+      .def("with_grid", &PointSet::with_grid, nb::arg("grid"),
+           "The same points with another size of a kernel cell.")
       .def("__len__", &PointSet::size)
       .def("__repr__", [](const PointSet& p) {
-        return "PointSet(" + std::to_string(p.size()) + " points, " + std::to_string(p.batch_size()) +
-               " clouds, grid=" + std::to_string(p.grid()) + ")";
+        return "PointSet(" + std::to_string(p.size()) + " points, " +
+               std::to_string(p.batch_size()) + " clouds, grid=" + std::to_string(p.grid()) + ")";
       });
-  nb::class_<Rulebook>(m, "Rulebook",
-                       "Edges (source point, target point, kernel cell) of a point convolution. Immutable.")
-      .def_prop_ro("relation", [](const Rulebook& r) { return std::const_pointer_cast<Relation>(r.relation); })
+  nb::class_<Rulebook>(
+      m, "Rulebook",
+      "Edges (source point, target point, kernel cell) of a point convolution. Immutable.")
+      .def_prop_ro("relation",
+                   [](const Rulebook& r) { return std::const_pointer_cast<Relation>(r.relation); })
       .def_ro("kernel_size", &Rulebook::kernel_size)
       .def_ro("radius", &Rulebook::radius)
       .def_ro("grid", &Rulebook::grid)
@@ -42,8 +46,10 @@ void bind_rulebook(nb::module_& m) {
       .def_prop_ro("n_out", [](const Rulebook& r) { return r.relation->n_out(); })
       .def_prop_ro("n_kernels", [](const Rulebook& r) { return r.relation->n_kernels(); })
       .def_prop_ro("n_buckets", &Rulebook::n_buckets)
-      .def_prop_ro("exact_cover_out", &Rulebook::exact_cover_out, "Every target has exactly one edge.")
-      .def_prop_ro("exact_cover_in", &Rulebook::exact_cover_in, "Every source has exactly one edge.")
+      .def_prop_ro("exact_cover_out", &Rulebook::exact_cover_out,
+                   "Every target has exactly one edge.")
+      .def_prop_ro("exact_cover_in", &Rulebook::exact_cover_in,
+                   "Every source has exactly one edge.")
       .def("transposed", &Rulebook::transposed, nb::arg("negate") = false, Guard(),
            "Ends swapped, same kernel cells; with negate the cells of the opposite offsets.")
       .def(
@@ -52,11 +58,13 @@ void bind_rulebook(nb::module_& m) {
             const std::vector<mx::array> t = r.triplets();
             return std::make_tuple(t[0], t[1], t[2], t[3]);
           },
-          Guard(), "(i, j, k, seg_offs): target, source and cell of every edge by (k, i, j), and where each k begins.")
+          Guard(),
+          "(i, j, k, seg_offs): target, source and cell of every edge by (k, i, j), and where each "
+          "k begins.")
       .def("__len__", [](const Rulebook& r) { return r.relation->edge_count(); })
       .def("__repr__", [](const Rulebook& r) {
-        return "Rulebook(kernel_size=" + std::to_string(r.kernel_size) + ", radius=" + std::to_string(r.radius) + ", " +
-               r.relation->text() + ")";
+        return "Rulebook(kernel_size=" + std::to_string(r.kernel_size) +
+               ", radius=" + std::to_string(r.radius) + ", " + r.relation->text() + ")";
       });
   m.def(
       "radius_scaler",
@@ -64,15 +72,18 @@ void bind_rulebook(nb::module_& m) {
         return radius_scaler(ks, rfs, parse_shape(shape, "radius_scaler"));
       },
       nb::arg("kernel_size"), nb::arg("rfs") = 1.0f, nb::arg("shape") = "ball",
-      "Radius of a kernel in units of the grid: the ball with the volume of kernel_size^3 rfs cells.");
-  m.def("voxel_tap", &voxel_tap, nb::arg("offsets"), nb::arg("grid"), nb::arg("kernel_size"), Guard(),
+      "Radius of a kernel in units of the grid: the ball with the volume of kernel_size^3 rfs "
+      "cells.");
+  m.def("voxel_tap", &voxel_tap, nb::arg("offsets"), nb::arg("grid"), nb::arg("kernel_size"),
+        Guard(),
         "(N, 3) offsets -> (N,) kernel cells: divided by grid, rounded half to even, clamped.");
   m.def(
       "radius_search",
       [](const mx::array& points, const mx::array& queries, float radius, const Array& lengths,
          const Array& query_lengths, const std::string& shape) {
-        const Neighbors n = radius_search(PointSet(points, lengths, 1), PointSet(queries, query_lengths, 1), radius,
-                                          parse_shape(shape, "radius_search"));
+        const Neighbors n =
+            radius_search(PointSet(points, lengths, 1), PointSet(queries, query_lengths, 1), radius,
+                          parse_shape(shape, "radius_search"));
         return std::make_tuple(n.rows, n.counts, n.distances);
       },
       nb::arg("points"), nb::arg("queries"), nb::arg("radius"), nb::arg("lengths") = nb::none(),
@@ -86,8 +97,8 @@ void bind_rulebook(nb::module_& m) {
       },
       nb::arg("rows"), nb::arg("counts"), nb::arg("distances"), nb::arg("most"), Guard(),
       "(rows, counts, distances): of each query the `most` nearest at most, by (distance, row).");
-  m.def("rulebook_from_triplets", &rulebook_from_triplets, nb::arg("i"), nb::arg("j"), nb::arg("k"), nb::kw_only(),
-        nb::arg("n_out"), nb::arg("n_in"), nb::arg("n_kernels"), Guard(),
+  m.def("rulebook_from_triplets", &rulebook_from_triplets, nb::arg("i"), nb::arg("j"), nb::arg("k"),
+        nb::kw_only(), nb::arg("n_out"), nb::arg("n_in"), nb::arg("n_kernels"), Guard(),
         "The rulebook of given edges in any order: target i, source j, kernel cell k.");
   m.def(
       "grid_downsample",
@@ -96,16 +107,19 @@ void bind_rulebook(nb::module_& m) {
         return std::make_tuple(d.points, d.indices, d.cell_of);
       },
       nb::arg("points"), nb::arg("cell"), nb::arg("pick") = "center_nearest", Guard(),
-      "(PointSet, indices, cell_of): one point for each cell, by cloud, z, y, x; the rows picked; the cell of each "
+      "(PointSet, indices, cell_of): one point for each cell, by cloud, z, y, x; the rows picked; "
+      "the cell of each "
       "row.");
   m.def(
       "build_rulebook",
       [](const PointSet& src, const PointSet& dst, int64_t ks, float rfs, const std::string& shape,
          std::optional<float> radius, bool allow_empty) {
-        return build_rulebook(src, dst, ks, rfs, parse_shape(shape, "build_rulebook"), radius, allow_empty);
+        return build_rulebook(src, dst, ks, rfs, parse_shape(shape, "build_rulebook"), radius,
+                              allow_empty);
       },
-      nb::arg("source"), nb::arg("target"), nb::arg("kernel_size") = 3, nb::kw_only(), nb::arg("rfs") = 1.0f,
-      nb::arg("shape") = "ball", nb::arg("radius") = nb::none(), nb::arg("allow_empty") = false, Guard(),
+      nb::arg("source"), nb::arg("target"), nb::arg("kernel_size") = 3, nb::kw_only(),
+      nb::arg("rfs") = 1.0f, nb::arg("shape") = "ball", nb::arg("radius") = nb::none(),
+      nb::arg("allow_empty") = false, Guard(),
       "Edges from the source points near each target point to the cells of a kernel.");
   m.def(
       "build_partition_rulebook",
@@ -114,15 +128,18 @@ void bind_rulebook(nb::module_& m) {
         return std::make_pair(p.rulebook, p.targets);
       },
       nb::arg("source"), nb::arg("stride"), nb::arg("kernel_size"), Guard(),
-      "(Rulebook, PointSet): every point belongs to one target, the centre of its cell of side stride * grid.");
+      "(Rulebook, PointSet): every point belongs to one target, the center of its cell of side "
+      "stride * grid.");
   m.def(
       "build_full_cover_rulebook",
       [](const PointSet& src, float stride, int64_t ks, float margin) {
         const FullCover c = build_full_cover_rulebook(src, stride, ks, margin);
         return std::make_tuple(c.rulebook, c.targets, c.indices, c.n_added);
       },
-      nb::arg("source"), nb::arg("stride"), nb::arg("kernel_size"), nb::arg("margin") = 1e-2f, Guard(),
-      "(Rulebook, PointSet, indices, n_added): targets so that every point lies within grid * sqrt(3) / 2 * stride of "
+      nb::arg("source"), nb::arg("stride"), nb::arg("kernel_size"), nb::arg("margin") = 1e-2f,
+      Guard(),
+      "(Rulebook, PointSet, indices, n_added): targets so that every point lies within grid * "
+      "sqrt(3) / 2 * stride of "
       "one.");
   m.def(
       "build_generative_rulebook",
@@ -132,7 +149,8 @@ void bind_rulebook(nb::module_& m) {
       },
       nb::arg("source"), nb::arg("kernel_size") = 3, nb::arg("expansion") = 1.0f, nb::kw_only(),
       nb::arg("stencil") = nb::none(), Guard(),
-      "(Rulebook, PointSet): the voxels of side grid / expansion around the voxel of each point, one edge for each.");
+      "(Rulebook, PointSet): the voxels of side grid / expansion around the voxel of each point, "
+      "one edge for each.");
   m.def(
       "build_subdivision_rulebook",
       [](const PointSet& src, int64_t expansion) {

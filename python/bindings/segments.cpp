@@ -5,8 +5,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/variant.h>
 
+#include "arguments.h"
 #include "bind.h"
-#include "triple.h"
 
 using namespace lattice;
 
@@ -16,47 +16,59 @@ using Stream = mx::StreamOrDevice;
 using Guard = nb::call_guard<nb::gil_scoped_release>;  // lengths and indices are evaluated
 
 template <typename F>
-void def_reduce(nb::module_& m, const char* name, const F& reduce, const char* second, const char* doc) {
+void def_reduce(nb::module_& m, const char* name, const F& reduce, const char* second,
+                const char* doc) {
   m.def(
       name,
       [name, reduce](const mx::array& x, const mx::array& segments, const std::string& operation,
-                     const std::string& ties, std::optional<float> empty_value,
-                     Stream s) { return reduce(x, segments, segment_options(operation, ties, empty_value, name), s); },
-      nb::arg("x"), nb::arg(second), nb::arg("operation") = "sum", nb::kw_only(), nb::arg("ties") = "split",
-      nb::arg("empty_value") = nb::none(), nb::arg("stream") = nb::none(), Guard(), doc);
+                     const std::string& ties, std::optional<float> empty_value, Stream s) {
+        return reduce(x, segments, segment_options(operation, ties, empty_value, name), s);
+      },
+      nb::arg("x"), nb::arg(second), nb::arg("operation") = "sum", nb::kw_only(),
+      nb::arg("ties") = "split", nb::arg("empty_value") = nb::none(),
+      nb::arg("stream") = nb::none(), Guard(), doc);
 }
 
 }  // namespace
 
 void bind_segments(nb::module_& m) {
   def_reduce(m, "segment_reduce", &segment_reduce, "lengths",
-             "y[s] = sum, mean, max or min over the rows of segment s; segments follow each other with these lengths.");
+             "y[s] = sum, mean, max or min over the rows of segment s; segments follow each other "
+             "with these lengths.");
   def_reduce(m, "segment_reduce_offsets", &segment_reduce_offsets, "offsets",
              "segment_reduce with the B + 1 borders of the segments instead of their lengths.");
   m.def(
       "indexed_segment_reduce",
-      [](const mx::array& x, const mx::array& indices, const mx::array& lengths, const std::string& operation,
-         const std::string& ties, std::optional<float> empty_value, Stream s) {
-        return indexed_segment_reduce(x, indices, lengths,
-                                      segment_options(operation, ties, empty_value, "indexed_segment_reduce"), s);
+      [](const mx::array& x, const mx::array& indices, const mx::array& lengths,
+         const std::string& operation, const std::string& ties, std::optional<float> empty_value,
+         Stream s) {
+        return indexed_segment_reduce(
+            x, indices, lengths,
+            segment_options(operation, ties, empty_value, "indexed_segment_reduce"), s);
       },
-      nb::arg("x"), nb::arg("indices"), nb::arg("lengths"), nb::arg("operation") = "sum", nb::kw_only(),
-      nb::arg("ties") = "split", nb::arg("empty_value") = nb::none(), nb::arg("stream") = nb::none(), Guard(),
-      "y[s] = sum, mean, max or min over x[indices[e]] for the entries e of segment s; indices may repeat.");
+      nb::arg("x"), nb::arg("indices"), nb::arg("lengths"), nb::arg("operation") = "sum",
+      nb::kw_only(), nb::arg("ties") = "split", nb::arg("empty_value") = nb::none(),
+      nb::arg("stream") = nb::none(), Guard(),
+      "y[s] = sum, mean, max or min over x[indices[e]] for the entries e of segment s; indices may "
+      "repeat.");
   m.def(
       "scatter_reduce",
-      [](const mx::array& x, const mx::array& ids, nb::handle n, const std::string& operation, const std::string& ties,
-         std::optional<float> empty_value, Stream s) {
+      [](const mx::array& x, const mx::array& ids, nb::handle n, const std::string& operation,
+         const std::string& ties, std::optional<float> empty_value, Stream s) {
         const int64_t count = integer(n, "scatter_reduce", "n");
-        const SegmentOptions options = segment_options(operation, ties, empty_value, "scatter_reduce");
+        const SegmentOptions options =
+            segment_options(operation, ties, empty_value, "scatter_reduce");
         nb::gil_scoped_release release;
         return scatter_reduce(x, ids, count, options, s);
       },
       nb::arg("x"), nb::arg("ids"), nb::arg("n"), nb::arg("operation") = "sum", nb::kw_only(),
-      nb::arg("ties") = "split", nb::arg("empty_value") = nb::none(), nb::arg("stream") = nb::none(),
+      nb::arg("ties") = "split", nb::arg("empty_value") = nb::none(),
+      nb::arg("stream") = nb::none(),
       "y[i] = sum, mean, max or min over the rows r with ids[r] == i, in any order, for i < n.");
   m.def("segment_expand", &segment_expand, nb::arg("y"), nb::arg("lengths"), nb::kw_only(),
-        nb::arg("stream") = nb::none(), Guard(), "Row s of y lengths[s] times: the adjoint of segment_reduce's sum.");
+        nb::arg("stream") = nb::none(), Guard(),
+        "Row s of y lengths[s] times: the adjoint of segment_reduce's sum.");
   m.def("segment_softmax", &segment_softmax, nb::arg("x"), nb::arg("lengths"), nb::kw_only(),
-        nb::arg("stream") = nb::none(), Guard(), "Softmax over the rows of each segment, column by column.");
+        nb::arg("stream") = nb::none(), Guard(),
+        "Softmax over the rows of each segment, column by column.");
 }

@@ -5,12 +5,17 @@ from ._load import load_extension
 
 _ext = load_extension()
 
-from . import core, nn, ops, points  # noqa: E402
+from . import (  # noqa: E402
+    core,
+    models,
+    nn,
+    ops,
+    points,
+)
 from ._ext import backend_info, routes  # noqa: E402
 from .core import QuantizedWeight, SparseTensor, SparseTensorComponents  # noqa: E402
 from .devices import on, supported_on  # noqa: E402
 from .explain import explain, selftest  # noqa: E402
-from . import models  # noqa: E402
 from .ops import dequantize_weight, quantize_weight  # noqa: E402
 
 __all__ = [

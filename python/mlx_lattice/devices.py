@@ -24,7 +24,13 @@ def _signature(value):
     if isinstance(value, mx.array):
         return ("array", value.shape, str(value.dtype))
     if hasattr(value, "feats"):
-        return ("tensor", value.feats.shape, str(value.feats.dtype), str(value.coords.dtype), value.stride)
+        return (
+            "tensor",
+            value.feats.shape,
+            str(value.feats.dtype),
+            str(value.coords.dtype),
+            value.stride,
+        )
     if isinstance(value, (list, tuple)):
         return tuple(_signature(v) for v in value)
     return repr(value)

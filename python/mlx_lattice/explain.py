@@ -47,11 +47,15 @@ class SelftestReport:
         return found
 
     def __str__(self):
-        lines = [f"{'operation':10} {'route':16} {'cases':>6} {'worst error / tolerance':>24}  result"]
+        lines = [
+            f"{'operation':10} {'route':16} {'cases':>6} {'worst error / tolerance':>24}  result"
+        ]
         for (operation, _, route), rows in self.routes.items():
             bad = [r for r in rows if not r.ok]
             worst = max(r.error for r in rows)
-            lines.append(f"{operation:10} {route:16} {len(rows):6} {worst:24.3f}  {'FAIL' if bad else 'ok'}")
+            lines.append(
+                f"{operation:10} {route:16} {len(rows):6} {worst:24.3f}  {'FAIL' if bad else 'ok'}"
+            )
             lines += [f"    {r.label}: {r.failure or f'error {r.error:.3g}'}" for r in bad]
         return "\n".join(lines)
 

@@ -16,4 +16,6 @@ TEST(MetalText, every_topic_is_complete) {
   }
 }
 
-TEST(MetalText, unknown_topic) { EXPECT_THROW(lattice::metal::text("no_such_topic"), std::invalid_argument); }
+TEST(MetalText, unknown_topic) {
+  EXPECT_THROW(lattice::metal::text("no_such_topic"), std::invalid_argument);
+}

@@ -1,5 +1,5 @@
-// The oracle itself: the small cases that the contract prints, symmetries, adjoints, and that the case generator
-// reaches the corners it promises.
+// The oracle itself: the small cases that the contract prints, symmetries, adjoints, and that the
+// case generator reaches the corners it promises.
 #include "tests/support/oracle.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,8 @@ std::vector<Coordinate> on_x(std::vector<int64_t> xs) {
 std::string text(const std::vector<Edge>& edges) {
   std::string out;
   for (const Edge& e : edges)
-    out += "(" + std::to_string(e.in) + "," + std::to_string(e.out) + "," + std::to_string(e.k) + ")";
+    out +=
+        "(" + std::to_string(e.in) + "," + std::to_string(e.out) + "," + std::to_string(e.k) + ")";
   return out;
 }
 
@@ -41,8 +42,8 @@ TEST(Oracle, ForwardOnALine) {
 }
 
 TEST(Oracle, StridedWithPadding) {
-  auto r =
-      relate(Kind::forward, on_x({0, 1, 2}), {.size = {2, 1, 1}, .stride = {2, 1, 1}, .padding = {1, 0, 0}}, false);
+  auto r = relate(Kind::forward, on_x({0, 1, 2}),
+                  {.size = {2, 1, 1}, .stride = {2, 1, 1}, .padding = {1, 0, 0}}, false);
   EXPECT_EQ(r.out, on_x({0, 1}));
   EXPECT_EQ(text(r.edges), "(0,0,1)(1,1,0)(2,1,1)");
 }
@@ -59,7 +60,8 @@ TEST(Oracle, Transposed) {
 }
 
 TEST(Oracle, NegativeCoordinatesFloor) {
-  auto r = relate(Kind::forward, on_x({-1, -2, -3, 5}), {.size = {2, 1, 1}, .stride = {2, 1, 1}}, false);
+  auto r =
+      relate(Kind::forward, on_x({-1, -2, -3, 5}), {.size = {2, 1, 1}, .stride = {2, 1, 1}}, false);
   EXPECT_EQ(r.out, on_x({-1, -2, 2}));
   EXPECT_EQ(text(r.edges), "(1,0,0)(0,0,1)(2,1,1)(3,2,1)");
 }
@@ -90,12 +92,19 @@ TEST(Oracle, MirrorAndAdjointOfRandomCases) {
     Case c = random_case(seed);
     auto r = relate(c.kind, c.in, c.spec, c.is64, c.target);
     if (r.overflow) continue;
-    ConvShape s{static_cast<int64_t>(c.in.size()), static_cast<int64_t>(r.out.size()), c.spec.volume(), 4, 6, 2};
+    ConvShape s{static_cast<int64_t>(c.in.size()),
+                static_cast<int64_t>(r.out.size()),
+                c.spec.volume(),
+                4,
+                6,
+                2};
     if (c.kind == Kind::submanifold) {
       std::set<Edge> all(r.edges.begin(), r.edges.end());
-      for (const Edge& e : r.edges) EXPECT_TRUE(all.count({e.out, e.in, s.n_k - 1 - e.k})) << c.text();
+      for (const Edge& e : r.edges)
+        EXPECT_TRUE(all.count({e.out, e.in, s.n_k - 1 - e.k})) << c.text();
     }
-    Values x = random_values(s.n_in * s.c_in, seed), gy = random_values(s.n_out * s.c_out, seed + 1);
+    Values x = random_values(s.n_in * s.c_in, seed),
+           gy = random_values(s.n_out * s.c_out, seed + 1);
     Values w = random_values(s.n_k * 2 * s.c_out, seed + 2);
     Values y = conv(s, r.edges, x, w);
     EXPECT_LT(adjoint_error(gy, y, conv_input_grad(s, r.edges, gy, w), x), 1e-13) << c.text();
@@ -116,7 +125,8 @@ TEST(Oracle, ConvByHand) {
 }
 
 TEST(Cases, ReachTheCorners) {
-  int64_t edges = 0, overflows = 0, empty = 0, single = 0, negative = 0, ends32 = 0, ends64 = 0, twice = 0;
+  int64_t edges = 0, overflows = 0, empty = 0, single = 0, negative = 0, ends32 = 0, ends64 = 0,
+          twice = 0;
   std::set<Kind> with_edges;
   for (uint64_t seed = 0; seed < 2000; ++seed) {
     Case c = random_case(seed);
@@ -137,7 +147,8 @@ TEST(Cases, ReachTheCorners) {
   }
   EXPECT_EQ(with_edges.size(), kKinds.size());
   EXPECT_GT(edges, 100000);
-  for (int64_t count : {overflows, empty, single, negative, ends32, ends64, twice}) EXPECT_GT(count, 20);
+  for (int64_t count : {overflows, empty, single, negative, ends32, ends64, twice})
+    EXPECT_GT(count, 20);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The shared workloads are what their header says: rows and edges to the number, no duplicates, the same every time,
-// not sorted.
+// The shared workloads are what their header says: rows and edges to the number, no duplicates, the
+// same every time, not sorted.
 #include "tests/support/workloads.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <memory>
 #include <set>
 
-#include "lattice/kernels/cpu/relations.h"
+#include "lattice/kernels/cpu/geometry/relations.h"
 #include "tests/support/cases.h"
 
 namespace lattice::support {
@@ -19,7 +19,8 @@ cpu::CoordIndex index_of(const Coords& coords) {
 }
 
 int64_t submanifold_edges(const Coords& coords) {
-  return cpu::relate_same(std::make_shared<const cpu::CoordIndex>(index_of(coords)), cpu::Kernel{}).n_edges;
+  return cpu::relate_same(std::make_shared<const cpu::CoordIndex>(index_of(coords)), cpu::Kernel{})
+      .n_edges;
 }
 
 TEST(Workloads, RowsAndEdges) {

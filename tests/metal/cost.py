@@ -15,7 +15,10 @@ from mlx_lattice import _ext, ops, points
 
 from .host import MetalHost
 
-BANDWIDTH, PEAK = 100e9, 3.6e12  # bytes and float32 operations a second: Apple's figures of M2, June 2022
+BANDWIDTH, PEAK = (
+    100e9,
+    3.6e12,
+)  # bytes and float32 operations a second: Apple's figures of M2, June 2022
 CORE_MEMORY, CORE_THREADS = (
     60 * 1024,
     3072,
@@ -49,17 +52,21 @@ class Cost:
 
 
 def surface():
-    """A rough floor of SIDE x SIDE voxels: about 9 to 10 neighbours a row, as in a street scan."""
+    """A rough floor of SIDE x SIDE voxels: about 9 to 10 neighbors a row, as in a street scan."""
     random = np.random.default_rng(0)
     x, y = (a.reshape(-1) for a in np.meshgrid(np.arange(SIDE), np.arange(SIDE), indexing="ij"))
     z = np.round(2 * np.sin(x / 7) + random.random(x.size)).astype(int)
     coords = np.stack([np.zeros_like(x), x, y, z], 1)
-    return ml.SparseTensor(mx.array(random.permutation(coords).astype(np.int32)), numbers((x.size, CHANNELS)))
+    return ml.SparseTensor(
+        mx.array(random.permutation(coords).astype(np.int32)), numbers((x.size, CHANNELS))
+    )
 
 
 def numbers(*shape, seed=1):
     shape = shape[0] if isinstance(shape[0], tuple) else shape
-    return mx.array(np.random.default_rng(seed).standard_normal(shape).astype(np.float32)).astype(DTYPE)
+    return mx.array(np.random.default_rng(seed).standard_normal(shape).astype(np.float32)).astype(
+        DTYPE
+    )
 
 
 def cases():
@@ -67,7 +74,10 @@ def cases():
     x = surface()
     n = x.feats.shape[0]
     weight = numbers(27, CHANNELS, CHANNELS)
-    packed, matrix = ml.quantize_weight(weight, bits=4), ml.quantize_weight(numbers(CHANNELS, CHANNELS), bits=4)
+    packed, matrix = (
+        ml.quantize_weight(weight, bits=4),
+        ml.quantize_weight(numbers(CHANNELS, CHANNELS), bits=4),
+    )
     y = numbers(n, CHANNELS)
     place = x.coords[:, 1:].astype(mx.float32) + 0.3  # points between the voxels
     edges = mx.array(np.random.default_rng(2).integers(0, n, 8 * n).astype(np.int32))
@@ -88,9 +98,17 @@ def cases():
     yield "linear", "metal.packed", lambda: ops.linear_features(x.feats, matrix)
     yield from (("outer", f"metal.{name}", of_weight, convolve) for name in ("outer", "rows"))
     yield "pool", "metal.rows", lambda: ops.pool3d(x, mode="max", kernel_size=2, stride=2).feats
-    yield "segments", "metal.rows", lambda: points.segment_reduce(x.feats, mx.full((n // 16,), 16, mx.int32), "sum")
+    yield (
+        "segments",
+        "metal.rows",
+        lambda: points.segment_reduce(x.feats, mx.full((n // 16,), 16, mx.int32), "sum"),
+    )
     yield "map_rows", "metal.rows", lambda: ops.devoxelize(place, x, 1.0)
-    yield "gather", "metal.rows", lambda: points.segment_expand(x.feats[: n // 16], mx.full((n // 16,), 16, mx.int32))
+    yield (
+        "gather",
+        "metal.rows",
+        lambda: points.segment_expand(x.feats[: n // 16], mx.full((n // 16,), 16, mx.int32)),
+    )
     sixteen = mx.full((n // 16,), 16, mx.int32)
 
     def largest(feats):
@@ -102,12 +120,16 @@ def cases():
     yield "distance", "metal.tiles", lambda: points.indexed_distance(few_points, few_points)
     yield "unique", "metal.hash", lambda: ops.union_coords(x.coords, x.coords)
     yield "lookup", "metal.hash", lambda: ops.lookup_coords(x.coords, x.coords)
-    yield "relate", "metal.hash", lambda: ops.build_submanifold_kernel_relation(x.coords, kernel_size=3).edges.in_rows
+    yield (
+        "relate",
+        "metal.hash",
+        lambda: ops.build_submanifold_kernel_relation(x.coords, kernel_size=3).edges.in_rows,
+    )
     yield "neighbors", "metal.brute", lambda: ops.build_knn_relation(few_points, k=8).distances
     forward = lambda: apply(each, numbers(n, 1, 16))
-    yield "apply_each", "metal.rows", forward
+    yield "per_edge_apply", "metal.rows", forward
     yield (
-        "outer_each",
+        "per_edge_outer",
         "metal.rows",
         lambda: mx.vjp(lambda a: apply(a, numbers(n, 1, 16)), [each], [numbers(n, 1, 16)])[1],
         forward,
@@ -146,7 +168,11 @@ def table(costs):
         executed = f"{c.executed / c.flop:.2f} x" if c.flop else "-"
         # What tables and searches do besides reading is not counted, so that nothing can be said of their share.
         geometry = c.operation in {"unique", "lookup", "relate", "neighbors"}
-        share = "-" if geometry else f"{c.bandwidth_share:.0%} {'(memory)' if c.bandwidth_share == 1 else '(arithmetic)'}"
+        share = (
+            "-"
+            if geometry
+            else f"{c.bandwidth_share:.0%} {'(memory)' if c.bandwidth_share == 1 else '(arithmetic)'}"
+        )
         lines.append(
             f"| {c.operation} | `{c.route}` | {c.threads} | {c.memory:,} B | {c.occupancy:.0%} | {c.flop / c.outputs:,.1f} "
             f"| {c.touched / c.outputs:,.2f} B | {c.accessed / c.outputs:,.1f} B | {executed} "

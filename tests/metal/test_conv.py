@@ -19,16 +19,23 @@ THREADGROUP_MEMORY = 32768
 
 
 def numbers(shape, dtype=mx.float32, seed=0):
-    return mx.array(np.random.default_rng(seed).standard_normal(shape).astype(np.float32)).astype(dtype)
+    return mx.array(np.random.default_rng(seed).standard_normal(shape).astype(np.float32)).astype(
+        dtype
+    )
 
 
 def scene(rows, channels, dtype=mx.float32, seed=1):
-    """Rows in no order, dense enough that most have neighbours."""
+    """Rows in no order, dense enough that most have neighbors."""
     random = np.random.default_rng(seed)
     side = int(np.ceil((1.4 * rows) ** (1 / 3))) + 1
-    places = random.permutation(np.stack(np.meshgrid(*[np.arange(side)] * 3), -1).reshape(-1, 3))[:rows] - side // 2
+    places = (
+        random.permutation(np.stack(np.meshgrid(*[np.arange(side)] * 3), -1).reshape(-1, 3))[:rows]
+        - side // 2
+    )
     coords = np.concatenate([np.zeros((rows, 1)), places], 1).astype(np.int32)
-    return ml.SparseTensor(mx.array(coords.reshape(-1, 4)), numbers((rows, channels), dtype, seed), stride=2)
+    return ml.SparseTensor(
+        mx.array(coords.reshape(-1, 4)), numbers((rows, channels), dtype, seed), stride=2
+    )
 
 
 def kinds(groups=1):
@@ -36,7 +43,10 @@ def kinds(groups=1):
     return {
         "submanifold": (27, lambda x, w, b: ops.subm_conv3d(x, w, b, groups=groups)),
         "strided": (8, lambda x, w, b: ops.conv3d(x, w, b, kernel_size=2, stride=2, groups=groups)),
-        "transposed": (27, lambda x, w, b: ops.conv_transpose3d(x, w, b, kernel_size=3, stride=2, groups=groups)),
+        "transposed": (
+            27,
+            lambda x, w, b: ops.conv_transpose3d(x, w, b, kernel_size=3, stride=2, groups=groups),
+        ),
         "generative": (8, lambda x, w, b: ops.generative_conv_transpose3d(x, w, b, groups=groups)),
     }
 
@@ -57,7 +67,9 @@ def with_gradients(kind, x, weight, bias, groups=1):
 
 def case(kind, rows, c_in, c_out, dtype=mx.float32, groups=1):
     weight = numbers((kinds()[kind][0], c_in // groups, c_out), dtype, 2)
-    return with_gradients(kind, scene(rows, c_in, dtype), weight, numbers((c_out,), dtype, 3), groups)
+    return with_gradients(
+        kind, scene(rows, c_in, dtype), weight, numbers((c_out,), dtype, 3), groups
+    )
 
 
 def on_host(run, **options):
@@ -80,7 +92,9 @@ def check(run, *, routes=None, tolerance=None):
         assert a.dtype == b.dtype and a.shape == b.shape
         limit = tolerance or TOLERANCE[a.dtype]
         a, b = (np.array(v.astype(mx.float32)) for v in (a, b))
-        np.testing.assert_allclose(b, a, rtol=limit, atol=limit * max(1.0, np.abs(a).max(initial=0)))
+        np.testing.assert_allclose(
+            b, a, rtol=limit, atol=limit * max(1.0, np.abs(a).max(initial=0))
+        )
 
 
 SORTED = {"conv metal.sorted", "conv metal.mirrored", "outer metal.outer"}
@@ -104,7 +118,9 @@ def test_rows_a_thread_an_element(rows):
     check(case("submanifold", rows, 3, 2), routes=BY_ROWS)
 
 
-@pytest.mark.parametrize("c_in, c_out", [*zip(CHANNELS, reversed(CHANNELS), strict=True), (64, 64), (9, 65), (65, 9)])
+@pytest.mark.parametrize(
+    "c_in, c_out", [*zip(CHANNELS, reversed(CHANNELS), strict=True), (64, 64), (9, 65), (65, 9)]
+)
 def test_channels_around_tiles(c_in, c_out):
     check(case("submanifold", 33, c_in, c_out), routes=SORTED if min(c_in, c_out) >= 8 else BY_ROWS)
 
@@ -165,7 +181,8 @@ def test_weight_gradient_of_long_lists(edges):
         outer = "outer metal.outer" if m > 1 else "outer metal.rows"
         conv = "conv metal.buckets" if m > 1 else "conv metal.rows"
         check(
-            lambda function=function, a=a, b=b, g=g: mx.vjp(function, [a, b], [g])[1], routes={conv, outer}
+            lambda function=function, a=a, b=b, g=g: mx.vjp(function, [a, b], [g])[1],
+            routes={conv, outer},
         )
 
 
@@ -174,7 +191,9 @@ def test_weight_gradient_of_long_lists(edges):
 def test_edges_that_share_a_matrix(rows, dtype):
     """A rulebook: many edges, in no order, of 40 matrices, several of one matrix in a row."""
     random = np.random.default_rng(12)
-    kernel, i, o = (mx.array(random.integers(0, n, 12 * rows + 80).astype(np.int32)) for n in (40, 9, rows))
+    kernel, i, o = (
+        mx.array(random.integers(0, n, 12 * rows + 80).astype(np.int32)) for n in (40, 9, rows)
+    )
     a, b, g = (numbers(s, dtype, j) for j, s in enumerate([(40, 1, 9, 8), (9, 1, 8), (rows, 1, 9)]))
 
     def function(a, b):
@@ -200,10 +219,12 @@ def test_a_matrix_an_edge(groups, c, m, dtype):
     def run():
         return [function(a, b), *mx.vjp(function, [a, b], [g])[1]]
 
-    check(run, routes={"apply_each metal.rows", "outer_each metal.rows"})
+    check(run, routes={"per_edge_apply metal.rows", "per_edge_outer metal.rows"})
 
 
-@pytest.mark.parametrize("bits, group, dtype", [*((4, 32, dtype) for dtype in DTYPES), (8, 64, mx.float16)])
+@pytest.mark.parametrize(
+    "bits, group, dtype", [*((4, 32, dtype) for dtype in DTYPES), (8, 64, mx.float16)]
+)
 def test_packed_weights(bits, group, dtype):
     """Forward reads the codes, the gradient of the features their transpose."""
     for kind, c_in, c_out in (("submanifold", 40, 17), ("generative", 9, 33), ("strided", 3, 5)):
@@ -225,7 +246,10 @@ def test_packed_weights(bits, group, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_packed_linear(rows, dtype):
     x = numbers((rows, 35), dtype)
-    packed, bias = ml.quantize_weight(numbers((9, 35), dtype, 2), bits=4, group_size=32), numbers((9,), dtype, 3)
+    packed, bias = (
+        ml.quantize_weight(numbers((9, 35), dtype, 2), bits=4, group_size=32),
+        numbers((9,), dtype, 3),
+    )
 
     def function(v):
         return ops.linear_features(v, packed, bias)
@@ -259,15 +283,24 @@ def small_calls():
         ops.subm_conv3d(x, packed).feats,
         ops.linear_features(x.feats, ml.quantize_weight(numbers((5, 9)), bits=8)),
     ]
-    yield lambda: mx.vjp(pairs, [numbers((30, 1, 3, 2)), numbers((12, 1, 2))], [numbers((11, 1, 3))])[1]
-    yield lambda: mx.vjp(long, [numbers((2, 1, 8, 8)), numbers((12, 1, 8))], [numbers((12, 1, 8))])[1]
+    yield lambda: mx.vjp(
+        pairs, [numbers((30, 1, 3, 2)), numbers((12, 1, 2))], [numbers((11, 1, 3))]
+    )[1]
+    yield lambda: mx.vjp(long, [numbers((2, 1, 8, 8)), numbers((12, 1, 8))], [numbers((12, 1, 8))])[
+        1
+    ]
 
 
 @pytest.mark.parametrize("variant", ["check", "asan"])
 def test_no_mistake_and_same_bits_in_any_order(variant):
     """No access outside an array, no race, no value that nobody wrote, no barrier that some threads miss."""
     for run in small_calls():
-        results = [on_host(run, variant=variant, order=order, seed=7)[0] for order in ("forward", "reverse", "random")]
+        results = [
+            on_host(run, variant=variant, order=order, seed=7)[0]
+            for order in ("forward", "reverse", "random")
+        ]
         for other in results[1:]:
             for a, b in zip(results[0], other, strict=True):
-                np.testing.assert_array_equal(np.array(a).view(np.uint32), np.array(b).view(np.uint32))
+                np.testing.assert_array_equal(
+                    np.array(a).view(np.uint32), np.array(b).view(np.uint32)
+                )

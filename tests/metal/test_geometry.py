@@ -1,4 +1,4 @@
-"""Geometry on the host: tables of coordinates, relations and neighbours. The same arrays as on the CPU, in any order of threads."""
+"""Geometry on the host: tables of coordinates, relations and neighbors. The same arrays as on the CPU, in any order of threads."""
 
 import contextlib
 
@@ -30,7 +30,11 @@ def on_metal(monkeypatch):
 def rows(n, extent=3, seed=0):
     """n rows, many of them twice; extent 0: the ends of int32."""
     random = np.random.default_rng(seed + n)
-    xyz = random.integers(-extent, extent, (n, 3)) if extent else random.choice([LOW, LOW + 1, HIGH - 1, HIGH], (n, 3))
+    xyz = (
+        random.integers(-extent, extent, (n, 3))
+        if extent
+        else random.choice([LOW, LOW + 1, HIGH - 1, HIGH], (n, 3))
+    )
     return mx.array(np.concatenate([random.integers(0, 2, (n, 1)), xyz], axis=1).astype(np.int32))
 
 
@@ -50,7 +54,9 @@ def test_oracle(route):
     with MetalHost() as host:
         cases = ml._ext.selftest_rows("gpu", route)
     assert [f"{r.operation} {r.label}: {r.error} {r.failure}" for r in cases if not r.ok] == []
-    assert {r.operation for r in cases} == ({"neighbors"} if route == "metal.brute" else {"unique", "lookup", "relate"})
+    assert {r.operation for r in cases} == (
+        {"neighbors"} if route == "metal.brute" else {"unique", "lookup", "relate"}
+    )
     assert host.launches
 
 
@@ -93,7 +99,12 @@ def views(relation):
 
 
 def relations(coords, target):
-    big = {"kernel_size": (3, 2, 7), "stride": (2, 1, 3), "padding": (1, 0, 2), "dilation": (1, 2, 1)}  # 42 offsets
+    big = {
+        "kernel_size": (3, 2, 7),
+        "stride": (2, 1, 3),
+        "padding": (1, 0, 2),
+        "dilation": (1, 2, 1),
+    }  # 42 offsets
     return [
         ops.build_kernel_relation(coords, kernel_size=3),
         ops.build_kernel_relation(coords, **big),
@@ -141,7 +152,13 @@ def test_errors_are_those_of_the_cpu(on_metal):
 
 def found_by(relation):
     edges = relation.edges
-    return [edges.query_rows, edges.source_rows, edges.neighbor_ids, relation.distances.view(mx.int32), relation.row_offsets]
+    return [
+        edges.query_rows,
+        edges.source_rows,
+        edges.neighbor_ids,
+        relation.distances.view(mx.int32),
+        relation.row_offsets,
+    ]
 
 
 def searches(source, query, radius):
@@ -157,10 +174,12 @@ def searches(source, query, radius):
 
 @pytest.mark.parametrize("kind", ["points", "near", "far"])
 @pytest.mark.parametrize("n", [0, 1, 7, 63, 64, 65, 130])
-def test_neighbours(n, kind, on_metal):
+def test_neighbors(n, kind, on_metal):
     if kind == "points":
         random = np.random.default_rng(n)
-        source, query = (mx.array(random.uniform(-1, 1, (m, 3)).astype(np.float32)) for m in (n, n + 2))
+        source, query = (
+            mx.array(random.uniform(-1, 1, (m, 3)).astype(np.float32)) for m in (n, n + 2)
+        )
         radius = 0.5
     else:
         source, query = (rows(m, 3 if kind == "near" else 0) for m in (n, n + 2))
@@ -169,11 +188,15 @@ def test_neighbours(n, kind, on_metal):
     with on_metal():
         found = searches(source, query, radius)
     for a, b in zip(want, found, strict=True):
-        assert (a.truncated, a.max_neighbors, a.n_source) == (b.truncated, b.max_neighbors, b.n_source)
+        assert (a.truncated, a.max_neighbors, a.n_source) == (
+            b.truncated,
+            b.max_neighbors,
+            b.n_source,
+        )
         same(found_by(a), found_by(b))
 
 
-def test_neighbours_of_batches(on_metal):
+def test_neighbors_of_batches(on_metal):
     random = np.random.default_rng(5)
     place = mx.array(random.uniform(-1, 1, (70, 3)).astype(np.float32))
     batches = mx.array(np.sort(random.integers(0, 3, 70)).astype(np.int32))
@@ -186,13 +209,21 @@ def test_distances_are_rounded_once(on_metal):
     """Exact squared distances around the ties of float32, and beyond 64 bits."""
     source = mx.array([[0, 0, 0, 0], [0, LOW, LOW, LOW], [0, LOW, LOW, 0]], dtype=mx.int32)
     reach = [1, 4095, 4096, 4097, 5793, 8191, 65535, 92682, 2**24 + 1, 2**30 + 1, HIGH - 64, HIGH]
-    query = mx.array([[0, a, b, c] for a in reach for b in (0, 1, reach[4], HIGH) for c in (0, 3, HIGH)], dtype=mx.int32)
+    query = mx.array(
+        [[0, a, b, c] for a in reach for b in (0, 1, reach[4], HIGH) for c in (0, 3, HIGH)],
+        dtype=mx.int32,
+    )
     want = ops.build_knn_relation(source, query, k=3)
     exact = [
-        sorted(np.float32(sum((int(p) - int(q)) ** 2 for p, q in zip(s, r, strict=True))) for s in np.array(source))
+        sorted(
+            np.float32(sum((int(p) - int(q)) ** 2 for p, q in zip(s, r, strict=True)))
+            for s in np.array(source)
+        )
         for r in np.array(query)
     ]
-    np.testing.assert_array_equal(np.array(want.distances).reshape(-1, 3), np.array(exact, np.float32))
+    np.testing.assert_array_equal(
+        np.array(want.distances).reshape(-1, 3), np.array(exact, np.float32)
+    )
     with on_metal():
         same(found_by(want), found_by(ops.build_knn_relation(source, query, k=3)))
 
@@ -219,6 +250,9 @@ def test_a_slot_that_failed_for_no_reason_is_tried_again(on_metal):
     """The mistake that the documentation warns of: taking such a slot for an occupied one gives wrong rows."""
     coords = rows(257, seed=4)
     want = np.array(ops.lookup_coords(coords, coords))
-    plain, wrong = "if (found < 0) continue;", "if (found < 0) { at = (at + 1) & (n_slots - 1); continue; }"
+    plain, wrong = (
+        "if (found < 0) continue;",
+        "if (found < 0) { at = (at + 1) & (n_slots - 1); continue; }",
+    )
     with on_metal(fails=2, change=lambda text: text.replace(plain, wrong)):
         assert (np.array(ops.lookup_coords(coords, coords)) != want).any()

@@ -27,7 +27,9 @@ def test_threads_exchange_through_threadgroup_memory(variant, order):
         threadgroup_barrier(mem_flags::mem_threadgroup);
         y[thread_position_in_grid.x] = seen[n - 1 - i];
     """
-    (y,) = run(source, {"x": x}, {"y": ((200,), mx.float32)}, 200, host=MetalHost(variant, order, seed=3))
+    (y,) = run(
+        source, {"x": x}, {"y": ((200,), mx.float32)}, 200, host=MetalHost(variant, order, seed=3)
+    )
     groups = [np.array(x)[i : i + 64][::-1] for i in range(0, 200, 64)]
     np.testing.assert_array_equal(np.array(y), np.concatenate(groups))
 
@@ -47,12 +49,23 @@ def test_places_of_threads_in_three_dimensions():
         out[8 * i + 6] = simdgroup_index_in_threadgroup * 100 + thread_index_in_simdgroup;
         out[8 * i + 7] = threads_per_grid.x * 100 + threads_per_grid.y * 10 + threads_per_grid.z;
     """
-    (out,) = run(source, {"x": mx.zeros(8)}, {"out": ((105, 8), mx.uint32)}, grid, group, host=MetalHost("check"))
+    (out,) = run(
+        source,
+        {"x": mx.zeros(8)},
+        {"out": ((105, 8), mx.uint32)},
+        grid,
+        group,
+        host=MetalHost("check"),
+    )
     z, y, x = (a.reshape(-1) for a in np.meshgrid(range(3), range(5), range(7), indexing="ij"))
-    size = np.stack([np.minimum(4, 7 - x // 4 * 4), np.minimum(2, 5 - y // 2 * 2), np.full(105, 3)], 1)
+    size = np.stack(
+        [np.minimum(4, 7 - x // 4 * 4), np.minimum(2, 5 - y // 2 * 2), np.full(105, 3)], 1
+    )
     index = x % 4 + size[:, 0] * (y % 2 + size[:, 1] * z)
     rows = [x % 4 + x // 4 * 10, y % 2 + y // 2 * 10, z, size @ [100, 10, 1], 0 * x + 231, index]
-    np.testing.assert_array_equal(np.array(out).T, [*rows, index // 32 * 100 + index % 32, 0 * x + 753])
+    np.testing.assert_array_equal(
+        np.array(out).T, [*rows, index // 32 * 100 + index % 32, 0 * x + 753]
+    )
 
 
 def test_small_arrays_are_constant_and_shapes_are_arguments():
@@ -64,7 +77,11 @@ def test_small_arrays_are_constant_and_shapes_are_arguments():
         out[1] = many_shape[0] * 100 + many_shape[1] * 10 + many_ndim;
         out[2] = many_strides[0] * 10 + many_strides[1];
     """
-    inputs = {"few": mx.arange(7).astype(mx.float32), "one": mx.array(0.5), "many": mx.arange(8.0).reshape(2, 4)}
+    inputs = {
+        "few": mx.arange(7).astype(mx.float32),
+        "one": mx.array(0.5),
+        "many": mx.arange(8.0).reshape(2, 4),
+    }
     (out,) = run(source, inputs, {"out": ((3,), mx.float32)}, 1)
     assert out.tolist() == [6 + 0.5 + 3, 242, 41]
 
@@ -73,7 +90,9 @@ def test_small_arrays_are_constant_and_shapes_are_arguments():
 def test_outputs_start_with_the_initial_value(dtype):
     source = "if (thread_position_in_grid.x == 2) out[2] = x[2];"
     x = mx.full((9,), 7, dtype)
-    (out,) = run(source, {"x": x}, {"out": ((9,), dtype)}, 9, init_value=-1, host=MetalHost("check"))
+    (out,) = run(
+        source, {"x": x}, {"out": ((9,), dtype)}, 9, init_value=-1, host=MetalHost("check")
+    )
     assert out.dtype == dtype
     assert out.astype(mx.float32).tolist() == [-1, -1, 7, *[-1] * 6]
 
@@ -94,7 +113,9 @@ def test_the_same_text_is_compiled_once(monkeypatch):
     monkeypatch.setattr(Toolchain, "_compile", lambda *all: [compiled.append(all), original(*all)])
     host = MetalHost()
     x = mx.random.normal((100,))
-    source = f"out[thread_position_in_grid.x] = 3 * x[thread_position_in_grid.x];  // {uuid.uuid4()}"
+    source = (
+        f"out[thread_position_in_grid.x] = 3 * x[thread_position_in_grid.x];  // {uuid.uuid4()}"
+    )
     for _ in range(4):
         run(source, {"x": x}, {"out": ((100,), mx.float32)}, 100, host=host)
     assert [ran.grid for ran in host.launches] == [(100, 1, 1)] * 4
@@ -124,23 +145,42 @@ def test_a_kernel_that_does_not_end_is_stopped():
         while (atomic_load_explicit(at, memory_order_relaxed) == 0) {}
     """
     with pytest.raises(MetalError, match="no end after 1 s"):
-        run(source, {"x": mx.zeros(8)}, {"out": ((1,), mx.uint32)}, 1, init_value=0, host=MetalHost(timeout=1))
+        run(
+            source,
+            {"x": mx.zeros(8)},
+            {"out": ((1,), mx.uint32)},
+            1,
+            init_value=0,
+            host=MetalHost(timeout=1),
+        )
     (out,) = run("out[0] = 5;", {"x": mx.zeros(8)}, {"out": ((1,), mx.uint32)}, 1)
     assert out.item() == 5  # the host goes on
 
 
 def shim_functions():
     """Names of all functions in the shim that a kernel can call."""
-    text = "".join(p.read_text() for p in (HERE / "host/shim").glob("*.h") if p.name != "builtins.h")
+    text = "".join(
+        p.read_text() for p in (HERE / "host/shim").glob("*.h") if p.name != "builtins.h"
+    )
     text = re.sub(r"namespace shim \{.*?\n\}  // namespace shim", "", text, flags=re.DOTALL)
     names = set(
-        re.findall(r"^MSL_(?:MATH2?|TEST|EACH|REDUCE|SCAN|SHUFFLE|FILL|QUAD)\((?:MSL_\w+, )?(\w+),", text, re.MULTILINE)
+        re.findall(
+            r"^MSL_(?:MATH2?|TEST|EACH|REDUCE|SCAN|SHUFFLE|FILL|QUAD)\((?:MSL_\w+, )?(\w+),",
+            text,
+            re.MULTILINE,
+        )
     )
-    names |= {f"atomic_fetch_{n}_explicit" for n in re.findall(r"MSL_FETCH\(space, (\w+),", text)} - {
-        "atomic_fetch_name_explicit"
-    }
-    names |= set(re.findall(r"\b(atomic_\w+_explicit)\b", text)) | set(re.findall(r"(simdgroup_\w+)\(", text))
-    names |= set(re.findall(r"(?:METAL_FUNC|MSL_GEOMETRY|MSL_LANES) (?:constexpr )?[\w:<>, ]+? (\w+)\(", text))
+    names |= {
+        f"atomic_fetch_{n}_explicit" for n in re.findall(r"MSL_FETCH\(space, (\w+),", text)
+    } - {"atomic_fetch_name_explicit"}
+    names |= set(re.findall(r"\b(atomic_\w+_explicit)\b", text)) | set(
+        re.findall(r"(simdgroup_\w+)\(", text)
+    )
+    names |= set(
+        re.findall(
+            r"(?:METAL_FUNC|MSL_GEOMETRY|MSL_LANES) (?:constexpr )?[\w:<>, ]+? (\w+)\(", text
+        )
+    )
     return sorted(names - {"name", "operator", "msl_make", "__attribute__"})
 
 

@@ -21,14 +21,18 @@ BEGIN = "constexpr int kRows = 64, kDepth = 16, kThreads = 128;"
 
 
 def convolution(dtype=mx.float32, apart=False):
-    """Result of the CPU, and a call that takes the tiles of conv.metal. apart: no row has a neighbour, and its own offset is
+    """Result of the CPU, and a call that takes the tiles of conv.metal. apart: no row has a neighbor, and its own offset is
     not in the first word."""
     random = np.random.default_rng(0)
-    places = random.permutation(np.stack(np.meshgrid(*[np.arange(6)] * 3), -1).reshape(-1, 3))[:ROWS]
+    places = random.permutation(np.stack(np.meshgrid(*[np.arange(6)] * 3), -1).reshape(-1, 3))[
+        :ROWS
+    ]
     size = (9, 3, 3) if apart else (5, 3, 3)
     coords = np.concatenate([np.zeros((ROWS, 1)), places * (9 if apart else 1)], 1).astype(np.int32)
     feats = mx.array(random.standard_normal((ROWS, C_IN)).astype(np.float32)).astype(dtype)
-    weight = mx.array(random.standard_normal((np.prod(size), C_IN, C_OUT)).astype(np.float32)).astype(dtype)
+    weight = mx.array(
+        random.standard_normal((np.prod(size), C_IN, C_OUT)).astype(np.float32)
+    ).astype(dtype)
     x = ml.SparseTensor(mx.array(coords), feats)
     call = lambda: ops.subm_conv3d(x, weight, kernel_size=size).feats
     return forced("cpu.reference", call)(), forced("metal.tiles", call)
@@ -99,7 +103,11 @@ def apart():
 
 # ------------------------------------------------------------------------------------------------ before it runs
 STATIC = {
-    "wrong address space": ("threadgroup float* strips", "device float* strips", "no matching function"),
+    "wrong address space": (
+        "threadgroup float* strips",
+        "device float* strips",
+        "no matching function",
+    ),
     "constant taken for device": (
         "W w, X x, B bias, S sizes",
         "W w, X x, B bias, const device int* sizes",
@@ -114,8 +122,16 @@ STATIC = {
     "threadgroup memory in a function": (BEGIN, BEGIN + " threadgroup float t[4];", ""),
     "double": ("float sum = 0.0f;", "double sum = 0.0;", "'double' does not exist in MSL"),
     "unknown function": ("ctz(left)", "count_trailing_zeros(left)", "undeclared identifier"),
-    "mixed types": ("rows.in_row(first + t, k) : -1", "min(rows.in_row(first + t, k), 1u) : -1", "ambiguous"),
-    "matrix of integers": ("simdgroup_matrix<float, 8, 8>;", "simdgroup_matrix<int, 8, 8>;", "no matching function"),
+    "mixed types": (
+        "rows.in_row(first + t, k) : -1",
+        "min(rows.in_row(first + t, k), 1u) : -1",
+        "ambiguous",
+    ),
+    "matrix of integers": (
+        "simdgroup_matrix<float, 8, 8>;",
+        "simdgroup_matrix<int, 8, 8>;",
+        "no matching function",
+    ),
 }
 
 
@@ -136,7 +152,11 @@ def test_implicit_conversion_to_bfloat():
 @pytest.mark.parametrize("nth", range(4))
 @pytest.mark.parametrize(
     "instead",
-    ["", "simdgroup_barrier(mem_flags::mem_threadgroup);", "threadgroup_barrier(mem_flags::mem_device);"],
+    [
+        "",
+        "simdgroup_barrier(mem_flags::mem_threadgroup);",
+        "threadgroup_barrier(mem_flags::mem_device);",
+    ],
     ids=["missing barrier", "barrier of a simdgroup", "barrier of other memory"],
 )
 def test_barriers(nth, instead, conv, apart):
@@ -155,17 +175,21 @@ CHECKED = {
         "if (column >= out) return;",
         "out of bounds: write",
     ),
-    "no neighbour": ("from >= 0 && c < in ? load", "c < in ? load", "out of bounds: read"),
-    "small threadgroup memory": ("threadgroup int ids[64];", "threadgroup int ids[48];", "out of bounds: "),
+    "no neighbor": ("from >= 0 && c < in ? load", "c < in ? load", "out of bounds: read"),
+    "small threadgroup memory": (
+        "threadgroup int ids[64];",
+        "threadgroup int ids[48];",
+        "out of bounds: ",
+    ),
     "rows on each other": (
         "size_t(rows.out_row(row))",
         "size_t(rows.out_row(row) % 16)",
         "race: two writes of device y",
     ),
-    "uninitialised": (
+    "uninitialized": (
         "if (t < kRows) ids[t] =",
         "if (t < kRows - 1) ids[t] =",
-        "uninitialised read of threadgroup ids",
+        "uninitialized read of threadgroup ids",
     ),
     "output left out": (
         "if (row >= rows.end() ||",
@@ -192,12 +216,14 @@ def test_accesses(name, conv):
     text = found(conv, plant(old, new))
     assert message in text
     if not message.startswith(("unwritten", "threadgroup memory")):
-        assert re.search(r"line \d+.*\n    \S", text)  # the line of the MSL text stands below the message
+        assert re.search(
+            r"line \d+.*\n    \S", text
+        )  # the line of the MSL text stands below the message
 
 
 ASAN = {
     "row past the end": (*CHECKED["row past the end"][:2], "heap-buffer-overflow"),
-    "no neighbour": (*CHECKED["no neighbour"][:2], "overflowed to"),
+    "no neighbor": (*CHECKED["no neighbor"][:2], "overflowed to"),
     "small threadgroup memory": (*CHECKED["small threadgroup memory"][:2], "use-after-poison"),
     "numbers too large": (
         "t = int(thread_id);",
@@ -219,7 +245,7 @@ def test_accesses_under_address_sanitizer(name, conv):
         ("offsets[at.y + 1];\n  float value = kMode", "offsets[at.y + 2];\n  float value = kMode", "out of bounds: read"),
         ("out[size_t(at.y) * channels + at.x] = static_cast<Out>(first", "if (first < last) out[size_t(at.y) * channels + at.x] = static_cast<Out>(first", "unwritten output: 10 of 25"),
         ("out[size_t(at.y) * channels + at.x] = static_cast<Out>(first", "out[at.x] = static_cast<Out>(first", "race: two writes of device"),
-        ("Offsets offsets, Rows rows, Weights weights, uint2 at) {\n  const int first", "const threadgroup int* offsets, Rows rows, Weights weights, uint2 at) {\n  const int first", "no matching function"),
+        ("int channels, Offsets offsets, Rows rows,\n                                Weights weights, uint2 at) {\n  const int first", "int channels, const threadgroup int* offsets, Rows rows,\n                                Weights weights, uint2 at) {\n  const int first", "no matching function"),
     ],
     ids=["segment past the end", "empty segment", "segments on each other", "wrong address space"],
 )  # fmt: skip
@@ -254,7 +280,9 @@ SWAP = "atomic_compare_exchange_weak_explicit(&table[at], &seen, key, memory_ord
 def insert(body, order="random", seed=0, variant="check"):
     keys = mx.array(np.arange(1, 33).repeat(4).astype(np.uint32) * 7)
     host = MetalHost(variant, order, seed=seed, fails=3)
-    (slots,) = run(INSERT % body, {"x": keys}, {"slots": ((64,), mx.uint32)}, 128, init_value=0, host=host)
+    (slots,) = run(
+        INSERT % body, {"x": keys}, {"slots": ((64,), mx.uint32)}, 128, init_value=0, host=host
+    )
     slots = np.array(slots)
     return sorted(slots[slots > 0].tolist()) == [7 * k for k in range(1, 33)]
 

@@ -35,7 +35,9 @@ def rows(variant="fast", order="forward", every=2):
 
 def all_right(found):
     bad = [r for r in found if not r.ok]
-    text = "\n".join(f"{r.operation} {r.route} {r.label}: error {r.error:.3g} {r.failure}" for r in bad[:5])
+    text = "\n".join(
+        f"{r.operation} {r.route} {r.label}: error {r.error:.3g} {r.failure}" for r in bad[:5]
+    )
     assert not bad, f"{len(bad)} of {len(found)} cases are wrong:\n{text}"
 
 

@@ -100,7 +100,9 @@ def test_ties_and_nan():
     x = mx.array([[1.0, 2.0], [1.0, float("nan")], [0.0, 5.0], [1.0, 1.0]])
     lengths = mx.array([3, 1])
     for ties in ("split", "all"):
-        run = with_gradient(lambda v, ties=ties: points.segment_reduce(v, lengths, "max", ties=ties))
+        run = with_gradient(
+            lambda v, ties=ties: points.segment_reduce(v, lengths, "max", ties=ties)
+        )
         for a, b in zip(*both(run, x), strict=True):
             np.testing.assert_array_equal(np.array(a), np.array(b))
     with MetalHost():
@@ -110,7 +112,9 @@ def test_ties_and_nan():
 def scene(channels, dtype=mx.float32, n=90, seed=1):
     random = np.random.default_rng(seed)
     coords = np.unique(
-        random.integers(-4, 5, (n, 4)) * [0, 1, 1, 1] + random.integers(0, 2, (n, 1)) * [1, 0, 0, 0], axis=0
+        random.integers(-4, 5, (n, 4)) * [0, 1, 1, 1]
+        + random.integers(0, 2, (n, 1)) * [1, 0, 0, 0],
+        axis=0,
     )
     return mx.array(coords.astype(np.int32)), numbers((len(coords), channels), dtype, seed)
 
@@ -142,7 +146,10 @@ def test_upsampling(dtype):
 def test_global_pooling(mode):
     coords, feats = scene(3, n=600)
     x = ml.SparseTensor(coords, feats)
-    close(*both(with_gradient(lambda v: ops.global_pool(x.replace(feats=v), mode=mode)), feats), scale=30)
+    close(
+        *both(with_gradient(lambda v: ops.global_pool(x.replace(feats=v), mode=mode)), feats),
+        scale=30,
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -150,16 +157,23 @@ def test_global_pooling(mode):
 def test_voxels(reduction, dtype):
     place = mx.array(np.random.default_rng(2).uniform(-2, 2, (70, 3)).astype(np.float32))
     feats = numbers((70, 3), dtype)
-    close(*both(with_gradient(lambda v: ops.voxelize(place, v, 1.0, reduction=reduction).feats), feats), scale=5)
+    close(
+        *both(
+            with_gradient(lambda v: ops.voxelize(place, v, 1.0, reduction=reduction).feats), feats
+        ),
+        scale=5,
+    )
     voxels = ops.voxelize(place, feats, 1.0)
     for kind in ("linear", "nearest"):
         run = with_gradient(
-            lambda v, kind=kind: ops.devoxelize(place, voxels.replace(feats=v), 1.0, interpolation=kind)
+            lambda v, kind=kind: ops.devoxelize(
+                place, voxels.replace(feats=v), 1.0, interpolation=kind
+            )
         )
         close(*both(run, voxels.feats), scale=5)
 
 
-def test_neighbour_features():
+def test_neighbor_features():
     place = mx.array(np.random.default_rng(3).uniform(0, 1, (40, 3)).astype(np.float32))
     relation = ops.build_knn_relation(place, k=3)
     run = with_gradient(lambda v: ops.gather_neighbor_features(v, relation))
@@ -171,7 +185,9 @@ def test_indexed_segments():
     random = np.random.default_rng(4)
     indices, lengths = mx.array(random.integers(0, 50, 700)), mx.array([1, 0, 400, 299])
     for mode in ("sum", "mean", "max", "min"):
-        run = with_gradient(lambda v, mode=mode: points.indexed_segment_reduce(v, indices, lengths, mode))
+        run = with_gradient(
+            lambda v, mode=mode: points.indexed_segment_reduce(v, indices, lengths, mode)
+        )
         close(*both(run, numbers((50, 3))), scale=100)
 
 
@@ -186,20 +202,35 @@ def test_rows_of_maxima(dtype):
     def function(v, dv):
         found = []
         for mode in ("max", "min"):
-            found += mx.jvp(lambda w, mode=mode: points.segment_reduce(w, lengths, mode), [v], [dv])[1]
-            found.append(with_gradient(lambda w, mode=mode: points.segment_reduce(w, lengths, mode, ties="first"))(v)[1])
-        pool = [lambda w: ops.max_pool3d(tensor.replace(feats=w), kernel_size=3).feats, [feats], [feats]]
+            found += mx.jvp(
+                lambda w, mode=mode: points.segment_reduce(w, lengths, mode), [v], [dv]
+            )[1]
+            found.append(
+                with_gradient(
+                    lambda w, mode=mode: points.segment_reduce(w, lengths, mode, ties="first")
+                )(v)[1]
+            )
+        pool = [
+            lambda w: ops.max_pool3d(tensor.replace(feats=w), kernel_size=3).feats,
+            [feats],
+            [feats],
+        ]
         return found + mx.jvp(*pool)[1]
 
     for a, b in zip(*both(function, x, t), strict=True):
-        np.testing.assert_array_equal(np.array(b.astype(mx.float32)), np.array(a.astype(mx.float32)))
+        np.testing.assert_array_equal(
+            np.array(b.astype(mx.float32)), np.array(a.astype(mx.float32))
+        )
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "squared_euclidean", "cosine"])
 @pytest.mark.parametrize("shape", [(0, 3, 2), (1, 1, 1), (15, 17, 16), (16, 16, 15), (17, 33, 40)])
 def test_distances(shape, metric):
     n, m, c = shape
-    a, b = (mx.array(np.random.default_rng(k).standard_normal((k, c)).astype(np.float32)) for k in (n, m))
+    a, b = (
+        mx.array(np.random.default_rng(k).standard_normal((k, c)).astype(np.float32))
+        for k in (n, m)
+    )
     want = points.indexed_distance(a, b, metric=metric)
     mx.eval(want)
     with MetalHost("check", "random") as host:
@@ -230,8 +261,15 @@ def test_same_bits_in_any_order(variant):
 
     def function():
         pooled = [ops.pool3d(x, mode=mode, kernel_size=3).feats for mode in ("sum", "avg", "max")]
-        run = with_gradient(lambda v: ops.pool3d(x.replace(feats=v), mode="max", kernel_size=3).feats)
-        return [*pooled, run(feats)[1], points.segment_reduce(long, lengths, "mean"), ops.global_pool(x, mode="sum")]
+        run = with_gradient(
+            lambda v: ops.pool3d(x.replace(feats=v), mode="max", kernel_size=3).feats
+        )
+        return [
+            *pooled,
+            run(feats)[1],
+            points.segment_reduce(long, lengths, "mean"),
+            ops.global_pool(x, mode="sum"),
+        ]
 
     results = []
     for order in ("forward", "reverse", "random"):

@@ -8,7 +8,11 @@ from metal.host.capture import run
 pytestmark = pytest.mark.usefixtures("needs_host")
 
 FLOATS = {"float": mx.float32, "half": mx.float16, "bfloat": mx.bfloat16}
-DIGITS = {"float": 2.0**-22, "half": 2.0**-10, "bfloat": 2.0**-7}  # an error of 1 in the last place, 2 of float
+DIGITS = {
+    "float": 2.0**-22,
+    "half": 2.0**-10,
+    "bfloat": 2.0**-7,
+}  # an error of 1 in the last place, 2 of float
 INTS = {
     **{"char": np.int8, "uchar": np.uint8, "short": np.int16, "ushort": np.uint16},
     **{"int": np.int32, "uint": np.uint32, "long": np.int64, "ulong": np.uint64},
@@ -87,12 +91,17 @@ OF_HALF = {
 def table(expressions, arrays, kind, rows, out=None):
     """Row r of the result is expressions[r] of rows r of the arguments a, b, c and of the index i."""
     body = "\n".join(
-        "{ " + " ".join(f"const {kind} {n} = {n}s[{r * N}u + i];" for n in arrays) + f" out[{r * N}u + i] = {e}; }}"
+        "{ "
+        + " ".join(f"const {kind} {n} = {n}s[{r * N}u + i];" for n in arrays)
+        + f" out[{r * N}u + i] = {e}; }}"
         for r, e in enumerate(expressions)
     )
     inputs = {f"{name}s": array for name, array in arrays.items()}
     (result,) = run(
-        f"const uint i = thread_position_in_grid.x;\n{body}", inputs, {"out": ((rows, N), out or arrays["a"].dtype)}, N
+        f"const uint i = thread_position_in_grid.x;\n{body}",
+        inputs,
+        {"out": ((rows, N), out or arrays["a"].dtype)},
+        N,
     )
     return np.array(result.astype(mx.float32) if result.dtype == mx.bfloat16 else result)
 
@@ -100,12 +109,16 @@ def table(expressions, arrays, kind, rows, out=None):
 def sample(rows, kind, low, high):
     """Numbers that the type holds, and the same in float64."""
     low, high = np.broadcast_to(low, rows)[:, None], np.broadcast_to(high, rows)[:, None]
-    values = mx.array(np.random.default_rng(1).uniform(low, high, (rows, N)).astype(np.float32)).astype(FLOATS[kind])
+    values = mx.array(
+        np.random.default_rng(1).uniform(low, high, (rows, N)).astype(np.float32)
+    ).astype(FLOATS[kind])
     return values, np.array(values.astype(mx.float32)).astype(np.float64)
 
 
 def close(found, expected, kind):
-    np.testing.assert_allclose(found.astype(np.float64), expected, rtol=DIGITS[kind], atol=DIGITS[kind] * 4)
+    np.testing.assert_allclose(
+        found.astype(np.float64), expected, rtol=DIGITS[kind], atol=DIGITS[kind] * 4
+    )
 
 
 @pytest.mark.parametrize("kind", FLOATS)
@@ -117,7 +130,11 @@ def test_one_argument(kind):
         with np.errstate(all="ignore"):
             expected = formula(x)
         np.testing.assert_allclose(
-            row.astype(np.float64), expected, rtol=2 * DIGITS[kind], atol=DIGITS[kind] * 4, err_msg=name
+            row.astype(np.float64),
+            expected,
+            rtol=2 * DIGITS[kind],
+            atol=DIGITS[kind] * 4,
+            err_msg=name,
         )
 
 
@@ -131,9 +148,17 @@ def test_two_and_three_arguments(kind):
     calls = [f"metal::{n}(a, b)" if n in BINARY else f"metal::{n}(a, b, c)" for n in names]
     found = table(calls, {"a": mx.contiguous(a), "b": b, "c": c}, kind, len(names))
     for r, name in enumerate(names):
-        expected = BINARY[name][0](x[r], y[r]) if name in BINARY else (TERNARY | OF_HALF)[name](x[r], y[r], z[r])
+        expected = (
+            BINARY[name][0](x[r], y[r])
+            if name in BINARY
+            else (TERNARY | OF_HALF)[name](x[r], y[r], z[r])
+        )
         np.testing.assert_allclose(
-            found[r].astype(np.float64), expected, rtol=2 * DIGITS[kind], atol=DIGITS[kind] * 4, err_msg=name
+            found[r].astype(np.float64),
+            expected,
+            rtol=2 * DIGITS[kind],
+            atol=DIGITS[kind] * 4,
+            err_msg=name,
         )
 
 
@@ -141,7 +166,9 @@ def test_parts_of_a_float():
     a, x = sample(4, "float", -9, 9)
     x = x.astype(np.float32)
     calls = ["ldexp(a, 3)", "frexp(a, e) + 8 * e", "modf(a, w) + 100 * w", "nextafter(a, 99.0f)"]
-    found = table([f"({{ int e = 0; float w = 0; metal::{c}; }})" for c in calls], {"a": a}, "float", 4)
+    found = table(
+        [f"({{ int e = 0; float w = 0; metal::{c}; }})" for c in calls], {"a": a}, "float", 4
+    )
     mantissa, exponent = np.frexp(x[1])
     part, whole = np.modf(x[2])
     np.testing.assert_array_equal(found[0], x[0] * 8)
@@ -158,15 +185,26 @@ def test_kinds_of_numbers(kind):
     found = table([f"metal::{n}(a) ? 1 : 0" for n in names], {"a": x}, kind, 5)
     x = np.array(x)[0]
     normal = np.isfinite(x) & (np.abs(x) >= np.finfo(x.dtype).tiny)
-    for row, expected in zip(found, [np.isfinite(x), np.isinf(x), np.isnan(x), normal, np.signbit(x)]):
+    for row, expected in zip(
+        found, [np.isfinite(x), np.isinf(x), np.isnan(x), normal, np.signbit(x)]
+    ):
         np.testing.assert_array_equal(row != 0, expected)
 
 
 def test_precise_and_fast_are_names_of_the_same():
     a, x = sample(4, "float", 0.5, 2)
-    calls = ["metal::precise::exp(a)", "metal::fast::exp(a)", "precise::max(a, 1.0f)", "fast::min(a, 1.0f)"]
+    calls = [
+        "metal::precise::exp(a)",
+        "metal::fast::exp(a)",
+        "precise::max(a, 1.0f)",
+        "fast::min(a, 1.0f)",
+    ]
     found = table(calls, {"a": a}, "float", 4)
-    close(found, np.stack([np.exp(x[0]), np.exp(x[1]), np.maximum(x[2], 1), np.minimum(x[3], 1)]), "float")
+    close(
+        found,
+        np.stack([np.exp(x[0]), np.exp(x[1]), np.maximum(x[2], 1), np.minimum(x[3], 1)]),
+        "float",
+    )
 
 
 @pytest.mark.parametrize("kind", ["float", "half"])
@@ -174,12 +212,20 @@ def test_geometry(kind):
     (a, x), (b, y), (c, z) = (sample(7, kind, *r) for r in ((0.5, 1), (-1, 1), (1, 2)))
     u, v = f"{kind}3(a, b, c)", f"{kind}3(c, a, b)"
     names = ["dot", "distance", "distance_squared"]
-    calls = [f"metal::{n}({u}, {v})" for n in names] + [f"metal::{n}({u})" for n in ("length", "length_squared")]
+    calls = [f"metal::{n}({u}, {v})" for n in names] + [
+        f"metal::{n}({u})" for n in ("length", "length_squared")
+    ]
     calls += [f"metal::normalize({u}).z", f"metal::cross({u}, {v}).y"]
     found = table(calls, {"a": a, "b": b, "c": c}, kind, 7)
     u, v = np.stack([x, y, z], -1), np.stack([z, x, y], -1)
     square = ((u - v) ** 2).sum(-1)
-    expected = [(u * v).sum(-1)[0], square[1] ** 0.5, square[2], (u**2).sum(-1)[3] ** 0.5, (u**2).sum(-1)[4]]
+    expected = [
+        (u * v).sum(-1)[0],
+        square[1] ** 0.5,
+        square[2],
+        (u**2).sum(-1)[3] ** 0.5,
+        (u**2).sum(-1)[4],
+    ]
     expected += [(z / (u**2).sum(-1) ** 0.5)[5], np.cross(u, v)[6, :, 1]]
     np.testing.assert_allclose(
         found.astype(np.float64), np.stack(expected), rtol=4 * DIGITS[kind], atol=8 * DIGITS[kind]
@@ -190,10 +236,23 @@ def test_geometry(kind):
 def test_vectors(kind):
     """Construction from parts, conversion, swizzles, and functions that work on each component."""
     values = np.arange(1, 1 + 12 * N).reshape(12, N) % 100
-    array = mx.array(values).astype(FLOATS[kind]) if kind in FLOATS else mx.array(values.astype(INTS[kind]))
-    v2, v3, v4, one = (f"{kind}{n}" for n in "234") if False else (f"{kind}2", f"{kind}3", f"{kind}4", f"{kind}(1)")
+    array = (
+        mx.array(values).astype(FLOATS[kind])
+        if kind in FLOATS
+        else mx.array(values.astype(INTS[kind]))
+    )
+    v2, v3, v4, one = (
+        (f"{kind}{n}" for n in "234")
+        if False
+        else (f"{kind}2", f"{kind}3", f"{kind}4", f"{kind}(1)")
+    )
     calls = [
-        *(f"{v4}(a, {v2}(b, c), a).z", f"{v3}({v2}(a, b), c).y", f"vec<{kind}, 4>(a).w", f"{v4}(a, b, c, a).xzyw.y"),
+        *(
+            f"{v4}(a, {v2}(b, c), a).z",
+            f"{v3}({v2}(a, b), c).y",
+            f"vec<{kind}, 4>(a).w",
+            f"{v4}(a, b, c, a).xzyw.y",
+        ),
         *(
             f"{kind}(float4(a, b, c, a).z)",
             f"metal::max({v2}(a, b), {v2}(c, c)).x",
@@ -203,14 +262,31 @@ def test_vectors(kind):
             f"metal::clamp({v2}(a, b), {v2}(b, b), {v2}(c, c)).x",
             f"metal::select({v2}(a, b), {v2}(c, a), bool2(true, false)).x",
         ),
-        *("metal::any(int3(a > b, b > c, c > a)) ? a : b", f"metal::all({v3}(a, b, c) == {v3}(a, b, c)) ? a : b"),
+        *(
+            "metal::any(int3(a > b, b > c, c > a)) ? a : b",
+            f"metal::all({v3}(a, b, c) == {v3}(a, b, c)) ? a : b",
+        ),
         f"metal::select(a, b, a > c) + static_cast<{v2}>(float2(1.0f, 2.0f)).y - {one} - {one}",
     ]
-    arrays = {"a": array, "b": mx.contiguous(array[:, ::-1]), "c": mx.contiguous(mx.roll(array, 7, axis=1))}
+    arrays = {
+        "a": array,
+        "b": mx.contiguous(array[:, ::-1]),
+        "c": mx.contiguous(mx.roll(array, 7, axis=1)),
+    }
     found = table(calls, arrays, kind, 12)
     a, b, c = (np.array(arrays[n].astype(mx.float32)).astype(np.float64) for n in "abc")
     clamped = np.minimum(np.maximum(a, b), c)[7]
-    expected = [c[0], b[1], a[2], c[3], c[4], np.maximum(a, c)[5], np.minimum(b, c)[6], clamped, c[8]]
+    expected = [
+        c[0],
+        b[1],
+        a[2],
+        c[3],
+        c[4],
+        np.maximum(a, c)[5],
+        np.minimum(b, c)[6],
+        clamped,
+        c[8],
+    ]
     cyclic = (a > b) | (b > c) | (c > a)
     expected += [np.where(cyclic, a, b)[9], a[10], np.where(a > c, b, a)[11]]
     np.testing.assert_array_equal(found.astype(np.float64), np.stack(expected))
@@ -218,10 +294,16 @@ def test_vectors(kind):
 
 def test_bits_as_another_type():
     a, x = sample(3, "float", -9, 9)
-    calls = ["as_type<int>(a)", "int(as_type<ushort2>(a).y)", "as_type<int>(as_type<float>(as_type<uint>(a)))"]
+    calls = [
+        "as_type<int>(a)",
+        "int(as_type<ushort2>(a).y)",
+        "as_type<int>(as_type<float>(as_type<uint>(a)))",
+    ]
     found = table(calls, {"a": a}, "float", 3, out=mx.int32)
     bits = x.astype(np.float32).view(np.int32)
-    np.testing.assert_array_equal(found, np.stack([bits[0], bits[1].view(np.uint32) >> 16, bits[2]]))
+    np.testing.assert_array_equal(
+        found, np.stack([bits[0], bits[1].view(np.uint32) >> 16, bits[2]])
+    )
 
 
 @pytest.mark.parametrize("kind", INTS)
@@ -231,23 +313,53 @@ def test_integers(kind):
     rng = np.random.default_rng(2)
     a, b, c = (rng.integers(info.min, info.max, (14, N), dtype, endpoint=True) for _ in range(3))
     a[:, :3] = [info.min, info.max, 0]
-    calls = ["min(a, b)", "max(a, b)", "clamp(a, min(b, c), max(b, c))", "abs(a)", "min3(a, b, c)", "max3(a, b, c)"]
-    calls += ["median3(a, b, c)", "popcount(a)", "clz(a)", "ctz(a)", "reverse_bits(a)", f"rotate(a, {kind}(3))"]
+    calls = [
+        "min(a, b)",
+        "max(a, b)",
+        "clamp(a, min(b, c), max(b, c))",
+        "abs(a)",
+        "min3(a, b, c)",
+        "max3(a, b, c)",
+    ]
+    calls += [
+        "median3(a, b, c)",
+        "popcount(a)",
+        "clz(a)",
+        "ctz(a)",
+        "reverse_bits(a)",
+        f"rotate(a, {kind}(3))",
+    ]
     calls += ["extract_bits(a, 2u, 5u)", "insert_bits(a, b, 3u, 4u)"]
-    found = table([f"metal::{call}" for call in calls], {n: mx.array(v) for n, v in zip("abc", (a, b, c))}, kind, 14)
+    found = table(
+        [f"metal::{call}" for call in calls],
+        {n: mx.array(v) for n, v in zip("abc", (a, b, c))},
+        kind,
+        14,
+    )
     x, y, z = (np.vectorize(int, otypes=[object])(v) for v in (a, b, c))
     mask = (1 << bits) - 1
     text = np.vectorize(lambda v: f"{v & mask:0{bits}b}", otypes=[object])(x)
     cut = (x & mask) >> 2 & 31
     expected = [
-        *(np.minimum(x, y), np.maximum(x, y), middle(x, y, z), abs(x), np.minimum(np.minimum(x, y), z)),
+        *(
+            np.minimum(x, y),
+            np.maximum(x, y),
+            middle(x, y, z),
+            abs(x),
+            np.minimum(np.minimum(x, y), z),
+        ),
         *(np.maximum(np.maximum(x, y), z), middle(x, y, z), each(text, lambda t: t.count("1"))),
-        *(each(text, lambda t: len(t) - len(t.lstrip("0"))), each(text, lambda t: len(t) - len(t.rstrip("0")))),
+        *(
+            each(text, lambda t: len(t) - len(t.lstrip("0"))),
+            each(text, lambda t: len(t) - len(t.rstrip("0"))),
+        ),
         *(each(text, lambda t: int(t[::-1], 2)), each(text, lambda t: int(t[3:] + t[:3], 2))),
         *(cut - 32 * ((cut >= 16) & (info.min < 0)), (x & ~0x78) | (y << 3 & 0x78)),
     ]
     for r, call in enumerate(calls):
-        np.testing.assert_array_equal(each(found[r], int) & mask, expected[r][r] & mask, err_msg=call)
+        np.testing.assert_array_equal(
+            each(found[r], int) & mask, expected[r][r] & mask, err_msg=call
+        )
 
 
 def each(values, function):
@@ -262,18 +374,27 @@ def test_wide_products_and_differences(kind):
     a, b = (rng.integers(info.min, info.max, (2, N), dtype, endpoint=True) for _ in range(2))
     calls = ["metal::mulhi(a, b)", "a" if kind == "ulong" else f"{kind}(metal::absdiff(a, b))"]
     found = table(calls, {"a": mx.array(a), "b": mx.array(b)}, kind, 2)
-    wide = [[int(x) * int(y) >> bits for x, y in zip(a[0], b[0])], [abs(int(x) - int(y)) for x, y in zip(a[1], b[1])]]
+    wide = [
+        [int(x) * int(y) >> bits for x, y in zip(a[0], b[0])],
+        [abs(int(x) - int(y)) for x, y in zip(a[1], b[1])],
+    ]
     np.testing.assert_array_equal(found[0].astype(object), np.array(wide[0], object))
     if kind != "ulong":
-        np.testing.assert_array_equal(found[1].astype(np.uint32).astype(object), np.array(wide[1], object))
+        np.testing.assert_array_equal(
+            found[1].astype(np.uint32).astype(object), np.array(wide[1], object)
+        )
 
 
 @pytest.mark.parametrize("kind", [*FLOATS, *INTS])
 def test_limits(kind):
-    names = ["min", "max", "lowest"] + (["epsilon", "infinity", "quiet_NaN", "denorm_min"] if kind in FLOATS else [])
+    names = ["min", "max", "lowest"] + (
+        ["epsilon", "infinity", "quiet_NaN", "denorm_min"] if kind in FLOATS else []
+    )
     dtype = FLOATS.get(kind) or mx.array(np.zeros(1, INTS[kind])).dtype
     x = mx.zeros((len(names), N), dtype)
-    found = table([f"metal::numeric_limits<{kind}>::{n}()" for n in names], {"a": x}, kind, len(names))[:, 0]
+    found = table(
+        [f"metal::numeric_limits<{kind}>::{n}()" for n in names], {"a": x}, kind, len(names)
+    )[:, 0]
     if kind in INTS:
         info = np.iinfo(INTS[kind])
         np.testing.assert_array_equal(found, [info.min, info.max, info.min])

@@ -9,7 +9,14 @@ from metal.host.capture import run
 pytestmark = pytest.mark.usefixtures("needs_host")
 
 KINDS = {
-    **{"char": mx.int8, "uchar": mx.uint8, "short": mx.int16, "ushort": mx.uint16, "int": mx.int32, "uint": mx.uint32},
+    **{
+        "char": mx.int8,
+        "uchar": mx.uint8,
+        "short": mx.int16,
+        "ushort": mx.uint16,
+        "int": mx.int32,
+        "uint": mx.uint32,
+    },
     **{"half": mx.float16, "float": mx.float32, "bfloat": mx.bfloat16},
 }
 LANES = 32
@@ -55,13 +62,21 @@ def test_reductions_of_whole_and_partial_simdgroups(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_products_and_prefixes(kind):
     group = 77
-    signs = np.where(np.random.default_rng(2).random(group) < 0.5, -1, 1) if kind[0] not in "u" else np.ones(group, int)
+    signs = (
+        np.where(np.random.default_rng(2).random(group) < 0.5, -1, 1)
+        if kind[0] not in "u"
+        else np.ones(group, int)
+    )
     names = ["simd_product", "simd_prefix_inclusive_product", "simd_prefix_exclusive_product"]
-    found = lanes([f"{name}(v)" for name in names], mx.array(signs).astype(KINDS[kind]), kind, group)
+    found = lanes(
+        [f"{name}(v)" for name in names], mx.array(signs).astype(KINDS[kind]), kind, group
+    )
     for part in simdgroups(signs, group):
         np.testing.assert_array_equal(found[0, part], signs[part].prod())
         np.testing.assert_array_equal(found[1, part], signs[part].cumprod())
-        np.testing.assert_array_equal(found[2, part], np.concatenate([[1], signs[part].cumprod()[:-1]]))
+        np.testing.assert_array_equal(
+            found[2, part], np.concatenate([[1], signs[part].cumprod()[:-1]])
+        )
     x, values = numbers(kind, group)
     found = lanes(["simd_prefix_inclusive_sum(v)", "simd_prefix_exclusive_sum(v)"], x, kind, group)
     for part in simdgroups(values, group):
@@ -91,7 +106,9 @@ def test_shuffles(kind):
         }
     found = lanes(list(source), mx.array(values).astype(KINDS[kind]), kind)
     for row, (call, lane) in zip(found, source.items()):
-        np.testing.assert_array_equal(row, values.reshape(2, LANES)[:, lane].reshape(-1), err_msg=call)
+        np.testing.assert_array_equal(
+            row, values.reshape(2, LANES)[:, lane].reshape(-1), err_msg=call
+        )
 
 
 @pytest.mark.parametrize("kind", ["int", "half", "float"])
@@ -110,15 +127,27 @@ def test_shuffles_that_fill(kind):
 @pytest.mark.parametrize("kind", ["int", "half", "float"])
 def test_quads(kind):
     x, values = numbers(kind)
-    names = {"quad_sum": np.add, "quad_product": np.multiply, "quad_max": np.maximum, "quad_min": np.minimum}
+    names = {
+        "quad_sum": np.add,
+        "quad_product": np.multiply,
+        "quad_max": np.maximum,
+        "quad_min": np.minimum,
+    }
     found = lanes([f"{name}(v)" for name in names], x, kind)
     for row, operation in zip(found, names.values()):
-        np.testing.assert_array_equal(row, operation.reduce(values.reshape(-1, 4), axis=1).repeat(4))
+        np.testing.assert_array_equal(
+            row, operation.reduce(values.reshape(-1, 4), axis=1).repeat(4)
+        )
 
 
 def test_votes():
     x, values = numbers("int", 45)
-    calls = ["simd_any(v == 2)", "simd_all(v < 3)", "simd_all(v == 2)", "int(ulong(simd_ballot(v == 2)))"]
+    calls = [
+        "simd_any(v == 2)",
+        "simd_all(v < 3)",
+        "simd_all(v == 2)",
+        "int(ulong(simd_ballot(v == 2)))",
+    ]
     calls += [
         "simd_ballot(v == 2).any()",
         "simd_ballot(v < 3).all()",
@@ -130,7 +159,14 @@ def test_votes():
         two = values[part] == 2
         everyone = (1 << len(two)) - 1
         ballot = sum(1 << i for i in np.flatnonzero(two))
-        rows = [two.any(), True, two.all(), np.uint32(ballot).view(np.int32), two.any(), len(two) == LANES]
+        rows = [
+            two.any(),
+            True,
+            two.all(),
+            np.uint32(ballot).view(np.int32),
+            two.any(),
+            len(two) == LANES,
+        ]
         for row, expected in zip(found, [*rows, np.uint32(everyone).view(np.int32)]):
             np.testing.assert_array_equal(row[part], expected)
         np.testing.assert_array_equal(found[7, part], np.arange(len(two)) == 0)
@@ -167,7 +203,9 @@ def test_matrices(kind, memory):
     (out,) = run(source, inputs, {"out": ((16, 16), dtype)}, 32, 32, host=MetalHost("check"))
     x, y, z = (np.array(v.astype(mx.float32)) for v in (a, b, c))
     left, right = x[:8, 8:], y[8:, :8]
-    expected = np.block([[left @ right + z[8:, 8:], (left.T @ right).T], [3 * np.eye(8), np.full((8, 8), 5.0)]])
+    expected = np.block(
+        [[left @ right + z[8:, 8:], (left.T @ right).T], [3 * np.eye(8), np.full((8, 8), 5.0)]]
+    )
     np.testing.assert_array_equal(np.array(out.astype(mx.float32)), expected)
 
 
@@ -188,7 +226,13 @@ def test_elements_of_a_matrix():
 
 
 FETCHES = {
-    **{"add": np.add, "sub": lambda a, b: a - b, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor},
+    **{
+        "add": np.add,
+        "sub": lambda a, b: a - b,
+        "and": np.bitwise_and,
+        "or": np.bitwise_or,
+        "xor": np.bitwise_xor,
+    },
     **{"min": np.minimum, "max": np.maximum},
 }
 
@@ -221,11 +265,17 @@ def test_atomics(kind, memory, order):
         threadgroup_barrier(mem_flags::mem_{memory});
         if (i < 9) out[i] = v;
     """
-    (out,) = run(source, {"x": x}, {"out": ((9,), KINDS[kind])}, 64, host=MetalHost("check", order, seed=5))
+    (out,) = run(
+        source, {"x": x}, {"out": ((9,), KINDS[kind])}, 64, host=MetalHost("check", order, seed=5)
+    )
     start = np.full(7, 500)
     start[2] = 1023
-    expected = [_fold(operation, first, np.array(x)) for operation, first in zip(FETCHES.values(), start)]
-    np.testing.assert_array_equal(np.array(out)[:7].astype(np.int32), np.array(expected).astype(np.int32))
+    expected = [
+        _fold(operation, first, np.array(x)) for operation, first in zip(FETCHES.values(), start)
+    ]
+    np.testing.assert_array_equal(
+        np.array(out)[:7].astype(np.int32), np.array(expected).astype(np.int32)
+    )
     assert np.array(out)[7] < 64 and np.array(out)[8] == 1
 
 
@@ -247,7 +297,9 @@ def test_atomic_floats_and_wide_integers():
     total, ends = run(source, {"x": x}, outputs, 100, init_value=1 << 45)
     assert total.item() == _fold(np.add, np.float32(1 << 45), np.array(x))
     values = np.array(x).astype(np.uint64) << np.uint64(40)
-    np.testing.assert_array_equal(np.array(ends), [min(values.min(), 1 << 45), max(values.max(), 1 << 45)])
+    np.testing.assert_array_equal(
+        np.array(ends), [min(values.min(), 1 << 45), max(values.max(), 1 << 45)]
+    )
 
 
 @pytest.mark.parametrize("fails", [0, 2])
@@ -260,7 +312,9 @@ def test_a_weak_compare_exchange_fails_for_no_reason(fails):
         atomic_fetch_add_explicit(at + 1, tries, memory_order_relaxed);
     """
     host = MetalHost(fails=fails)
-    (out,) = run(source, {"x": mx.zeros(8)}, {"out": ((2,), mx.uint32)}, 100, host=host, init_value=0)
+    (out,) = run(
+        source, {"x": mx.zeros(8)}, {"out": ((2,), mx.uint32)}, 100, host=host, init_value=0
+    )
     total, tries = np.array(out)
     assert total == 99 * 50
     assert (tries == 100) == (fails == 0)
@@ -280,7 +334,9 @@ def test_threads_interleave_at_atomics_in_random_order():
         tickets[order] = np.array(out)
     np.testing.assert_array_equal(tickets["forward"], np.arange(64))
     np.testing.assert_array_equal(tickets["reverse"], np.arange(64)[::-1])
-    assert sorted(tickets["random"]) == list(range(64)) and tickets["random"].tolist() != list(range(64))
+    assert sorted(tickets["random"]) == list(range(64)) and tickets["random"].tolist() != list(
+        range(64)
+    )
 
 
 def test_simdgroup_barrier_orders_one_simdgroup():

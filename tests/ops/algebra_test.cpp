@@ -1,4 +1,5 @@
-// Joins, binary operations, concatenation, selection, duplicates and collation, against std::map; derivatives; errors.
+// Joins, binary operations, concatenation, selection, duplicates and collation, against std::map;
+// derivatives; errors.
 #include "lattice/ops/algebra.h"
 
 #include <gtest/gtest.h>
@@ -15,11 +16,12 @@ namespace {
 
 using Row = std::array<int32_t, 4>;
 
-SparseTensor tensor(const std::vector<Row>& rows, int channels, uint64_t seed, ManagerPtr manager = nullptr) {
+SparseTensor tensor(const std::vector<Row>& rows, int channels, uint64_t seed,
+                    ManagerPtr manager = nullptr) {
   const int n = static_cast<int>(rows.size());
   const mx::array coords(n ? rows[0].data() : nullptr, {n, 4}, mx::int32);
-  return SparseTensor(coords, mx::random::normal({n, channels}, mx::float32, mx::random::key(seed)), {1, 1, 1},
-                      std::nullopt, std::move(manager));
+  return SparseTensor(coords, mx::random::normal({n, channels}, mx::float32, mx::random::key(seed)),
+                      {1, 1, 1}, std::nullopt, std::move(manager));
 }
 
 const std::vector<Row> kA = {{0, 1, 2, 3}, {0, -1, 0, 0}, {1, 5, 5, 5}, {0, 7, 7, 7}};
@@ -55,7 +57,8 @@ TEST(Algebra, BinaryOperationsOnEveryJoin) {
     }
   };
   for (const Join join : {Join::inner, Join::left, Join::right, Join::outer})
-    for (const BinaryOp op : {BinaryOp::add, BinaryOp::sub, BinaryOp::mul, BinaryOp::maximum, BinaryOp::minimum}) {
+    for (const BinaryOp op :
+         {BinaryOp::add, BinaryOp::sub, BinaryOp::mul, BinaryOp::maximum, BinaryOp::minimum}) {
       std::map<Row, float> expected;
       for (const auto* side : {&left, &right})
         for (const auto& [row, v] : *side) {
@@ -90,15 +93,17 @@ TEST(Algebra, IdentityIsKeptAndCostsNothing) {
 TEST(Algebra, GradientsReachBothSides) {
   const SparseTensor a = tensor(kA, 1, 1), b = tensor(kB, 1, 2);
   const auto loss = [&](const std::vector<mx::array>& f) {
-    return mx::sum(
-        mx::square(sparse_binary(a.with_feats(f[0]), b.with_feats(f[1]), BinaryOp::sub, Join::outer).feats()));
+    return mx::sum(mx::square(
+        sparse_binary(a.with_feats(f[0]), b.with_feats(f[1]), BinaryOp::sub, Join::outer).feats()));
   };
   const auto grads = mx::grad(loss, {0, 1})({a.feats(), b.feats()});
   // (u - v)^2: 2 (u - v) and its negative, with 0 for a missing partner.
   const mx::array u = a.feats(), v = reindex_sparse(b, a).feats();
-  EXPECT_TRUE(mx::allclose(grads[0], mx::multiply(mx::array(2.0f), mx::subtract(u, v))).item<bool>());
+  EXPECT_TRUE(
+      mx::allclose(grads[0], mx::multiply(mx::array(2.0f), mx::subtract(u, v))).item<bool>());
   const mx::array w = reindex_sparse(a, b).feats();
-  EXPECT_TRUE(mx::allclose(grads[1], mx::multiply(mx::array(2.0f), mx::subtract(b.feats(), w))).item<bool>());
+  EXPECT_TRUE(mx::allclose(grads[1], mx::multiply(mx::array(2.0f), mx::subtract(b.feats(), w)))
+                  .item<bool>());
 }
 
 TEST(Algebra, RowsAreSelected) {
@@ -128,7 +133,8 @@ TEST(Algebra, TopRowsPerBatch) {
 
 TEST(Algebra, Duplicates) {
   const std::vector<Row> rows = {{0, 1, 1, 1}, {0, 2, 2, 2}, {0, 1, 1, 1}, {1, 1, 1, 1}};
-  const mx::array coords(rows[0].data(), {4, 4}, mx::int32), feats = mx::array({1.f, 2.f, 5.f, 9.f}, {4, 1});
+  const mx::array coords(rows[0].data(), {4, 4}, mx::int32),
+      feats = mx::array({1.f, 2.f, 5.f, 9.f}, {4, 1});
   const auto first = [&](Duplicates d) {
     const SparseTensor x = sparse_from_coordinates(coords, feats, {1, 1, 1}, BatchCounts{3, 1}, d);
     EXPECT_EQ(x.active_count(), d == Duplicates::none ? 4 : 3);
@@ -143,8 +149,10 @@ TEST(Algebra, Duplicates) {
 }
 
 TEST(Algebra, Collate) {
-  const mx::array one = mx::array({1, 2, 3}, {1, 3}, mx::int32), none = mx::zeros({0, 3}, mx::int32);
-  const SparseTensor x = sparse_collate({one, none, one}, {mx::ones({1, 2}), mx::ones({0, 2}), mx::zeros({1, 2})});
+  const mx::array one = mx::array({1, 2, 3}, {1, 3}, mx::int32),
+                  none = mx::zeros({0, 3}, mx::int32);
+  const SparseTensor x =
+      sparse_collate({one, none, one}, {mx::ones({1, 2}), mx::ones({0, 2}), mx::zeros({1, 2})});
   EXPECT_EQ(x.batch_counts(), (BatchCounts{1, 0, 1}));
   EXPECT_EQ(by_row(x), (std::map<Row, float>{{{0, 1, 2, 3}, 1}, {{2, 1, 2, 3}, 0}}));
   EXPECT_THROW(sparse_collate({one}, {}), std::invalid_argument);
@@ -156,25 +164,32 @@ TEST(Algebra, Errors) {
   EXPECT_THROW(sparse_binary(a, b, BinaryOp::add, Join::outer), std::invalid_argument);
   EXPECT_THROW(cat({a, a.astype(mx::float16)}), std::invalid_argument);
   EXPECT_THROW(cat({}), std::invalid_argument);
-  EXPECT_THROW(cat({a, a.replace(std::nullopt, std::nullopt, Triple{2, 2, 2})}), std::invalid_argument);
-  EXPECT_THROW(gather_aligned_features(a.feats(), mx::array({4}, {1}, mx::int32)), std::invalid_argument);
-  EXPECT_THROW(sparse_binary(tensor({kA[0], kA[0]}, 2, 1), a, BinaryOp::add, Join::outer), std::invalid_argument);
+  EXPECT_THROW(cat({a, a.replace(std::nullopt, std::nullopt, Triple{2, 2, 2})}),
+               std::invalid_argument);
+  EXPECT_THROW(gather_aligned_features(a.feats(), mx::array({4}, {1}, mx::int32)),
+               std::invalid_argument);
+  EXPECT_THROW(sparse_binary(tensor({kA[0], kA[0]}, 2, 1), a, BinaryOp::add, Join::outer),
+               std::invalid_argument);
 }
 
-// Columns side by side and apart, against MLX's concatenation and slice: values, derivatives of both orders, empty ends.
+// Columns side by side and apart, against MLX's concatenation and slice: values, derivatives of
+// both orders, empty ends.
 TEST(Algebra, Columns) {
   for (const mx::Dtype dtype : {mx::float32, mx::float16})
     for (const int rows : {0, 1, 700})
-      for (const std::vector<int>& widths : std::vector<std::vector<int>>{{5}, {16, 48}, {3, 0, 2}}) {
+      for (const std::vector<int>& widths :
+           std::vector<std::vector<int>>{{5}, {16, 48}, {3, 0, 2}}) {
         std::vector<mx::array> parts;
-        for (size_t i = 0; i < widths.size(); ++i) parts.push_back(mx::astype(normal({rows, widths[i]}, i + 1), dtype));
-        parts[0] = mx::transpose(mx::contiguous(mx::transpose(parts[0])));  // another order in memory
+        for (size_t i = 0; i < widths.size(); ++i)
+          parts.push_back(mx::astype(normal({rows, widths[i]}, i + 1), dtype));
+        parts[0] =
+            mx::transpose(mx::contiguous(mx::transpose(parts[0])));  // another order in memory
         const mx::array joined = join_columns(parts);
         EXPECT_TRUE(mx::array_equal(joined, mx::concatenate(parts, 1)).item<bool>());
         const int first = 1, count = joined.shape(1) - 2;
-        EXPECT_TRUE(
-            mx::array_equal(take_columns(joined, first, count), mx::slice(joined, {0, first}, {rows, first + count}))
-                .item<bool>());
+        EXPECT_TRUE(mx::array_equal(take_columns(joined, first, count),
+                                    mx::slice(joined, {0, first}, {rows, first + count}))
+                        .item<bool>());
       }
   // f = sum of cubes of some columns; its gradient and the derivative of that are cubes' too.
   const mx::array a = normal({9, 4}, 1), b = normal({9, 7}, 2);
@@ -192,13 +207,19 @@ TEST(Algebra, Columns) {
     };
   };
   for (const size_t i : {0u, 1u}) {
-    EXPECT_TRUE(mx::allclose(mx::grad(f(true), {0, 1})({a, b})[i], mx::grad(f(false), {0, 1})({a, b})[i]).item<bool>());
     EXPECT_TRUE(
-        mx::allclose(mx::grad(slope(true), {0, 1})({a, b})[i], mx::grad(slope(false), {0, 1})({a, b})[i]).item<bool>());
+        mx::allclose(mx::grad(f(true), {0, 1})({a, b})[i], mx::grad(f(false), {0, 1})({a, b})[i])
+            .item<bool>());
+    EXPECT_TRUE(mx::allclose(mx::grad(slope(true), {0, 1})({a, b})[i],
+                             mx::grad(slope(false), {0, 1})({a, b})[i])
+                    .item<bool>());
   }
   const auto along = [&](bool ours) {
-    return mx::jvp([&](const std::vector<mx::array>& in) { return std::vector<mx::array>{f(ours)(in)}; }, {a, b},
-                   {normal({9, 4}, 3), normal({9, 7}, 4)})
+    return mx::jvp(
+               [&](const std::vector<mx::array>& in) {
+                 return std::vector<mx::array>{f(ours)(in)};
+               },
+               {a, b}, {normal({9, 4}, 3), normal({9, 7}, 4)})
         .second[0];
   };
   EXPECT_TRUE(mx::allclose(along(true), along(false)).item<bool>());

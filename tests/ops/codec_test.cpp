@@ -1,4 +1,5 @@
-// The file of a voxel cloud: rows, attributes and grid come back; every flipped bit and every cut is refused.
+// The file of a voxel cloud: rows, attributes and grid come back; every flipped bit and every cut
+// is refused.
 #include "lattice/ops/codec.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +10,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "lattice/kernels/cpu/bytes.h"
+#include "lattice/kernels/cpu/coding/bytes.h"
 #include "lattice/ops/coords.h"
 #include "tests/support/errors.h"
 #include "tests/support/random.h"
@@ -21,16 +22,20 @@ namespace {
 bool same(const mx::array& a, const mx::array& b) {
   return a.dtype() == b.dtype() && a.shape() == b.shape() && mx::array_equal(a, b).item<bool>();
 }
-mx::array rows(const support::Coords& c) { return mx::array(c.data(), {static_cast<int>(c.size() / 4), 4}, mx::int32); }
+mx::array rows(const support::Coords& c) {
+  return mx::array(c.data(), {static_cast<int>(c.size() / 4), 4}, mx::int32);
+}
 
 VoxelCloud sample(int64_t n) {
   VoxelCloud cloud{rows(support::random_set(n, 20, 2))};
   const int rows = static_cast<int>(n);
-  for (const mx::Dtype t :
-       {mx::uint8, mx::int8, mx::uint16, mx::int16, mx::uint32, mx::int32, mx::float16, mx::float32})
-    cloud.attributes.emplace_back(std::to_string(cloud.attributes.size()),
-                                  mx::astype(mx::random::randint(0, 100, {rows, 3}, mx::int32, mx::random::key(1)), t));
-  cloud.attributes.emplace_back("intensity", mx::random::normal({rows}, mx::float32, 0.0f, 1.0f, mx::random::key(2)));
+  for (const mx::Dtype t : {mx::uint8, mx::int8, mx::uint16, mx::int16, mx::uint32, mx::int32,
+                            mx::float16, mx::float32})
+    cloud.attributes.emplace_back(
+        std::to_string(cloud.attributes.size()),
+        mx::astype(mx::random::randint(0, 100, {rows, 3}, mx::int32, mx::random::key(1)), t));
+  cloud.attributes.emplace_back(
+      "intensity", mx::random::normal({rows}, mx::float32, 0.0f, 1.0f, mx::random::key(2)));
   cloud.voxel_size = 0.04;
   cloud.origin = {1.5, -2e6, 0};
   return cloud;
@@ -47,7 +52,9 @@ TEST(Codec, GivesEverythingBackInMortonOrder) {
     ASSERT_EQ(back.attributes.size(), cloud.attributes.size());
     for (size_t i = 0; i < back.attributes.size(); ++i) {
       EXPECT_EQ(back.attributes[i].first, cloud.attributes[i].first);
-      EXPECT_TRUE(same(back.attributes[i].second, mx::take(cloud.attributes[i].second, order.order, 0))) << i;
+      EXPECT_TRUE(
+          same(back.attributes[i].second, mx::take(cloud.attributes[i].second, order.order, 0)))
+          << i;
     }
   }
 }
@@ -68,8 +75,8 @@ TEST(Codec, RefusesEveryFlippedBitAndEveryCut) {
   EXPECT_THROW(decode_points(longer), std::invalid_argument);
 }
 
-// Hostile files: bytes are overwritten and the checksums of the sections made right again. Whatever is accepted is consistent.
-// `make fuzz` runs more of them.
+// Hostile files: bytes are overwritten and the checksums of the sections made right again. Whatever
+// is accepted is consistent. `make fuzz` runs more of them.
 TEST(Codec, HostileFiles) {
   const ByteString seed = encode_points(sample(40));
   support::Random random(1);
@@ -79,19 +86,21 @@ TEST(Codec, HostileFiles) {
   for (int i = 0; i < files; ++i) {
     ByteString data = seed;
     for (int64_t k = random.between(1, 3); k > 0; --k)
-      data[static_cast<size_t>(random.below(static_cast<int64_t>(data.size())))] = static_cast<uint8_t>(random.bits());
+      data[static_cast<size_t>(random.below(static_cast<int64_t>(data.size())))] =
+          static_cast<uint8_t>(random.bits());
     for (size_t at = 8; at + 16 <= data.size();) {
       const uint64_t length = cpu::get<uint64_t>(&data[at + 4]);
       if (length > data.size() - at - 16) break;
-      const uint32_t sum =
-          cpu::crc32c(ByteSpan(data).subspan(at + 16, length), cpu::crc32c(ByteSpan(data).subspan(at, 12)));
+      const uint32_t sum = cpu::crc32c(ByteSpan(data).subspan(at + 16, length),
+                                       cpu::crc32c(ByteSpan(data).subspan(at, 12)));
       for (size_t b = 0; b < 4; ++b) data[at + 12 + b] = static_cast<uint8_t>(sum >> (8 * b));
       at += 16 + length;
     }
     try {
       const VoxelCloud cloud = decode_points(data);
       ++accepted;
-      for (const auto& [name, values] : cloud.attributes) ASSERT_EQ(values.shape(0), cloud.coords.shape(0)) << name;
+      for (const auto& [name, values] : cloud.attributes)
+        ASSERT_EQ(values.shape(0), cloud.coords.shape(0)) << name;
     } catch (const std::invalid_argument&) {
     }
   }
@@ -106,11 +115,13 @@ TEST(Codec, Errors) {
   EXPECT_EQ(message([&] { encode_points(cloud); }),
             "[encode_points] coords found (0, 1, 2, 3) twice, expected distinct rows");
   cloud.coords = mx::zeros({1, 4}, mx::int64);
-  EXPECT_EQ(message([&] { encode_points(cloud); }), "[encode_points] coords must be int32, got int64");
+  EXPECT_EQ(message([&] { encode_points(cloud); }),
+            "[encode_points] coords must be int32, got int64");
   cloud.coords = mx::zeros({1, 4}, mx::int32);
   cloud.attributes.emplace_back("a", mx::zeros({2, 3}));
   EXPECT_EQ(message([&] { encode_points(cloud); }),
-            "[encode_points] attribute 'a' must have shape (1,) or (1, C) with 1 <= C <= 65535, got (2, 3)");
+            "[encode_points] attribute 'a' must have shape (1,) or (1, C) with 1 <= C <= 65535, "
+            "got (2, 3)");
   cloud.attributes[0].second = mx::zeros({1}, mx::int64);
   EXPECT_NE(message([&] { encode_points(cloud); }).find("got int64"), std::string::npos);
   cloud.attributes = {{"a", mx::zeros({1})}, {"a", mx::zeros({1})}};

@@ -1,4 +1,5 @@
-// Derivatives of conv and outer, convolutions of tensors, errors. Values of every route are in routes_test.cpp.
+// Derivatives of conv and outer, convolutions of tensors, errors. Values of every route are in
+// routes_test.cpp.
 #include "lattice/ops/conv.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +8,7 @@
 #include <cmath>
 #include <set>
 
-#include "lattice/ops/bilinear.h"
+#include "lattice/ops/conv_core.h"
 #include "lattice/ops/oracle_cases.h"
 #include "tests/ops/arrays.h"
 
@@ -18,8 +19,9 @@ namespace {
 std::vector<OracleCase> small_cases() {
   std::vector<OracleCase> out;
   for (OracleCase& test : oracle_cases())
-    if (test.call.operation == "conv" && !test.call.packing.bits && test.call.dtype == mx::float32 &&
-        test.call.relation->edge_count() > 0 && (test.call.c_in == 5 || test.call.c_in == 12 || test.call.c_in == 24))
+    if (test.call.operation == "conv" && !test.call.packing.bits &&
+        test.call.dtype == mx::float32 && test.call.relation->edge_count() > 0 &&
+        (test.call.c_in == 5 || test.call.c_in == 12 || test.call.c_in == 24))
       out.push_back(std::move(test));
   return out;
 }
@@ -45,17 +47,21 @@ TEST(Conv, BiasGradientIsTheSumOverRows) {
   const OracleCase test = small_cases().front();
   const auto& c = test.call;
   const mx::array gy = normal({static_cast<int>(c.n_out()), static_cast<int>(c.c_out)}, 3);
-  const auto f = [&](const mx::array& b) { return dot(gy, conv(c.inputs[0], c.inputs[1], c.relation, b, c.groups)); };
+  const auto f = [&](const mx::array& b) {
+    return dot(gy, conv(c.inputs[0], c.inputs[1], c.relation, b, c.groups));
+  };
   const mx::array grad = mx::grad(f)(c.inputs[2]);
   EXPECT_TRUE(mx::allclose(grad, mx::sum(gy, 0), 1e-5, 1e-5).item<bool>());
 }
 
-// The loss sum(conv(x, w)^3) has first and second derivatives that central differences can check in float32.
+// The loss sum(conv(x, w)^3) has first and second derivatives that central differences can check in
+// float32.
 TEST(Conv, SecondDerivativesMatchFiniteDifferences) {
   for (const OracleCase& test : small_cases()) {
     const auto& c = test.call;
     const auto loss = [&](const std::vector<mx::array>& in) {
-      return mx::sum(mx::power(conv(in[0], in[1], c.relation, std::nullopt, c.groups), mx::array(3.0f)));
+      return mx::sum(
+          mx::power(conv(in[0], in[1], c.relation, std::nullopt, c.groups), mx::array(3.0f)));
     };
     const mx::array dx = normal(c.inputs[0].shape(), 11), dw = normal(c.inputs[1].shape(), 12);
     // Derivative along (dx, dw), itself differentiated along (dx, dw).
@@ -68,10 +74,12 @@ TEST(Conv, SecondDerivativesMatchFiniteDifferences) {
     const double h = 1e-2;
     const auto at = [&](double t) {
       const mx::array step(static_cast<float>(t));
-      return value(slope({mx::add(c.inputs[0], mx::multiply(step, dx)), mx::add(c.inputs[1], mx::multiply(step, dw))}));
+      return value(slope({mx::add(c.inputs[0], mx::multiply(step, dx)),
+                          mx::add(c.inputs[1], mx::multiply(step, dw))}));
     };
     const double difference = (at(h) - at(-h)) / (2 * h);
-    EXPECT_NEAR(along_x + along_w, difference, 1e-2 * (std::fabs(along_x) + std::fabs(along_w) + 1)) << test.label;
+    EXPECT_NEAR(along_x + along_w, difference, 1e-2 * (std::fabs(along_x) + std::fabs(along_w) + 1))
+        << test.label;
   }
 }
 
@@ -85,7 +93,8 @@ TEST(Conv, JvpEqualsTheTransposedVjp) {
     const mx::array gy = normal({static_cast<int>(c.n_out()), static_cast<int>(c.c_out)}, 3);
     const auto [y, tangents] = mx::jvp(f, {c.inputs[0], c.inputs[1]}, {dx, dw});
     const auto [y2, grads] = mx::vjp(f, {c.inputs[0], c.inputs[1]}, {gy});
-    const double left = value(dot(gy, tangents[0])), right = value(mx::add(dot(grads[0], dx), dot(grads[1], dw)));
+    const double left = value(dot(gy, tangents[0])),
+                 right = value(mx::add(dot(grads[0], dx), dot(grads[1], dw)));
     EXPECT_NEAR(left, right, 1e-3 * (std::fabs(left) + 1)) << test.label;
   }
 }
@@ -97,10 +106,12 @@ TEST(Conv, OuterJvpAndVjpAgree) {
   const auto f = [&](const std::vector<mx::array>& in) {
     return std::vector<mx::array>{outer(in[0], in[1], c.relation, c.groups)};
   };
-  const mx::array dx = normal(c.inputs[0].shape(), 1), dg = normal(g.shape(), 2), u = normal(c.inputs[1].shape(), 3);
+  const mx::array dx = normal(c.inputs[0].shape(), 1), dg = normal(g.shape(), 2),
+                  u = normal(c.inputs[1].shape(), 3);
   const auto [y, tangents] = mx::jvp(f, {c.inputs[0], g}, {dx, dg});
   const auto [y2, grads] = mx::vjp(f, {c.inputs[0], g}, {u});
-  const double left = value(dot(u, tangents[0])), right = value(mx::add(dot(grads[0], dx), dot(grads[1], dg)));
+  const double left = value(dot(u, tangents[0])),
+               right = value(mx::add(dot(grads[0], dx), dot(grads[1], dg)));
   EXPECT_NEAR(left, right, 1e-3 * (std::fabs(left) + 1));
 }
 
@@ -127,7 +138,9 @@ TEST(Conv, IdentityAndStrides) {
   const mx::array w = normal({27, 4, 4}, 3), w2 = normal({8, 4, 4}, 4), w1 = normal({5, 4}, 5);
   EXPECT_TRUE(subm_conv3d(x, w, std::nullopt, with({})).same_coords(x));
   EXPECT_FALSE(conv3d(x, w, std::nullopt, with({})).same_coords(x));
-  EXPECT_TRUE(conv3d(x, w1, std::nullopt, with(KernelSpec({1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}))).same_coords(x));
+  EXPECT_TRUE(
+      conv3d(x, w1, std::nullopt, with(KernelSpec({1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1})))
+          .same_coords(x));
   const KernelSpec half({2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1});
   const SparseTensor down = conv3d(x, w2, std::nullopt, with(half));
   EXPECT_EQ(down.stride(), (Triple{2, 2, 2}));
@@ -145,9 +158,11 @@ TEST(Conv, NormalizedDividesByTheWeightNorm) {
   const SparseTensor ones = x.with_feats(mx::ones({6, 3}));
   const mx::array plain = subm_conv3d(x, w, std::nullopt, with({})).feats();
   const mx::array norm = subm_conv3d(ones, mx::square(w), std::nullopt, with({})).feats();
-  const mx::array expected = mx::add(mx::divide(plain, mx::sqrt(mx::add(norm, mx::array(1e-8f)))), b);
+  const mx::array expected =
+      mx::add(mx::divide(plain, mx::sqrt(mx::add(norm, mx::array(1e-8f)))), b);
   EXPECT_TRUE(
-      mx::allclose(normalized_subm_conv3d(x, w, b, with({}), 1e-8f).feats(), expected, 1e-4, 1e-5).item<bool>());
+      mx::allclose(normalized_subm_conv3d(x, w, b, with({}), 1e-8f).feats(), expected, 1e-4, 1e-5)
+          .item<bool>());
   EXPECT_THROW(normalized_subm_conv3d(x, w, b, with({}), 0.0f), std::invalid_argument);
 }
 
@@ -165,9 +180,9 @@ TEST(Conv, BadArgumentsAreErrors) {
   fails(mx::astype(w, mx::float16), std::nullopt, with({}));
   fails(w, std::nullopt, {{}, std::nullopt, 3});
   fails(w, std::nullopt, {{}, line_tensor(5, 4).coord_key(), 1});
-  EXPECT_THROW(
-      subm_conv3d(x, normal({8, 4, 4}, 1), std::nullopt, with(KernelSpec({2, 2, 2}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}))),
-      std::invalid_argument);
+  EXPECT_THROW(subm_conv3d(x, normal({8, 4, 4}, 1), std::nullopt,
+                           with(KernelSpec({2, 2, 2}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}))),
+               std::invalid_argument);
 }
 
 }  // namespace

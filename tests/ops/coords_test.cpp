@@ -1,5 +1,6 @@
-// Coordinate sets as MLX arrays: values, dtypes, shapes, sharing of the index, errors. Values at large are compared with plain
-// code in tests/kernels/coords_test.cpp and tests/python/test_coords.py.
+// Coordinate sets as MLX arrays: values, dtypes, shapes, sharing of the index, errors. Values at
+// large are compared with plain code in tests/kernels/coords_test.cpp and
+// tests/python/test_coords.py.
 #include "lattice/ops/coords.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,8 @@ namespace {
 using Flat = std::vector<int64_t>;
 
 mx::array coords(const Flat& values, mx::Dtype dtype = mx::int32) {
-  return mx::astype(mx::array(values.data(), {static_cast<int>(values.size() / 4), 4}, mx::int64), dtype);
+  return mx::astype(mx::array(values.data(), {static_cast<int>(values.size() / 4), 4}, mx::int64),
+                    dtype);
 }
 
 Flat values(const mx::array& a) {
@@ -57,18 +59,21 @@ TEST_P(CoordsOps, SetOperations) {
 TEST_P(CoordsOps, Downsample) {
   const mx::array c = make({0, -1, 3, 4, 0, 0, 3, 5, 0, -2, 2, 4, 2, -1, 3, 4});
   EXPECT_EQ(values(downsample_coords(c)), (Flat{0, -1, 1, 2, 0, 0, 1, 2, 2, -1, 1, 2}));
-  EXPECT_EQ(values(downsample_coords(c, {1, 4, 5})), (Flat{0, -1, 0, 0, 0, 0, 0, 1, 0, -2, 0, 0, 2, -1, 0, 0}));
+  EXPECT_EQ(values(downsample_coords(c, {1, 4, 5})),
+            (Flat{0, -1, 0, 0, 0, 0, 0, 1, 0, -2, 0, 0, 2, -1, 0, 0}));
 }
 
 TEST_P(CoordsOps, Alignment) {
-  const mx::array lhs = make({0, 1, 0, 0, 0, 2, 0, 0, 0, 7, 0, 0}), rhs = make({0, 3, 0, 0, 0, 2, 0, 0});
+  const mx::array lhs = make({0, 1, 0, 0, 0, 2, 0, 0, 0, 7, 0, 0}),
+                  rhs = make({0, 3, 0, 0, 0, 2, 0, 0});
   const mx::array two({2}, {1}, mx::int32);
   const SparseAlignment outer = build_sparse_alignment(lhs, two, rhs, std::nullopt, Join::outer);
   EXPECT_EQ(values(outer.coords), (Flat{0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0}));
   EXPECT_EQ(values(outer.lhs_rows), (Flat{0, 1, -1}));
   EXPECT_EQ(values(outer.rhs_rows), (Flat{-1, 1, 0}));
   EXPECT_EQ(values(outer.active_rows), (Flat{3}));
-  const SparseAlignment right = build_sparse_alignment(lhs, std::nullopt, rhs, std::nullopt, Join::right);
+  const SparseAlignment right =
+      build_sparse_alignment(lhs, std::nullopt, rhs, std::nullopt, Join::right);
   EXPECT_EQ(right.coords.id(), rhs.id());  // nothing to copy
   EXPECT_EQ(values(right.lhs_rows), (Flat{-1, 1}));
 }
@@ -79,7 +84,8 @@ TEST_P(CoordsOps, OrdersAndOccupancy) {
   const CoordinateOrdering sorted = morton_sort_coords(c);
   EXPECT_EQ(values(sorted.inverse_rows), (Flat{2, 1, 0, 3}));
   EXPECT_EQ(values(mx::take(c, sorted.order, 0)), values(sorted.coords));
-  EXPECT_EQ(values(morton_codes(make({1, 1, 2, 4}))), (Flat{(int64_t{1} << 60) + 1 + (1 << 4) + (1 << 8)}));
+  EXPECT_EQ(values(morton_codes(make({1, 1, 2, 4}))),
+            (Flat{(int64_t{1} << 60) + 1 + (1 << 4) + (1 << 8)}));
   const SparseOccupancy o = occupancy_downsample(c);
   EXPECT_EQ(values(o.coords), (Flat{0, 0, 0, 0, 0, -1, 0, 0}));
   EXPECT_EQ(values(o.occupancy), (Flat{1 + 8 + 16, 2}));
@@ -103,15 +109,12 @@ TEST(CoordsLike, ASetIsSortedOnce) {
 
 TEST(CoordsErrors, NameTheOperationAndTheArgument) {
   const mx::array good = coords(kRhs);
-  EXPECT_EQ(message<std::invalid_argument>([&] {
-              union_coords(good, mx::zeros({2, 3}, mx::int32));
-            }),
-            "[union_coords] rhs must have shape (N, 4), got (2, 3)");
+  EXPECT_EQ(
+      message<std::invalid_argument>([&] { union_coords(good, mx::zeros({2, 3}, mx::int32)); }),
+      "[union_coords] rhs must have shape (N, 4), got (2, 3)");
   EXPECT_EQ(message<std::invalid_argument>([&] { lookup_coords(good, coords(kLhs, mx::int64)); }),
             "[lookup_coords] coords and queries must have equal dtypes, got int32 and int64");
-  EXPECT_EQ(message<std::invalid_argument>([&] {
-              downsample_coords(good, {2, 0, 2});
-            }),
+  EXPECT_EQ(message<std::invalid_argument>([&] { downsample_coords(good, {2, 0, 2}); }),
             "[downsample_coords] stride must be >= 1, got (2, 0, 2)");
   EXPECT_EQ(message<std::invalid_argument>([&] { parse_join("cross", "op"); }),
             "[op] join must be inner, left, right or outer, got 'cross'");

@@ -1,4 +1,5 @@
-// Distances: against float64 loops, derivatives of all metrics, zero distances, far from the origin.
+// Distances: against float64 loops, derivatives of all metrics, zero distances, far from the
+// origin.
 #include "lattice/ops/distance.h"
 
 #include <gtest/gtest.h>
@@ -9,13 +10,16 @@
 namespace lattice {
 namespace {
 
-double dot(const mx::array& a, const mx::array& b) { return double{mx::sum(mx::multiply(a, b)).item<float>()}; }
+double dot(const mx::array& a, const mx::array& b) {
+  return double{mx::sum(mx::multiply(a, b)).item<float>()};
+}
 
 double exact(const float* a, const float* b, int c, Metric metric) {
   double d2 = 0, ab = 0, aa = 0, bb = 0;
   for (int i = 0; i < c; ++i) {
     d2 += (double{a[i]} - double{b[i]}) * (double{a[i]} - double{b[i]});
-    ab += double{a[i]} * double{b[i]}, aa += double{a[i]} * double{a[i]}, bb += double{b[i]} * double{b[i]};
+    ab += double{a[i]} * double{b[i]}, aa += double{a[i]} * double{a[i]},
+        bb += double{b[i]} * double{b[i]};
   }
   if (metric == Metric::cosine) return 1 - ab / std::max(std::sqrt(aa * bb), 1e-8);
   return metric == Metric::euclidean ? std::sqrt(d2) : d2;
@@ -31,12 +35,14 @@ TEST(Distance, ValuesAndDerivatives) {
       mx::eval({a, b, d});
       for (int i = 0; i < 37; ++i)
         for (int j = 0; j < 1030; ++j)
-          ASSERT_NEAR(d.data<float>()[i * 1030 + j], exact(a.data<float>() + i * c, b.data<float>() + j * c, c, metric),
+          ASSERT_NEAR(d.data<float>()[i * 1030 + j],
+                      exact(a.data<float>() + i * c, b.data<float>() + j * c, c, metric),
                       2e-5 * (1 + c));
       const mx::array small = mx::slice(b, {0, 0}, {9, c}), g = mx::random::normal({37, 9}),
                       da = mx::random::normal({37, c}), db = mx::random::normal({9, c});
       const auto f = [&](const std::vector<mx::array>& in) {
-        return std::vector<mx::array>{indexed_distance(in[0], in[1], std::nullopt, std::nullopt, metric)};
+        return std::vector<mx::array>{
+            indexed_distance(in[0], in[1], std::nullopt, std::nullopt, metric)};
       };
       const auto blocked = [&](const std::vector<mx::array>& in) {
         return std::vector<mx::array>{indexed_distance_blocked(in[0], in[1], 8, metric)};
@@ -58,7 +64,9 @@ TEST(Distance, ValuesAndDerivatives) {
       };
       const double slope = (moved(h) - moved(-h)) / (2 * double{h});
       EXPECT_NEAR(dot(mx::grad(loss)(a), da), slope, 2e-2 * (1 + std::fabs(slope)));
-      const auto grad_along = [&](const mx::array& v) { return mx::sum(mx::multiply(mx::grad(loss)(v), da)); };
+      const auto grad_along = [&](const mx::array& v) {
+        return mx::sum(mx::multiply(mx::grad(loss)(v), da));
+      };
       const auto grad_at = [&](float t) {
         return double{grad_along(mx::add(a, mx::multiply(da, mx::array(t)))).item<float>()};
       };
@@ -71,12 +79,14 @@ TEST(Distance, ZeroDistancesAndFarPoints) {
   const mx::array a = mx::array({1.f, 2.f, 3.f, 0.f, 0.f, 0.f}, {2, 3});
   const auto loss = [&](const mx::array& v) { return mx::sum(indexed_distance(v, a)); };
   EXPECT_TRUE(mx::all(mx::isfinite(mx::grad(loss)(a))).item<bool>());
-  EXPECT_EQ(indexed_distance(a, a, std::nullopt, std::nullopt, Metric::cosine).dtype(), mx::float32);
+  EXPECT_EQ(indexed_distance(a, a, std::nullopt, std::nullopt, Metric::cosine).dtype(),
+            mx::float32);
   const mx::array cosine = indexed_distance(a, a, std::nullopt, std::nullopt, Metric::cosine);
   EXPECT_EQ(mx::take(cosine, 3).item<float>(), 1.0f);  // a zero vector
   const mx::array far = mx::array({1e6f, 0.f, 0.f, 1e6f + 0.5f, 0.f, 0.f}, {2, 3});
   EXPECT_EQ(mx::take(indexed_distance(far, far), 1).item<float>(), 0.5f);
-  const mx::array slope = mx::grad([&](const mx::array& v) { return mx::take(indexed_distance(v, far), 1); })(far);
+  const mx::array slope =
+      mx::grad([&](const mx::array& v) { return mx::take(indexed_distance(v, far), 1); })(far);
   EXPECT_EQ(mx::take(slope, 0).item<float>(), -1.0f);
 }
 

@@ -1,4 +1,5 @@
-// Entropy coding on arrays: shapes, dtypes, shared tables, errors. Streams at large: tests/kernels/entropy_test.cpp.
+// Entropy coding on arrays: shapes, dtypes, shared tables, errors. Streams at large:
+// tests/kernels/entropy_test.cpp.
 #include "lattice/ops/entropy.h"
 
 #include "tests/support/errors.h"
@@ -14,8 +15,10 @@ namespace {
 bool same(const mx::array& a, const mx::array& b) { return mx::array_equal(a, b).item<bool>(); }
 
 mx::array probabilities(int rows, int alphabet, mx::Dtype dtype) {
-  return mx::astype(mx::softmax(mx::random::normal({rows, alphabet}, mx::float32, 0.0f, 3.0f, mx::random::key(1)), -1),
-                    dtype);
+  return mx::astype(
+      mx::softmax(mx::random::normal({rows, alphabet}, mx::float32, 0.0f, 3.0f, mx::random::key(1)),
+                  -1),
+      dtype);
 }
 mx::array symbols(int rows, int alphabet) {
   return mx::random::randint(0, alphabet, {rows}, mx::int32, mx::random::key(2));
@@ -46,11 +49,13 @@ TEST(Entropy, OneTableForAllRows) {
   EXPECT_EQ(rans_encode_from_prob(wide, s), bytes);
   EXPECT_TRUE(same(rans_decode_from_prob(p, bytes), s));
   EXPECT_TRUE(same(rans_decode_from_prob(wide, bytes), s));
-  EXPECT_TRUE(same(rans_decode_from_prob(mx::contiguous(mx::repeat(p, 10000, 0)), bytes), s));  // tables of its own
+  EXPECT_TRUE(same(rans_decode_from_prob(mx::contiguous(mx::repeat(p, 10000, 0)), bytes),
+                   s));  // tables of its own
   const mx::array cdf = normalized_cdf(wide);
   EXPECT_EQ(cdf.shape(), (mx::Shape{10000, 257}));
   EXPECT_TRUE(same(range_decode(cdf, range_encode(cdf, s)), s));
-  EXPECT_THROW(rans_decode_from_prob(mx::broadcast_to(p, {9999, 256}), bytes), std::invalid_argument);
+  EXPECT_THROW(rans_decode_from_prob(mx::broadcast_to(p, {9999, 256}), bytes),
+               std::invalid_argument);
   EXPECT_THROW(rans_encode_from_prob(mx::broadcast_to(p, {9999, 256}), s), std::invalid_argument);
 }
 
@@ -58,34 +63,27 @@ using support::message;
 
 TEST(Entropy, Errors) {
   const mx::array p = probabilities(3, 4, mx::float32), s = symbols(3, 4), cdf = normalized_cdf(p);
-  EXPECT_EQ(message([&] {
-              normalized_cdf(mx::zeros({3, 1}));
-            }),
+  EXPECT_EQ(message([&] { normalized_cdf(mx::zeros({3, 1})); }),
             "[normalized_cdf] prob must have shape (R, A) with 2 <= A <= 65536, got (3, 1)");
   EXPECT_EQ(message([&] { normalized_cdf(mx::zeros({3})); }),
             "[normalized_cdf] prob must have shape (R, A) with 2 <= A <= 65536, got (3,)");
-  EXPECT_EQ(message([&] {
-              normalized_cdf(mx::zeros({3, 2}, mx::int32));
-            }),
+  EXPECT_EQ(message([&] { normalized_cdf(mx::zeros({3, 2}, mx::int32)); }),
             "[normalized_cdf] prob must be float32, float16 or bfloat16, got int32");
-  EXPECT_EQ(message([&] {
-              normalized_cdf(mx::array({0.5f, INFINITY}, {1, 2}));
-            }),
+  EXPECT_EQ(message([&] { normalized_cdf(mx::array({0.5f, INFINITY}, {1, 2})); }),
             "[normalized_cdf] prob row 0 holds a NaN or an infinity, expected finite values");
-  EXPECT_EQ(message([&] {
-              range_encode(cdf, mx::array({0, 4, 1}, {3}));
-            }),
+  EXPECT_EQ(message([&] { range_encode(cdf, mx::array({0, 4, 1}, {3})); }),
             "[range_encode] symbols[1] = 4 is outside 0..3");
   EXPECT_EQ(message([&] { range_encode(cdf, symbols(2, 4)); }),
             "[range_encode] symbols must have shape (3,), one for each row of the table, got (2,)");
-  EXPECT_EQ(message([&] {
-              range_encode(mx::zeros({3, 5}, mx::int16), s);
-            }),
+  EXPECT_EQ(message([&] { range_encode(mx::zeros({3, 5}, mx::int16), s); }),
             "[range_encode] cdf row 0 must ascend strictly from 0 to 65536, stored as 0");
-  EXPECT_EQ(message([&] { range_encode(p, s); }), "[range_encode] cdf must be int16 or uint16, got float32");
-  EXPECT_NE(message([&] { range_decode(cdf, {}); }).find("[range_decode] data is no stream"), std::string::npos);
+  EXPECT_EQ(message([&] { range_encode(p, s); }),
+            "[range_encode] cdf must be int16 or uint16, got float32");
+  EXPECT_NE(message([&] { range_decode(cdf, {}); }).find("[range_decode] data is no stream"),
+            std::string::npos);
   const ByteString bytes = rans_encode_from_prob(p, s);
-  EXPECT_NE(message([&] { range_decode(cdf, bytes); }).find("written by coder 2"), std::string::npos);
+  EXPECT_NE(message([&] { range_decode(cdf, bytes); }).find("written by coder 2"),
+            std::string::npos);
 }
 
 }  // namespace

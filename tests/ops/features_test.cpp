@@ -1,4 +1,5 @@
-// Activations, dropout and normalisation against float64 formulas; derivatives against finite differences.
+// Activations, dropout and normalization against float64 formulas; derivatives against finite
+// differences.
 #include "lattice/ops/features.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +34,8 @@ TEST(Features, Activations) {
       const double unit = dtype == mx::float32 ? 1e-6 : dtype == mx::float16 ? 2e-3 : 1.6e-2;
       for (int i = 0; i < 30; ++i) {
         const double expected = formula(double{v.data<float>()[i]});
-        EXPECT_NEAR(double{y.data<float>()[i]}, expected, unit * (std::fabs(expected) + 1)) << static_cast<int>(kind);
+        EXPECT_NEAR(double{y.data<float>()[i]}, expected, unit * (std::fabs(expected) + 1))
+            << static_cast<int>(kind);
       }
     }
   }
@@ -54,10 +56,13 @@ TEST(Features, StatisticsAreExact) {
   }
 }
 
-// relu(batch_norm(x) + residual): values, and the gradient along a direction against differences, statistics given or not.
+// relu(batch_norm(x) + residual): values, and the gradient along a direction against differences,
+// statistics given or not.
 TEST(Features, BatchNormAct) {
-  const mx::array x = normal({70, 5}, 11), r = normal({70, 5}, 12), w = normal({5}, 13), b = normal({5}, 14);
-  const mx::array mean = normal({5}, 15), var = mx::add(mx::square(normal({5}, 16)), mx::array(0.5f));
+  const mx::array x = normal({70, 5}, 11), r = normal({70, 5}, 12), w = normal({5}, 13),
+                  b = normal({5}, 14);
+  const mx::array mean = normal({5}, 15),
+                  var = mx::add(mx::square(normal({5}, 16)), mx::array(0.5f));
   const mx::array way = normal({70, 5}, 17), weights = normal({70, 5}, 18);
   for (const bool given : {false, true})
     for (const bool relu : {false, true}) {
@@ -65,17 +70,22 @@ TEST(Features, BatchNormAct) {
       options.residual = r;
       options.relu = relu;
       const auto run = [&](const mx::array& v) {
-        return given ? batch_norm_act(v, {w, b}, mean, var, options) : batch_norm_act(v, {w, b}, {}, {}, options);
+        return given ? batch_norm_act(v, {w, b}, mean, var, options)
+                     : batch_norm_act(v, {w, b}, {}, {}, options);
       };
       const Normalized n = run(x);
-      mx::array expected =
-          mx::multiply(mx::multiply(mx::subtract(x, n.mean), mx::rsqrt(mx::add(n.var, mx::array(1e-5f)))), w);
+      mx::array expected = mx::multiply(
+          mx::multiply(mx::subtract(x, n.mean), mx::rsqrt(mx::add(n.var, mx::array(1e-5f)))), w);
       expected = mx::add(mx::add(expected, b), r);
       if (relu) expected = mx::maximum(expected, mx::array(0.0f));
       EXPECT_TRUE(mx::allclose(n.y, expected, 1e-5, 1e-5).item<bool>());
-      const auto loss = [&](const mx::array& v) { return mx::sum(mx::multiply(run(v).y, weights)); };
+      const auto loss = [&](const mx::array& v) {
+        return mx::sum(mx::multiply(run(v).y, weights));
+      };
       const float slope = mx::sum(mx::multiply(mx::grad(loss)(x), way)).item<float>();
-      const auto moved = [&](float h) { return loss(mx::add(x, mx::multiply(mx::array(h), way))).item<float>(); };
+      const auto moved = [&](float h) {
+        return loss(mx::add(x, mx::multiply(mx::array(h), way))).item<float>();
+      };
       EXPECT_NEAR(slope, (moved(1e-2f) - moved(-1e-2f)) / 2e-2f, 0.05f * (std::fabs(slope) + 1));
     }
 }
@@ -94,7 +104,9 @@ TEST(Features, BatchNorm) {
   EXPECT_TRUE(mx::allclose(mx::sum(grad, 0), mx::zeros({4}), 0, 2e-3).item<bool>());
   const mx::array step = normal(x.shape(), 6);
   const float h = 1e-2f;
-  const auto at = [&](float t) { return loss(mx::add(x, mx::multiply(mx::array(t), step))).item<float>(); };
+  const auto at = [&](float t) {
+    return loss(mx::add(x, mx::multiply(mx::array(t), step))).item<float>();
+  };
   const float along = mx::sum(mx::multiply(grad, step)).item<float>();
   EXPECT_NEAR(along, (at(h) - at(-h)) / (2 * h), 2e-2f * (std::fabs(along) + 1));
 }

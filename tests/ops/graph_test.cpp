@@ -38,12 +38,17 @@ mx::array row_dot(const mx::array& x, const mx::array& y) {
 
 // The bilinear operation with its rules; w is (m).
 mx::array bilinear(const mx::array& x, const mx::array& w) {
-  auto rows = [](const mx::array& w, const mx::array& like) { return mx::broadcast_to(w, like.shape()); };
+  auto rows = [](const mx::array& w, const mx::array& like) {
+    return mx::broadcast_to(w, like.shape());
+  };
   auto forward = [rows](const Arrays& in) { return Arrays{row_dot(in[0], rows(in[1], in[0]))}; };
   auto vjp = [](const Arrays& in, const Arrays& dy, const Arrays&) {
-    return Arrays{mx::expand_dims(dy[0], 1) * mx::expand_dims(in[1], 0), bilinear(mx::transpose(in[0]), dy[0])};
+    return Arrays{mx::expand_dims(dy[0], 1) * mx::expand_dims(in[1], 0),
+                  bilinear(mx::transpose(in[0]), dy[0])};
   };
-  auto jvp = [](const Arrays& in, const Arrays& t) { return Arrays{bilinear(t[0], in[1]) + bilinear(in[0], t[1])}; };
+  auto jvp = [](const Arrays& in, const Arrays& t) {
+    return Arrays{bilinear(t[0], in[1]) + bilinear(in[0], t[1])};
+  };
   return lattice::graph::differentiable({x, w}, forward, vjp, jvp)[0];
 }
 
@@ -59,7 +64,9 @@ void expect_close(const mx::array& a, const mx::array& b) {
 }
 
 // The same operation of plain MLX.
-mx::array plain(const mx::array& x, const mx::array& w) { return mx::sum(x * mx::expand_dims(w, 0), 1); }
+mx::array plain(const mx::array& x, const mx::array& w) {
+  return mx::sum(x * mx::expand_dims(w, 0), 1);
+}
 
 mx::array squared(const mx::array& y) { return mx::sum(y * y * y); }
 
@@ -100,10 +107,13 @@ TEST(CpuCall, several_outputs_of_different_dtypes) {
   EXPECT_TRUE(mx::array_equal(y[1], mx::array({0.5f, 1.f, 1.5f})).item<bool>());
 }
 
-// A node that fails, followed by `behind` more on its stream. MLX counts tasks in groups of ten nodes and stops eval
-// while more than ten groups are under way: neither many failures nor one with a long tail may leave that count wrong.
+// A node that fails, followed by `behind` more on its stream. MLX counts tasks in groups of ten
+// nodes and stops eval while more than ten groups are under way: neither many failures nor one with
+// a long tail may leave that count wrong.
 void fail_with_tail(int behind) {
-  auto run = [](std::span<const Input>, std::span<const Output>) { throw std::invalid_argument("[bad] on purpose"); };
+  auto run = [](std::span<const Input>, std::span<const Output>) {
+    throw std::invalid_argument("[bad] on purpose");
+  };
   mx::array y = cpu_call("bad", "", {mx::array(1.f)}, {{{1}, mx::float32}}, run)[0];
   for (int i = 0; i < behind; ++i) y = y + mx::array(1.f);
   try {
@@ -128,7 +138,8 @@ TEST(CpuCall, exception_reaches_the_caller_and_the_process_lives) {
   EXPECT_GE(mx::scheduler::n_active_tasks(), -2);
 }
 
-// After a failure MLX either takes the outputs for evaluated or, when it saw the failure early, runs the node again.
+// After a failure MLX either takes the outputs for evaluated or, when it saw the failure early,
+// runs the node again.
 TEST(CpuCall, failed_outputs_are_not_old_memory) {
   auto run = [](std::span<const Input>, std::span<const Output>) { throw std::bad_alloc(); };
   auto y = cpu_call("bad", "", {}, {{{3}, mx::float32}, {{3}, mx::int64}}, run);
@@ -161,7 +172,9 @@ TEST(CpuCall, works_from_another_thread_and_stream) {
   }).join();
   auto s = mx::new_stream(mx::Device::cpu);
   EXPECT_EQ(lattice::graph::cpu_stream(s), s);
-  auto ones = [](std::span<const Input>, std::span<const Output> out) { out[0].as<float>()[0] = 1.f; };
+  auto ones = [](std::span<const Input>, std::span<const Output> out) {
+    out[0].as<float>()[0] = 1.f;
+  };
   EXPECT_EQ(cpu_call("ones", "", {}, {{{1}, mx::float32}}, ones, s)[0].item<float>(), 1.f);
 }
 
@@ -171,7 +184,8 @@ TEST(CpuCall, key_tells_nodes_apart) {
   auto scaled = [&calls](const mx::array& x, float factor, std::string key) {
     auto run = [factor, &calls](std::span<const Input> in, std::span<const Output> out) {
       ++calls;
-      for (int64_t i = 0; i < in[0].size; ++i) out[0].as<float>()[i] = factor * in[0].as<float>()[i];
+      for (int64_t i = 0; i < in[0].size; ++i)
+        out[0].as<float>()[i] = factor * in[0].as<float>()[i];
     };
     return cpu_call("scaled", std::move(key), {x}, {{x.shape(), x.dtype()}}, run)[0];
   };
@@ -190,8 +204,10 @@ TEST(Differentiable, gradients_of_both_inputs) {
   mx::array x = sample({4, 3}, 0.f), w = sample({3}, 2.f);
   expect_close(bilinear(x, w), plain(x, w));
   for (int argnum : {0, 1}) {
-    auto ours = mx::grad([](const Arrays& in) { return squared(bilinear(in[0], in[1])); }, argnum)({x, w});
-    auto theirs = mx::grad([](const Arrays& in) { return squared(plain(in[0], in[1])); }, argnum)({x, w});
+    auto ours =
+        mx::grad([](const Arrays& in) { return squared(bilinear(in[0], in[1])); }, argnum)({x, w});
+    auto theirs =
+        mx::grad([](const Arrays& in) { return squared(plain(in[0], in[1])); }, argnum)({x, w});
     expect_close(ours[0], theirs[0]);
   }
 }
@@ -211,22 +227,30 @@ TEST(Differentiable, gradients_of_gradients) {
 }
 
 TEST(Differentiable, forward_mode_and_its_mixtures) {
-  mx::array x = sample({4, 3}, 0.f), w = sample({3}, 2.f), dx = sample({4, 3}, 5.f), dw = sample({3}, 6.f);
+  mx::array x = sample({4, 3}, 0.f), w = sample({3}, 2.f), dx = sample({4, 3}, 5.f),
+            dw = sample({3}, 6.f);
   auto pair = [](auto op) {
-    return std::function<Arrays(const Arrays&)>([op](const Arrays& in) { return Arrays{op(in[0], in[1])}; });
+    return std::function<Arrays(const Arrays&)>(
+        [op](const Arrays& in) { return Arrays{op(in[0], in[1])}; });
   };
-  expect_close(mx::jvp(pair(bilinear), {x, w}, {dx, dw}).second[0], mx::jvp(pair(plain), {x, w}, {dx, dw}).second[0]);
+  expect_close(mx::jvp(pair(bilinear), {x, w}, {dx, dw}).second[0],
+               mx::jvp(pair(plain), {x, w}, {dx, dw}).second[0]);
   // One input varies, the other is captured.
   auto only_w = [&](auto op) {
-    return std::function<Arrays(const Arrays&)>([&, op](const Arrays& in) { return Arrays{op(x, in[0])}; });
+    return std::function<Arrays(const Arrays&)>(
+        [&, op](const Arrays& in) { return Arrays{op(x, in[0])}; });
   };
-  expect_close(mx::jvp(only_w(bilinear), {w}, {dw}).second[0], mx::jvp(only_w(plain), {w}, {dw}).second[0]);
+  expect_close(mx::jvp(only_w(bilinear), {w}, {dw}).second[0],
+               mx::jvp(only_w(plain), {w}, {dw}).second[0]);
   // Reverse over forward.
   auto tangent = [&](auto op) {
-    return [&, op](const Arrays& in) { return mx::sum(mx::square(mx::jvp(pair(op), in, {dx, dw}).second[0])); };
+    return [&, op](const Arrays& in) {
+      return mx::sum(mx::square(mx::jvp(pair(op), in, {dx, dw}).second[0]));
+    };
   };
   for (int argnum : {0, 1}) {
-    expect_close(mx::grad(tangent(bilinear), argnum)({x, w})[0], mx::grad(tangent(plain), argnum)({x, w})[0]);
+    expect_close(mx::grad(tangent(bilinear), argnum)({x, w})[0],
+                 mx::grad(tangent(plain), argnum)({x, w})[0]);
   }
 }
 
@@ -235,7 +259,8 @@ TEST(Differentiable, compiled) {
   using Function = std::function<Arrays(const Arrays&)>;
   Function value = [](const Arrays& in) { return Arrays{squared(bilinear(in[0], in[1]))}; };
   auto scalar = [](Function f) { return [f](const Arrays& in) { return f(in)[0]; }; };
-  auto expected = mx::grad([](const Arrays& in) { return squared(plain(in[0], in[1])); }, {0, 1})({x, w});
+  auto expected =
+      mx::grad([](const Arrays& in) { return squared(plain(in[0], in[1])); }, {0, 1})({x, w});
   auto compiled_grad = mx::compile(Function(mx::grad(scalar(value), {0, 1})));
   auto grad_compiled = mx::grad(scalar(mx::compile(value)), {0, 1});
   for (int i : {0, 1}) {
@@ -244,7 +269,8 @@ TEST(Differentiable, compiled) {
   }
   // Second call of the same compiled graph with other numbers.
   mx::array x2 = sample({4, 3}, 9.f);
-  auto expected2 = mx::grad([](const Arrays& in) { return squared(plain(in[0], in[1])); }, {0, 1})({x2, w});
+  auto expected2 =
+      mx::grad([](const Arrays& in) { return squared(plain(in[0], in[1])); }, {0, 1})({x2, w});
   expect_close(compiled_grad({x2, w})[0], expected2[0]);
 }
 
@@ -252,7 +278,9 @@ TEST(Dtype, visits_the_right_type) {
   using lattice::graph::visit_float;
   using lattice::graph::visit_int;
   auto same = [](mx::Dtype dtype) {
-    return [dtype](auto tag) { return static_cast<mx::Dtype>(mx::TypeToDtype<decltype(tag)>()).val() == dtype.val(); };
+    return [dtype](auto tag) {
+      return static_cast<mx::Dtype>(mx::TypeToDtype<decltype(tag)>()).val() == dtype.val();
+    };
   };
   for (auto d : {mx::float32, mx::float16, mx::bfloat16}) EXPECT_TRUE(visit_float(d, same(d)));
   for (auto d : {mx::int32, mx::int64}) EXPECT_TRUE(visit_int(d, same(d)));
@@ -290,7 +318,8 @@ TEST(MetalCall, says_that_there_is_no_metal) {
     lattice::graph::metal_call(doubling(100), {x});
     FAIL() << "must throw";
   } catch (const std::runtime_error& error) {
-    EXPECT_EQ(std::string(error.what()).rfind("[doubling] found no Metal device", 0), 0u) << error.what();
+    EXPECT_EQ(std::string(error.what()).rfind("[doubling] found no Metal device", 0), 0u)
+        << error.what();
   }
 }
 
@@ -330,7 +359,8 @@ TEST(MetalCall, empty_grid_needs_no_metal) {
   EXPECT_THROW(lattice::graph::metal_call(doubling(1), {}), std::invalid_argument);
 }
 
-// While a function is exported MLX builds the node on every machine; its state holds the text that Metal would get.
+// While a function is exported MLX builds the node on every machine; its state holds the text that
+// Metal would get.
 TEST(MetalCall, text_can_be_read_without_metal) {
   if (mx::metal::is_available()) GTEST_SKIP() << "this machine compiles the text itself";
   std::string all;
@@ -344,7 +374,8 @@ TEST(MetalCall, text_can_be_read_without_metal) {
     }
   };
   auto f = [](const mx::Args& in) { return lattice::graph::metal_call(doubling(100), in); };
-  mx::export_function(mx::ExportCallback(callback), std::function<Arrays(const mx::Args&)>(f), {mx::ones({100})});
+  mx::export_function(mx::ExportCallback(callback), std::function<Arrays(const mx::Args&)>(f),
+                      {mx::ones({100})});
   EXPECT_NE(all.find("T twice(T v)"), std::string::npos) << all;
   EXPECT_NE(all.find("y[i] = twice<T>(x[i]);"), std::string::npos);
 }

@@ -1,5 +1,6 @@
-// Neighbour relations as MLX arrays: views, tensors, derivatives of gathered features, errors. Values at large are compared with
-// brute force in tests/kernels/neighbors_test.cpp and tests/python/test_neighbors.py.
+// Neighbor relations as MLX arrays: views, tensors, derivatives of gathered features, errors.
+// Values at large are compared with brute force in tests/kernels/neighbors_test.cpp and
+// tests/python/test_neighbors.py.
 #include "lattice/ops/neighbors.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Geometry plans: the second use builds nothing, stored plans give the same relations, hostile bytes are errors.
+// Geometry plans: the second use builds nothing, stored plans give the same relations, hostile
+// bytes are errors.
 #include "lattice/core/plan.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +7,7 @@
 
 #include <algorithm>
 
-#include "lattice/kernels/cpu/bytes.h"
+#include "lattice/kernels/cpu/coding/bytes.h"
 #include "lattice/ops/conv.h"
 #include "tests/support/random.h"
 
@@ -17,12 +18,13 @@ SparseTensor scan(int n, mx::Dtype dtype = mx::int32) {
   support::Random random{7};
   std::vector<std::array<int32_t, 4>> rows;
   while (static_cast<int>(rows.size()) < n) {
-    const std::array<int32_t, 4> row = {static_cast<int32_t>(random.below(2)),
-                                        static_cast<int32_t>(random.below(12)) - 6,
-                                        static_cast<int32_t>(random.below(12)), static_cast<int32_t>(random.below(12))};
+    const std::array<int32_t, 4> row = {
+        static_cast<int32_t>(random.below(2)), static_cast<int32_t>(random.below(12)) - 6,
+        static_cast<int32_t>(random.below(12)), static_cast<int32_t>(random.below(12))};
     if (std::find(rows.begin(), rows.end(), row) == rows.end()) rows.push_back(row);
   }
-  const mx::array coords = mx::astype(mx::array(n ? rows[0].data() : nullptr, {n, 4}, mx::int32), dtype);
+  const mx::array coords =
+      mx::astype(mx::array(n ? rows[0].data() : nullptr, {n, 4}, mx::int32), dtype);
   const SparseTensor plain(coords, mx::ones({n, 3}), {2, 2, 2});
   return SparseTensor(coords, mx::ones({n, 3}), {2, 2, 2}, std::nullopt, nullptr,
                       count_batches(plain.coordinate_set(), 3));
@@ -39,7 +41,8 @@ mx::array net(const SparseTensor& x, const mx::array& given) {
   ConvOptions onto = with({2, 2, 2}, {2, 2, 2});
   onto.coordinates = stem;
   const SparseTensor up = conv_transpose3d(low, w(2), std::nullopt, onto);
-  const SparseTensor free = generative_conv_transpose3d(low, w(2), std::nullopt, with({2, 2, 2}, {2, 2, 2}));
+  const SparseTensor free =
+      generative_conv_transpose3d(low, w(2), std::nullopt, with({2, 2, 2}, {2, 2, 2}));
   ConvOptions fixed = with({3, 3, 3}, {1, 1, 1});
   fixed.coordinates = x.coord_manager()->insert_coords(given, {2, 2, 2});
   const SparseTensor chosen = conv3d(free, w(3), std::nullopt, fixed);
@@ -95,8 +98,9 @@ TEST(Plan, RoundTrip) {
       const CacheStats before = again.manager()->stats();
       const SparseTensor bound = again.bind(mx::ones({n, 3}));
       const SparseTensor low =
-          conv3d(subm_conv3d(bound, mx::ones({3, 3, 3, 3, 3}), std::nullopt, {}), mx::ones({3, 2, 2, 2, 3}),
-                 std::nullopt, {KernelSpec({2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1}), std::nullopt});
+          conv3d(subm_conv3d(bound, mx::ones({3, 3, 3, 3, 3}), std::nullopt, {}),
+                 mx::ones({3, 2, 2, 2, 3}), std::nullopt,
+                 {KernelSpec({2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1}), std::nullopt});
       EXPECT_EQ(again.manager()->stats().misses, before.misses);
       (void)value;
       (void)low;
@@ -112,7 +116,8 @@ TEST(Plan, OnlyWhatBeginsAtX) {
   EXPECT_EQ(GeometryPlan::record(x).steps().size(), 1u);
 }
 
-// Damage anywhere is an error, never a crash; so is damage with a corrected checksum, unless the bytes still are a plan.
+// Damage anywhere is an error, never a crash; so is damage with a corrected checksum, unless the
+// bytes still are a plan.
 TEST(Plan, HostileBytes) {
   const SparseTensor x = scan(6);
   net(x, given_coords(mx::int32));

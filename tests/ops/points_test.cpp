@@ -1,5 +1,5 @@
-// Derivatives of voxelize and devoxelize, adjoints, errors. Values at large are compared with NumPy in tests/python/test_points.py,
-// every route of map_rows with its oracle in routes_test.cpp.
+// Derivatives of voxelize and devoxelize, adjoints, errors. Values at large are compared with NumPy
+// in tests/python/test_points.py, every route of map_rows with its oracle in routes_test.cpp.
 #include "lattice/ops/points.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-#include "lattice/kernels/cpu/threads.h"
+#include "lattice/kernels/cpu/base/threads.h"
 #include "tests/ops/arrays.h"
 
 namespace lattice {
@@ -19,7 +19,9 @@ using Function = std::function<mx::array(const mx::array&)>;
 
 // f is linear: <g, f(x)> = <x, f*(g)>, and its jvp is f itself.
 void expect_adjoint(const Function& f, const mx::array& x) {
-  const auto many = [&](const std::vector<mx::array>& in) { return std::vector<mx::array>{f(in[0])}; };
+  const auto many = [&](const std::vector<mx::array>& in) {
+    return std::vector<mx::array>{f(in[0])};
+  };
   const mx::array g = normal(f(x).shape(), 5);
   const auto [y, grads] = mx::vjp(many, {x}, {g});
   const double left = value(dot(g, y[0]));
@@ -31,15 +33,20 @@ void expect_adjoint(const Function& f, const mx::array& x) {
 TEST(Points, SumsAndMeansHaveTheirAdjoints) {
   const mx::array points = normal({300, 3}, 1), feats = normal({300, 5}, 2);
   for (const Reduction reduction : {Reduction::sum, Reduction::mean})
-    expect_adjoint([&](const mx::array& f) { return voxelize(points, f, size(0.7f), {}, reduction).feats(); }, feats);
+    expect_adjoint(
+        [&](const mx::array& f) { return voxelize(points, f, size(0.7f), {}, reduction).feats(); },
+        feats);
 }
 
 TEST(Points, InterpolationHasItsAdjoint) {
   const mx::array points = normal({300, 3}, 1);
   const SparseTensor voxels = voxelize(points, normal({300, 5}, 2), size(0.7f));
   for (const Interpolation kind : {Interpolation::linear, Interpolation::nearest})
-    expect_adjoint([&](const mx::array& f) { return devoxelize(points, voxels.with_feats(f), size(0.7f), kind); },
-                   normal(voxels.feats().shape(), 3));
+    expect_adjoint(
+        [&](const mx::array& f) {
+          return devoxelize(points, voxels.with_feats(f), size(0.7f), kind);
+        },
+        normal(voxels.feats().shape(), 3));
 }
 
 TEST(Points, SecondDerivativeOfTheMean) {
@@ -49,8 +56,11 @@ TEST(Points, SecondDerivativeOfTheMean) {
   };
   const auto slope = [&](const mx::array& f) { return dot(mx::grad(loss)(f), d); };
   const double second = value(dot(mx::grad(slope)(x), d));
-  const mx::array y = voxelize(points, x, size(1.0f)).feats(), dy = voxelize(points, d, size(1.0f)).feats();
-  EXPECT_NEAR(second, value(mx::sum(mx::multiply(mx::array(6.0f), mx::multiply(y, mx::multiply(dy, dy))))), 1e-3);
+  const mx::array y = voxelize(points, x, size(1.0f)).feats(),
+                  dy = voxelize(points, d, size(1.0f)).feats();
+  EXPECT_NEAR(second,
+              value(mx::sum(mx::multiply(mx::array(6.0f), mx::multiply(y, mx::multiply(dy, dy))))),
+              1e-3);
 }
 
 TEST(Points, MaximumSharesItsDerivativeAmongTies) {
@@ -90,8 +100,10 @@ TEST(Points, OneAndTwoThreadsAgree) {
 TEST(Points, TemplateLendsItsIdentity) {
   const mx::array points = normal({50, 3}, 1), feats = normal({50, 2}, 2);
   const SparseQuantization quantization = sparse_quantize(points, size(0.5f));
-  const SparseTensor first = voxelize_with_quantization(quantization, feats, Reduction::mean, {2, 2, 2});
-  const SparseTensor second = voxelize_with_quantization(quantization, feats, Reduction::sum, {1, 1, 1}, first);
+  const SparseTensor first =
+      voxelize_with_quantization(quantization, feats, Reduction::mean, {2, 2, 2});
+  const SparseTensor second =
+      voxelize_with_quantization(quantization, feats, Reduction::sum, {1, 1, 1}, first);
   EXPECT_TRUE(second.same_coords(first));
   EXPECT_EQ(second.stride(), (Triple{2, 2, 2}));
   const SparseTensor other = voxelize(points, feats, size(0.4f));

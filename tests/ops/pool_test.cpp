@@ -13,7 +13,8 @@ namespace lattice {
 namespace {
 
 double dot(const mx::array& a, const mx::array& b) {
-  return double{mx::sum(mx::multiply(mx::astype(a, mx::float32), mx::astype(b, mx::float32))).item<float>()};
+  return double{
+      mx::sum(mx::multiply(mx::astype(a, mx::float32), mx::astype(b, mx::float32))).item<float>()};
 }
 
 mx::array normal(const mx::Shape& shape, uint64_t seed) {
@@ -28,15 +29,17 @@ mx::array coarse(const mx::Shape& shape, uint64_t seed) {
 std::vector<Relation::Ptr> some_relations() {
   Random random{3};
   std::vector<Relation::Ptr> out;
-  for (const RelationKind kind : {RelationKind::forward, RelationKind::submanifold, RelationKind::transposed,
-                                  RelationKind::target_transposed, RelationKind::custom})
+  for (const RelationKind kind :
+       {RelationKind::forward, RelationKind::submanifold, RelationKind::transposed,
+        RelationKind::target_transposed, RelationKind::custom})
     out.push_back(make_relation(random, kind, 50));
   return out;
 }
 
 std::vector<float> weights_of(const Relation::Ptr& r) {
   std::vector<float> w;
-  for (int64_t k = 0; k < r->n_kernels(); ++k) w.push_back(0.25f + 0.5f * static_cast<float>(k % 3));
+  for (int64_t k = 0; k < r->n_kernels(); ++k)
+    w.push_back(0.25f + 0.5f * static_cast<float>(k % 3));
   return w;
 }
 
@@ -62,16 +65,20 @@ TEST(Pool, MaxGradientIsSharedByTies) {
   for (const Relation::Ptr& r : some_relations())
     for (const mx::Dtype dtype : {mx::float32, mx::float16, mx::bfloat16}) {
       const int n_in = static_cast<int>(r->n_in()), n_out = static_cast<int>(r->n_out()), c = 5;
-      const mx::array x = mx::astype(coarse({n_in, c}, 4), dtype), g = mx::astype(coarse({n_out, c}, 5), dtype);
+      const mx::array x = mx::astype(coarse({n_in, c}, 4), dtype),
+                      g = mx::astype(coarse({n_out, c}, 5), dtype);
       const auto f = [&](const std::vector<mx::array>& in) {
         return std::vector<mx::array>{pool_rows(in[0], r, PoolMode::max)};
       };
       auto [y, grads] = mx::vjp(f, {x}, {g});
-      mx::array xf = mx::astype(x, mx::float32), gf = mx::astype(g, mx::float32), yf = mx::astype(y[0], mx::float32);
+      mx::array xf = mx::astype(x, mx::float32), gf = mx::astype(g, mx::float32),
+                yf = mx::astype(y[0], mx::float32);
       mx::array found = mx::astype(grads[0], mx::float32);
       mx::eval({xf, gf, yf, found});
-      const int32_t *in = r->edges().in_rows.data<int32_t>(), *out = r->edges().out_rows.data<int32_t>();
-      std::vector<double> ties(static_cast<size_t>(n_out * c)), expected(static_cast<size_t>(n_in * c));
+      const int32_t *in = r->edges().in_rows.data<int32_t>(),
+                    *out = r->edges().out_rows.data<int32_t>();
+      std::vector<double> ties(static_cast<size_t>(n_out * c)),
+          expected(static_cast<size_t>(n_in * c));
       const auto tied = [&](int64_t e, int64_t j) {
         return xf.data<float>()[in[e] * c + j] == yf.data<float>()[out[e] * c + j];
       };
@@ -85,7 +92,9 @@ TEST(Pool, MaxGradientIsSharedByTies) {
           }
       const double unit = dtype == mx::float32 ? 1e-6 : dtype == mx::float16 ? 6e-4 : 5e-3;
       for (size_t i = 0; i < expected.size(); ++i)
-        ASSERT_NEAR(double{found.data<float>()[i]}, expected[i], unit * (1 + std::fabs(expected[i]))) << r->text();
+        ASSERT_NEAR(double{found.data<float>()[i]}, expected[i],
+                    unit * (1 + std::fabs(expected[i])))
+            << r->text();
     }
 }
 
@@ -93,7 +102,8 @@ TEST(Pool, MaxJvpTakesTheTieWithTheSmallestRow) {
   const mx::array zeros = mx::zeros({4}, mx::int32), in = mx::array({3, 1, 2, 0}, {4}, mx::int32);
   const mx::array out = mx::array({0, 0, 0, 1}, {4}, mx::int32);
   const Relation::Ptr r = Relation::from_edges(in, out, zeros, 4, 3, 1);
-  const mx::array x = mx::array({9.f, 2.f, 5.f, 5.f}, {4, 1}), t = mx::array({1.f, 2.f, 3.f, 4.f}, {4, 1});
+  const mx::array x = mx::array({9.f, 2.f, 5.f, 5.f}, {4, 1}),
+                  t = mx::array({1.f, 2.f, 3.f, 4.f}, {4, 1});
   const auto f = [&](const std::vector<mx::array>& a) {
     return std::vector<mx::array>{pool_rows(a[0], r, PoolMode::max)};
   };
@@ -106,8 +116,12 @@ TEST(Pool, MaxJvpTakesTheTieWithTheSmallestRow) {
 TEST(Pool, SecondDerivatives) {
   for (const Relation::Ptr& r : some_relations()) {
     const mx::array x = normal({static_cast<int>(r->n_in()), 3}, 1), v = normal(x.shape(), 2);
-    const auto loss = [&](const mx::array& a) { return mx::sum(mx::square(pool_rows(a, r, PoolMode::max))); };
-    const auto slope = [&](const mx::array& a) { return mx::sum(mx::multiply(mx::grad(loss)(a), v)); };
+    const auto loss = [&](const mx::array& a) {
+      return mx::sum(mx::square(pool_rows(a, r, PoolMode::max)));
+    };
+    const auto slope = [&](const mx::array& a) {
+      return mx::sum(mx::multiply(mx::grad(loss)(a), v));
+    };
     const auto f = [&](const std::vector<mx::array>& a) {
       return std::vector<mx::array>{pool_rows(a[0], r, PoolMode::max)};
     };

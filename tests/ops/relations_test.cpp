@@ -1,4 +1,5 @@
-// Relations of all kinds against the oracle, their views against their edges, and the manager's cache.
+// Relations of all kinds against the oracle, their views against their edges, and the manager's
+// cache.
 #include "lattice/ops/relations.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +9,7 @@
 #include <set>
 #include <thread>
 
-#include "lattice/kernels/cpu/threads.h"
+#include "lattice/kernels/cpu/base/threads.h"
 #include "tests/support/cases.h"
 #include "tests/support/workloads.h"
 
@@ -38,7 +39,8 @@ std::vector<support::Coordinate> to_rows(const CoordinateSet& set) {
 std::vector<Edge> to_edges(const Edges& e) {
   std::vector<Edge> out;
   for (size_t i = 0; i < e.in_rows.size(); ++i)
-    out.push_back({e.in_rows.data<int32_t>()[i], e.out_rows.data<int32_t>()[i], e.kernel_ids.data<int32_t>()[i]});
+    out.push_back({e.in_rows.data<int32_t>()[i], e.out_rows.data<int32_t>()[i],
+                   e.kernel_ids.data<int32_t>()[i]});
   return out;
 }
 
@@ -68,7 +70,8 @@ Relation::Ptr build(const support::Case& c) {
 
 // Groups of a CSR view hold exactly the edges with that key, ascending.
 void check_csr(const Csr& csr, const mx::array& keys, int64_t groups) {
-  const auto offsets = to_vector(csr.row_offsets), ids = to_vector(csr.edge_ids), key = to_vector(keys);
+  const auto offsets = to_vector(csr.row_offsets), ids = to_vector(csr.edge_ids),
+             key = to_vector(keys);
   ASSERT_EQ(offsets.size(), static_cast<size_t>(groups) + 1);
   ASSERT_EQ(ids.size(), key.size());
   EXPECT_EQ(offsets.front(), 0);
@@ -83,7 +86,8 @@ void check_csr(const Csr& csr, const mx::array& keys, int64_t groups) {
 // The lists of tiles hold every edge once, in the tile of its position, ascending.
 void check_tiles(const Relation& r) {
   const auto bounds = to_vector(r.tile_lists().bounds), in = to_vector(r.tile_lists().in_rows),
-             positions = to_vector(r.tile_lists().positions), order = to_vector(r.tile_lists().order);
+             positions = to_vector(r.tile_lists().positions),
+             order = to_vector(r.tile_lists().order);
   const int64_t n_k = r.n_kernels(), n_tiles = (r.n_out() + 63) / 64;
   ASSERT_EQ(static_cast<int64_t>(bounds.size()), (n_tiles + 1) * n_k);
   std::vector<std::tuple<int64_t, int64_t, int64_t>> found, expected;
@@ -123,7 +127,7 @@ void check_maps(const Relation& r) {
   }
   EXPECT_EQ(map, expected);
   EXPECT_TRUE(bits.empty() || std::equal(bits.begin(), bits.end(), masks.data<uint32_t>()));
-  if (n_k > 32 || is_indexed(r.kind())) {
+  if (n_k > 32 || offsets_start_at_zero(r.kind())) {
     EXPECT_THROW(r.sorted_implicit_gemm(), std::invalid_argument);
     return;
   }
@@ -133,7 +137,8 @@ void check_maps(const Relation& r) {
   const int64_t n = r.n_out();
   std::vector<uint32_t> tiles(static_cast<size_t>((n + 63) / 64 * 4), 0);
   for (int64_t p = 0; p < n; ++p) {
-    EXPECT_TRUE(p == 0 || std::pair(bits[order[p - 1]], order[p - 1]) < std::pair(bits[order[p]], order[p]));
+    EXPECT_TRUE(p == 0 ||
+                std::pair(bits[order[p - 1]], order[p - 1]) < std::pair(bits[order[p]], order[p]));
     tiles[p / 16] |= bits[order[p]];
     for (int64_t k = 0; k < n_k; ++k) {
       EXPECT_EQ(sorted[p * n_k + k], map[order[p] * n_k + k]);
@@ -141,7 +146,8 @@ void check_maps(const Relation& r) {
     }
   }
   EXPECT_EQ(s.tile_masks.size(), tiles.size());
-  EXPECT_TRUE(tiles.empty() || std::equal(tiles.begin(), tiles.end(), s.tile_masks.data<uint32_t>()));
+  EXPECT_TRUE(tiles.empty() ||
+              std::equal(tiles.begin(), tiles.end(), s.tile_masks.data<uint32_t>()));
 }
 
 void check_reversed(const Relation::Ptr& r) {
@@ -150,8 +156,9 @@ void check_reversed(const Relation::Ptr& r) {
   EXPECT_EQ(back->n_in(), r->n_out());
   std::vector<Edge> expected;
   for (const Edge& e : to_edges(r->edges())) expected.push_back({e.out, e.in, e.k});
-  std::sort(expected.begin(), expected.end(),
-            [](const Edge& a, const Edge& b) { return std::tie(a.out, a.k, a.in) < std::tie(b.out, b.k, b.in); });
+  std::sort(expected.begin(), expected.end(), [](const Edge& a, const Edge& b) {
+    return std::tie(a.out, a.k, a.in) < std::tie(b.out, b.k, b.in);
+  });
   EXPECT_EQ(to_edges(back->edges()), expected);
   check_views(*back);
 }
@@ -160,13 +167,15 @@ TEST(Relations, OracleOverRandomCases) {
   for (uint64_t seed = 0; seed < 600; ++seed) {
     const support::Case c = support::random_case(seed);
     SCOPED_TRACE(c.text());
-    const support::RelationOracle expected = support::relate(c.kind, c.in, c.spec, c.is64, c.target);
+    const support::RelationOracle expected =
+        support::relate(c.kind, c.in, c.spec, c.is64, c.target);
     if (expected.overflow) {
       try {
         build(c);
         ADD_FAILURE() << "no overflow";
       } catch (const std::overflow_error& e) {
-        EXPECT_NE(std::string(e.what()).find(c.is64 ? "leaves the range of int64" : "leaves the range of int32"),
+        EXPECT_NE(std::string(e.what()).find(c.is64 ? "leaves the range of int64"
+                                                    : "leaves the range of int32"),
                   std::string::npos)
             << e.what();
       }
@@ -184,16 +193,21 @@ TEST(Relations, OracleOverRandomCases) {
 }
 
 TEST(Relations, SmallCasesOfTheContract) {
-  const auto forward = build_kernel_relation(line({0, 1, 2}), {{3, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}});
+  const auto forward =
+      build_kernel_relation(line({0, 1, 2}), {{3, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}});
   EXPECT_EQ(to_edges(forward->edges()),
-            (std::vector<Edge>{{0, 0, 1}, {1, 0, 2}, {0, 1, 0}, {1, 1, 1}, {2, 1, 2}, {1, 2, 0}, {2, 2, 1}}));
-  const auto strided = build_kernel_relation(line({0, 1, 2}), {{2, 1, 1}, {2, 1, 1}, {1, 0, 0}, {1, 1, 1}});
+            (std::vector<Edge>{
+                {0, 0, 1}, {1, 0, 2}, {0, 1, 0}, {1, 1, 1}, {2, 1, 2}, {1, 2, 0}, {2, 2, 1}}));
+  const auto strided =
+      build_kernel_relation(line({0, 1, 2}), {{2, 1, 1}, {2, 1, 1}, {1, 0, 0}, {1, 1, 1}});
   EXPECT_EQ(to_edges(strided->edges()), (std::vector<Edge>{{0, 0, 1}, {1, 1, 0}, {2, 1, 1}}));
   EXPECT_EQ(strided->coverage().unused_inputs, 0);
-  const auto up = build_transposed_kernel_relation(line({0, 1}), {{3, 1, 1}, {2, 1, 1}, {0, 0, 0}, {1, 1, 1}});
+  const auto up =
+      build_transposed_kernel_relation(line({0, 1}), {{3, 1, 1}, {2, 1, 1}, {0, 0, 0}, {1, 1, 1}});
   EXPECT_EQ(to_edges(up->edges()),
             (std::vector<Edge>{{0, 0, 0}, {0, 1, 1}, {1, 2, 0}, {0, 2, 2}, {1, 3, 1}, {1, 4, 2}}));
-  const auto dropping = build_kernel_relation(line({0, 1}), {{1, 1, 1}, {2, 1, 1}, {0, 0, 0}, {1, 1, 1}});
+  const auto dropping =
+      build_kernel_relation(line({0, 1}), {{1, 1, 1}, {2, 1, 1}, {0, 0, 0}, {1, 1, 1}});
   EXPECT_EQ(dropping->coverage().unused_inputs, 1);
 }
 
@@ -205,11 +219,13 @@ TEST(Relations, SameBitsForAnyNumberOfThreads) {
   for (int threads : {1, 2, 5}) {
     cpu::set_thread_count(threads);
     std::vector<int32_t> all;
-    for (const auto& r : {build_submanifold_kernel_relation(coords, {}),
-                          build_kernel_relation(coords, {{2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1}}),
-                          build_transposed_kernel_relation(coords, {{2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1}})})
-      for (const mx::array& a : {r->edges().in_rows, r->edges().kernel_ids, r->output_csr().row_offsets,
-                                 r->out_coords().array(), r->implicit_gemm().out_in_map})
+    for (const auto& r :
+         {build_submanifold_kernel_relation(coords, {}),
+          build_kernel_relation(coords, {{2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1}}),
+          build_transposed_kernel_relation(coords, {{2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1}})})
+      for (const mx::array& a :
+           {r->edges().in_rows, r->edges().kernel_ids, r->output_csr().row_offsets,
+            r->out_coords().array(), r->implicit_gemm().out_in_map})
         all.insert(all.end(), a.data<int32_t>(), a.data<int32_t>() + a.size());
     runs.push_back(std::move(all));
   }
@@ -219,13 +235,16 @@ TEST(Relations, SameBitsForAnyNumberOfThreads) {
 }
 
 TEST(Relations, FromEdgesKeepsTheirOrderAndChecksThem) {
-  const auto ids = [](std::vector<int32_t> v) { return mx::array(v.data(), {static_cast<int>(v.size())}, mx::int32); };
+  const auto ids = [](std::vector<int32_t> v) {
+    return mx::array(v.data(), {static_cast<int>(v.size())}, mx::int32);
+  };
   const auto r = Relation::from_edges(ids({1, 0, 1}), ids({1, 0, 0}), ids({0, 1, 0}), 2, 2, 2);
   EXPECT_EQ(to_edges(r->edges()), (std::vector<Edge>{{1, 1, 0}, {0, 0, 1}, {1, 0, 0}}));
   check_views(*r);
   check_reversed(r);
   EXPECT_FALSE(r->has_out_coords());
-  EXPECT_THROW(Relation::from_edges(ids({0}), ids({0, 1}), ids({0}), 2, 2, 1), std::invalid_argument);
+  EXPECT_THROW(Relation::from_edges(ids({0}), ids({0, 1}), ids({0}), 2, 2, 1),
+               std::invalid_argument);
   EXPECT_THROW(Relation::from_edges(ids({2}), ids({0}), ids({0}), 2, 2, 1), std::invalid_argument);
   EXPECT_THROW(Relation::from_edges(ids({0}), ids({-1}), ids({0}), 2, 2, 1), std::invalid_argument);
   EXPECT_THROW(Relation::from_edges(ids({0}), ids({0}), ids({1}), 2, 2, 1), std::invalid_argument);
@@ -253,16 +272,19 @@ TEST(Relations, TensorsShareRelationsThroughTheirManager) {
   EXPECT_EQ(raw->out_key()->stride, (Triple{4, 4, 4}));
   const SparseTensor other(line({0, 1}), mx::ones({2, 2}), {4, 4, 4});
   EXPECT_EQ(target_kernel_relation(x, other, half), target_kernel_relation(x, other, half));
-  EXPECT_THROW(target_kernel_relation(x, x, half), std::invalid_argument);                  // wrong stride
-  EXPECT_THROW(target_kernel_relation(x, other.coord_key(), half), std::invalid_argument);  // foreign key
-  EXPECT_THROW(generative_kernel_relation(x, {{3, 3, 3}, {3, 3, 3}, {0, 0, 0}, {1, 1, 1}}), std::invalid_argument);
+  EXPECT_THROW(target_kernel_relation(x, x, half), std::invalid_argument);  // wrong stride
+  EXPECT_THROW(target_kernel_relation(x, other.coord_key(), half),
+               std::invalid_argument);  // foreign key
+  EXPECT_THROW(generative_kernel_relation(x, {{3, 3, 3}, {3, 3, 3}, {0, 0, 0}, {1, 1, 1}}),
+               std::invalid_argument);
 }
 
 TEST(Manager, EvictionKeepsKeysAndUsers) {
   const auto manager = CoordinateManager::create(1);
   const auto key = manager->insert_coords(line({3, 0, 1, 2}), {4, 4, 4});
   const KernelSpec half({2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1});
-  for (auto build : {&CoordinateManager::kernel_relation, &CoordinateManager::transposed_kernel_relation}) {
+  for (auto build :
+       {&CoordinateManager::kernel_relation, &CoordinateManager::transposed_kernel_relation}) {
     const auto first = ((*manager).*build)(key, half);
     manager->submanifold_kernel_relation(key, {});
     manager->kernel_relation(key, {});
@@ -311,11 +333,14 @@ TEST(Manager, ManyThreadsGetOneObject) {
 TEST(Relations, HugeKernelsAndFarTargets) {
   EXPECT_THROW(KernelSpec({1 << 20, 2, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}), std::invalid_argument);
   EXPECT_THROW(KernelSpec({0, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}), std::invalid_argument);
-  const auto wide = build_kernel_relation(line({0, 1000}), {{2001, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}});
-  EXPECT_EQ(to_edges(wide->edges()), (std::vector<Edge>{{0, 0, 1000}, {1, 0, 2000}, {0, 1, 0}, {1, 1, 1000}}));
+  const auto wide =
+      build_kernel_relation(line({0, 1000}), {{2001, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}});
+  EXPECT_EQ(to_edges(wide->edges()),
+            (std::vector<Edge>{{0, 0, 1000}, {1, 0, 2000}, {0, 1, 0}, {1, 1, 1000}}));
   const int32_t end = 2147483647;
-  EXPECT_THROW(build_transposed_kernel_relation(line({end}), {{2, 1, 1}, {2, 1, 1}, {0, 0, 0}, {1, 1, 1}}),
-               std::overflow_error);
+  EXPECT_THROW(
+      build_transposed_kernel_relation(line({end}), {{2, 1, 1}, {2, 1, 1}, {0, 0, 0}, {1, 1, 1}}),
+      std::overflow_error);
   EXPECT_EQ(build_kernel_relation(line({end, -end - 1}), {})->edge_count(), 2);
 }
 

@@ -10,8 +10,8 @@
 #include <set>
 
 #include "lattice/graph/metal_call.h"
-#include "lattice/kernels/cpu/threads.h"
-#include "lattice/ops/bilinear.h"
+#include "lattice/kernels/cpu/base/threads.h"
+#include "lattice/ops/conv_core.h"
 #include "lattice/ops/oracle_cases.h"
 
 namespace lattice {
@@ -26,8 +26,8 @@ struct ForcedRoute {
 TEST(Routes, EveryRouteMatchesTheOracle) {
   std::map<std::string, int> cases;
   for (const SelftestRow& row : selftest()) {
-    EXPECT_TRUE(row.ok()) << row.operation << " " << row.route << " " << row.label << ": error " << row.error << " "
-                          << row.failure;
+    EXPECT_TRUE(row.ok()) << row.operation << " " << row.route << " " << row.label << ": error "
+                          << row.error << " " << row.failure;
     ++cases[row.operation + " " + row.route];
   }
   for (const Route& route : routes()) {
@@ -45,7 +45,8 @@ TEST(Routes, GpuRowsOfMlxOperationsMatchTheOracleOnTheCpu) {
     for (const Route& route : routes()) {
       if (route.operation != test.call.operation || route.name != "gpu.mlx") continue;
       test.call.stream = mx::Device(mx::Device::cpu);
-      EXPECT_LE(oracle_error(test, route.launch(test.call)), 1) << route.operation << " " << test.label;
+      EXPECT_LE(oracle_error(test, route.launch(test.call)), 1)
+          << route.operation << " " << test.label;
       ++checked;
     }
   EXPECT_GT(checked, 50);
@@ -66,7 +67,8 @@ TEST(Routes, SomeRowOfEveryOperationAlwaysFits) {
 TEST(Routes, NamesAreUnique) {
   std::set<std::pair<std::string, std::string>> seen;
   for (const Route& route : routes()) {
-    EXPECT_TRUE(seen.emplace(route.operation, route.name).second) << route.operation << " " << route.name;
+    EXPECT_TRUE(seen.emplace(route.operation, route.name).second)
+        << route.operation << " " << route.name;
     EXPECT_FALSE(route.predicate.empty());
   }
 }
@@ -113,7 +115,8 @@ TEST(Routes, ALogSeesDecisionsAndNothingRuns) {
   const mx::array y = run_conv(test);
   ASSERT_EQ(log.decisions().size(), 1u);
   const std::string text = log.decisions()[0].text();
-  for (const char* word : {"cpu.tiles", "device", "family", "relation", "storage", "shape and dtype", "edges", "FLOP"})
+  for (const char* word :
+       {"cpu.tiles", "device", "family", "relation", "storage", "shape and dtype", "edges", "FLOP"})
     EXPECT_NE(text.find(word), std::string::npos) << word << " is missing in\n" << text;
   EXPECT_EQ(run_count("conv", "cpu.tiles"), before);
 }
@@ -139,16 +142,16 @@ TEST(Routes, SameBitsForAnyNumberOfThreads) {
 // Rows for Metal, as they are chosen where there is one. Nothing is launched.
 struct AsOnMetal {
   AsOnMetal() {
-    graph::set_metal_host(
-        [](const graph::MetalLaunch& launch, const std::vector<mx::array>&) -> std::vector<mx::array> {
-          throw std::logic_error(launch.name + " must not run");
-        });
+    graph::set_metal_host([](const graph::MetalLaunch& launch,
+                             const std::vector<mx::array>&) -> std::vector<mx::array> {
+      throw std::logic_error(launch.name + " must not run");
+    });
   }
   ~AsOnMetal() { graph::set_metal_host({}); }
 };
 
-Call bilinear(const char* operation, Relation::Ptr relation, int64_t c_in, int64_t c_out, int64_t groups = 1,
-              Packing packing = {}) {
+Call bilinear(const char* operation, Relation::Ptr relation, int64_t c_in, int64_t c_out,
+              int64_t groups = 1, Packing packing = {}) {
   Call call;
   call.operation = operation;
   call.relation = std::move(relation);
@@ -172,7 +175,8 @@ Relation::Ptr relation_of(RelationKind kind) {
   return make_relation(random, kind, 40);
 }
 
-constexpr RelationKind kSortable[] = {RelationKind::forward, RelationKind::target, RelationKind::submanifold};
+constexpr RelationKind kSortable[] = {RelationKind::forward, RelationKind::target,
+                                      RelationKind::submanifold};
 constexpr RelationKind kUnsorted[] = {RelationKind::transposed, RelationKind::generative,
                                       RelationKind::target_transposed};
 
@@ -183,26 +187,34 @@ TEST(MetalRoutes, TakenInOrder) {
     const Relation::Ptr r = relation_of(kind);
     EXPECT_EQ(chosen(bilinear("conv", r, 16, 16)), "metal.sorted") << kind_name(kind);
     const bool mirror = kind == RelationKind::submanifold;
-    EXPECT_EQ(chosen(bilinear("conv", r->reversed(), 16, 16)), mirror ? "metal.mirrored" : "metal.tiles")
+    EXPECT_EQ(chosen(bilinear("conv", r->reversed(), 16, 16)),
+              mirror ? "metal.mirrored" : "metal.tiles")
         << kind_name(kind);
-    EXPECT_EQ(chosen(bilinear("conv", r, 16, 16, 1, {4, 32, false})), "metal.packed") << kind_name(kind);
+    EXPECT_EQ(chosen(bilinear("conv", r, 16, 16, 1, {4, 32, false})), "metal.packed")
+        << kind_name(kind);
     EXPECT_EQ(chosen(bilinear("conv", r, 3, 16)), "metal.rows") << kind_name(kind);
-    EXPECT_EQ(chosen(bilinear("conv", r, 3, 16, 1, {4, 32, false})), "metal.rows") << kind_name(kind);
+    EXPECT_EQ(chosen(bilinear("conv", r, 3, 16, 1, {4, 32, false})), "metal.rows")
+        << kind_name(kind);
   }
   for (const RelationKind kind : kUnsorted)
     for (const Relation::Ptr& r : {relation_of(kind), relation_of(kind)->reversed()}) {
       const bool one = kind == RelationKind::generative && !r->is_reversed();
-      EXPECT_EQ(chosen(bilinear("conv", r, 16, 16)), one ? "metal.lists" : "metal.tiles") << r->text();
+      EXPECT_EQ(chosen(bilinear("conv", r, 16, 16)), one ? "metal.lists" : "metal.tiles")
+          << r->text();
       EXPECT_EQ(chosen(bilinear("conv", r, 16, 16, 1, {8, 64, true})), "metal.packed") << r->text();
     }
   EXPECT_EQ(chosen(bilinear("conv", relation_of(RelationKind::custom), 16, 16)), "metal.buckets");
-  EXPECT_EQ(chosen(bilinear("conv", relation_of(RelationKind::custom), 16, 16, 1, {4, 32, false})), "metal.rows");
+  EXPECT_EQ(chosen(bilinear("conv", relation_of(RelationKind::custom), 16, 16, 1, {4, 32, false})),
+            "metal.rows");
   EXPECT_EQ(chosen(bilinear("outer", relation_of(RelationKind::custom), 16, 16)), "metal.outer");
   EXPECT_EQ(chosen(bilinear("outer", relation_of(RelationKind::custom), 16, 7)), "metal.rows");
   EXPECT_EQ(chosen(bilinear("linear", Relation::identity(5), 16, 16)), "gpu.mlx");
-  EXPECT_EQ(chosen(bilinear("linear", Relation::identity(5), 3, 1, 1, {4, 32, false})), "metal.packed");
-  EXPECT_EQ(chosen(bilinear("apply_each", relation_of(RelationKind::custom), 16, 16)), "metal.rows");
-  EXPECT_EQ(chosen(bilinear("outer_each", relation_of(RelationKind::custom), 16, 16)), "metal.rows");
+  EXPECT_EQ(chosen(bilinear("linear", Relation::identity(5), 3, 1, 1, {4, 32, false})),
+            "metal.packed");
+  EXPECT_EQ(chosen(bilinear("per_edge_apply", relation_of(RelationKind::custom), 16, 16)),
+            "metal.rows");
+  EXPECT_EQ(chosen(bilinear("per_edge_outer", relation_of(RelationKind::custom), 16, 16)),
+            "metal.rows");
 }
 
 TEST(MetalRoutes, OnlyThreeKindsAreSorted) {
@@ -211,10 +223,12 @@ TEST(MetalRoutes, OnlyThreeKindsAreSorted) {
     const Rejection why = refusal("metal.sorted", bilinear("conv", relation_of(kind), 16, 16));
     EXPECT_EQ(why.step, Rejection::Step::relation);
     EXPECT_NE(why.text.find(kind_name(kind)), std::string::npos) << why.text;
-    EXPECT_FALSE(refusal("metal.sorted", bilinear("conv", relation_of(kind)->reversed(), 16, 16)).fits());
+    EXPECT_FALSE(
+        refusal("metal.sorted", bilinear("conv", relation_of(kind)->reversed(), 16, 16)).fits());
   }
   for (const RelationKind kind : kSortable) {
-    const Rejection why = refusal("metal.sorted", bilinear("conv", relation_of(kind)->reversed(), 16, 16));
+    const Rejection why =
+        refusal("metal.sorted", bilinear("conv", relation_of(kind)->reversed(), 16, 16));
     EXPECT_EQ(why.step, Rejection::Step::relation);
     EXPECT_NE(why.text.find("reversed"), std::string::npos) << why.text;
   }
@@ -222,10 +236,12 @@ TEST(MetalRoutes, OnlyThreeKindsAreSorted) {
 
 TEST(MetalRoutes, OnlyAReversedSubmanifoldIsMirrored) {
   const AsOnMetal metal;
-  for (const RelationKind kind : {RelationKind::forward, RelationKind::target, RelationKind::submanifold,
-                                  RelationKind::transposed, RelationKind::generative}) {
+  for (const RelationKind kind :
+       {RelationKind::forward, RelationKind::target, RelationKind::submanifold,
+        RelationKind::transposed, RelationKind::generative}) {
     const Relation::Ptr r = relation_of(kind);
-    EXPECT_EQ(refusal("metal.mirrored", bilinear("conv", r, 16, 16)).step, Rejection::Step::relation);
+    EXPECT_EQ(refusal("metal.mirrored", bilinear("conv", r, 16, 16)).step,
+              Rejection::Step::relation);
     const bool fits = refusal("metal.mirrored", bilinear("conv", r->reversed(), 16, 16)).fits();
     EXPECT_EQ(fits, kind == RelationKind::submanifold) << kind_name(kind);
   }
@@ -255,12 +271,14 @@ TEST(MetalRoutes, TilesNeedEightChannelsOfAGroup) {
   const Relation::Ptr r = relation_of(RelationKind::submanifold);
   for (const char* route : {"metal.sorted", "metal.tiles"}) {
     EXPECT_TRUE(refusal(route, bilinear("conv", r, 16, 24, 2)).fits());
-    for (const Call& call : {bilinear("conv", r, 7, 8), bilinear("conv", r, 8, 7), bilinear("conv", r, 16, 16, 4)})
+    for (const Call& call :
+         {bilinear("conv", r, 7, 8), bilinear("conv", r, 8, 7), bilinear("conv", r, 16, 16, 4)})
       EXPECT_EQ(refusal(route, call).step, Rejection::Step::shape) << route;
   }
   EXPECT_TRUE(refusal("metal.outer", bilinear("outer", r, 16, 24, 2)).fits());
   EXPECT_EQ(refusal("metal.outer", bilinear("outer", r, 24, 24, 24)).step, Rejection::Step::shape);
-  EXPECT_EQ(refusal("metal.packed", bilinear("conv", r, 16, 4, 1, {4, 32, false})).step, Rejection::Step::shape);
+  EXPECT_EQ(refusal("metal.packed", bilinear("conv", r, 16, 4, 1, {4, 32, false})).step,
+            Rejection::Step::shape);
 }
 
 TEST(MetalRoutes, ListsNeedOneEdgeForEveryRow) {
@@ -274,18 +292,20 @@ TEST(MetalRoutes, ListsNeedOneEdgeForEveryRow) {
   // Fewer edges than rows, more, and as many with a row that has none.
   for (const Relation::Ptr& r : {made({1, 0}, 3), made({1, 0, 2, 2}, 3), made({1, 2, 2}, 3)})
     EXPECT_EQ(refusal("metal.lists", bilinear("conv", r, 8, 8)).step, Rejection::Step::relation);
-  EXPECT_EQ(refusal("metal.lists", bilinear("conv", made({0}, 1), 8, 7)).step, Rejection::Step::shape);
+  EXPECT_EQ(refusal("metal.lists", bilinear("conv", made({0}, 1), 8, 7)).step,
+            Rejection::Step::shape);
 }
 
 TEST(MetalRoutes, TilesOfListsNeedEdges) {
   const AsOnMetal metal;
   // One edge for each of 4,000 rows, 63 tiles: 63 lists for an offset.
   const auto made = [](int64_t n_k) {
-    return Relation::from_edges(mx::zeros({4000}, mx::int32), mx::arange(4000), mx::zeros({4000}, mx::int32), 1, 4000,
-                                n_k);
+    return Relation::from_edges(mx::zeros({4000}, mx::int32), mx::arange(4000),
+                                mx::zeros({4000}, mx::int32), 1, 4000, n_k);
   };
   EXPECT_TRUE(refusal("metal.buckets", bilinear("conv", made(318), 8, 8)).fits());
-  EXPECT_EQ(refusal("metal.buckets", bilinear("conv", made(320), 8, 8)).step, Rejection::Step::relation);
+  EXPECT_EQ(refusal("metal.buckets", bilinear("conv", made(320), 8, 8)).step,
+            Rejection::Step::relation);
   EXPECT_EQ(refusal("metal.buckets", bilinear("conv", made(1), 8, 7)).step, Rejection::Step::shape);
   EXPECT_EQ(refusal("metal.buckets", bilinear("conv", made(1), 8, 8, 1, {4, 32, false})).step,
             Rejection::Step::storage);
@@ -296,9 +316,11 @@ TEST(MetalRoutes, StorageDecides) {
   const Relation::Ptr r = relation_of(RelationKind::submanifold), same = Relation::identity(9);
   const Packing packing{4, 32, false};
   for (const char* route : {"metal.sorted", "metal.tiles"})
-    EXPECT_EQ(refusal(route, bilinear("conv", r, 16, 16, 1, packing)).step, Rejection::Step::storage);
+    EXPECT_EQ(refusal(route, bilinear("conv", r, 16, 16, 1, packing)).step,
+              Rejection::Step::storage);
   EXPECT_EQ(refusal("metal.packed", bilinear("conv", r, 16, 16)).step, Rejection::Step::storage);
-  EXPECT_EQ(refusal("metal.packed", bilinear("linear", same, 16, 16)).step, Rejection::Step::storage);
+  EXPECT_EQ(refusal("metal.packed", bilinear("linear", same, 16, 16)).step,
+            Rejection::Step::storage);
 }
 
 TEST(MetalRoutes, AMapHoldsOneEdgeForAnOffset) {
@@ -306,7 +328,8 @@ TEST(MetalRoutes, AMapHoldsOneEdgeForAnOffset) {
   const Relation::Ptr r = relation_of(RelationKind::custom);
   for (const char* route : {"metal.sorted", "metal.tiles"})
     EXPECT_EQ(refusal(route, bilinear("conv", r, 16, 16)).step, Rejection::Step::relation);
-  EXPECT_EQ(refusal("metal.packed", bilinear("conv", r, 16, 16, 1, {4, 32, false})).step, Rejection::Step::relation);
+  EXPECT_EQ(refusal("metal.packed", bilinear("conv", r, 16, 16, 1, {4, 32, false})).step,
+            Rejection::Step::relation);
 }
 
 TEST(MetalRoutes, AreNotTakenWithoutMetal) {
@@ -315,7 +338,8 @@ TEST(MetalRoutes, AreNotTakenWithoutMetal) {
   for (const OracleCase& test : oracle_cases())
     for (const Route& route : routes()) {
       if (route.operation != test.call.operation || !route.name.starts_with("metal.")) continue;
-      EXPECT_FALSE(route.check(test.call).fits()) << route.operation << " " << route.name << " " << test.label;
+      EXPECT_FALSE(route.check(test.call).fits())
+          << route.operation << " " << route.name << " " << test.label;
       ++metal_rows;
     }
   EXPECT_GT(metal_rows, 100);

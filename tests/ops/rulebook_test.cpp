@@ -1,4 +1,5 @@
-// Geometry of points: against loops over all pairs; taps, cells, ragged batches, far points; the voxel convolution as a special case.
+// Geometry of points: against loops over all pairs; taps, cells, ragged batches, far points; the
+// voxel convolution as a special case.
 #include "lattice/ops/rulebook.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +9,7 @@
 #include <map>
 #include <set>
 
-#include "lattice/kernels/cpu/threads.h"
+#include "lattice/kernels/cpu/base/threads.h"
 #include "lattice/ops/conv.h"
 #include "lattice/ops/oracle_cases.h"
 #include "lattice/ops/triplets.h"
@@ -16,9 +17,12 @@
 namespace lattice {
 namespace {
 
-mx::array ints(const std::vector<int32_t>& v) { return mx::array(v.data(), {static_cast<int>(v.size())}, mx::int32); }
+mx::array ints(const std::vector<int32_t>& v) {
+  return mx::array(v.data(), {static_cast<int>(v.size())}, mx::int32);
+}
 
-PointSet cloud(uint64_t seed, const std::vector<int32_t>& lengths, float grid, float extent, float shift = 0) {
+PointSet cloud(uint64_t seed, const std::vector<int32_t>& lengths, float grid, float extent,
+               float shift = 0) {
   Random random{seed};
   std::vector<float> xyz;
   int n = 0;
@@ -47,7 +51,8 @@ TEST(Rulebook, RadiusSearchFindsAllPairs) {
           int count = 0;
           for (int p = 0; p < points.size(); ++p) {
             if (batch_of(points, p) != batch_of(queries, q)) continue;
-            const float dx = at(points, p)[0] - at(queries, q)[0], dy = at(points, p)[1] - at(queries, q)[1],
+            const float dx = at(points, p)[0] - at(queries, q)[0],
+                        dy = at(points, p)[1] - at(queries, q)[1],
                         dz = at(points, p)[2] - at(queries, q)[2];
             const float d = shape == KernelShape::ball
                                 ? std::sqrt(dx * dx + dy * dy + dz * dz)
@@ -63,12 +68,14 @@ TEST(Rulebook, RadiusSearchFindsAllPairs) {
         EXPECT_EQ(e, static_cast<int64_t>(found.rows.size()));
       }
   // Exactly at the radius is inside; a self-query finds itself.
-  const PointSet line(mx::array({0.f, 0.f, 0.f, 0.25f, 0.f, 0.f, 0.5f, 0.f, 0.f}, {3, 3}), std::nullopt, 1);
+  const PointSet line(mx::array({0.f, 0.f, 0.f, 0.25f, 0.f, 0.f, 0.5f, 0.f, 0.f}, {3, 3}),
+                      std::nullopt, 1);
   EXPECT_EQ(radius_search(line, line, 0.25f).rows.size(), 7u);
 }
 
 TEST(Rulebook, TapsRoundHalfToEvenAndClamp) {
-  const mx::array d = mx::array({0.09f, 0.f, 0.f, 0.5f, -0.5f, 1.5f, -9.f, 9.f, 2.5f, 0.f, 0.f, 0.f}, {4, 3});
+  const mx::array d =
+      mx::array({0.09f, 0.f, 0.f, 0.5f, -0.5f, 1.5f, -9.f, 9.f, 2.5f, 0.f, 0.f, 0.f}, {4, 3});
   // 0.09 / 0.02 is 4.5 in float32 by true division and rounds to 4.
   EXPECT_EQ(voxel_tap(mx::slice(d, {0, 0}, {1, 3}), 0.02f, 11).data<int32_t>()[0],
             (std::min(10, static_cast<int>(std::nearbyint(0.09f / 0.02f)) + 5) * 11 + 5) * 11 + 5);
@@ -82,7 +89,7 @@ TEST(Rulebook, TapsRoundHalfToEvenAndClamp) {
   EXPECT_EQ(radius_scaler(3, 8, KernelShape::cube), 3.0f);
 }
 
-TEST(Rulebook, EdgesAreTheNeighboursWithTheirTaps) {
+TEST(Rulebook, EdgesAreTheNeighborsWithTheirTaps) {
   const PointSet src = cloud(3, {200, 0, 120}, 0.4f, 1), dst = cloud(4, {50, 0, 70}, 0.4f, 1);
   for (const int64_t ks : {2, 3, 5}) {
     const Rulebook r = build_rulebook(src, dst, ks, 1, KernelShape::ball, std::nullopt, true);
@@ -110,17 +117,19 @@ TEST(Rulebook, EdgesAreTheNeighboursWithTheirTaps) {
   EXPECT_THROW(build_rulebook(src, cloud(5, {1, 1}, 0.4f, 1), 3), std::invalid_argument);
 }
 
-// Points at voxel centres: the submanifold convolution, forward and backward.
-TEST(Rulebook, PointsAtVoxelCentresAreTheSubmanifoldConvolution) {
+// Points at voxel centers: the submanifold convolution, forward and backward.
+TEST(Rulebook, PointsAtVoxelCentersAreTheSubmanifoldConvolution) {
   Random random{8};
   const CoordinateSet voxels = random_coords(random, 300, 5);
   std::vector<std::array<int32_t, 4>> rows(300);
   std::copy_n(voxels.array().data<int32_t>(), 1200, rows[0].data());
-  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a[0] < b[0]; });
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const auto& a, const auto& b) { return a[0] < b[0]; });
   std::vector<float> xyz;
   std::vector<int32_t> lengths(2);
   for (const auto& r : rows) {
-    for (int a = 1; a < 4; ++a) xyz.push_back((static_cast<float>(r[static_cast<size_t>(a)]) + 0.5f) * 0.25f);
+    for (int a = 1; a < 4; ++a)
+      xyz.push_back((static_cast<float>(r[static_cast<size_t>(a)]) + 0.5f) * 0.25f);
     ++lengths[static_cast<size_t>(r[0])];
   }
   const PointSet points(mx::array(xyz.data(), {300, 3}), ints(lengths), 0.25f);
@@ -134,11 +143,14 @@ TEST(Rulebook, PointsAtVoxelCentresAreTheSubmanifoldConvolution) {
   options.groups = 2;
   const mx::array expected = subm_conv3d(tensor, kernel, bias, options).feats();
   EXPECT_TRUE(mx::allclose(point_conv(x, w, r.relation, bias), expected, 1e-4, 1e-4).item<bool>());
-  const auto points_loss = [&](const mx::array& v) { return mx::sum(mx::square(point_conv(v, w, r.relation, bias))); };
+  const auto points_loss = [&](const mx::array& v) {
+    return mx::sum(mx::square(point_conv(v, w, r.relation, bias)));
+  };
   const auto voxel_loss = [&](const mx::array& v) {
     return mx::sum(mx::square(subm_conv3d(tensor.with_feats(v), kernel, bias, options).feats()));
   };
-  EXPECT_TRUE(mx::allclose(mx::grad(points_loss)(x), mx::grad(voxel_loss)(x), 1e-3, 1e-3).item<bool>());
+  EXPECT_TRUE(
+      mx::allclose(mx::grad(points_loss)(x), mx::grad(voxel_loss)(x), 1e-3, 1e-3).item<bool>());
 }
 
 // A dense cloud has several points a cell: buckets are summed before the product.
@@ -153,12 +165,15 @@ TEST(Rulebook, ConvolutionOfADenseCloudMatchesItsTriplets) {
       const mx::array x = mx::astype(mx::random::normal({700, c}), dtype),
                       w = mx::astype(mx::random::normal({27, 1, c, 40}), dtype);
       const mx::array y = point_conv(x, w, r.relation);
-      const mx::array expected = mvmr(mx::astype(w, mx::float32), t[2],
-                                      mx::reshape(mx::astype(x, mx::float32), {700, 1, c}), t[1], t[0], dst.size());
+      const mx::array expected =
+          mvmr(mx::astype(w, mx::float32), t[2],
+               mx::reshape(mx::astype(x, mx::float32), {700, 1, c}), t[1], t[0], dst.size());
       const mx::array flat = mx::reshape(expected, {static_cast<int>(dst.size()), 40});
       const float scale = mx::max(mx::abs(flat)).item<float>();
       const float unit = dtype == mx::float32 ? 1e-5f : dtype == mx::float16 ? 1e-3f : 8e-3f;
-      EXPECT_LE(mx::max(mx::abs(mx::subtract(mx::astype(y, mx::float32), flat))).item<float>(), unit * scale) << c;
+      EXPECT_LE(mx::max(mx::abs(mx::subtract(mx::astype(y, mx::float32), flat))).item<float>(),
+                unit * scale)
+          << c;
       // The gradient runs on the reversed relation.
       const auto f = [&](const std::vector<mx::array>& in) {
         return std::vector<mx::array>{point_conv(in[0], in[1], r.relation)};
@@ -166,10 +181,13 @@ TEST(Rulebook, ConvolutionOfADenseCloudMatchesItsTriplets) {
       if (dtype != mx::float32) continue;
       const mx::array g = mx::random::normal(y.shape());
       const auto [value, grads] = mx::vjp(f, {x, w}, {g});
-      const mx::array g3 = mx::reshape(g, {static_cast<int>(dst.size()), 1, 40}), x3 = mx::reshape(x, {700, 1, c});
-      const mx::array gx = mx::reshape(mvmr(w, t[2], g3, t[0], t[1], 700, MatrixLayout::gmc), {700, c});
+      const mx::array g3 = mx::reshape(g, {static_cast<int>(dst.size()), 1, 40}),
+                      x3 = mx::reshape(x, {700, 1, c});
+      const mx::array gx =
+          mx::reshape(mvmr(w, t[2], g3, t[0], t[1], 700, MatrixLayout::gmc), {700, c});
       EXPECT_TRUE(mx::allclose(grads[0], gx, 1e-3, 1e-3).item<bool>());
-      EXPECT_TRUE(mx::allclose(grads[1], vvor(x3, t[1], g3, t[0], t[2], 27), 1e-3, 1e-3).item<bool>());
+      EXPECT_TRUE(
+          mx::allclose(grads[1], vvor(x3, t[1], g3, t[0], t[2], 27), 1e-3, 1e-3).item<bool>());
     }
 }
 
@@ -179,8 +197,8 @@ TEST(Rulebook, DownsamplingPicksOnePointACell) {
     const Downsampled d = grid_downsample(src, 0.5f);
     std::map<std::array<float, 4>, std::vector<int>> cells;  // sample, z, y, x
     for (int p = 0; p < src.size(); ++p)
-      cells[{static_cast<float>(batch_of(src, p)), std::floor(at(src, p)[2] / 0.5f), std::floor(at(src, p)[1] / 0.5f),
-             std::floor(at(src, p)[0] / 0.5f)}]
+      cells[{static_cast<float>(batch_of(src, p)), std::floor(at(src, p)[2] / 0.5f),
+             std::floor(at(src, p)[1] / 0.5f), std::floor(at(src, p)[0] / 0.5f)}]
           .push_back(p);
     ASSERT_EQ(d.points.size(), static_cast<int64_t>(cells.size()));
     EXPECT_EQ(d.points.batch_size(), 5);
@@ -192,8 +210,8 @@ TEST(Rulebook, DownsamplingPicksOnePointACell) {
       for (const int p : members) {
         float d2 = 0;
         for (int a = 0; a < 3; ++a) {
-          const float centre = (cell[static_cast<size_t>(3 - a)] + 0.5f) * 0.5f;
-          d2 += (at(src, p)[a] - centre) * (at(src, p)[a] - centre);
+          const float center = (cell[static_cast<size_t>(3 - a)] + 0.5f) * 0.5f;
+          d2 += (at(src, p)[a] - center) * (at(src, p)[a] - center);
         }
         if (d2 < least) least = d2, best = p;
         EXPECT_EQ(d.cell_of.data<int32_t>()[p], row);
@@ -245,7 +263,8 @@ TEST(Rulebook, FullCoverLeavesNoPointOut) {
     EXPECT_EQ(c.rulebook.relation->coverage().empty_outputs, 0);
     const std::vector<mx::array> t = c.rulebook.triplets();
     for (size_t e = 0; e < t[0].size(); ++e) {
-      const float *p = at(src, t[1].data<int32_t>()[e]), *q = at(c.targets, t[0].data<int32_t>()[e]);
+      const float *p = at(src, t[1].data<int32_t>()[e]),
+                  *q = at(c.targets, t[0].data<int32_t>()[e]);
       ASSERT_LE(distance(p, q), c.rulebook.radius);
       int32_t k = 0;
       for (int a = 0; a < 3; ++a) {
@@ -272,10 +291,12 @@ TEST(Rulebook, FullCoverLeavesNoPointOut) {
     const std::vector<mx::array> back = c.rulebook.transposed(true).triplets();
     std::set<std::array<int32_t, 3>> edges;
     for (size_t e = 0; e < t[0].size(); ++e)
-      edges.insert({t[0].data<int32_t>()[e], t[1].data<int32_t>()[e], 124 - t[2].data<int32_t>()[e]});
+      edges.insert(
+          {t[0].data<int32_t>()[e], t[1].data<int32_t>()[e], 124 - t[2].data<int32_t>()[e]});
     ASSERT_EQ(back[0].size(), t[0].size());
     for (size_t e = 0; e < t[0].size(); ++e)
-      ASSERT_TRUE(edges.count({back[1].data<int32_t>()[e], back[0].data<int32_t>()[e], back[2].data<int32_t>()[e]}));
+      ASSERT_TRUE(edges.count(
+          {back[1].data<int32_t>()[e], back[0].data<int32_t>()[e], back[2].data<int32_t>()[e]}));
   }
   EXPECT_GT(added, 0);
   EXPECT_THROW(build_full_cover_rulebook(cloud(1, {4}, 1, 1), 2, 4), std::invalid_argument);
@@ -291,7 +312,9 @@ TEST(Rulebook, GeneratedTargetsAreTheVoxelsOfTheStencil) {
   std::map<std::array<int, 4>, int> targets;  // sample, z, y, x -> row
   for (int p = 0; p < src.size(); ++p)
     for (int k = 0; k < 27; ++k) {
-      const auto cell = [&](int a, int l) { return static_cast<int>(std::floor(at(src, p)[a] / 0.25f)) + l - 1; };
+      const auto cell = [&](int a, int l) {
+        return static_cast<int>(std::floor(at(src, p)[a] / 0.25f)) + l - 1;
+      };
       targets[{batch_of(src, p), cell(2, k % 3), cell(1, k / 3 % 3), cell(0, k / 9)}] = 0;
     }
   ASSERT_EQ(g.targets.size(), static_cast<int64_t>(targets.size()));
@@ -300,12 +323,15 @@ TEST(Rulebook, GeneratedTargetsAreTheVoxelsOfTheStencil) {
   for (auto& [cell, at_row] : targets) {
     at_row = row;
     for (int a = 0; a < 3; ++a)
-      EXPECT_EQ(at(g.targets, row)[a], (static_cast<float>(cell[static_cast<size_t>(3 - a)]) + 0.5f) * 0.25f);
+      EXPECT_EQ(at(g.targets, row)[a],
+                (static_cast<float>(cell[static_cast<size_t>(3 - a)]) + 0.5f) * 0.25f);
     ++row;
   }
   for (size_t e = 0; e < t[0].size(); ++e) {
     const int p = t[1].data<int32_t>()[e], k = t[2].data<int32_t>()[e];
-    const auto cell = [&](int a, int l) { return static_cast<int>(std::floor(at(src, p)[a] / 0.25f)) + l - 1; };
+    const auto cell = [&](int a, int l) {
+      return static_cast<int>(std::floor(at(src, p)[a] / 0.25f)) + l - 1;
+    };
     EXPECT_EQ(t[0].data<int32_t>()[e],
               (targets.at({batch_of(src, p), cell(2, k % 3), cell(1, k / 3 % 3), cell(0, k / 9)})));
   }
@@ -316,7 +342,8 @@ TEST(Rulebook, GeneratedTargetsAreTheVoxelsOfTheStencil) {
   EXPECT_TRUE(parts.rulebook.exact_cover_out());
   EXPECT_FALSE(g.rulebook.exact_cover_out());
   EXPECT_THROW(build_generative_rulebook(src, 3, 0), std::invalid_argument);
-  EXPECT_THROW(build_subdivision_rulebook(PointSet(mx::full({1, 3}, 1e9f), std::nullopt, 1), 8), std::overflow_error);
+  EXPECT_THROW(build_subdivision_rulebook(PointSet(mx::full({1, 3}, 1e9f), std::nullopt, 1), 8),
+               std::overflow_error);
 }
 
 TEST(Rulebook, SameForAnyThreadsAndTransposes) {
@@ -326,8 +353,8 @@ TEST(Rulebook, SameForAnyThreadsAndTransposes) {
   for (const int threads : {1, 2}) {
     cpu::set_thread_count(threads);
     all.push_back(build_rulebook(src, dst, 3).triplets());
-    for (const Rulebook& r :
-         {build_full_cover_rulebook(src, 2, 5).rulebook, build_generative_rulebook(src, 2).rulebook})
+    for (const Rulebook& r : {build_full_cover_rulebook(src, 2, 5).rulebook,
+                              build_generative_rulebook(src, 2).rulebook})
       for (const mx::array& a : r.triplets()) all.back().push_back(a);
   }
   cpu::set_thread_count(before);
@@ -343,11 +370,13 @@ TEST(Rulebook, Errors) {
   EXPECT_THROW(PointSet(mx::zeros({2, 2}), std::nullopt, 1), std::invalid_argument);
   EXPECT_THROW(PointSet(p, ints({1}), 1), std::invalid_argument);
   EXPECT_THROW(PointSet(p, std::nullopt, 0), std::invalid_argument);
-  EXPECT_THROW(PointSet(mx::array({NAN, 0.f, 0.f}, {1, 3}), std::nullopt, 1), std::invalid_argument);
+  EXPECT_THROW(PointSet(mx::array({NAN, 0.f, 0.f}, {1, 3}), std::nullopt, 1),
+               std::invalid_argument);
   const PointSet points(p, std::nullopt, 1);
   EXPECT_THROW(radius_search(points, points, 0), std::invalid_argument);
   EXPECT_THROW(grid_downsample(points, -1), std::invalid_argument);
-  EXPECT_THROW(grid_downsample(PointSet(mx::full({1, 3}, 1e30f), std::nullopt, 1), 1e-3f), std::overflow_error);
+  EXPECT_THROW(grid_downsample(PointSet(mx::full({1, 3}, 1e30f), std::nullopt, 1), 1e-3f),
+               std::overflow_error);
   EXPECT_THROW(build_rulebook(points, points, 0), std::invalid_argument);
   EXPECT_THROW(voxel_tap(mx::zeros({2, 2}), 1, 3), std::invalid_argument);
   EXPECT_THROW(parse_pick("random", "test"), std::invalid_argument);

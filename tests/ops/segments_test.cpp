@@ -1,4 +1,5 @@
-// Reductions over segments: against float64 loops, ties, empty segments, derivatives, errors. Routes are in routes_test.cpp.
+// Reductions over segments: against float64 loops, ties, empty segments, derivatives, errors.
+// Routes are in routes_test.cpp.
 #include "lattice/ops/segments.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +8,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "lattice/kernels/cpu/threads.h"
+#include "lattice/kernels/cpu/base/threads.h"
 
 namespace lattice {
 namespace {
@@ -17,24 +18,33 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 mx::array ints(const std::vector<int32_t>& v) {
   return mx::array(v.empty() ? nullptr : v.data(), {static_cast<int>(v.size())}, mx::int32);
 }
-mx::array column(const std::vector<float>& v) { return mx::array(v.data(), {static_cast<int>(v.size())}); }
-bool same(const mx::array& a, const mx::array& b) { return mx::array_equal(a, b, true).item<bool>(); }
+mx::array column(const std::vector<float>& v) {
+  return mx::array(v.data(), {static_cast<int>(v.size())});
+}
+bool same(const mx::array& a, const mx::array& b) {
+  return mx::array_equal(a, b, true).item<bool>();
+}
 SegmentOptions options(const char* operation, const char* ties = "split") {
   return segment_options(operation, ties, std::nullopt, "test");
 }
-double dot(const mx::array& a, const mx::array& b) { return double{mx::sum(mx::multiply(a, b)).item<float>()}; }
+double dot(const mx::array& a, const mx::array& b) {
+  return double{mx::sum(mx::multiply(a, b)).item<float>()};
+}
 
 TEST(Segments, EmptySegmentsAndEmptyValue) {
   const mx::array x = column({1, 5, -2}), lengths = ints({0, 2, 0, 1, 0});
   EXPECT_TRUE(same(segment_reduce(x, lengths, options("sum")), column({0, 6, 0, -2, 0})));
   EXPECT_TRUE(same(segment_reduce(x, lengths, options("mean")), column({0, 3, 0, -2, 0})));
-  EXPECT_TRUE(same(segment_reduce(x, lengths, options("max")), column({-kInf, 5, -kInf, -2, -kInf})));
+  EXPECT_TRUE(
+      same(segment_reduce(x, lengths, options("max")), column({-kInf, 5, -kInf, -2, -kInf})));
   EXPECT_TRUE(same(segment_reduce(x, lengths, options("min")), column({kInf, 1, kInf, -2, kInf})));
   const SegmentOptions seven = segment_options("max", "split", 7.0f, "test");
   EXPECT_TRUE(same(segment_reduce(x, lengths, seven), column({7, 5, 7, -2, 7})));
-  EXPECT_TRUE(same(segment_reduce_offsets(x, ints({0, 0, 2, 2, 3, 3}), seven), column({7, 5, 7, -2, 7})));
+  EXPECT_TRUE(
+      same(segment_reduce_offsets(x, ints({0, 0, 2, 2, 3, 3}), seven), column({7, 5, 7, -2, 7})));
   EXPECT_TRUE(same(scatter_reduce(x, ints({3, 1, 3}), 5, seven), column({7, 5, 7, 1, 7})));
-  EXPECT_TRUE(same(indexed_segment_reduce(x, ints({2, 2, 0}), ints({0, 2, 1}), options("sum")), column({0, -4, 1})));
+  EXPECT_TRUE(same(indexed_segment_reduce(x, ints({2, 2, 0}), ints({0, 2, 1}), options("sum")),
+                   column({0, -4, 1})));
   EXPECT_EQ(segment_reduce(x, ints({3})).shape(), (mx::Shape{1}));
   EXPECT_EQ(segment_reduce(mx::zeros({0, 2, 3}), ints({0, 0})).shape(), (mx::Shape{2, 2, 3}));
   EXPECT_EQ(segment_reduce(mx::zeros({0, 4}), ints({})).shape(), (mx::Shape{0, 4}));
@@ -44,7 +54,8 @@ TEST(Segments, TiesGetTheGradientAsAsked) {
   const mx::array x = column({1, 4, 4, 4, 2}), lengths = ints({4, 1});
   const auto grad = [&](const char* operation, const char* ties) {
     return mx::grad([&](const mx::array& a) {
-      return mx::sum(mx::multiply(segment_reduce(a, lengths, options(operation, ties)), column({6, 5})));
+      return mx::sum(
+          mx::multiply(segment_reduce(a, lengths, options(operation, ties)), column({6, 5})));
     })(x);
   };
   EXPECT_TRUE(same(grad("max", "split"), column({0, 2, 2, 2, 5})));
@@ -54,7 +65,8 @@ TEST(Segments, TiesGetTheGradientAsAsked) {
   // Row 1 is listed twice; the empty segment gives nothing.
   const auto indexed = [&](const char* ties) {
     return mx::grad([&](const mx::array& a) {
-      const mx::array y = indexed_segment_reduce(a, ints({3, 1, 1, 0}), ints({4, 0}), options("max", ties));
+      const mx::array y =
+          indexed_segment_reduce(a, ints({3, 1, 1, 0}), ints({4, 0}), options("max", ties));
       return mx::multiply(mx::take(y, 0), mx::array(6.0f));
     })(x);
   };
@@ -64,25 +76,33 @@ TEST(Segments, TiesGetTheGradientAsAsked) {
 }
 
 TEST(Segments, DerivativesAreAdjointAndOfAnyOrder) {
-  const mx::array x = mx::random::normal({40, 3}, mx::float32, mx::random::key(1)), v = mx::random::normal({40, 3});
-  const mx::array ids = mx::random::randint(mx::array(0), mx::array(6), {40}, mx::int32, mx::random::key(2));
-  const mx::array g = mx::random::normal({6, 3}, mx::float32, mx::random::key(3)), lengths = ints({0, 9, 1, 20, 0, 10});
+  const mx::array x = mx::random::normal({40, 3}, mx::float32, mx::random::key(1)),
+                  v = mx::random::normal({40, 3});
+  const mx::array ids =
+      mx::random::randint(mx::array(0), mx::array(6), {40}, mx::int32, mx::random::key(2));
+  const mx::array g = mx::random::normal({6, 3}, mx::float32, mx::random::key(3)),
+                  lengths = ints({0, 9, 1, 20, 0, 10});
   for (const char* operation : {"sum", "mean", "max", "min"}) {
     const std::vector<std::function<mx::array(const mx::array&)>> functions = {
         [&](const mx::array& a) {
           return segment_reduce(a, lengths, segment_options(operation, "split", 0.0f, "test"));
         },
         [&](const mx::array& a) {
-          return indexed_segment_reduce(a, ids, lengths, segment_options(operation, "split", 0.0f, "test"));
+          return indexed_segment_reduce(a, ids, lengths,
+                                        segment_options(operation, "split", 0.0f, "test"));
         },
         [&](const mx::array& a) { return scatter_reduce(a, ids, 6, options(operation)); }};
     for (const auto& f : functions) {
-      const auto many = [&](const std::vector<mx::array>& in) { return std::vector<mx::array>{f(in[0])}; };
+      const auto many = [&](const std::vector<mx::array>& in) {
+        return std::vector<mx::array>{f(in[0])};
+      };
       const auto [y, grads] = mx::vjp(many, {x}, {g});
       const auto [y2, tangents] = mx::jvp(many, {x}, {v});
       EXPECT_NEAR(dot(grads[0], v), dot(g, tangents[0]), 1e-4) << operation;
       const auto loss = [&](const mx::array& a) { return mx::sum(mx::square(f(a))); };
-      const auto slope = [&](const mx::array& a) { return mx::sum(mx::multiply(mx::grad(loss)(a), v)); };
+      const auto slope = [&](const mx::array& a) {
+        return mx::sum(mx::multiply(mx::grad(loss)(a), v));
+      };
       EXPECT_NEAR(dot(mx::grad(slope)(x), v), 2 * dot(tangents[0], tangents[0]), 1e-2) << operation;
     }
   }
@@ -90,7 +110,8 @@ TEST(Segments, DerivativesAreAdjointAndOfAnyOrder) {
 
 TEST(Segments, ExpandIsTheAdjointOfSumAndSoftmaxSumsToOne) {
   mx::random::seed(1);
-  const mx::array lengths = ints({2, 0, 3}), y = mx::random::normal({3, 2}), x = mx::random::normal({5, 2});
+  const mx::array lengths = ints({2, 0, 3}), y = mx::random::normal({3, 2}),
+                  x = mx::random::normal({5, 2});
   EXPECT_NEAR(dot(segment_expand(y, lengths), x), dot(y, segment_reduce(x, lengths)), 1e-5);
   const mx::array sums = segment_reduce(segment_softmax(x, lengths), lengths);
   EXPECT_TRUE(mx::allclose(sums, mx::array({1.f, 1.f, 0.f, 0.f, 1.f, 1.f}, {3, 2})).item<bool>());

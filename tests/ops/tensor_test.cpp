@@ -22,8 +22,9 @@ mx::array ramp(int n, int c) { return mx::reshape(mx::arange(0, n * c, 1, mx::fl
 
 using support::message;
 
-#define EXPECT_SAYS(text, expression) \
-  EXPECT_NE(message([&] { expression; }).find(text), std::string::npos) << message([&] { expression; })
+#define EXPECT_SAYS(text, expression)                                   \
+  EXPECT_NE(message([&] { expression; }).find(text), std::string::npos) \
+      << message([&] { expression; })
 
 TEST(Tensor, FieldsAndLaziness) {
   const mx::array coords = rows({0, 1, 2, 3, 1, 0, 0, 0});
@@ -54,20 +55,25 @@ TEST(Tensor, Refusals) {
   EXPECT_SAYS("coord_manager", SparseTensor(c, f, {1, 1, 1}, CoordinateMapKey{}));
   const auto manager = CoordinateManager::create();
   const auto key = manager->insert_coords(c, {1, 1, 1});
-  EXPECT_SAYS("does not belong", SparseTensor(c, f, {1, 1, 1}, CoordinateMapKey{7, {1, 1, 1}, manager->id()}, manager));
+  EXPECT_SAYS(
+      "does not belong",
+      SparseTensor(c, f, {1, 1, 1}, CoordinateMapKey{7, {1, 1, 1}, manager->id()}, manager));
   EXPECT_SAYS("stride", SparseTensor(c, f, {2, 2, 2}, key, manager));
-  EXPECT_SAYS("own array", SparseTensor(rows({0, 0, 0, 0, 0, 1, 0, 0}), f, {1, 1, 1}, key, manager));
+  EXPECT_SAYS("own array",
+              SparseTensor(rows({0, 0, 0, 0, 0, 1, 0, 0}), f, {1, 1, 1}, key, manager));
   EXPECT_SAYS("negative", SparseTensor(c, f, {1, 1, 1}, {}, nullptr, BatchCounts{3, -1}));
   EXPECT_SAYS("sum to 2", SparseTensor(c, f, {1, 1, 1}, {}, nullptr, BatchCounts{3}));
   EXPECT_SAYS("batch column", SparseTensor(c, f, {1, 1, 1}, {}, nullptr, BatchCounts{1, 1}));
-  EXPECT_SAYS("active_rows", SparseTensor(c, f, {1, 1, 1}, {}, nullptr, {}, mx::array({3}, {1}, mx::int32)));
+  EXPECT_SAYS("active_rows",
+              SparseTensor(c, f, {1, 1, 1}, {}, nullptr, {}, mx::array({3}, {1}, mx::int32)));
   EXPECT_SAYS("active_rows", SparseTensor(c, f, {1, 1, 1}, {}, nullptr, {}, mx::array(1)));
-  EXPECT_SAYS("active_rows", SparseTensor(c, f, {1, 1, 1}, key, manager, {}, mx::array({1}, {1}, mx::int32)));
+  EXPECT_SAYS("active_rows",
+              SparseTensor(c, f, {1, 1, 1}, key, manager, {}, mx::array({1}, {1}, mx::int32)));
 }
 
 TEST(Tensor, ActiveRowsKeepThePrefix) {
-  const SparseTensor t(rows({0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0}), ramp(3, 2), {1, 1, 1}, {}, nullptr, BatchCounts{2},
-                       mx::array({2}, {1}, mx::int32));
+  const SparseTensor t(rows({0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0}), ramp(3, 2), {1, 1, 1}, {},
+                       nullptr, BatchCounts{2}, mx::array({2}, {1}, mx::int32));
   EXPECT_EQ(t.capacity(), 2);
   EXPECT_TRUE(same_values(t.feats(), ramp(2, 2)));
   EXPECT_TRUE(same_values(t.active_rows(), mx::array({2}, {1}, mx::int32)));
@@ -92,13 +98,14 @@ TEST(Tensor, IdentityIsManagerAndKey) {
 }
 
 TEST(Tensor, BatchesInAnyOrder) {
-  const SparseTensor t(rows({2, 1, 0, 0, 0, 2, 0, 0, 2, 3, 0, 0}), ramp(3, 2), {1, 1, 1}, {}, nullptr,
-                       BatchCounts{1, 0, 2, 0});
+  const SparseTensor t(rows({2, 1, 0, 0, 0, 2, 0, 0, 2, 3, 0, 0}), ramp(3, 2), {1, 1, 1}, {},
+                       nullptr, BatchCounts{1, 0, 2, 0});
   const auto found = t.batch_rows();
   ASSERT_EQ(found.size(), 4u);
   EXPECT_TRUE(same_values(found[2], mx::array({0, 2}, {2}, mx::int32)));
   EXPECT_EQ(found[1].size(), 0u);
-  EXPECT_TRUE(same_values(t.decomposed_coordinates()[2], mx::array({1, 0, 0, 3, 0, 0}, {2, 3}, mx::int32)));
+  EXPECT_TRUE(
+      same_values(t.decomposed_coordinates()[2], mx::array({1, 0, 0, 3, 0, 0}, {2, 3}, mx::int32)));
   EXPECT_TRUE(same_values(t.decomposed_features()[2], mx::array({0.f, 1.f, 4.f, 5.f}, {2, 2})));
   EXPECT_EQ(t.decomposed_features()[3].shape(), (mx::Shape{0, 2}));
   EXPECT_TRUE(same_values(t.batch_indices(), mx::array({2, 0, 2}, {3}, mx::int32)));
@@ -123,20 +130,23 @@ TEST(Dense, ThereAndBack) {
   const mx::array dense = to_dense(t, std::nullopt, lowest);
   EXPECT_EQ(dense.shape(), (mx::Shape{2, 2, 2, 3, 2}));
   EXPECT_EQ(mx::sum(dense).item<float>(), 6.0f);
-  EXPECT_TRUE(same_values(mx::slice(dense, {1, 0, 0, 2, 0}, {2, 1, 1, 3, 2}), mx::array({0.f, 1.f}, {1, 1, 1, 1, 2})));
+  EXPECT_TRUE(same_values(mx::slice(dense, {1, 0, 0, 2, 0}, {2, 1, 1, 3, 2}),
+                          mx::array({0.f, 1.f}, {1, 1, 1, 1, 2})));
   const SparseTensor back = from_dense(dense, std::nullopt, {1, 1, 1}, lowest);
   EXPECT_TRUE(same_values(back.coords(), rows({0, 0, 1, 0, 1, -1, 0, 2})));
   EXPECT_TRUE(same_values(back.feats(), mx::array({2.f, 3.f, 0.f, 1.f}, {2, 2})));
   EXPECT_EQ(back.batch_counts(), (BatchCounts{1, 1}));
   EXPECT_EQ(to_dense(t, std::vector<int64_t>{3, 4, 5}, lowest).shape(), (mx::Shape{2, 3, 4, 5, 2}));
-  EXPECT_EQ(to_dense(t, std::vector<int64_t>{7, 3, 4, 5, 2}, lowest).shape(), (mx::Shape{7, 3, 4, 5, 2}));
+  EXPECT_EQ(to_dense(t, std::vector<int64_t>{7, 3, 4, 5, 2}, lowest).shape(),
+            (mx::Shape{7, 3, 4, 5, 2}));
   EXPECT_SAYS("min_coord", to_dense(t));
   EXPECT_SAYS("outside shape", to_dense(t, std::vector<int64_t>{1, 1, 1}, lowest));
   EXPECT_SAYS("cells", to_dense(t, std::vector<int64_t>{1 << 20, 1 << 20, 1 << 20}, lowest));
   EXPECT_SAYS("duplicates", to_dense(SparseTensor(rows({0, 0, 0, 0, 0, 0, 0, 0}), ramp(2, 1))));
   EXPECT_SAYS("(B, X, Y, Z, C)", from_dense(mx::zeros({2, 2})));
   EXPECT_SAYS("mask", from_dense(dense, mx::zeros({2, 2}, mx::bool_)));
-  EXPECT_THROW(from_dense(mx::ones({1, 2, 1, 1, 1}), std::nullopt, {1, 1, 1}, {2147483647, 0, 0}), std::overflow_error);
+  EXPECT_THROW(from_dense(mx::ones({1, 2, 1, 1, 1}), std::nullopt, {1, 1, 1}, {2147483647, 0, 0}),
+               std::overflow_error);
   const SparseTensor none(mx::zeros({0, 4}, mx::int32), mx::zeros({0, 2}));
   EXPECT_EQ(to_dense(none).shape(), (mx::Shape{0, 0, 0, 0, 2}));
   EXPECT_EQ(from_dense(mx::zeros({2, 0, 1, 1, 3})).capacity(), 0);

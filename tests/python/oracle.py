@@ -10,16 +10,25 @@ import numpy as np
 KINDS = ("forward", "target", "submanifold", "transposed", "generative", "target_transposed")
 
 
-def kernel_offsets(size, dilation=(1, 1, 1), centred=True):
-    """Offset k = (ix * Ky + iy) * Kz + iz; odd sizes are centred on 0 when `centred`."""
+def kernel_offsets(size, dilation=(1, 1, 1), centered=True):
+    """Offset k = (ix * Ky + iy) * Kz + iz; odd sizes are centered on 0 when `centered`."""
     axes = [
-        [(i - (n // 2 if centred and n % 2 else 0)) * d for i in range(n)]
+        [(i - (n // 2 if centered and n % 2 else 0)) * d for i in range(n)]
         for n, d in zip(size, dilation)
     ]
     return list(product(*axes))
 
 
-def relate(kind, coords, size, stride=(1, 1, 1), padding=(0, 0, 0), dilation=(1, 1, 1), target=None, dtype=np.int32):
+def relate(
+    kind,
+    coords,
+    size,
+    stride=(1, 1, 1),
+    padding=(0, 0, 0),
+    dilation=(1, 1, 1),
+    target=None,
+    dtype=np.int32,
+):
     """(output coordinates, edges) in the documented order. A produced coordinate outside dtype: OverflowError."""
     coords = [tuple(int(v) for v in row) for row in coords]
     if kind == "submanifold":
@@ -38,7 +47,9 @@ def relate(kind, coords, size, stride=(1, 1, 1), padding=(0, 0, 0), dilation=(1,
         elif tuple(stride) == (1, 1, 1) and tuple(padding) == (0, 0, 0):
             out = coords
         else:
-            out = list(dict.fromkeys((c[0], *(v // s for v, s in zip(c[1:], stride))) for c in coords))
+            out = list(
+                dict.fromkeys((c[0], *(v // s for v, s in zip(c[1:], stride))) for c in coords)
+            )
         edges = [
             (rows[image(c, offset)], o, k)
             for o, c in enumerate(out)
@@ -47,7 +58,9 @@ def relate(kind, coords, size, stride=(1, 1, 1), padding=(0, 0, 0), dilation=(1,
         ]
         return out, edges
 
-    produced = [(image(c, offset), i, k) for i, c in enumerate(coords) for k, offset in enumerate(offsets)]
+    produced = [
+        (image(c, offset), i, k) for i, c in enumerate(coords) for k, offset in enumerate(offsets)
+    ]
     if kind == "target_transposed":  # edges exist where an input row produces a target row
         by_coordinate = {}
         for q, i, k in produced:

@@ -8,7 +8,9 @@ F = np.float32
 
 
 def scaler(ks, rfs=1.0, shape="ball"):
-    return ks * rfs ** (1 / 3) / 2 if shape == "cube" else (3 * ks**3 * rfs / (4 * math.pi)) ** (1 / 3)
+    return (
+        ks * rfs ** (1 / 3) / 2 if shape == "cube" else (3 * ks**3 * rfs / (4 * math.pi)) ** (1 / 3)
+    )
 
 
 def clouds_of(lengths):
@@ -23,26 +25,33 @@ def tap(offset, grid, ks):
 def edges(src, src_lengths, dst, dst_lengths, ks, grid, radius, shape="ball"):
     """(i, j, k)"""
     d = (src[None] - dst[:, None]).astype(F)
-    far = np.abs(d).max(2) if shape == "cube" else np.sqrt((d[..., 0] ** 2 + d[..., 1] ** 2) + d[..., 2] ** 2)
+    far = (
+        np.abs(d).max(2)
+        if shape == "cube"
+        else np.sqrt((d[..., 0] ** 2 + d[..., 1] ** 2) + d[..., 2] ** 2)
+    )
     near = (far <= F(radius)) & (clouds_of(src_lengths)[None] == clouds_of(dst_lengths)[:, None])
     i, j = np.nonzero(near)
     return i, j, tap(d[i, j], grid, ks)
 
 
 def downsample(p, lengths, size):
-    """(rows kept, lengths, cell of each row, centres): by cloud, z, y, x; nearest the centre, ties to the smallest row."""
+    """(rows kept, lengths, cell of each row, centers): by cloud, z, y, x; nearest the center, ties to the smallest row."""
     size = F(size)
     cloud = clouds_of(lengths)
     cell = np.floor(p / size)
     keys = np.stack([cloud, cell[:, 2], cell[:, 1], cell[:, 0]], 1) if len(p) else np.zeros((0, 4))
     unique, place = np.unique(keys, axis=0, return_inverse=True)
     place = place.reshape(-1)
-    centre = ((cell + F(0.5)) * size).astype(F)
-    d = (p - centre).astype(F)
+    center = ((cell + F(0.5)) * size).astype(F)
+    d = (p - center).astype(F)
     d2 = (d[:, 0] ** 2 + d[:, 1] ** 2) + d[:, 2] ** 2
-    rows = np.array([min(np.nonzero(place == c)[0], key=lambda r: (d2[r], r)) for c in range(len(unique))], dtype=int)
+    rows = np.array(
+        [min(np.nonzero(place == c)[0], key=lambda r: (d2[r], r)) for c in range(len(unique))],
+        dtype=int,
+    )
     counts = np.bincount(unique[:, 0].astype(int), minlength=len(lengths))[: len(lengths)]
-    return rows, counts, place, centre[rows] if len(rows) else np.zeros((0, 3), F)
+    return rows, counts, place, center[rows] if len(rows) else np.zeros((0, 3), F)
 
 
 def conv(x, weight, bias, i, j, k, n):
@@ -60,7 +69,7 @@ def far(a, b):
 
 
 def full_cover(p, lengths, grid, stride, margin=0.01):
-    """(rows of the targets, lengths, R): nearest the centre of each cell, then a net over the points that no target sees."""
+    """(rows of the targets, lengths, R): nearest the center of each cell, then a net over the points that no target sees."""
     radius = F(float(F(grid)) * (math.sqrt(3) / 2 * float(F(stride)) * (1 + float(F(margin)))))
     chosen, _, place, _ = downsample(p, lengths, F(grid) * F(stride))
     cloud = clouds_of(lengths)
@@ -72,7 +81,11 @@ def full_cover(p, lengths, grid, stride, margin=0.01):
         near = far(p[alone], p[alone]) <= radius
         order = sorted(
             range(len(alone)),
-            key=lambda a: (-near[a].sum(), -far(p[[alone[a]]], p[[chosen[place[alone[a]]]]])[0, 0], alone[a]),
+            key=lambda a: (
+                -near[a].sum(),
+                -far(p[[alone[a]]], p[[chosen[place[alone[a]]]]])[0, 0],
+                alone[a],
+            ),
         )
         net = []
         for a in order:
@@ -84,7 +97,7 @@ def full_cover(p, lengths, grid, stride, margin=0.01):
 
 
 def generate(p, lengths, side, stencil, scale=1, target_side=None):
-    """(i, j, k, centres, lengths): voxels scale * floor(p / side) + stencil[k] of each point, each once, by cloud, z, y, x."""
+    """(i, j, k, centers, lengths): voxels scale * floor(p / side) + stencil[k] of each point, each once, by cloud, z, y, x."""
     side, target_side = F(side), F(side if target_side is None else target_side)
     v = np.floor(p / side).astype(np.int64)
     made = scale * v[:, None] + np.asarray(stencil)[None]

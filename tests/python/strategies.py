@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from hypothesis import strategies as st
-
 from oracle import KINDS
 
 DTYPES = (np.int32, np.int64)
@@ -19,9 +18,9 @@ def coordinate_sets(draw, dtype=np.int32, max_rows=40, extent=4, ends=True, min_
     """Distinct rows (batch, x, y, z) of `dtype`, shape (N, 4), in any order, around one or two places."""
     limits = np.iinfo(dtype)
     places = [0, 0, 0, limits.min, limits.max] if ends else [0]
-    centres = draw(st.lists(triples(st.sampled_from(places)), min_size=1, max_size=2))
+    centers = draw(st.lists(triples(st.sampled_from(places)), min_size=1, max_size=2))
     rows = st.tuples(
-        st.integers(0, 2), st.sampled_from(centres), triples(st.integers(-extent, extent))
+        st.integers(0, 2), st.sampled_from(centers), triples(st.integers(-extent, extent))
     ).map(lambda r: (r[0], *(min(max(c + d, limits.min), limits.max) for c, d in zip(r[1], r[2]))))
     drawn = draw(st.lists(rows, unique=True, min_size=min_rows, max_size=max_rows))
     return np.array(drawn, dtype=dtype).reshape(-1, 4)
@@ -39,8 +38,14 @@ class RelationCase:
 
     def oracle_arguments(self):
         return dict(
-            kind=self.kind, coords=self.coords, size=self.size, stride=self.stride, padding=self.padding,
-            dilation=self.dilation, target=self.target, dtype=self.coords.dtype,
+            kind=self.kind,
+            coords=self.coords,
+            size=self.size,
+            stride=self.stride,
+            padding=self.padding,
+            dilation=self.dilation,
+            target=self.target,
+            dtype=self.coords.dtype,
         )
 
 
@@ -50,7 +55,11 @@ def relation_cases(draw, kinds=KINDS, dtypes=DTYPES, max_rows=40, ends=True, min
     kind = draw(st.sampled_from(kinds))
     dtype = draw(st.sampled_from(dtypes))
     coords = draw(coordinate_sets(dtype, max_rows, ends=ends, min_rows=min_rows))
-    case = RelationCase(kind, coords, draw(triples(st.sampled_from([1, 3] if kind == "submanifold" else [1, 2, 3, 4]))))
+    case = RelationCase(
+        kind,
+        coords,
+        draw(triples(st.sampled_from([1, 3] if kind == "submanifold" else [1, 2, 3, 4]))),
+    )
     if kind != "submanifold":
         case.stride = draw(triples(st.integers(1, 3)))
     if kind not in ("submanifold", "generative"):
@@ -65,5 +74,7 @@ def relation_cases(draw, kinds=KINDS, dtypes=DTYPES, max_rows=40, ends=True, min
 def features(rows, channels, dtype=np.float32):
     """Values in [-1, 1] with few bits, (rows, channels); exact in float16 and bfloat16."""
     return st.integers(0, 2**32 - 1).map(
-        lambda seed: (np.random.default_rng(seed).integers(-64, 65, (rows, channels)) / 64).astype(dtype)
+        lambda seed: (np.random.default_rng(seed).integers(-64, 65, (rows, channels)) / 64).astype(
+            dtype
+        )
     )

@@ -3,7 +3,6 @@
 import mlx.core as mx
 import numpy as np
 import pytest
-
 from mlx_lattice import SparseTensor, core, ops
 
 C = mx.array([[0, 0, 0, 0], [0, 1, 0, 0]], mx.int32)
@@ -12,13 +11,19 @@ MANAGER = core.CoordinateManager()
 KEY = MANAGER.insert_coords(C)
 FOREIGN = core.CoordinateManager().insert_coords(C)
 BUILDERS = [
-    ops.build_kernel_relation, ops.build_submanifold_kernel_relation, ops.build_transposed_kernel_relation,
-    ops.build_generative_relation, lambda c, **k: ops.build_target_kernel_relation(c, C, **k),
+    ops.build_kernel_relation,
+    ops.build_submanifold_kernel_relation,
+    ops.build_transposed_kernel_relation,
+    ops.build_generative_relation,
+    lambda c, **k: ops.build_target_kernel_relation(c, C, **k),
     lambda c, **k: ops.build_target_transposed_relation(c, C, **k),
 ]
 
 
-@pytest.mark.parametrize("build", [*BUILDERS, lambda c: SparseTensor(c, F), lambda c: core.CoordinateManager().insert_coords(c)])
+@pytest.mark.parametrize(
+    "build",
+    [*BUILDERS, lambda c: SparseTensor(c, F), lambda c: core.CoordinateManager().insert_coords(c)],
+)
 @pytest.mark.parametrize(
     "coords, text",
     [
@@ -39,7 +44,9 @@ def test_bad_coordinates(build, coords, text):
 @pytest.mark.parametrize("build", BUILDERS)
 def test_duplicates_name_coordinate_rows_and_cure(build):
     coords = mx.array([[0, 7, 8, 9], [0, 0, 0, 0], [0, 7, 8, 9]], mx.int32)
-    with pytest.raises(ValueError, match=r"rows 0 and 2 are both \(0, 7, 8, 9\).*duplicate_reduction"):
+    with pytest.raises(
+        ValueError, match=r"rows 0 and 2 are both \(0, 7, 8, 9\).*duplicate_reduction"
+    ):
         build(coords)
     assert coords.tolist() == [[0, 7, 8, 9], [0, 0, 0, 0], [0, 7, 8, 9]]
 
@@ -48,10 +55,23 @@ def test_duplicates_name_coordinate_rows_and_cure(build):
 @pytest.mark.parametrize(
     "value, error",
     [
-        (2.0, TypeError), (True, TypeError), ("3", TypeError), ((1, 2.5, 1), TypeError), (mx.array(2.0), TypeError),
-        (np.float32(1), TypeError), (np.bool_(True), TypeError), (mx.array(True), TypeError), ((1, True, 1), TypeError),
-        ({1, 2, 3}, TypeError), ((1, 2), ValueError), ([1, 1, 1, 1], ValueError), ((), ValueError), (-1, ValueError),
-        (2**70, ValueError), (2**40, ValueError), (np.array([1, 2]), ValueError),
+        (2.0, TypeError),
+        (True, TypeError),
+        ("3", TypeError),
+        ((1, 2.5, 1), TypeError),
+        (mx.array(2.0), TypeError),
+        (np.float32(1), TypeError),
+        (np.bool_(True), TypeError),
+        (mx.array(True), TypeError),
+        ((1, True, 1), TypeError),
+        ({1, 2, 3}, TypeError),
+        ((1, 2), ValueError),
+        ([1, 1, 1, 1], ValueError),
+        ((), ValueError),
+        (-1, ValueError),
+        (2**70, ValueError),
+        (2**40, ValueError),
+        (np.array([1, 2]), ValueError),
     ],
 )
 def test_bad_triples_name_the_argument(argument, value, error):
@@ -101,7 +121,9 @@ def test_kinds_refuse_what_they_cannot_do():
         MANAGER.generative_relation(KEY, 2, 1, 1)
 
 
-@pytest.mark.parametrize("argument", [None, 3, "coords", [[0, 0, 0, 0]], np.zeros((1, 4), np.int32)])
+@pytest.mark.parametrize(
+    "argument", [None, 3, "coords", [[0, 0, 0, 0]], np.zeros((1, 4), np.int32)]
+)
 def test_no_arrays(argument):
     with pytest.raises(TypeError):
         ops.build_kernel_relation(argument)
@@ -120,7 +142,10 @@ def test_no_arrays(argument):
         (dict(stride=0), "stride must be >= 1"),
         (dict(coord_key=KEY), "coord_key needs its coord_manager"),
         (dict(coord_key=FOREIGN, coord_manager=MANAGER), "does not belong"),
-        (dict(coord_key=KEY, coord_manager=MANAGER, stride=2), r"stride must be the key's \(1, 1, 1\)"),
+        (
+            dict(coord_key=KEY, coord_manager=MANAGER, stride=2),
+            r"stride must be the key's \(1, 1, 1\)",
+        ),
         (dict(coords=mx.array(C), coord_key=KEY, coord_manager=MANAGER), "manager's own array"),
         (dict(batch_counts=[1]), "sum to 2"),
         (dict(batch_counts=[3, -1]), "negative"),
@@ -136,7 +161,10 @@ def test_bad_tensors(arguments, text):
         SparseTensor(**{"coords": C, "feats": F, **arguments})
 
 
-@pytest.mark.parametrize("counts, error", [([1.0, 1.0], TypeError), (2, TypeError), ("2", TypeError), ([True, 1], TypeError)])
+@pytest.mark.parametrize(
+    "counts, error",
+    [([1.0, 1.0], TypeError), (2, TypeError), ("2", TypeError), ([True, 1], TypeError)],
+)
 def test_bad_batch_counts(counts, error):
     with pytest.raises(error, match="batch_counts"):
         SparseTensor(C, F, batch_counts=counts)
@@ -155,7 +183,12 @@ def test_bad_targets():
 
 
 def test_foreign_keys():
-    for call in (MANAGER.coords, MANAGER.active_rows, MANAGER.kernel_relation, MANAGER.submanifold_kernel_relation):
+    for call in (
+        MANAGER.coords,
+        MANAGER.active_rows,
+        MANAGER.kernel_relation,
+        MANAGER.submanifold_kernel_relation,
+    ):
         with pytest.raises(ValueError, match="does not belong to manager"):
             call(FOREIGN)
     with pytest.raises(ValueError, match="does not belong"):
@@ -190,7 +223,9 @@ def test_bad_edge_arrays():
     big = np.array([2**40])
     with pytest.raises(ValueError, match=r"in_rows\[0\] = 1099511627776"):
         core.KernelRelation(mx.array(big), one, one, n_in=1, n_out=1, n_kernels=1)
-    twice = core.KernelRelation(mx.array([0, 1]), mx.array([0, 0]), mx.array([0, 0]), n_in=2, n_out=1, n_kernels=1)
+    twice = core.KernelRelation(
+        mx.array([0, 1]), mx.array([0, 0]), mx.array([0, 0]), n_in=2, n_out=1, n_kernels=1
+    )
     with pytest.raises(ValueError, match="two edges"):
         twice.implicit_gemm  # noqa: B018
 

@@ -7,7 +7,9 @@ import pathlib
 import mlx.core as mx
 import mlx_lattice as ml
 import pytest
-from mlx_lattice import _ext, cli, route_commands, routes
+from mlx_lattice import _ext, routes
+from mlx_lattice.cli import main as cli
+from mlx_lattice.cli import routes as route_commands
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 
@@ -36,7 +38,9 @@ def test_selftest(capsys):
 
 
 def test_selftest_report(capsys, tmp_path, monkeypatch):
-    report = importlib.import_module("mlx_lattice.explain").SelftestReport(_ext.selftest_rows("cpu", "cpu.reference", 50))
+    report = importlib.import_module("mlx_lattice.explain").SelftestReport(
+        _ext.selftest_rows("cpu", "cpu.reference", 50)
+    )
     monkeypatch.setattr(route_commands, "selftest", lambda _device: report)
     for name in ("report.txt", "report.json"):
         assert cli.main(["selftest", "--device", "cpu", "--report", str(tmp_path / name)]) == 0
@@ -44,16 +48,27 @@ def test_selftest_report(capsys, tmp_path, monkeypatch):
     assert "cpu.reference" in text and "library.metal_status: kernels are compiled" in text
     content = json.loads((tmp_path / "report.json").read_text())
     assert content["ok"] and content["library"]["version"] == ml.__version__
-    assert {e["route"] for e in content["routes"]} == {"cpu.reference"} and all(e["cases"] > 0 for e in content["routes"])
+    assert {e["route"] for e in content["routes"]} == {"cpu.reference"} and all(
+        e["cases"] > 0 for e in content["routes"]
+    )
     if not mx.is_available(mx.gpu):
         assert cli.main(["selftest", "--device", "gpu"]) == 1
         assert "found no GPU" in capsys.readouterr().err
 
 
 def test_explain(capsys):
-    assert cli.main(["explain", "subm_conv3d", "--channels", "5", "7", "--side", "3", "--dtype", "float16"]) == 0
+    assert (
+        cli.main(
+            ["explain", "subm_conv3d", "--channels", "5", "7", "--side", "3", "--dtype", "float16"]
+        )
+        == 0
+    )
     out = capsys.readouterr().out
-    assert "chosen          cpu.tiles" in out and "5 -> 7 channels, float16" in out and "27 -> 27 rows" in out
+    assert (
+        "chosen          cpu.tiles" in out
+        and "5 -> 7 channels, float16" in out
+        and "27 -> 27 rows" in out
+    )
     assert cli.main(["explain", "linear", "--channels", "0", "7"]) == 1
     assert "channels must be positive" in capsys.readouterr().err
 
@@ -68,13 +83,32 @@ def test_bench_model(capsys):
     assert cli.main(["bench", "model", *small, "--no-plain", "--layers"]) == 0
     lines = capsys.readouterr().out.splitlines()
     header = next(i for i, line in enumerate(lines) if line.startswith("stride"))
-    assert len(lines) - header - 2 == 1 + 4 + 4 + 8 * 2 + 7 and "norm and ReLU" in lines[-1]  # stem, down, up, blocks, projections
+    assert (
+        len(lines) - header - 2 == 1 + 4 + 4 + 8 * 2 + 7 and "norm and ReLU" in lines[-1]
+    )  # stem, down, up, blocks, projections
     assert cli.main(["bench", "model", "--depth", "15"]) == 1
     assert "depth must be one of" in capsys.readouterr().err
 
 
 def test_bench_conv(capsys):
-    assert cli.main(["bench", "conv", "--channels", "4", "--voxel", "2", "--threads", "1", "2", "--repeat", "1"]) == 0
+    assert (
+        cli.main(
+            [
+                "bench",
+                "conv",
+                "--channels",
+                "4",
+                "--voxel",
+                "2",
+                "--threads",
+                "1",
+                "2",
+                "--repeat",
+                "1",
+            ]
+        )
+        == 0
+    )
     printed = capsys.readouterr().out
     assert printed.count("forward") == 2 and printed.count("weight grad") == 2
 

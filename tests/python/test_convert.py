@@ -5,7 +5,6 @@ from itertools import product
 import mlx.core as mx
 import numpy as np
 import pytest
-
 from mlx_lattice import SparseTensor, ops, points
 from mlx_lattice.models import convert
 
@@ -17,17 +16,21 @@ def fixture(size, seed=0):
     rng = np.random.default_rng(seed)
     rows = np.unique(rng.integers(0, 6, (150, 3)), axis=0)
     rng.shuffle(rows)
-    return rows, rng.standard_normal((len(rows), C_IN)), rng.standard_normal((int(np.prod(size)), C_IN, C_OUT))
+    return (
+        rows,
+        rng.standard_normal((len(rows), C_IN)),
+        rng.standard_normal((int(np.prod(size)), C_IN, C_OUT)),
+    )
 
 
 def convolve(rows, feats, size, weight_at):
-    """y[c] = sum over the kernel of x[c + index - centre] W(index); even sizes have their centre at 0."""
+    """y[c] = sum over the kernel of x[c + index - center] W(index); even sizes have their center at 0."""
     at = {tuple(r): f for r, f in zip(rows.tolist(), feats)}
-    centre = [n // 2 if n % 2 else 0 for n in size]
+    center = [n // 2 if n % 2 else 0 for n in size]
     y = np.zeros((len(rows), C_OUT))
     for i, row in enumerate(rows.tolist()):
         for index in product(*map(range, size)):
-            source = at.get(tuple(r + j - c for r, j, c in zip(row, index, centre)))
+            source = at.get(tuple(r + j - c for r, j, c in zip(row, index, center)))
             if source is not None:
                 y[i] += source @ weight_at(*index)
     return y
@@ -79,13 +82,17 @@ def test_spconv(version, axes, size):
 
 
 def test_errors():
-    with pytest.raises(ValueError, match=r"\[from_minkowski\] weight must have shape \(27, C_in, C_out\)"):
+    with pytest.raises(
+        ValueError, match=r"\[from_minkowski\] weight must have shape \(27, C_in, C_out\)"
+    ):
         convert.from_minkowski(mx.zeros((8, 3, 4)))
     with pytest.raises(ValueError, match=r"\[from_torchsparse\]"):
         convert.from_torchsparse(mx.zeros((3, 4)), kernel_size=2)
     with pytest.raises(ValueError, match=r"\[from_spconv1\] weight must have shape"):
         convert.from_spconv1(mx.zeros((27, 3, 4)))
-    with pytest.raises(ValueError, match=r"\[from_spconv2\] axes must be an order of 'xyz', got 'zzx'"):
+    with pytest.raises(
+        ValueError, match=r"\[from_spconv2\] axes must be an order of 'xyz', got 'zzx'"
+    ):
         convert.from_spconv2(mx.zeros((4, 3, 3, 3, 3)), axes="zzx")
 
 
@@ -104,7 +111,9 @@ def test_legacy_points(groups, tmp_path):
     for i, j, k in zip(*(a.tolist() for a in set_.rulebook().triplets()[:3])):
         for c in range(6):
             for m in range(4 // groups):
-                expected[i, c // (6 // groups) * (4 // groups) + m] += float(x[j, c]) * float(old[c, m, k])
+                expected[i, c // (6 // groups) * (4 // groups) + m] += float(x[j, c]) * float(
+                    old[c, m, k]
+                )
     np.testing.assert_allclose(np.array(conv(mx.array(x), set_)[0]), expected, atol=1e-4)
     with pytest.raises(ValueError, match="groups must divide"):
         convert.from_legacy_points(old, 4)

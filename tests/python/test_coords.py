@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import DTYPES, coordinate_sets
-
 from mlx_lattice import core, ops
+from strategies import DTYPES, coordinate_sets
 
 I32, I64 = np.iinfo(np.int32), np.iinfo(np.int64)
 
@@ -80,7 +79,9 @@ def test_lookup(pair):
 @given(repeated_sets(1), st.tuples(*[st.integers(1, 5)] * 3))
 def test_downsample(sets, stride):
     a = mx.array(sets[0])
-    want = first_seen((b, x // stride[0], y // stride[1], z // stride[2]) for b, x, y, z in rows_of(a))
+    want = first_seen(
+        (b, x // stride[0], y // stride[1], z // stride[2]) for b, x, y, z in rows_of(a)
+    )
     got = ops.downsample_coords(a, stride)
     assert rows_of(got) == want and got.dtype == a.dtype
     assert rows_of(ops.downsample_coords(a)) == rows_of(ops.downsample_coords(a, (2, 2, 2)))
@@ -119,7 +120,9 @@ def test_alignment_of_all_rows_and_identity():
 
 def morton(row, bits):
     batch, *axes = row
-    return batch, sum((axes[a] + 2 ** (bits - 1) >> b & 1) << (3 * b + a) for b in range(bits) for a in range(3))
+    return batch, sum(
+        (axes[a] + 2 ** (bits - 1) >> b & 1) << (3 * b + a) for b in range(bits) for a in range(3)
+    )
 
 
 @given(repeated_sets(1))
@@ -153,10 +156,17 @@ def test_hilbert_steps_are_one_long():
     assert (np.abs(np.diff(path, axis=0)).sum(axis=1) == 1).all()
 
 
-@given(st.lists(st.tuples(st.integers(0, 7), *[st.integers(0, 2**20 - 1)] * 3), max_size=30), st.sampled_from(DTYPES))
+@given(
+    st.lists(st.tuples(st.integers(0, 7), *[st.integers(0, 2**20 - 1)] * 3), max_size=30),
+    st.sampled_from(DTYPES),
+)
 def test_morton_codes(rows, dtype):
     codes = ops.morton_codes(mx.array(np.array(rows, dtype=dtype).reshape(-1, 4)))
-    want = [b << 60 | sum((v >> i & 1) << (3 * i + a) for a, v in enumerate((x, y, z)) for i in range(20)) for b, x, y, z in rows]
+    want = [
+        b << 60
+        | sum((v >> i & 1) << (3 * i + a) for a, v in enumerate((x, y, z)) for i in range(20))
+        for b, x, y, z in rows
+    ]
     assert codes.dtype == mx.int64
     assert [c % 2**64 for c in codes.tolist()] == want
 
@@ -175,20 +185,31 @@ def test_occupancy(sets):
     masks = [0] * len(parents)
     links = []
     for b, x, y, z in rows:
-        parent, bit = parents.index((b, x // 2, y // 2, z // 2)), (x & 1) + 2 * (y & 1) + 4 * (z & 1)
+        parent, bit = (
+            parents.index((b, x // 2, y // 2, z // 2)),
+            (x & 1) + 2 * (y & 1) + 4 * (z & 1),
+        )
         masks[parent] |= 1 << bit
         links.append((parent, bit))
     got = ops.occupancy_downsample(a)
-    assert rows_of(got.coords) == parents and got.occupancy.tolist() == masks and got.occupancy.dtype == mx.uint8
+    assert (
+        rows_of(got.coords) == parents
+        and got.occupancy.tolist() == masks
+        and got.occupancy.dtype == mx.uint8
+    )
     assert list(zip(got.parent_rows.tolist(), got.child_indices.tolist())) == links
     assert got.active_rows.tolist() == [len(parents)]
-    assert rows_of(ops.child_coords_from_indices(got.coords, got.parent_rows, got.child_indices)) == rows
+    assert (
+        rows_of(ops.child_coords_from_indices(got.coords, got.parent_rows, got.child_indices))
+        == rows
+    )
 
     children = [(p, bit) for p, mask in enumerate(masks) for bit in range(8) if mask >> bit & 1]
     expansion = ops.occupancy_expand(got.coords, got.occupancy)
     assert list(zip(expansion.parent_rows.tolist(), expansion.child_indices.tolist())) == children
     assert rows_of(expansion.coords) == [
-        (parents[p][0], *(2 * parents[p][1 + i] + (bit >> i & 1) for i in range(3))) for p, bit in children
+        (parents[p][0], *(2 * parents[p][1 + i] + (bit >> i & 1) for i in range(3)))
+        for p, bit in children
     ]
     assert expansion.active_rows.tolist() == [len(children)]
 
@@ -200,7 +221,9 @@ def test_expansion_leaves_the_range():
     with pytest.raises(OverflowError, match=r"\[child_coords_from_indices\] x"):
         ops.child_coords_from_indices(parent, mx.array([0]), mx.array([0]))
     assert ops.occupancy_expand(parent, mx.array([0], dtype=mx.uint8)).coords.shape == (0, 4)
-    assert rows_of(ops.occupancy_expand(parent.astype(mx.int64), mx.array([1], dtype=mx.uint8)).coords) == [(0, 2**31, 0, 0)]
+    assert rows_of(
+        ops.occupancy_expand(parent.astype(mx.int64), mx.array([1], dtype=mx.uint8)).coords
+    ) == [(0, 2**31, 0, 0)]
 
 
 @pytest.mark.parametrize("dtype", [mx.int32, mx.int64])
@@ -208,15 +231,23 @@ def test_nothing(dtype):
     none, one = mx.zeros((0, 4), dtype), coords((0, 1, 2, 3), dtype=dtype)
     for f in (ops.union_coords, ops.intersection_coords, ops.difference_coords):
         assert f(none, none).shape == (0, 4) and f(none, none).dtype == dtype
-    assert rows_of(ops.union_coords(none, one)) == rows_of(ops.difference_coords(one, none)) == rows_of(one)
-    assert ops.lookup_coords(none, one).tolist() == [-1] and ops.lookup_coords(one, none).shape == (0,)
+    assert (
+        rows_of(ops.union_coords(none, one))
+        == rows_of(ops.difference_coords(one, none))
+        == rows_of(one)
+    )
+    assert ops.lookup_coords(none, one).tolist() == [-1] and ops.lookup_coords(one, none).shape == (
+        0,
+    )
     assert ops.contains_coords(one, none).shape == (0,) and ops.inverse_map(none, one).shape == (0,)
     assert ops.downsample_coords(none).shape == (0, 4) and ops.morton_codes(none).shape == (0,)
     assert ops.morton_order(none).shape == ops.hilbert_order(none).shape == (0,)
     assert ops.morton_sort_coords(none).coords.shape == (0, 4)
     assert ops.occupancy_downsample(none).occupancy.shape == (0,)
     assert ops.occupancy_expand(none, mx.zeros((0,), mx.uint8)).coords.shape == (0, 4)
-    assert ops.child_coords_from_indices(none, mx.zeros((0,), mx.int32), mx.zeros((0,), mx.int32)).shape == (0, 4)
+    assert ops.child_coords_from_indices(
+        none, mx.zeros((0,), mx.int32), mx.zeros((0,), mx.int32)
+    ).shape == (0, 4)
     for join in ("inner", "left", "right", "outer"):
         assert ops.build_sparse_alignment(none, None, none, None, join=join).coords.shape == (0, 4)
 
@@ -225,33 +256,91 @@ def test_strided_and_lazy_arrays():
     base = mx.array(np.arange(48, dtype=np.int32).reshape(6, 8))
     view = base[::2, ::2]
     assert rows_of(ops.union_coords(view, view + 0)) == rows_of(view)
-    assert rows_of(ops.union_coords(base[:, :4].T.astype(mx.int32)[:, :4], mx.zeros((0, 4), mx.int32))) == rows_of(base[:4, :4].T)
+    assert rows_of(
+        ops.union_coords(base[:, :4].T.astype(mx.int32)[:, :4], mx.zeros((0, 4), mx.int32))
+    ) == rows_of(base[:4, :4].T)
 
 
 A, B = coords((0, 0, 0, 0), (0, 1, 0, 0)), coords((0, 1, 0, 0))
 BAD = [
-    (lambda: ops.union_coords(mx.zeros((5, 3), mx.int32), A), ValueError, r"\[union_coords\] lhs must have shape \(N, 4\), got \(5, 3\)"),
+    (
+        lambda: ops.union_coords(mx.zeros((5, 3), mx.int32), A),
+        ValueError,
+        r"\[union_coords\] lhs must have shape \(N, 4\), got \(5, 3\)",
+    ),
     (lambda: ops.union_coords(A, mx.zeros((4,), mx.int32)), ValueError, "rhs must have shape"),
-    (lambda: ops.lookup_coords(A, mx.zeros((1, 4))), ValueError, "queries must be int32 or int64, got float32"),
-    (lambda: ops.lookup_coords(A, B.astype(mx.int64)), ValueError, "equal dtypes, got int32 and int64"),
+    (
+        lambda: ops.lookup_coords(A, mx.zeros((1, 4))),
+        ValueError,
+        "queries must be int32 or int64, got float32",
+    ),
+    (
+        lambda: ops.lookup_coords(A, B.astype(mx.int64)),
+        ValueError,
+        "equal dtypes, got int32 and int64",
+    ),
     (lambda: ops.contains_coords(coords((-1, 0, 0, 0)), A), ValueError, "batch >= 0, got batch -1"),
     (lambda: ops.downsample_coords(A, 0), ValueError, "stride must be >= 1"),
     (lambda: ops.downsample_coords(A, (2, 2)), (ValueError, TypeError), "stride"),
     (lambda: ops.downsample_coords(A, 2.0), TypeError, "stride"),
     (lambda: ops.downsample_coords(A, True), TypeError, "stride"),
-    (lambda: ops.downsample_coords([[0, 0, 0, 0]]), TypeError, r"\[downsample_coords\] coords must be an mx.array"),
-    (lambda: ops.build_sparse_alignment(A, None, B, None, join="cross"), ValueError, "join must be inner, left, right or outer, got 'cross'"),
-    (lambda: ops.build_sparse_alignment(A, mx.array([3]), B, None, join="left"), ValueError, "active_rows must be in 0..2, got 3"),
-    (lambda: ops.build_sparse_alignment(A, mx.array([-1]), B, None, join="left"), ValueError, "got -1"),
-    (lambda: ops.build_sparse_alignment(A, mx.array([1, 1]), B, None, join="left"), ValueError, "active_rows"),
-    (lambda: ops.build_sparse_alignment(A, None, mx.concatenate([B, B]), None, join="left"), ValueError, "duplicates"),
-    (lambda: ops.occupancy_expand(A, mx.zeros((3,), mx.uint8)), ValueError, r"occupancy must be uint8 of shape \(2,\)"),
+    (
+        lambda: ops.downsample_coords([[0, 0, 0, 0]]),
+        TypeError,
+        r"\[downsample_coords\] coords must be an mx.array",
+    ),
+    (
+        lambda: ops.build_sparse_alignment(A, None, B, None, join="cross"),
+        ValueError,
+        "join must be inner, left, right or outer, got 'cross'",
+    ),
+    (
+        lambda: ops.build_sparse_alignment(A, mx.array([3]), B, None, join="left"),
+        ValueError,
+        "active_rows must be in 0..2, got 3",
+    ),
+    (
+        lambda: ops.build_sparse_alignment(A, mx.array([-1]), B, None, join="left"),
+        ValueError,
+        "got -1",
+    ),
+    (
+        lambda: ops.build_sparse_alignment(A, mx.array([1, 1]), B, None, join="left"),
+        ValueError,
+        "active_rows",
+    ),
+    (
+        lambda: ops.build_sparse_alignment(A, None, mx.concatenate([B, B]), None, join="left"),
+        ValueError,
+        "duplicates",
+    ),
+    (
+        lambda: ops.occupancy_expand(A, mx.zeros((3,), mx.uint8)),
+        ValueError,
+        r"occupancy must be uint8 of shape \(2,\)",
+    ),
     (lambda: ops.occupancy_expand(A, mx.zeros((2,), mx.int32)), ValueError, "got int32"),
-    (lambda: ops.child_coords_from_indices(A, mx.array([2]), mx.array([0])), ValueError, r"parent_rows\[0\] = 2"),
-    (lambda: ops.child_coords_from_indices(A, mx.array([0]), mx.array([8])), ValueError, r"child_indices\[0\] = 8"),
-    (lambda: ops.child_coords_from_indices(A, mx.array([0]), mx.array([0, 1])), ValueError, "equal lengths, got 1 and 2"),
+    (
+        lambda: ops.child_coords_from_indices(A, mx.array([2]), mx.array([0])),
+        ValueError,
+        r"parent_rows\[0\] = 2",
+    ),
+    (
+        lambda: ops.child_coords_from_indices(A, mx.array([0]), mx.array([8])),
+        ValueError,
+        r"child_indices\[0\] = 8",
+    ),
+    (
+        lambda: ops.child_coords_from_indices(A, mx.array([0]), mx.array([0, 1])),
+        ValueError,
+        "equal lengths, got 1 and 2",
+    ),
     (lambda: mx.compile(lambda c: ops.union_coords(c, c))(A), ValueError, "traced"),
-    (lambda: core.CoordinateSet(mx.zeros((2, 5), mx.int32)), ValueError, r"\[CoordinateSet\] coords must have shape"),
+    (
+        lambda: core.CoordinateSet(mx.zeros((2, 5), mx.int32)),
+        ValueError,
+        r"\[CoordinateSet\] coords must have shape",
+    ),
 ]
 
 
@@ -287,7 +376,7 @@ def test_threads_of_the_caller_and_of_the_pool():
         try:
             for _ in range(5):
                 assert (np.array(ops.lookup_coords(shared, b)) == results[0][1]).all()
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             failures.append(error)
 
     workers = [threading.Thread(target=work) for _ in range(4)]
@@ -314,4 +403,6 @@ def test_writing_to_shown_coordinates_does_not_reach_the_set():
     shown = kept.coords
     shown[0, 1] = 55
     assert rows_of(kept.coords) == [(0, 0, 0, 0), (0, 1, 0, 0)]
-    assert rows_of(ops.build_sparse_alignment(kept, None, kept.coords, None, join="left").coords) == rows_of(kept.coords)
+    assert rows_of(
+        ops.build_sparse_alignment(kept, None, kept.coords, None, join="left").coords
+    ) == rows_of(kept.coords)

@@ -4,11 +4,12 @@ import shutil
 import subprocess
 
 import pytest
-
-from mlx_lattice.cli import main
+from mlx_lattice.cli.main import main
 
 pytest.importorskip("PIL")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,13 @@ def test_quick_demo_learns_and_explains(tmp_path, capsys):
     text = capsys.readouterr().out
     losses = [float(line.split()[3]) for line in text.splitlines() if line.startswith("epoch")]
     assert len(losses) == 3 and losses[-1] < losses[0]
-    for word in ("pedestrian", "mean", "chosen", "ms when its relations are there", str(tmp_path / "demo.html")):
+    for word in (
+        "pedestrian",
+        "mean",
+        "chosen",
+        "ms when its relations are there",
+        str(tmp_path / "demo.html"),
+    ):
         assert word in text
 
 

@@ -10,11 +10,12 @@ from pathlib import Path
 import mlx.core as mx
 import numpy as np
 import pytest
-
 from distributed_worker import train
-from mlx_lattice.distributed import LOST, Ranks
+from mlx_lattice.training.distributed import LOST, Ranks
 
-pytestmark = pytest.mark.skipif(not mx.distributed.is_available("ring"), reason="this MLX has no ring backend")
+pytestmark = pytest.mark.skipif(
+    not mx.distributed.is_available("ring"), reason="this MLX has no ring backend"
+)
 WORKER = Path(__file__).with_name("distributed_worker.py")
 
 
@@ -55,7 +56,9 @@ def two_ranks(tmp_path_factory):
     ended = launch(folder, 4)
     for code, _, error in ended:
         assert code == 0, error
-    assert ended[0][1] == ended[1][1] and "running_var" in ended[0][1]  # every rank ends with the same weights and statistics
+    assert (
+        ended[0][1] == ended[1][1] and "running_var" in ended[0][1]
+    )  # every rank ends with the same weights and statistics
     return checkpoint(folder)
 
 
@@ -68,7 +71,9 @@ def test_two_ranks_are_one_with_the_doubled_batch(two_ranks, tmp_path):
         assert row["loss"] == pytest.approx(other["loss"], rel=1e-5)
     for name, value in expected.items():
         if "running" in name:  # one process adds item after item, ranks their mean
-            assert np.isfinite(arrays[name]).all() and not np.array_equal(arrays[name], np.zeros_like(value))
+            assert np.isfinite(arrays[name]).all() and not np.array_equal(
+                arrays[name], np.zeros_like(value)
+            )
             continue
         np.testing.assert_allclose(arrays[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
 

@@ -5,7 +5,6 @@ import mlx.nn
 import mlx.optimizers as optim
 import numpy as np
 import pytest
-
 from mlx_lattice import SparseTensor, nn, ops
 
 DTYPES = [mx.float32, mx.float16, mx.bfloat16]
@@ -14,8 +13,12 @@ TOLERANCE = {mx.float32: 2e-6, mx.float16: 4e-3, mx.bfloat16: 3e-2}
 
 def tensor(n=50, channels=4, dtype=mx.float32, seed=0, stride=2):
     rng = np.random.default_rng(seed)
-    rows = np.unique(np.concatenate([rng.integers(0, 2, (n, 1)), rng.integers(-4, 4, (n, 3))], 1), axis=0)
-    feats = mx.array(rng.standard_normal((len(rows), channels)).astype(np.float32) * 2 + 1).astype(dtype)
+    rows = np.unique(
+        np.concatenate([rng.integers(0, 2, (n, 1)), rng.integers(-4, 4, (n, 3))], 1), axis=0
+    )
+    feats = mx.array(rng.standard_normal((len(rows), channels)).astype(np.float32) * 2 + 1).astype(
+        dtype
+    )
     return SparseTensor(mx.array(rows.astype(np.int32)), feats, stride=stride)
 
 
@@ -31,7 +34,11 @@ PAIRS = [
     ("gelu", {}, mlx.nn.gelu),
     ("gelu", {"approximate": True}, mlx.nn.gelu_approx),
     ("leaky_relu", {"negative_slope": 0.2}, lambda f: mlx.nn.leaky_relu(f, 0.2)),
-    ("softplus", {"beta": 2.0, "threshold": 1.0}, lambda f: mx.where(2 * f > 1, f, mx.log(1 + mx.exp(2 * f)) / 2)),
+    (
+        "softplus",
+        {"beta": 2.0, "threshold": 1.0},
+        lambda f: mx.where(2 * f > 1, f, mx.log(1 + mx.exp(2 * f)) / 2),
+    ),
 ]
 
 
@@ -41,19 +48,30 @@ def test_activations(name, options, formula, dtype):
     x = tensor(dtype=dtype)
     y = getattr(ops, name)(x, **options)
     assert y.same_coords(x) and y.dtype == dtype
-    np.testing.assert_allclose(exact(y.feats), exact(formula(x.feats.astype(mx.float32))), rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+    np.testing.assert_allclose(
+        exact(y.feats),
+        exact(formula(x.feats.astype(mx.float32))),
+        rtol=TOLERANCE[dtype],
+        atol=TOLERANCE[dtype],
+    )
     assert mx.array_equal(getattr(ops, name + "_features")(x.feats, **options), y.feats)
     assert mx.array_equal(ops.activation(x.feats, kind=name, **options), y.feats)
 
 
-def test_normalisation_equals_mlx():
+def test_normalization_equals_mlx():
     x, w, b = tensor(), mx.array([1.0, 2.0, -1.0, 0.5]), mx.array([0.0, 1.0, 2.0, 3.0])
     f = exact(x.feats)
     expected = (f - f.mean(0)) / np.sqrt(f.var(0) + 1e-5) * exact(w) + exact(b)
     np.testing.assert_allclose(exact(ops.batch_norm(x, w, b).feats), expected, atol=1e-5)
     given = ops.batch_norm(x, w, b, mean=b, var=w * w, eps=0.1)
-    np.testing.assert_allclose(exact(given.feats), (f - exact(b)) / np.sqrt(exact(w) ** 2 + 0.1) * exact(w) + exact(b), atol=1e-5)
-    rows = (f - f.mean(1, keepdims=True)) / np.sqrt(f.var(1, keepdims=True) + 1e-5) * exact(w) + exact(b)
+    np.testing.assert_allclose(
+        exact(given.feats),
+        (f - exact(b)) / np.sqrt(exact(w) ** 2 + 0.1) * exact(w) + exact(b),
+        atol=1e-5,
+    )
+    rows = (f - f.mean(1, keepdims=True)) / np.sqrt(f.var(1, keepdims=True) + 1e-5) * exact(
+        w
+    ) + exact(b)
     np.testing.assert_allclose(exact(ops.layer_norm(x, w, b).feats), rows, atol=1e-5)
     root = f / np.sqrt((f * f).mean(1, keepdims=True) + 1e-5) * exact(w)
     np.testing.assert_allclose(exact(ops.rms_norm(x, w).feats), root, atol=1e-5)
@@ -92,7 +110,11 @@ def test_gradient_of_batch_norm():
     w = mx.array([1.0, 2.0, -1.0, 0.5])
     for a, b in zip(mx.grad(ours, (0, 1))(x, w), mx.grad(plain, (0, 1))(x, w)):
         assert mx.allclose(a, b, rtol=1e-3, atol=1e-3)
-    assert mx.allclose(mx.jvp(ours, [x, w], [x * 0 + 1, w])[1][0], mx.jvp(plain, [x, w], [x * 0 + 1, w])[1][0], rtol=1e-3)
+    assert mx.allclose(
+        mx.jvp(ours, [x, w], [x * 0 + 1, w])[1][0],
+        mx.jvp(plain, [x, w], [x * 0 + 1, w])[1][0],
+        rtol=1e-3,
+    )
 
 
 def test_dropout():
@@ -100,10 +122,14 @@ def test_dropout():
     mx.random.seed(0)
     y = ops.dropout(x, 0.5)
     zero = y.feats == 0
-    assert 0.3 < zero.astype(mx.float32).mean().item() < 0.7 and mx.allclose(mx.where(zero, 0, x.feats * 2), y.feats)
+    assert 0.3 < zero.astype(mx.float32).mean().item() < 0.7 and mx.allclose(
+        mx.where(zero, 0, x.feats * 2), y.feats
+    )
     assert mx.array_equal(ops.dropout(x, 0.5, training=False).feats, x.feats)
     key = mx.random.key(3)
-    assert mx.array_equal(ops.dropout(x, 0.5, key=key).feats, ops.dropout_features(x.feats, 0.5, key=key))
+    assert mx.array_equal(
+        ops.dropout(x, 0.5, key=key).feats, ops.dropout_features(x.feats, 0.5, key=key)
+    )
     seeded = []
     for seed in (5, 5, 6):
         mx.random.seed(seed)
@@ -161,7 +187,9 @@ def test_modules_train_save_and_print(kind, arguments, tmp_path):
 def test_modules_with_targets():
     x = tensor(stride=1)
     down = nn.MaxPool3d()(x)
-    assert nn.PoolTranspose3d()(down, x).same_coords(x) and nn.TrilinearUpsample3d()(down, x).same_coords(x)
+    assert nn.PoolTranspose3d()(down, x).same_coords(x) and nn.TrilinearUpsample3d()(
+        down, x
+    ).same_coords(x)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +217,10 @@ def test_modules_with_targets():
         (lambda: ops.batch_norm(tensor(), mean=mx.ones((4,))), ValueError),
         (lambda: ops.layer_norm_features(mx.ones((4,))), ValueError),
         (lambda: ops.activation(mx.ones((2,)), kind="elu"), ValueError),
-        (lambda: ops.relu(tensor().replace(feats=mx.ones((tensor().capacity, 2), mx.int32))), ValueError),
+        (
+            lambda: ops.relu(tensor().replace(feats=mx.ones((tensor().capacity, 2), mx.int32))),
+            ValueError,
+        ),
         (lambda: ops.softplus(tensor(), beta=-1.0), ValueError),
         (lambda: ops.relu(3), TypeError),
     ],

@@ -6,7 +6,8 @@ import re
 import mlx.core as mx
 import mlx_lattice as ml
 import numpy as np
-from mlx_lattice import _ext, gpu_table, ops, points
+from mlx_lattice import _ext, ops, points
+from mlx_lattice.cli import gpu_table
 
 TABLE = dict(gpu_table.rows())
 
@@ -32,7 +33,11 @@ def test_operations_of_the_table_have_routes_on_a_gpu():
 def scene(n=40, channels=4):
     random = np.random.default_rng(0)
     coords = np.unique(random.integers(0, 5, (n, 4)) * [0, 1, 1, 1], axis=0).astype(np.int32)
-    return ml.SparseTensor(mx.array(coords), mx.array(random.standard_normal((len(coords), channels)).astype(np.float32)), 2)
+    return ml.SparseTensor(
+        mx.array(coords),
+        mx.array(random.standard_normal((len(coords), channels)).astype(np.float32)),
+        2,
+    )
 
 
 def calls():
@@ -45,21 +50,35 @@ def calls():
     neighbors = ops.build_knn_relation(c, k=2)
     quantization = ops.sparse_quantize(place)
     corners = ops.build_point_voxel_map(place, quantization.coords, None, 1.0)
-    matrices, books = mx.ones((2, 1, 4, 4)), points.triplet_relation(ids, ids, ids, n_a=2, n_b=n, n_o=n)
+    matrices, books = (
+        mx.ones((2, 1, 4, 4)),
+        points.triplet_relation(ids, ids, ids, n_a=2, n_b=n, n_o=n),
+    )
     clouds = points.PointSet(place, grid=1.0)
     on_ops = {
         **dict.fromkeys(["conv3d", "subm_conv3d", "normalized_subm_conv3d"], (x, w27)),
         **dict.fromkeys(["conv_transpose3d", "generative_conv_transpose3d"], (x, w8)),
-        **dict.fromkeys(["normalized_conv_transpose3d", "normalized_generative_conv_transpose3d"], (x, w8)),
-        **dict.fromkeys(["sum_pool3d", "avg_pool3d", "max_pool3d", "pool_transpose3d", "trilinear_upsample3d"], (x,)),
+        **dict.fromkeys(
+            ["normalized_conv_transpose3d", "normalized_generative_conv_transpose3d"], (x, w8)
+        ),
+        **dict.fromkeys(
+            ["sum_pool3d", "avg_pool3d", "max_pool3d", "pool_transpose3d", "trilinear_upsample3d"],
+            (x,),
+        ),
         **dict.fromkeys(["global_sum_pool", "global_avg_pool", "global_max_pool"], (x,)),
-        **dict.fromkeys(["sparse_add", "sparse_sub", "sparse_mul", "sparse_maximum", "sparse_minimum"], (x, y)),
+        **dict.fromkeys(
+            ["sparse_add", "sparse_sub", "sparse_mul", "sparse_maximum", "sparse_minimum"], (x, y)
+        ),
         **dict.fromkeys(["broadcast_add", "broadcast_mul", "broadcast_cat"], (x, batch)),
-        **dict.fromkeys(["lookup_coords", "contains_coords", "inverse_map", "union_coords"], (c, d)),
+        **dict.fromkeys(
+            ["lookup_coords", "contains_coords", "inverse_map", "union_coords"], (c, d)
+        ),
         **dict.fromkeys(["intersection_coords", "difference_coords"], (c, d)),
         **dict.fromkeys(["build_kernel_relation", "build_submanifold_kernel_relation"], (c,)),
         **dict.fromkeys(["build_transposed_kernel_relation", "build_generative_relation"], (c,)),
-        **dict.fromkeys(["build_target_kernel_relation", "build_target_transposed_relation"], (c, d)),
+        **dict.fromkeys(
+            ["build_target_kernel_relation", "build_target_transposed_relation"], (c, d)
+        ),
         "linear": (x, w1),
         "linear_features": (f, w1),
         "downsample_coords": (c,),
@@ -94,12 +113,17 @@ def test_rows_name_what_is_decided():
     """On a GPU that computes nothing: each decision is one of the operations that the row names."""
     wrong = []
     for module, place, name, arguments in list(calls()):
-        _ext.set_metal_host(lambda launch, _inputs: [mx.zeros(shape, dtype) for shape, dtype in launch.outputs])
+        _ext.set_metal_host(
+            lambda launch, _inputs: [mx.zeros(shape, dtype) for shape, dtype in launch.outputs]
+        )
         try:
             decisions = ml.explain(getattr(place, name), *arguments).decisions
         finally:
             _ext.set_metal_host(None)
-        found, named = {d.operation for d in decisions}, set(re.findall("`(.*?)`", TABLE[f"{module}.{name}"]))
+        found, named = (
+            {d.operation for d in decisions},
+            set(re.findall("`(.*?)`", TABLE[f"{module}.{name}"])),
+        )
         if not found or not found <= named or {d.device for d in decisions} != {"gpu"}:
             wrong.append((module, name, found, named))
     assert wrong == []

@@ -9,15 +9,39 @@ import tracemalloc
 
 import numpy as np
 import pytest
-
 from mlx_lattice import io
 from mlx_lattice.io import PointCloud
 
 SECONDS = float(os.environ.get("LATTICE_FUZZ_SECONDS", "8"))
-SEEDS = {"le.ply": {}, "be.ply": {"encoding": "binary_big_endian"}, "text.ply": {"encoding": "ascii"}, "a.pcd": {},
-         "text.pcd": {"encoding": "ascii"}, "lzf.pcd": {"encoding": "binary_compressed"}, "a.npy": {}, "a.npz": {}, "a.bin": {},
-         "a.las": {}, "a.laz": {}}
-WORDS = [b"-1", b"0", b"1", b"99999999999999", b"4294967295", b"1e9", b"nan", b"list", b"uchar", b"double", b"\n", b" ", b"vertex", b"8"]
+SEEDS = {
+    "le.ply": {},
+    "be.ply": {"encoding": "binary_big_endian"},
+    "text.ply": {"encoding": "ascii"},
+    "a.pcd": {},
+    "text.pcd": {"encoding": "ascii"},
+    "lzf.pcd": {"encoding": "binary_compressed"},
+    "a.npy": {},
+    "a.npz": {},
+    "a.bin": {},
+    "a.las": {},
+    "a.laz": {},
+}
+WORDS = [
+    b"-1",
+    b"0",
+    b"1",
+    b"99999999999999",
+    b"4294967295",
+    b"1e9",
+    b"nan",
+    b"list",
+    b"uchar",
+    b"double",
+    b"\n",
+    b" ",
+    b"vertex",
+    b"8",
+]
 
 
 def mutate(data, rng):
@@ -35,7 +59,9 @@ def mutate(data, rng):
                 data[at] = int(rng.choice([0, 1, 127, 128, 255, 10, 32]))
             case 2:
                 size = int(rng.choice([2, 4, 8]))
-                data[at : at + size] = int(rng.choice([0, -1, 1 << 14, (1 << 15) - 1])).to_bytes(size, "little", signed=True)
+                data[at : at + size] = int(rng.choice([0, -1, 1 << 14, (1 << 15) - 1])).to_bytes(
+                    size, "little", signed=True
+                )
             case 3:
                 word = WORDS[rng.integers(0, len(WORDS))]
                 data[at : at + int(rng.integers(0, 6))] = word
@@ -56,7 +82,10 @@ def test_mutations(tmp_path, name):
     rng = np.random.default_rng(7)
     columns = {"intensity": rng.random(40).astype(np.float32)}
     if not name.endswith("bin"):
-        columns |= {"color": rng.integers(0, 256, (40, 3), dtype=np.uint8), "label": rng.integers(0, 3, 40).astype(np.uint8)}
+        columns |= {
+            "color": rng.integers(0, 256, (40, 3), dtype=np.uint8),
+            "label": rng.integers(0, 3, 40).astype(np.uint8),
+        }
     path = tmp_path / name
     io.write(path, PointCloud(rng.normal(size=(40, 3)).astype(np.float32), columns), **SEEDS[name])
     original = path.read_bytes()
@@ -77,7 +106,9 @@ def test_mutations(tmp_path, name):
                 assert str(error).startswith(str(path)), repr(error)
                 refused += 1
             peak = tracemalloc.get_traced_memory()[1] - before
-            assert peak < (32 << 20) + 200 * len(content), f"{peak} bytes for a file of {len(content)}"
+            assert peak < (32 << 20) + 200 * len(content), (
+                f"{peak} bytes for a file of {len(content)}"
+            )
     finally:
         tracemalloc.stop()
     assert refused > 0 and read + refused > 20

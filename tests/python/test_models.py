@@ -5,18 +5,20 @@ import json
 import mlx.core as mx
 import mlx.nn
 import mlx.optimizers as optim
+import mlx_lattice as ml
 import numpy as np
 import pytest
 from mlx.utils import tree_flatten
-
-import mlx_lattice as ml
 from mlx_lattice import SparseTensor, models, ops
 
 
 def cloud(sizes=(60, 40), channels=3, reach=24, seed=0, dtype=mx.float32):
     rng = np.random.default_rng(seed)
     coords = [np.unique(rng.integers(0, reach, (n, 3)).astype(np.int32), axis=0) for n in sizes]
-    feats = [mx.array(rng.standard_normal((len(c), channels)).astype(np.float32)).astype(dtype) for c in coords]
+    feats = [
+        mx.array(rng.standard_normal((len(c), channels)).astype(np.float32)).astype(dtype)
+        for c in coords
+    ]
     return ops.sparse_collate([mx.array(c) for c in coords], feats)
 
 
@@ -33,7 +35,9 @@ def block(c_in, planes, bottleneck):
     out = planes * (4 if bottleneck else 1)
     project = conv_norm(c_in, out, 1) if c_in != out else 0
     if bottleneck:
-        return out, conv_norm(c_in, planes, 1) + conv_norm(planes, planes, 27) + conv_norm(planes, out, 1) + project
+        return out, conv_norm(c_in, planes, 1) + conv_norm(planes, planes, 27) + conv_norm(
+            planes, out, 1
+        ) + project
     return out, conv_norm(c_in, planes, 27) + conv_norm(planes, planes, 27) + project
 
 
@@ -56,7 +60,13 @@ def encoder(c_in, width, counts, bottleneck, stem):
 
 
 UNETS = {14: (1, 1, 1, 1), 18: (2, 2, 2, 2), 34: (2, 3, 4, 6), 50: (2, 3, 4, 6), 101: (2, 3, 4, 23)}
-RESNETS = {14: (1, 1, 1, 1), 18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
+RESNETS = {
+    14: (1, 1, 1, 1),
+    18: (2, 2, 2, 2),
+    34: (3, 4, 6, 3),
+    50: (3, 4, 6, 3),
+    101: (3, 4, 23, 3),
+}
 
 
 @pytest.mark.parametrize("depth", UNETS)
@@ -165,7 +175,9 @@ def test_odd_batches(name, sizes):
     else:
         x = SparseTensor(mx.zeros((0, 4), mx.int32), mx.zeros((0, 3)))
     y = values(model(x))
-    expected = {"resnet": 5, "second": model.output_shape[-1] if name == "second" else 0}.get(name, 5)
+    expected = {"resnet": 5, "second": model.output_shape[-1] if name == "second" else 0}.get(
+        name, 5
+    )
     assert y.shape[-1] == expected and np.isfinite(np.array(y)).all()
     if name.startswith("unet"):
         assert y.shape[0] == x.active_count
@@ -181,7 +193,11 @@ def test_batch_items_are_independent(name):
     for b in range(2):
         coords, feats = x.decomposed_coordinates[b], x.decomposed_features[b]
         alone = values(model(ops.sparse_collate([coords], [feats])))
-        part = y[np.flatnonzero(np.array(x.coords[:, 0]) == b).tolist()] if name.startswith("unet") else y[b : b + 1]
+        part = (
+            y[np.flatnonzero(np.array(x.coords[:, 0]) == b).tolist()]
+            if name.startswith("unet")
+            else y[b : b + 1]
+        )
         np.testing.assert_allclose(np.array(part), np.array(alone), atol=2e-5)
 
 
@@ -193,7 +209,9 @@ def test_half_precision(dtype):
     model.set_dtype(dtype)
     y = model(x.astype(dtype)).feats
     assert y.dtype == dtype
-    assert mx.max(mx.abs(y.astype(mx.float32) - exact)).item() < 0.05 * max(1.0, mx.max(mx.abs(exact)).item())
+    assert mx.max(mx.abs(y.astype(mx.float32) - exact)).item() < 0.05 * max(
+        1.0, mx.max(mx.abs(exact)).item()
+    )
 
 
 def test_negative_coordinates_shift_with_the_grid():
@@ -240,7 +258,9 @@ def test_save_and_load(name, tmp_path):
     assert mx.array_equal(values(other(x)), values(model(x)))
     assert type(type(model).load(str(path))) is type(model)
     again = type(model)(**model.config)
-    assert [k for k, _ in tree_flatten(again.parameters())] == [k for k, _ in tree_flatten(model.parameters())]
+    assert [k for k, _ in tree_flatten(again.parameters())] == [
+        k for k, _ in tree_flatten(model.parameters())
+    ]
 
 
 def test_half_weights_stay_half(tmp_path):
@@ -321,7 +341,10 @@ def test_constructor_errors():
 
 
 def test_point_networks_are_models():
-    assert models.PointUNet is ml.points.PointUNet and models.PointClassifier is ml.points.PointClassifier
+    assert (
+        models.PointUNet is ml.points.PointUNet
+        and models.PointClassifier is ml.points.PointClassifier
+    )
     assert issubclass(models.PointUNet, models.Model)
     with pytest.raises(AttributeError, match="no attribute 'PointNet'"):
         models.PointNet

@@ -1,14 +1,13 @@
-"""Neighbours against brute force in NumPy, and the index."""
+"""Neighbors against brute force in NumPy, and the index."""
 
 import threading
 
 import mlx.core as mx
+import mlx_lattice as ml
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-import mlx_lattice as ml
 from mlx_lattice import core, ops
 
 
@@ -18,10 +17,18 @@ def brute(source, query, source_batch, query_batch, limit, reach=None):
     for q, b in zip(query, query_batch):
         d = source - q
         if np.issubdtype(source.dtype, np.integer):
-            d2 = (d.astype(object) ** 2).sum(1).astype(np.float64).astype(np.float32) if len(d) else np.zeros(0, np.float32)
+            d2 = (
+                (d.astype(object) ** 2).sum(1).astype(np.float64).astype(np.float32)
+                if len(d)
+                else np.zeros(0, np.float32)
+            )
         else:
             d2 = (d[:, 0] * d[:, 0] + d[:, 1] * d[:, 1]) + d[:, 2] * d[:, 2]
-        near = [(float(v), int(r)) for r, v in enumerate(d2) if source_batch[r] == b and (reach is None or v <= reach)]
+        near = [
+            (float(v), int(r))
+            for r, v in enumerate(d2)
+            if source_batch[r] == b and (reach is None or v <= reach)
+        ]
         near.sort()
         if reach is not None:
             cut += max(0, len(near) - limit)
@@ -32,7 +39,9 @@ def brute(source, query, source_batch, query_batch, limit, reach=None):
 def edges_of(r):
     offsets, rows, d = r.row_offsets.tolist(), r.edges.source_rows.tolist(), r.distances.tolist()
     assert r.counts.tolist() == [b - a for a, b in zip(offsets, offsets[1:])]
-    assert r.edges.query_rows.tolist() == [q for q, n in enumerate(r.counts.tolist()) for _ in range(n)]
+    assert r.edges.query_rows.tolist() == [
+        q for q, n in enumerate(r.counts.tolist()) for _ in range(n)
+    ]
     assert r.edges.neighbor_ids.tolist() == [i for n in r.counts.tolist() for i in range(n)]
     return [list(zip(d[a:b], rows[a:b])) for a, b in zip(offsets, offsets[1:])]
 
@@ -48,7 +57,13 @@ def points(n, seed, kind):
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.integers(0, 120), st.integers(0, 40), st.integers(1, 20), st.sampled_from(["normal", "ties", "line"]), st.integers(0, 99))
+@given(
+    st.integers(0, 120),
+    st.integers(0, 40),
+    st.integers(1, 20),
+    st.sampled_from(["normal", "ties", "line"]),
+    st.integers(0, 99),
+)
 def test_points(n, m, k, kind, seed):
     (s, sb), (q, qb) = points(n, seed, kind), points(m, seed + 1, kind)
     batches = {"batch_indices": mx.array(sb), "query_batch_indices": mx.array(qb)}
@@ -61,10 +76,18 @@ def test_points(n, m, k, kind, seed):
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.integers(0, 60), st.integers(1, 12), st.sampled_from([3, 5000, 2**31 - 1]), st.sampled_from([np.int32, np.int64]), st.integers(0, 99))
+@given(
+    st.integers(0, 60),
+    st.integers(1, 12),
+    st.sampled_from([3, 5000, 2**31 - 1]),
+    st.sampled_from([np.int32, np.int64]),
+    st.integers(0, 99),
+)
 def test_coordinates(n, k, extent, dtype, seed):
     rng = np.random.default_rng(seed)
-    c = np.concatenate([rng.integers(0, 2, (n, 1)), rng.integers(-extent - 1, extent, (n, 3), endpoint=True)], 1).astype(dtype)
+    c = np.concatenate(
+        [rng.integers(0, 2, (n, 1)), rng.integers(-extent - 1, extent, (n, 3), endpoint=True)], 1
+    ).astype(dtype)
     r = ops.build_knn_relation(mx.array(c), k=k)
     wide = c[:, 1:].astype(np.int64)
     want = brute(wide, wide, c[:, 0], c[:, 0], k)[0]
@@ -73,12 +96,24 @@ def test_coordinates(n, k, extent, dtype, seed):
 
 
 def test_tensors_and_features():
-    x = ml.SparseTensor(mx.array([[0, 0, 0, 0], [0, 1, 0, 0], [0, 5, 0, 0]], mx.int32), mx.array([[1.0], [2.0], [4.0]]))
+    x = ml.SparseTensor(
+        mx.array([[0, 0, 0, 0], [0, 1, 0, 0], [0, 5, 0, 0]], mx.int32),
+        mx.array([[1.0], [2.0], [4.0]]),
+    )
     r = ops.knn_relation(x, k=2)
     assert r.edges.source_rows.tolist() == [0, 1, 1, 0, 2, 1]
     for source in (x, x.feats):
-        assert ops.gather_neighbor_features(source, r).tolist() == [[1.0], [2.0], [2.0], [1.0], [4.0], [2.0]]
-    g = mx.grad(lambda f: (ops.gather_neighbor_features(f, r) * mx.arange(6.0)[:, None]).sum())(x.feats)
+        assert ops.gather_neighbor_features(source, r).tolist() == [
+            [1.0],
+            [2.0],
+            [2.0],
+            [1.0],
+            [4.0],
+            [2.0],
+        ]
+    g = mx.grad(lambda f: (ops.gather_neighbor_features(f, r) * mx.arange(6.0)[:, None]).sum())(
+        x.feats
+    )
     assert g.tolist() == [[3.0], [8.0], [4.0]]
     r = ops.radius_relation(x, x, radius=1)
     assert r.edges.source_rows.tolist() == [0, 1, 1, 0, 2] and "5 edges" in repr(r)
@@ -97,7 +132,7 @@ def test_index_serves_many_queries_and_threads():
     def work():
         try:
             assert edges_of(index.knn(queries, k=4, query_batch_indices=batches)) == want
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             failures.append(error)
 
     try:
@@ -117,23 +152,67 @@ def test_index_serves_many_queries_and_threads():
 
 P, C = mx.array(points(4, 0, "normal")[0]), mx.zeros((4, 4), mx.int32)
 BAD = [
-    (lambda: ops.build_knn_relation(P, k=0), ValueError, r"\[build_knn_relation\] k must be >= 1, got 0"),
+    (
+        lambda: ops.build_knn_relation(P, k=0),
+        ValueError,
+        r"\[build_knn_relation\] k must be >= 1, got 0",
+    ),
     (lambda: ops.build_knn_relation(P, k=1.5), TypeError, "k must be an integer"),
     (lambda: ops.build_radius_relation(P, radius=-1), ValueError, "radius must be >= 0"),
-    (lambda: ops.build_radius_relation(P, radius=float("nan")), ValueError, "radius must be >= 0, got nan"),
+    (
+        lambda: ops.build_radius_relation(P, radius=float("nan")),
+        ValueError,
+        "radius must be >= 0, got nan",
+    ),
     (lambda: ops.build_radius_relation(P, radius="1"), TypeError, "radius"),
-    (lambda: ops.build_radius_relation(P, radius=1, max_neighbors=0), ValueError, "max_neighbors must be >= 1"),
-    (lambda: ops.build_knn_relation(P[:, :2], k=1), ValueError, r"floats of shape \(N, 3\), got float32 of shape \(4, 2\)"),
-    (lambda: ops.build_knn_relation(C[:, :3], k=1), ValueError, r"source_coords must have shape \(N, 4\)"),
+    (
+        lambda: ops.build_radius_relation(P, radius=1, max_neighbors=0),
+        ValueError,
+        "max_neighbors must be >= 1",
+    ),
+    (
+        lambda: ops.build_knn_relation(P[:, :2], k=1),
+        ValueError,
+        r"floats of shape \(N, 3\), got float32 of shape \(4, 2\)",
+    ),
+    (
+        lambda: ops.build_knn_relation(C[:, :3], k=1),
+        ValueError,
+        r"source_coords must have shape \(N, 4\)",
+    ),
     (lambda: ops.build_knn_relation(C - 1, k=1), ValueError, "batch >= 0"),
     (lambda: ops.build_knn_relation(P, C, k=1), ValueError, "both be"),
     (lambda: ops.build_knn_relation(C, C.astype(mx.int64), k=1), ValueError, "equal dtypes"),
-    (lambda: ops.build_knn_relation(C, k=1, batch_indices=mx.zeros((4,), mx.int32)), ValueError, "batch_indices must come with float"),
-    (lambda: ops.build_knn_relation(P, k=1, query_batch_indices=mx.zeros((4,), mx.int32)), ValueError, "query_batch_indices"),
-    (lambda: ops.build_knn_relation(P, k=1, batch_indices=mx.zeros((3,), mx.int32)), ValueError, r"batch_indices must have shape \(4,\)"),
-    (lambda: ops.build_knn_relation(mx.array([[0.0, 0, 0], [0, float("inf"), 0]]), k=1), ValueError, "finite, got inf in row 1"),
-    (lambda: ops.gather_neighbor_features(P[:3], ops.build_knn_relation(P, k=1)), ValueError, r"source must have shape \(4, C\)"),
-    (lambda: mx.compile(lambda p: ops.build_knn_relation(p, k=1).distances)(P), ValueError, "traced"),
+    (
+        lambda: ops.build_knn_relation(C, k=1, batch_indices=mx.zeros((4,), mx.int32)),
+        ValueError,
+        "batch_indices must come with float",
+    ),
+    (
+        lambda: ops.build_knn_relation(P, k=1, query_batch_indices=mx.zeros((4,), mx.int32)),
+        ValueError,
+        "query_batch_indices",
+    ),
+    (
+        lambda: ops.build_knn_relation(P, k=1, batch_indices=mx.zeros((3,), mx.int32)),
+        ValueError,
+        r"batch_indices must have shape \(4,\)",
+    ),
+    (
+        lambda: ops.build_knn_relation(mx.array([[0.0, 0, 0], [0, float("inf"), 0]]), k=1),
+        ValueError,
+        "finite, got inf in row 1",
+    ),
+    (
+        lambda: ops.gather_neighbor_features(P[:3], ops.build_knn_relation(P, k=1)),
+        ValueError,
+        r"source must have shape \(4, C\)",
+    ),
+    (
+        lambda: mx.compile(lambda p: ops.build_knn_relation(p, k=1).distances)(P),
+        ValueError,
+        "traced",
+    ),
 ]
 
 

@@ -3,18 +3,29 @@
 import mlx.core as mx
 import numpy as np
 import pytest
-
 from mlx_lattice import ops
 
 EPS = 1e-5
 UNIT = {mx.float32: 2e-6, mx.float16: 2e-3, mx.bfloat16: 1.6e-2}
-VARIANTS = [(given, residual, relu) for given in (False, True) for residual in (False, True) for relu in (False, True)]
+VARIANTS = [
+    (given, residual, relu)
+    for given in (False, True)
+    for residual in (False, True)
+    for relu in (False, True)
+]
 
 
 def arrays(n=50, c=5, dtype=mx.float32, seed=0):
     rng = np.random.default_rng(seed)
     draw = lambda *shape: mx.array(rng.standard_normal(shape).astype(np.float32))  # noqa: E731
-    return [(draw(n, c) * 2 + 1).astype(dtype), draw(c), draw(c), draw(c), mx.abs(draw(c)) + 0.5, draw(n, c).astype(dtype)]
+    return [
+        (draw(n, c) * 2 + 1).astype(dtype),
+        draw(c),
+        draw(c),
+        draw(c),
+        mx.abs(draw(c)) + 0.5,
+        draw(n, c).astype(dtype),
+    ]
 
 
 def fused(a, given, residual, relu):
@@ -46,7 +57,9 @@ def test_values(variant, dtype):
     y = np.maximum(y, 0) if relu else y
     got = fused(a, *variant)
     assert got.dtype == dtype
-    np.testing.assert_allclose(np.array(got.astype(mx.float32)), y, rtol=UNIT[dtype], atol=2 * UNIT[dtype])
+    np.testing.assert_allclose(
+        np.array(got.astype(mx.float32)), y, rtol=UNIT[dtype], atol=2 * UNIT[dtype]
+    )
 
 
 def used(variant):
@@ -65,7 +78,9 @@ def test_first_and_second_gradients(variant):
 
     first = [mx.grad(loss(f), argnums=at)(*a) for f in (fused, plain)]
     for i, (x, y) in enumerate(zip(*first)):
-        np.testing.assert_allclose(np.array(x), np.array(y), rtol=1e-4, atol=2e-5, err_msg=str(at[i]))
+        np.testing.assert_allclose(
+            np.array(x), np.array(y), rtol=1e-4, atol=2e-5, err_msg=str(at[i])
+        )
 
     def norm_of_gradient(f):
         return lambda *v: sum(mx.sum(g * g) for g in mx.grad(loss(f), argnums=at)(*v))
@@ -96,7 +111,9 @@ def test_tangents(variant):
 @pytest.mark.parametrize("dtype", [mx.float16, mx.bfloat16])
 def test_half_gradients_have_the_dtype_of_their_inputs(dtype):
     a = arrays(dtype=dtype)
-    grads = mx.grad(lambda *v: mx.sum(fused(v, False, True, True).astype(mx.float32)), argnums=[0, 1, 2, 5])(*a)
+    grads = mx.grad(
+        lambda *v: mx.sum(fused(v, False, True, True).astype(mx.float32)), argnums=[0, 1, 2, 5]
+    )(*a)
     assert [g.dtype for g in grads] == [dtype, mx.float32, mx.float32, dtype]
 
 

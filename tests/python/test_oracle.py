@@ -1,10 +1,9 @@
 """The Python oracle: the small cases that the contract prints, and its adjoints."""
 
 import numpy as np
+import oracle
 import pytest
 from hypothesis import given, settings
-
-import oracle
 from strategies import relation_cases
 
 
@@ -15,7 +14,9 @@ def on_x(*xs):
 def test_kernel_offsets():
     expected = [(0, -2, 0), (0, 0, 0), (0, 2, 0), (2, -2, 0), (2, 0, 0), (2, 2, 0)]
     assert oracle.kernel_offsets((2, 3, 1), (2, 2, 1)) == expected
-    assert oracle.kernel_offsets((2, 3, 1), (2, 2, 1), centred=False) == [(x, y + 2, z) for x, y, z in expected]
+    assert oracle.kernel_offsets((2, 3, 1), (2, 2, 1), centered=False) == [
+        (x, y + 2, z) for x, y, z in expected
+    ]
 
 
 def test_small_cases():
@@ -26,7 +27,10 @@ def test_small_cases():
     out, edges = oracle.relate("transposed", on_x(0, 1), (3, 1, 1), (2, 1, 1))
     assert out == on_x(0, 1, 2, 3, 4)
     assert edges == [(0, 0, 0), (0, 1, 1), (1, 2, 0), (0, 2, 2), (1, 3, 1), (1, 4, 2)]
-    assert oracle.relate("target_transposed", on_x(0, 1), (3, 1, 1), (2, 1, 1), target=out) == (out, edges)
+    assert oracle.relate("target_transposed", on_x(0, 1), (3, 1, 1), (2, 1, 1), target=out) == (
+        out,
+        edges,
+    )
     out, _ = oracle.relate("transposed", on_x(0, 1), (3, 1, 1), (2, 1, 1), (1, 0, 0))
     assert out == on_x(-1, 0, 1, 2, 3)
 

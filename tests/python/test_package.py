@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import mlx.core as mx
-import pytest
-
 import mlx_lattice
-from mlx_lattice import _load, cli
+import pytest
+from mlx_lattice import _load
+from mlx_lattice.cli import main as cli
 
 PACKAGE = Path(mlx_lattice.__file__).parent
 
@@ -33,7 +33,9 @@ def test_thread_count_errors():
 
 
 def test_wrong_mlx_is_named_before_loading():
-    with pytest.raises(ImportError, match=r"built for MLX 0\.0\.1, found MLX .*pip install 'mlx\[cpu\]==0\.0\.1'"):
+    with pytest.raises(
+        ImportError, match=r"built for MLX 0\.0\.1, found MLX .*pip install 'mlx\[cpu\]==0\.0\.1'"
+    ):
         _load.load_extension("mlx_lattice._no_such_module", built="0.0.1")
 
 
@@ -91,11 +93,16 @@ def test_a_users_mistake_is_one_line(monkeypatch, capsys):
 
     monkeypatch.setattr(cli, "info", fail)
     assert cli.main(["info"]) == 1
-    assert capsys.readouterr().err == "mlx_lattice info: [demo] size: found -1, expected a positive number\n"
+    assert (
+        capsys.readouterr().err
+        == "mlx_lattice info: [demo] size: found -1, expected a positive number\n"
+    )
 
 
 def test_module_runs():
-    result = subprocess.run([sys.executable, "-m", "mlx_lattice", "--version"], capture_output=True, text=True)
+    result = subprocess.run(
+        [sys.executable, "-m", "mlx_lattice", "--version"], capture_output=True, text=True
+    )
     assert result.returncode == 0 and mlx_lattice.__version__ in result.stdout
 
 

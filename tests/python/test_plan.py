@@ -5,10 +5,9 @@ import mlx.nn
 import mlx.optimizers as optim
 import numpy as np
 import pytest
-from test_models import NAMES, cloud, make, values
-
 from mlx_lattice import ops
 from mlx_lattice.core import GeometryPlan
+from test_models import NAMES, cloud, make, values
 
 
 def builds(x):
@@ -38,7 +37,11 @@ def test_plan_leaves_the_model_alone():
     model.encoder.eval()
     mean = model.encoder.stem.norm.running_mean
     model.plan(x)
-    assert model.training and not model.encoder.training and model.encoder.stem.norm.running_mean is mean
+    assert (
+        model.training
+        and not model.encoder.training
+        and model.encoder.stem.norm.running_mean is mean
+    )
 
 
 def test_bound_tensor_is_the_same_scan():
@@ -77,7 +80,14 @@ def test_hostile_files(tmp_path):
     make("unet").plan(cloud((4,))).save(path)
     good = path.read_bytes()
     rng = np.random.default_rng(0)
-    for bad in [b"", b"MLATPLAN", good[:-1], good + b"\0", b"x" + good[1:], good[:9] + b"\2" + good[10:]]:
+    for bad in [
+        b"",
+        b"MLATPLAN",
+        good[:-1],
+        good + b"\0",
+        b"x" + good[1:],
+        good[:9] + b"\2" + good[10:],
+    ]:
         path.write_bytes(bad)
         with pytest.raises(ValueError, match=r"\[GeometryPlan.decode\] data"):
             GeometryPlan.load(path)

@@ -23,7 +23,9 @@ def batch(lengths, channels=2, seed=0):
 
 def same(a, b):
     assert a.lengths.tolist() == b.lengths.tolist() and mx.array_equal(a.positions, b.positions)
-    assert (a.features is None) == (b.features is None) and (a.features is None or mx.array_equal(a.features, b.features))
+    assert (a.features is None) == (b.features is None) and (
+        a.features is None or mx.array_equal(a.features, b.features)
+    )
 
 
 @pytest.mark.parametrize("lengths", LENGTHS)
@@ -32,7 +34,10 @@ def test_both_forms(lengths):
     rows = np.repeat(np.arange(len(lengths)), lengths)
     assert a.batch_size == len(a) == len(lengths) and a.total_points == sum(lengths)
     assert a.lengths.dtype == a.offsets.dtype == a.indices.dtype == mx.int32
-    assert a.lengths.tolist() == lengths and a.offsets.tolist() == [0, *itertools.accumulate(lengths)]
+    assert a.lengths.tolist() == lengths and a.offsets.tolist() == [
+        0,
+        *itertools.accumulate(lengths),
+    ]
     assert a.indices.tolist() == rows.tolist()
     o = a.to_offsets()
     assert isinstance(o, OffsetPointCloudBatch) and o.as_lengths().tolist() == lengths
@@ -43,7 +48,9 @@ def test_both_forms(lengths):
     same(PointCloudBatch.concat([a, a]), PointCloudBatch.from_list(a.unbatch() * 2))
     for b in range(-len(lengths), len(lengths)):
         span = slice(o.offsets.tolist()[b % len(lengths)], o.offsets.tolist()[b % len(lengths) + 1])
-        assert mx.array_equal(o.get_points(b), a.positions[span]) and mx.array_equal(a.get_features(b), a.features[span])
+        assert mx.array_equal(o.get_points(b), a.positions[span]) and mx.array_equal(
+            a.get_features(b), a.features[span]
+        )
     for b in (len(lengths), -len(lengths) - 1):
         with pytest.raises(IndexError):
             o.get_points(b)
@@ -61,7 +68,9 @@ def test_dense(lengths, max_len):
         expected[b, :n], mask[b, :n] = np.array(f)[:n], True
     dense, found = a.to_dense(max_len, fill=-1.0, return_mask=True)
     assert (
-        dense.shape == expected.shape and np.array_equal(np.array(dense), expected) and np.array_equal(np.array(found), mask)
+        dense.shape == expected.shape
+        and np.array_equal(np.array(dense), expected)
+        and np.array_equal(np.array(found), mask)
     )
     assert a.to_dense(values=a.positions.astype(mx.float16)).dtype == mx.float16
     weights = mx.random.normal(dense.shape)
@@ -83,7 +92,9 @@ def test_from_dense(lengths):
 
 def test_values():
     a = batch([2, 0, 3])
-    assert mx.allclose(a.segment_reduce(operation="sum"), points.segment_reduce(a.features, a.lengths))
+    assert mx.allclose(
+        a.segment_reduce(operation="sum"), points.segment_reduce(a.features, a.lengths)
+    )
     assert a.segment_reduce(mx.ones(5), "mean").tolist() == [1, 0, 1]
     idx = mx.array([[4, 0], [1, 1]])
     assert mx.array_equal(a.gather_by_index(idx), a.features[idx])
@@ -91,8 +102,15 @@ def test_values():
     assert a.gather_by_index(mx.zeros((0, 3), dtype=mx.int32)).shape == (0, 3, 2)
     b = a.with_features(None)
     assert b.features is None and mx.array_equal(b.gather_by_index(mx.array([1])), a.positions[1:2])
-    same(PointCloudBatch(a.positions, a.features, indices=mx.array([0, 0, 2, 2, 2], dtype=mx.int64)), a)
-    assert PointCloudBatch(a.positions).lengths.tolist() == OffsetPointCloudBatch(a.positions).as_lengths().tolist() == [5]
+    same(
+        PointCloudBatch(a.positions, a.features, indices=mx.array([0, 0, 2, 2, 2], dtype=mx.int64)),
+        a,
+    )
+    assert (
+        PointCloudBatch(a.positions).lengths.tolist()
+        == OffsetPointCloudBatch(a.positions).as_lengths().tolist()
+        == [5]
+    )
     assert "3 clouds, 5 points" in repr(a)
 
 

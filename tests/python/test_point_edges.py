@@ -51,7 +51,12 @@ CASES = {
     "one triplet": ([2], [3], [1], 4),
     "all on one tap": ([1] * 6, [0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0], 6),
     "repeated": ([1, 1, 1], [2, 2, 2], [0, 0, 0], 1),
-    "unsorted, taps and rows without triplets": ([4, 0, 4, 2, 0], [8, 0, 7, 8, 0], [3, 9, 0, 3, 3], 50),
+    "unsorted, taps and rows without triplets": (
+        [4, 0, 4, 2, 0],
+        [8, 0, 7, 8, 0],
+        [3, 9, 0, 3, 3],
+        50,
+    ),
 }
 
 
@@ -62,14 +67,18 @@ def test_values_and_gradients(case, groups, m, c):
     a, b = arrays(groups=groups, m=m, c=c)
     g = RNG.normal(size=(n_o, groups, m))
     run = lambda x, v: mvmr(x, ints(k, mx.int64), v, ints(i, mx.uint32), ints(o), n_o)  # noqa: E731
-    np.testing.assert_allclose(np.array(run(f32(a), f32(b))), oracle(a, k, b, i, o, n_o), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        np.array(run(f32(a), f32(b))), oracle(a, k, b, i, o, n_o), rtol=1e-5, atol=1e-5
+    )
     da, db = mx.grad(lambda x, v: (run(x, v) * f32(g)).sum(), argnums=(0, 1))(f32(a), f32(b))
     want_a, want_b = np.zeros_like(a), np.zeros_like(b)
     np.add.at(want_a, k, np.einsum("tgm,tgc->tgmc", g[o], b[i]))
     np.add.at(want_b, i, np.einsum("tgmc,tgm->tgc", a[k], g[o]))
     np.testing.assert_allclose(np.array(da), want_a, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(np.array(db), want_b, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(np.array(vvor(f32(g), ints(o), f32(b), ints(i), ints(k), 5)), want_a, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        np.array(vvor(f32(g), ints(o), f32(b), ints(i), ints(k), 5)), want_a, rtol=1e-5, atol=1e-5
+    )
     only_b = mx.grad(lambda v: (run(f32(a), v) * f32(g)).sum())(f32(b))
     assert mx.array_equal(only_b, db)
 
@@ -96,7 +105,9 @@ def test_mixed_dtypes_are_widened():
     ]:
         y = mvmr(f32(a).astype(x), ints(k), f32(b).astype(v), ints(i), ints(o), n_o)
         assert y.dtype == want
-        np.testing.assert_allclose(np.array(y.astype(mx.float32)), oracle(a, k, b, i, o, n_o), rtol=2e-2, atol=5e-2)
+        np.testing.assert_allclose(
+            np.array(y.astype(mx.float32)), oracle(a, k, b, i, o, n_o), rtol=2e-2, atol=5e-2
+        )
 
 
 def test_infinite_features_stay_where_they_are_read():
@@ -135,10 +146,16 @@ def test_channels(groups, m, c):
     k, i, o, n_o = some()
     a, b = arrays(groups=groups, m=m, c=c)
     g = RNG.normal(size=(n_o, groups, m))
-    y, grads = mx.vjp(lambda x, v: mvmr(x, ints(k), v, ints(i), ints(o), n_o), [f32(a), f32(b)], [f32(g)])
+    y, grads = mx.vjp(
+        lambda x, v: mvmr(x, ints(k), v, ints(i), ints(o), n_o), [f32(a), f32(b)], [f32(g)]
+    )
     np.testing.assert_allclose(np.array(y[0]), oracle(a, k, b, i, o, n_o), rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(np.array(grads[0]), outer_oracle(g, o, b, i, k, 5), rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(np.array(grads[1]), oracle(np.swapaxes(a, 2, 3), k, g, o, i, 9), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        np.array(grads[0]), outer_oracle(g, o, b, i, k, 5), rtol=1e-4, atol=1e-4
+    )
+    np.testing.assert_allclose(
+        np.array(grads[1]), oracle(np.swapaxes(a, 2, 3), k, g, o, i, 9), rtol=1e-4, atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("n_b, n_o", [(9, 7), (0, 7), (9, 0), (0, 0)])
@@ -147,7 +164,9 @@ def test_nothing(n_b, n_o):
     b, g = mx.ones((n_b, 2, 5)), mx.ones((n_o, 2, 3))
     y, (da, db) = mx.vjp(lambda x, v: mvmr(x, none, v, none, none, n_o), [a, b], [g])
     assert y[0].shape == (n_o, 2, 3) and da.shape == a.shape and db.shape == b.shape
-    u, (dx, dy) = mx.vjp(lambda x, v: vvor(x, none, v, none, none, 5), [g, b], [mx.ones((5, 2, 3, 5))])
+    u, (dx, dy) = mx.vjp(
+        lambda x, v: vvor(x, none, v, none, none, 5), [g, b], [mx.ones((5, 2, 3, 5))]
+    )
     assert u[0].shape == (5, 2, 3, 5) and dx.shape == g.shape and dy.shape == b.shape
     assert not any(mx.any(v != 0).item() for v in (y[0], da, db, u[0], dx, dy))
 
@@ -155,17 +174,22 @@ def test_nothing(n_b, n_o):
 def test_views():
     k, i, o, n_o = some()
     a, b = arrays()
-    turned = mx.swapaxes(f32(np.swapaxes(a, 0, 3)), 0, 3)  # the matrices are the slowest axis of nothing
+    turned = mx.swapaxes(
+        f32(np.swapaxes(a, 0, 3)), 0, 3
+    )  # the matrices are the slowest axis of nothing
     strided = mx.swapaxes(f32(np.swapaxes(b, 0, 2)), 0, 2)
     run = lambda x, v: mvmr(x, ints(k), v, ints(i), ints(o), n_o)  # noqa: E731
     assert mx.array_equal(run(turned, strided), run(f32(a), f32(b)))
     loss = lambda x, v: run(x, v).square().sum()  # noqa: E731
-    for found, want in zip(mx.grad(loss, (0, 1))(turned, strided), mx.grad(loss, (0, 1))(f32(a), f32(b))):
+    for found, want in zip(
+        mx.grad(loss, (0, 1))(turned, strided), mx.grad(loss, (0, 1))(f32(a), f32(b))
+    ):
         assert mx.array_equal(found, want)
     rows = mx.swapaxes(f32(np.swapaxes(RNG.normal(size=(n_o, 2, 3)), 0, 1)), 0, 1)
     plain = mx.contiguous(rows)
     assert mx.array_equal(
-        vvor(rows, ints(o), strided, ints(i), ints(k), 5), vvor(plain, ints(o), f32(b), ints(i), ints(k), 5)
+        vvor(rows, ints(o), strided, ints(i), ints(k), 5),
+        vvor(plain, ints(o), f32(b), ints(i), ints(k), 5),
     )
 
 
@@ -176,10 +200,15 @@ def test_halves(dtype, tolerance):
     x, v = (np.array(w.astype(mx.float32), dtype=np.float64) for w in (a, b))
     for found, want in [
         (mvmr(a, ints(k), b, ints(i), ints(o), n_o), oracle(x, k, v, i, o, n_o)),
-        (vvor(b, ints(i), b, ints(i[::-1].copy()), ints(k), 5), outer_oracle(v, i, v, i[::-1], k, 5)),
+        (
+            vvor(b, ints(i), b, ints(i[::-1].copy()), ints(k), 5),
+            outer_oracle(v, i, v, i[::-1], k, 5),
+        ),
     ]:
         assert found.dtype == dtype
-        np.testing.assert_allclose(np.array(found.astype(mx.float32)), want, atol=tolerance * np.abs(want).max())
+        np.testing.assert_allclose(
+            np.array(found.astype(mx.float32)), want, atol=tolerance * np.abs(want).max()
+        )
     assert vvor(b, ints(i), b.astype(mx.float32), ints(i), ints(k), 5).dtype == mx.float32
 
 
@@ -188,7 +217,9 @@ def test_gradients_that_are_asked_for():
     a, b = (f32(v) for v in arrays())
     loss = lambda x, v, unused: mvmr(x, ints(k), v, ints(i), ints(o), n_o).square().sum()  # noqa: E731
     da, db = mx.grad(loss, (0, 1))(a, b, b)
-    assert mx.array_equal(mx.grad(loss, 0)(a, b, b), da) and mx.array_equal(mx.grad(loss, 1)(a, b, b), db)
+    assert mx.array_equal(mx.grad(loss, 0)(a, b, b), da) and mx.array_equal(
+        mx.grad(loss, 1)(a, b, b), db
+    )
     assert not mx.any(mx.grad(loss, 2)(a, b, b)).item()
 
 
@@ -213,7 +244,9 @@ def test_compiled():
     ]:
         loss = lambda p, q: f(p, q).square().sum()  # noqa: B023, E731
         assert mx.allclose(mx.compile(f)(x, y), f(x, y), atol=1e-5)
-        for found, want in zip(mx.compile(mx.grad(loss, (0, 1)))(x, y), mx.grad(loss, (0, 1))(x, y)):
+        for found, want in zip(
+            mx.compile(mx.grad(loss, (0, 1)))(x, y), mx.grad(loss, (0, 1))(x, y)
+        ):
             assert mx.allclose(found, want, rtol=1e-4, atol=1e-4)
 
 

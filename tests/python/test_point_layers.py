@@ -16,8 +16,14 @@ GRID = 0.25
 
 def cloud(lengths, seed=0, spread=1.0):
     """Ragged points; some on borders of cells, some twice."""
-    p = np.random.default_rng(seed).uniform(-spread, spread, size=(sum(lengths), 3)).astype(np.float32)
-    p[::5] = np.round(p[::5] / GRID * 2) * np.float32(GRID / 2)  # multiples of half a grid step: ties of rounding
+    p = (
+        np.random.default_rng(seed)
+        .uniform(-spread, spread, size=(sum(lengths), 3))
+        .astype(np.float32)
+    )
+    p[::5] = np.round(p[::5] / GRID * 2) * np.float32(
+        GRID / 2
+    )  # multiples of half a grid step: ties of rounding
     if len(p) > 12:
         p[11] = p[7]
     return p.reshape(-1, 3)
@@ -85,9 +91,13 @@ def test_convolution(lengths, ks, groups, stride, options):
         rows, counts, _, _ = oracle.downsample(p, lengths, GRID * stride)
         target = p[rows]
     radius = GRID * oracle.scaler(ks, options.get("rfs", 1.0), options.get("shape", "ball"))
-    i, j, k = oracle.edges(p, lengths, target, counts, ks, GRID, radius, options.get("shape", "ball"))
+    i, j, k = oracle.edges(
+        p, lengths, target, counts, ks, GRID, radius, options.get("shape", "ball")
+    )
     y, where = conv(f32(features(len(p), 8)), set_, stride)
-    assert where.lengths.tolist() == list(counts) and np.array_equal(np.array(where.positions).reshape(-1, 3), target)
+    assert where.lengths.tolist() == list(counts) and np.array_equal(
+        np.array(where.positions).reshape(-1, 3), target
+    )
     assert where.grid == pytest.approx(GRID * stride) and (where is set_) == (stride == 1)
     check(
         conv,
@@ -103,14 +113,14 @@ def test_convolution(lengths, ks, groups, stride, options):
 @pytest.mark.parametrize("ks, stride", [(2, 2), (3, 2), (3, 3.5)])
 def test_partition(lengths, ks, stride):
     p, set_ = make(lengths)
-    rows, counts, place, centres = oracle.downsample(p, lengths, GRID * stride)
+    rows, counts, place, centers = oracle.downsample(p, lengths, GRID * stride)
     part = p / np.float32(GRID * stride)
     slot = np.clip(np.floor((part - np.floor(part)) * np.float32(ks)), 0, ks - 1).astype(int)
     k = (slot[:, 0] * ks + slot[:, 1]) * ks + slot[:, 2]
     conv = points.PartitionConv3d(4, 6, ks)
     y, where = conv(f32(features(len(p), 4)), set_, stride)
     assert where.lengths.tolist() == list(counts)
-    np.testing.assert_allclose(np.array(where.positions).reshape(-1, 3), centres, rtol=1e-6)
+    np.testing.assert_allclose(np.array(where.positions).reshape(-1, 3), centers, rtol=1e-6)
     j = np.arange(len(p))
     check(
         conv,
@@ -135,26 +145,40 @@ def test_full_cover(lengths, ks, stride, margin):
     assert where.lengths.tolist() == list(counts) and where.grid == GRID * stride
     assert np.array_equal(np.array(where.positions).reshape(-1, 3), q)
     book, _, indices, added = points.build_full_cover_rulebook(set_, stride, ks, margin)
-    assert indices.tolist() == rows.tolist() and added == len(rows) - len(oracle.downsample(p, lengths, GRID * stride)[0])
+    assert indices.tolist() == rows.tolist() and added == len(rows) - len(
+        oracle.downsample(p, lengths, GRID * stride)[0]
+    )
     assert book.radius == radius and mx.array_equal(conv(f32(x), book), y)
-    check(conv, lambda a: conv(a, set_, stride)[0], x, lambda a, w: oracle.conv(a, w, f64(conv.bias), i, j, k, len(q)))
+    check(
+        conv,
+        lambda a: conv(a, set_, stride)[0],
+        x,
+        lambda a, w: oracle.conv(a, w, f64(conv.bias), i, j, k, len(q)),
+    )
     # The way back has the same edges with the opposite offsets.
     up, z = points.PointConv3d(6, 3, ks), features(len(q), 6)
     back = set_.full_cover(stride, ks, margin)[1].transposed(negate=True)
     cell = np.rint((q[i] - p[j]) / np.float32(GRID)).astype(int) + ks // 2
     k = (cell[:, 0] * ks + cell[:, 1]) * ks + cell[:, 2]
-    check(up, lambda a: up(a, back), z, lambda a, w: oracle.conv(a, w, f64(up.bias), j, i, k, len(p)))
+    check(
+        up, lambda a: up(a, back), z, lambda a, w: oracle.conv(a, w, f64(up.bias), j, i, k, len(p))
+    )
 
 
 @pytest.mark.parametrize("stride", [2, 1.3, 3])
 def test_full_cover_adds_a_net(stride):
-    """Cells whose representative sits at one side and sees nothing of a crowded other side."""
+    """Cells whose representative sits at one side and sees nothing of a outputs_are_shared other side."""
     rng = np.random.default_rng(0)
     half, p = GRID * stride / 2, []
     for cell in range(40):
-        centre = np.array([2 * half * (2 * cell + 0.5), half, -half])
-        side = np.stack([np.full(15, 0.95), rng.choice([-0.98, 0.98], 15), rng.uniform(-0.98, 0.98, 15)], 1) * half
-        p += [centre + [-0.9 * half, 0, 0], *(centre + side)]
+        center = np.array([2 * half * (2 * cell + 0.5), half, -half])
+        side = (
+            np.stack(
+                [np.full(15, 0.95), rng.choice([-0.98, 0.98], 15), rng.uniform(-0.98, 0.98, 15)], 1
+            )
+            * half
+        )
+        p += [center + [-0.9 * half, 0, 0], *(center + side)]
     p = np.array(p, np.float32)
     lengths = [16 * 15, 0, 16 * 25]
     rows, counts, radius = oracle.full_cover(p, lengths, GRID, stride)
@@ -165,7 +189,9 @@ def test_full_cover_adds_a_net(stride):
     assert added >= 80 and len(rows) == added + 40 and targets.lengths.tolist() == counts
     assert indices.tolist() == rows.tolist() and book.radius == radius
     q, cloud = p[rows], oracle.clouds_of(counts)
-    assert (oracle.far(q, q)[(cloud[:, None] == cloud) & ~np.eye(len(q), dtype=bool)] > radius).all()
+    assert (
+        oracle.far(q, q)[(cloud[:, None] == cloud) & ~np.eye(len(q), dtype=bool)] > radius
+    ).all()
 
 
 def test_full_cover_errors():
@@ -183,31 +209,50 @@ def test_full_cover_errors():
 @pytest.mark.parametrize("lengths", LENGTHS)
 @pytest.mark.parametrize(
     "options",
-    [{}, {"kernel_size": 2, "expansion": 2.5}, {"stencil": [[0, 0, 0], [5, -1, 0]]}, {"subdivide": True, "expansion": 3}],
+    [
+        {},
+        {"kernel_size": 2, "expansion": 2.5},
+        {"stencil": [[0, 0, 0], [5, -1, 0]]},
+        {"subdivide": True, "expansion": 3},
+    ],
 )
 def test_generative(lengths, options):
     p, set_ = make(lengths)
     conv, x = points.GenerativeConv3d(4, 6, groups=2, **options), features(len(p), 4)
     expansion = options.get("expansion", 1)
     if "subdivide" in options:
-        want = oracle.generate(p, lengths, GRID, oracle.cube(3, 0), 3, np.float32(GRID) / np.float32(3))
+        want = oracle.generate(
+            p, lengths, GRID, oracle.cube(3, 0), 3, np.float32(GRID) / np.float32(3)
+        )
     else:
         ks = options.get("kernel_size", 3)
         want = oracle.generate(
-            p, lengths, np.float32(GRID) / np.float32(expansion), options.get("stencil", oracle.cube(ks, -(ks // 2)))
+            p,
+            lengths,
+            np.float32(GRID) / np.float32(expansion),
+            options.get("stencil", oracle.cube(ks, -(ks // 2))),
         )
-    i, j, k, centres, counts = want
+    i, j, k, centers, counts = want
     y, where = conv(f32(x), set_)
-    assert where.lengths.tolist() == list(counts) and where.grid == np.float32(GRID) / np.float32(expansion)
-    assert np.array_equal(np.array(where.positions).reshape(-1, 3), centres)
-    check(conv, lambda a: conv(a, set_)[0], x, lambda a, w: oracle.conv(a, w, f64(conv.bias), i, j, k, len(centres)))
+    assert where.lengths.tolist() == list(counts) and where.grid == np.float32(GRID) / np.float32(
+        expansion
+    )
+    assert np.array_equal(np.array(where.positions).reshape(-1, 3), centers)
+    check(
+        conv,
+        lambda a: conv(a, set_)[0],
+        x,
+        lambda a, w: oracle.conv(a, w, f64(conv.bias), i, j, k, len(centers)),
+    )
 
 
 def test_generative_edges_and_errors():
     p, set_ = make([40, 0, 25])
     target, book = set_.generate(3, 2.0)
     i, j, k, begins = (np.array(a) for a in book.triplets())
-    assert len(book) == 65 * 27 and (np.diff(begins) == 65).all() and set(i) == set(range(len(target)))
+    assert (
+        len(book) == 65 * 27 and (np.diff(begins) == 65).all() and set(i) == set(range(len(target)))
+    )
     assert set_.generate(3, 2.0)[1] is book and set_.generate(3, 1.0)[1] is not book
     lattice = points.PointSet(mx.array(oracle.cube(3, 0).astype(np.float32) + 0.5))
     parts, split = lattice.subdivide(2)
@@ -224,8 +269,12 @@ def test_generative_edges_and_errors():
     with pytest.raises(OverflowError):
         points.PointSet(mx.full((1, 3), 2.0**30), grid=1.0).subdivide(8)
     conv, x = points.PointConv3d(2, 4, 5), f32(features(65, 2))
-    assert mx.array_equal(points.conv_with_stride_full_cover(conv, x, set_)[0], conv(x, set_.full_cover(2, 5)[1]))
-    assert mx.array_equal(points.conv_with_stride_disjoint(conv, x, set_)[0], conv(x, set_.partition(2, 5)[1]))
+    assert mx.array_equal(
+        points.conv_with_stride_full_cover(conv, x, set_)[0], conv(x, set_.full_cover(2, 5)[1])
+    )
+    assert mx.array_equal(
+        points.conv_with_stride_disjoint(conv, x, set_)[0], conv(x, set_.partition(2, 5)[1])
+    )
 
 
 @pytest.mark.parametrize("lengths", LENGTHS)
@@ -241,19 +290,29 @@ def test_upsample(lengths, options):
             k = oracle.tap(q[j] - p[i], GRID, 3)
     else:
         i, j, k = oracle.edges(q, counts, p, lengths, 3, 2 * GRID, 2 * GRID * oracle.scaler(3))
-        assert set(i) == set(range(len(p)))  # every fine point has a neighbour
+        assert set(i) == set(range(len(p)))  # every fine point has a neighbor
     check(
-        up, lambda x: up(x, coarse, fine), features(len(q), 6), lambda x, w: oracle.conv(x, w, f64(up.bias), i, j, k, len(p))
+        up,
+        lambda x: up(x, coarse, fine),
+        features(len(q), 6),
+        lambda x, w: oracle.conv(x, w, f64(up.bias), i, j, k, len(p)),
     )
 
 
 def test_equals_submanifold_convolution():
     rng = np.random.default_rng(0)
-    coords = np.unique(rng.integers(-4, 4, (300, 4)) * [0, 1, 1, 1] + [1, 0, 0, 0] * rng.integers(0, 2, (300, 1)), axis=0)
+    coords = np.unique(
+        rng.integers(-4, 4, (300, 4)) * [0, 1, 1, 1] + [1, 0, 0, 0] * rng.integers(0, 2, (300, 1)),
+        axis=0,
+    )
     x = rng.normal(size=(len(coords), 6)).astype(np.float32)
     conv = points.PointConv3d(6, 4, 3)
     lengths = np.bincount(coords[:, 0], minlength=2)
-    set_ = points.PointSet(mx.array((coords[:, 1:] + 0.5).astype(np.float32) * np.float32(0.1)), mx.array(lengths), grid=0.1)
+    set_ = points.PointSet(
+        mx.array((coords[:, 1:] + 0.5).astype(np.float32) * np.float32(0.1)),
+        mx.array(lengths),
+        grid=0.1,
+    )
     y, _ = conv(mx.array(x), set_)
     t = ml.SparseTensor(mx.array(coords.astype(np.int32)), mx.array(x))
     expected = ml.ops.subm_conv3d(t, conv.weight.reshape(27, 6, 4), conv.bias).feats
@@ -273,12 +332,19 @@ def test_max_pool(lengths, stride):
     expected = np.full((len(target), 3), -np.inf, np.float32)
     np.maximum.at(expected, i, x[j])
     y, where = points.max_pool3d(f32(x), set_, 3, stride)
-    assert np.array_equal(np.array(y).reshape(expected.shape), expected) and where.lengths.tolist() == list(counts)
+    assert np.array_equal(
+        np.array(y).reshape(expected.shape), expected
+    ) and where.lengths.tolist() == list(counts)
 
 
 def test_global_pool():
     x, lengths = mx.array([[1.0], [5.0], [-2.0]]), mx.array([2, 0, 1])
-    for mode, expected in {"max": [5, 0, -2], "min": [1, 0, -2], "mean": [3, 0, -2], "sum": [6, 0, -2]}.items():
+    for mode, expected in {
+        "max": [5, 0, -2],
+        "min": [1, 0, -2],
+        "mean": [3, 0, -2],
+        "sum": [6, 0, -2],
+    }.items():
         assert points.GlobalPool(mode)(x, lengths).tolist() == [[e] for e in expected]
     assert points.GlobalPool("max", empty_value=-9)(x, lengths).tolist() == [[5], [-9], [-2]]
 
@@ -290,9 +356,13 @@ def test_equal_layers_share_one_search():
     _, a = conv(x, set_, 2)
     _, b = other(x, set_, 2)
     assert a is b and set_.rulebook(a) is set_.rulebook(b)
-    assert set_.rulebook(a, rfs=2.0) is not set_.rulebook(a) and set_.rulebook() is not set_.rulebook(a)
+    assert set_.rulebook(a, rfs=2.0) is not set_.rulebook(
+        a
+    ) and set_.rulebook() is not set_.rulebook(a)
     batch = points.PointCloudBatch(set_.positions, lengths=[30, 20])
-    assert batch.point_set(GRID) is batch.point_set(GRID) and batch.point_set(GRID) is not batch.point_set(0.5)
+    assert batch.point_set(GRID) is batch.point_set(GRID) and batch.point_set(
+        GRID
+    ) is not batch.point_set(0.5)
 
 
 def test_other_names():
@@ -301,10 +371,15 @@ def test_other_names():
     assert mx.array_equal(points.conv_with_stride(conv, x, set_, 2)[0], conv(x, set_, 2)[0])
     i, j, k, _ = points.build_triplets(set_, kernel_size=3)
     want = oracle.edges(p, [30], p, [30], 3, GRID, GRID * oracle.scaler(3))
-    assert sorted(zip(i.tolist(), j.tolist(), k.tolist())) == sorted(zip(*(a.tolist() for a in want)))
+    assert sorted(zip(i.tolist(), j.tolist(), k.tolist())) == sorted(
+        zip(*(a.tolist() for a in want))
+    )
     assert points.radius_scaler_for_kernel_size(3) == pytest.approx(1.8610, abs=1e-4)
     # float32(0.09) / float32(0.02) is a little more than 4.5; times the reciprocal it would be 4.5, which rounds to 4
-    assert points.voxelize_3d(mx.array([[0.09, 0.05, 0.0]]), 0.02, 11).item() == ((5 + 5) * 11 + 5 + 2) * 11 + 5
+    assert (
+        points.voxelize_3d(mx.array([[0.09, 0.05, 0.0]]), 0.02, 11).item()
+        == ((5 + 5) * 11 + 5 + 2) * 11 + 5
+    )
 
 
 @pytest.mark.parametrize("p", [[[0, 0, 0]] * 7, [[-1e6, 1e6, 0.5]], [[0, 0, 0], [1.8610, 0, 0]]])
@@ -314,7 +389,10 @@ def test_degenerate_clouds(p):
     conv, x = points.PointConv3d(2, 3), features(len(p), 2)
     y, _ = conv(f32(x), points.PointSet(mx.array(p)))
     np.testing.assert_allclose(
-        np.array(y), oracle.conv(x, f64(conv.weight), f64(conv.bias), i, j, k, len(p)), rtol=1e-5, atol=1e-5
+        np.array(y),
+        oracle.conv(x, f64(conv.weight), f64(conv.bias), i, j, k, len(p)),
+        rtol=1e-5,
+        atol=1e-5,
     )
 
 
@@ -345,8 +423,12 @@ def test_half(dtype, tolerance):
 
 def test_initial_weights_and_errors():
     conv = points.PointConv3d(8, 32, 3, 2)
-    assert conv.weight.shape == (27, 2, 4, 16) and mx.abs(conv.weight).max().item() <= 1 / math.sqrt(4 * 27)
-    assert mx.abs(points.PointConv3d(8, 32, init="fan_out").weight).max().item() <= 1 / math.sqrt(32 * 27)
+    assert conv.weight.shape == (27, 2, 4, 16) and mx.abs(
+        conv.weight
+    ).max().item() <= 1 / math.sqrt(4 * 27)
+    assert mx.abs(points.PointConv3d(8, 32, init="fan_out").weight).max().item() <= 1 / math.sqrt(
+        32 * 27
+    )
     for options, message in [
         ({"groups": 3}, "groups must divide"),
         ({"init": "he"}, "fan_in, fan_out"),
@@ -371,4 +453,4 @@ def test_initial_weights_and_errors():
     with pytest.raises(ValueError, match="increase the radius"):
         set_.rulebook(far)
     empty = set_.rulebook(far, allow_empty=True)
-    assert mx.array_equal(conv(mx.zeros((4, 8)), empty), conv.bias[None])  # no neighbour: the bias
+    assert mx.array_equal(conv(mx.zeros((4, 8)), empty), conv.bias[None])  # no neighbor: the bias

@@ -15,17 +15,27 @@ def batch(lengths, channels=2, seed=0):
     rng = np.random.default_rng(seed)
     p = rng.uniform(-1, 1, size=(sum(lengths), 3)).astype(np.float32).reshape(-1, 3)
     return points.PointCloudBatch(
-        mx.array(p), mx.array(rng.normal(size=(len(p), channels)).astype(np.float32).reshape(-1, channels)), lengths
+        mx.array(p),
+        mx.array(rng.normal(size=(len(p), channels)).astype(np.float32).reshape(-1, channels)),
+        lengths,
     )
 
 
 def classifier(**options):
-    return points.PointClassifier(in_channels=2, num_classes=3, channels=(8, 16), grid=0.3, **options)
+    return points.PointClassifier(
+        in_channels=2, num_classes=3, channels=(8, 16), grid=0.3, **options
+    )
 
 
 def unet(**options):
     return points.PointUNet(
-        in_channels=2, num_classes=3, channels=(8, 12, 16), blocks=(1, 1, 2), grid=0.2, stem=3, **options
+        in_channels=2,
+        num_classes=3,
+        channels=(8, 12, 16),
+        blocks=(1, 1, 2),
+        grid=0.2,
+        stem=3,
+        **options,
     )
 
 
@@ -33,7 +43,10 @@ def unet(**options):
 @pytest.mark.parametrize("norm", ["row", "batch", "instance", "layer", "group", "none"])
 def test_empty_clouds(lengths, norm):
     b = batch(lengths)
-    for model, rows in ((classifier(norm=norm, blocks=1), len(lengths)), (unet(norm=norm), sum(lengths))):
+    for model, rows in (
+        (classifier(norm=norm, blocks=1), len(lengths)),
+        (unet(norm=norm), sum(lengths)),
+    ):
         y = model(b)
         assert y.shape == (rows, 3) and mx.isfinite(y).all().item()
         _, g = mlx.nn.value_and_grad(model, lambda: (model(b) ** 2).sum())()  # noqa: B023
@@ -60,7 +73,11 @@ def test_block():
     inner = block.second.conv(mx.maximum(block.first.conv(b.features, set_)[0], 0), set_)[0]
     assert where is set_ and mx.allclose(y, mx.maximum(b.features + inner, 0), atol=1e-6)
     y, where = points.BasicBlock(4, 6, stride=2)(b.features, set_)
-    assert y.shape == (len(where), 6) and where is set_.downsample(2)[0] and where.lengths.tolist()[1] == 0
+    assert (
+        y.shape == (len(where), 6)
+        and where is set_.downsample(2)[0]
+        and where.lengths.tolist()[1] == 0
+    )
 
 
 def test_bottleneck():
@@ -69,10 +86,16 @@ def test_bottleneck():
     block = points.Bottleneck(16, 4, norm="none", groups=2, width_per_group=64)
     y, where = block(b.features, set_)
     inner = mx.maximum(block.conv.conv(mx.maximum(block.reduce(b.features), 0), set_)[0], 0)
-    assert where is set_ and mx.allclose(y, mx.maximum(b.features + block.expand(inner), 0), atol=1e-6)
+    assert where is set_ and mx.allclose(
+        y, mx.maximum(b.features + block.expand(inner), 0), atol=1e-6
+    )
     assert block.conv.conv.weight.shape == (27, 2, 4, 4)
     y, where = points.Bottleneck(16, 8, stride=2)(b.features, set_)
-    assert y.shape == (len(where), 32) and where is set_.downsample(2)[0] and where.lengths.tolist()[1] == 0
+    assert (
+        y.shape == (len(where), 32)
+        and where is set_.downsample(2)[0]
+        and where.lengths.tolist()[1] == 0
+    )
 
 
 # Parameters of the networks for images (3 channels, 1000 classes) as torchvision documents them.
@@ -94,7 +117,13 @@ def test_resnet_parameters(name):
     """On points 27 cells take the place of 9 and 343 that of 49; all else has as many parameters."""
     model = getattr(points, name)(3, 1000)
     depth, config = model.config["depth"], model.config
-    blocks = {18: [2, 2, 2, 2], 34: [3, 4, 6, 3], 50: [3, 4, 6, 3], 101: [3, 4, 23, 3], 152: [3, 8, 36, 3]}[depth]
+    blocks = {
+        18: [2, 2, 2, 2],
+        34: [3, 4, 6, 3],
+        50: [3, 4, 6, 3],
+        101: [3, 4, 23, 3],
+        152: [3, 8, 36, 3],
+    }[depth]
     convolutions, before = 0, 64  # products of the channels of all 3x3 convolutions
     for stage, n in enumerate(blocks):
         c = 64 * 2**stage
@@ -109,7 +138,10 @@ def test_resnet_parameters(name):
 
 
 @pytest.mark.parametrize("lengths", LENGTHS)
-@pytest.mark.parametrize("options", [{}, {"depth": 50, "groups": 4, "width_per_group": 16}, {"depth": 34, "norm": "none"}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"depth": 50, "groups": 4, "width_per_group": 16}, {"depth": 34, "norm": "none"}],
+)
 def test_resnet(lengths, options, tmp_path):
     b = batch(lengths)
     model = points.PointResNet(2, 3, width=8, grid=0.1, stem=5, **options)
@@ -118,9 +150,17 @@ def test_resnet(lengths, options, tmp_path):
     _, g = mlx.nn.value_and_grad(model, lambda: (model(b) ** 2).sum())()
     assert all(mx.isfinite(v).all().item() for _, v in tree_flatten(g))
     if lengths == LENGTHS[0]:
-        assert all(mx.abs(v).max().item() > 0 for k, v in tree_flatten(g) if k.endswith("conv.weight") and "stem" in k)
+        assert all(
+            mx.abs(v).max().item() > 0
+            for k, v in tree_flatten(g)
+            if k.endswith("conv.weight") and "stem" in k
+        )
         x, where = model.features(b)
-        assert where.grid == pytest.approx(3.2) and where.lengths.tolist()[1] == 0 and len(x) == len(where)
+        assert (
+            where.grid == pytest.approx(3.2)
+            and where.lengths.tolist()[1] == 0
+            and len(x) == len(where)
+        )
         model.eval()
         model.save(tmp_path / "m.safetensors")
         again = models.load(tmp_path / "m.safetensors")
@@ -153,11 +193,17 @@ def test_second_epoch_searches_nothing(monkeypatch):
 def test_segmentation_learns():
     """Upper half against lower half of each cloud."""
     b = batch([60, 40]).with_features(None)
-    labels = (b.positions[:, 2] > b.segment_reduce(b.positions, "mean")[b.indices][:, 2]).astype(mx.int32)
+    labels = (b.positions[:, 2] > b.segment_reduce(b.positions, "mean")[b.indices][:, 2]).astype(
+        mx.int32
+    )
     mx.random.seed(0)
-    model = points.PointUNet(in_channels=1, num_classes=2, channels=(8, 12), blocks=(1, 1), grid=0.4, stem=3)
+    model = points.PointUNet(
+        in_channels=1, num_classes=2, channels=(8, 12), blocks=(1, 1), grid=0.4, stem=3
+    )
     loss = lambda y, t: mlx.nn.losses.cross_entropy(y, t, reduction="mean")  # noqa: E731
-    history = points.train_pointcnn(model, [{"batch": b, "labels": labels}], optim.Adam(1e-2), loss, 30, log=None)
+    history = points.train_pointcnn(
+        model, [{"batch": b, "labels": labels}], optim.Adam(1e-2), loss, 30, log=None
+    )
     assert history[-1]["loss"] < 0.3 * history[0]["loss"] and history[-1]["accuracy"] > 0.9
 
 

@@ -16,7 +16,7 @@ def oracle(kind, x):
     """x (T, 6) float64; statistics over the named part."""
     y = np.empty_like(x)
     for b in range(len(LENGTHS)):
-        rows = ROWS == b
+        rows = b == ROWS
         if kind == "batch":
             m, v = x.mean(0), x.var(0)
         elif kind == "row":
@@ -34,7 +34,9 @@ def oracle(kind, x):
     return y
 
 
-@pytest.mark.parametrize("dtype, tolerance", [(mx.float32, 2e-5), (mx.float16, 5e-3), (mx.bfloat16, 4e-2)])
+@pytest.mark.parametrize(
+    "dtype, tolerance", [(mx.float32, 2e-5), (mx.float16, 5e-3), (mx.bfloat16, 4e-2)]
+)
 @pytest.mark.parametrize("kind", ["batch", "row", "instance", "layer", "group"])
 def test_values_and_gradients(kind, dtype, tolerance):
     x = mx.array(np.random.default_rng(1).normal(2, 3, size=(12, 6))).astype(dtype)
@@ -43,7 +45,9 @@ def test_values_and_gradients(kind, dtype, tolerance):
     exact = np.array(x.astype(mx.float32), dtype=np.float64)
     y = norm(x, lengths)
     assert y.dtype == dtype
-    np.testing.assert_allclose(np.array(y.astype(mx.float32)), oracle(kind, exact), rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(
+        np.array(y.astype(mx.float32)), oracle(kind, exact), rtol=tolerance, atol=tolerance
+    )
     if dtype != mx.float32:
         return
     w = np.random.default_rng(2).normal(size=(12, 6))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from mlx.utils import tree_flatten
 from mlx_lattice import points
-from mlx_lattice.training import TrainingError
+from mlx_lattice.training.trainer import TrainingError
 
 
 class Net(mlx.nn.Module):
@@ -34,11 +34,18 @@ def loader(count=6, seed=0, whole=False):
         for label in labels:
             clouds.append(
                 mx.array(
-                    (rng.normal(size=(rng.integers(5, 12), 3)) * ([1, 1, 0.1], [0.1, 0.1, 1])[label]).astype(np.float32)
+                    (
+                        rng.normal(size=(rng.integers(5, 12), 3))
+                        * ([1, 1, 0.1], [0.1, 0.1, 1])[label]
+                    ).astype(np.float32)
                 )
             )
         b = points.PointCloudBatch.from_list(clouds)
-        parts = {"batch": b} if whole else {"positions": b.positions, "features": None, "lengths": b.lengths}
+        parts = (
+            {"batch": b}
+            if whole
+            else {"positions": b.positions, "features": None, "lengths": b.lengths}
+        )
         batches.append({**parts, "labels": mx.array(labels)})
     return batches
 
@@ -50,7 +57,9 @@ def loss_fn(scores, labels):
 def run(epochs, **options):
     mx.random.seed(5)
     model = Net()
-    history = points.train_pointcnn(model, loader(), optim.Adam(1e-2), loss_fn, epochs, **{"log": None, **options})
+    history = points.train_pointcnn(
+        model, loader(), optim.Adam(1e-2), loss_fn, epochs, **{"log": None, **options}
+    )
     return model, history
 
 
@@ -73,7 +82,9 @@ def test_resume_gives_the_same_bits(tmp_path):
         run(4, checkpoint=path, resume=True, seed=7)
     again, rest = run(4, checkpoint=path, resume=True)
     assert [r["loss"] for r in rest] == [r["loss"] for r in history]
-    for (name, a), (_, b) in zip(tree_flatten(whole.parameters()), tree_flatten(again.parameters())):
+    for (name, a), (_, b) in zip(
+        tree_flatten(whole.parameters()), tree_flatten(again.parameters())
+    ):
         assert mx.array_equal(a, b), name
 
 
@@ -81,8 +92,12 @@ def test_non_finite_loss_keeps_the_weights():
     model = Net()
     before = dict(tree_flatten(model.parameters()))
     with pytest.raises(TrainingError, match="the loss is nan in epoch 1, batch 1"):
-        points.train_pointcnn(model, loader(1), optim.Adam(1e-2), lambda y, t: y.sum() * float("nan"), 1, log=None)
-    assert all(mx.array_equal(before[name], value) for name, value in tree_flatten(model.parameters()))
+        points.train_pointcnn(
+            model, loader(1), optim.Adam(1e-2), lambda y, t: y.sum() * float("nan"), 1, log=None
+        )
+    assert all(
+        mx.array_equal(before[name], value) for name, value in tree_flatten(model.parameters())
+    )
 
 
 def test_other_forward_and_errors(tmp_path):
@@ -98,10 +113,14 @@ def test_other_forward_and_errors(tmp_path):
     with pytest.raises(ValueError, match="read only once"):
         points.train_pointcnn(model, iter(loader(1)), optim.SGD(1e-2), loss_fn, 2, log=None)
     with pytest.raises(ValueError, match="must end in .safetensors"):
-        points.train_pointcnn(model, loader(1), optim.SGD(1e-2), loss_fn, 1, checkpoint=tmp_path / "a.npz", log=None)
+        points.train_pointcnn(
+            model, loader(1), optim.SGD(1e-2), loss_fn, 1, checkpoint=tmp_path / "a.npz", log=None
+        )
     with pytest.raises(ValueError, match="needs checkpoint"):
         points.train_pointcnn(model, loader(1), optim.SGD(1e-2), loss_fn, 1, resume=True, log=None)
     broken = tmp_path / "b.safetensors"
     broken.write_bytes(b"nothing")
     with pytest.raises(ValueError, match="not a checkpoint"):
-        points.train_pointcnn(model, loader(1), optim.SGD(1e-2), loss_fn, 1, checkpoint=broken, resume=True, log=None)
+        points.train_pointcnn(
+            model, loader(1), optim.SGD(1e-2), loss_fn, 1, checkpoint=broken, resume=True, log=None
+        )

@@ -1,4 +1,4 @@
-"""Networks over the k nearest neighbours: graph, forms of the convolution, encoder, operations with their own derivative."""
+"""Networks over the k nearest neighbors: graph, forms of the convolution, encoder, operations with their own derivative."""
 
 import mlx.core as mx
 import mlx.nn
@@ -11,7 +11,7 @@ RNG = np.random.default_rng(0)
 POSITIONS = RNG.normal(size=(17, 3)).astype(np.float32)
 
 
-def neighbours(positions, lengths, k):
+def neighbors(positions, lengths, k):
     """The contract, in NumPy float32: by (distance, row), short clouds repeat the first."""
     idx, begin = np.empty((len(positions), k), dtype=int), 0
     for n in lengths:
@@ -27,7 +27,7 @@ def neighbours(positions, lengths, k):
 @pytest.mark.parametrize("k", [1, 3, 16])
 def test_graph(k):
     idx, rel = points.knn_graph(mx.array(POSITIONS), k, mx.array(LENGTHS))
-    expected = neighbours(POSITIONS, LENGTHS, k)
+    expected = neighbors(POSITIONS, LENGTHS, k)
     assert np.array_equal(np.array(idx), expected)
     assert np.array_equal(np.array(rel), POSITIONS[expected] - POSITIONS[:, None])
     for lengths in ([0, 0], []):
@@ -38,11 +38,11 @@ def test_graph(k):
 
 
 def test_graph_gradient():
-    """rel_pos[i, s] = p[idx[i, s]] - p[i]: the neighbour gets the cotangent, the point its negative sum."""
+    """rel_pos[i, s] = p[idx[i, s]] - p[i]: the neighbor gets the cotangent, the point its negative sum."""
     p, w = mx.array(POSITIONS), mx.array(RNG.normal(size=(17, 4, 3)).astype(np.float32))
     grad = mx.grad(lambda q: (points.knn_graph(q, 4, mx.array(LENGTHS))[1] * w).sum())(p)
     expected = -np.array(w).sum(1)
-    np.add.at(expected, neighbours(POSITIONS, LENGTHS, 4).reshape(-1), np.array(w).reshape(-1, 3))
+    np.add.at(expected, neighbors(POSITIONS, LENGTHS, 4).reshape(-1), np.array(w).reshape(-1, 3))
     np.testing.assert_allclose(np.array(grad), expected, atol=1e-5)
 
 
@@ -59,7 +59,9 @@ def oracle(conv, kind, x, idx, rel):
     if kind == "features":
         return affine(conv.second, relu(affine(conv.first, x[idx]))).max(1)
     if kind == "relative":
-        return affine(conv.second, relu(affine(conv.first, x[idx]) + affine(conv.relative, rel))).max(1)
+        return affine(
+            conv.second, relu(affine(conv.first, x[idx]) + affine(conv.relative, rel))
+        ).max(1)
     n, k = idx.shape
     inputs = np.concatenate([affine(conv.lift2, relu(affine(conv.lift1, rel))), x[idx]], 2)
     matrix = affine(conv.x2, relu(affine(conv.x1, rel.reshape(n, -1)))).reshape(n, k, k)
@@ -83,7 +85,9 @@ def test_convolution(kind):
         mx.array(x.astype(np.float32))
     )
     h = RNG.normal(size=x.shape)
-    slope = ((oracle(conv, kind, x + 1e-6 * h, i, r) - oracle(conv, kind, x - 1e-6 * h, i, r)) * w).sum() / 2e-6
+    slope = (
+        (oracle(conv, kind, x + 1e-6 * h, i, r) - oracle(conv, kind, x - 1e-6 * h, i, r)) * w
+    ).sum() / 2e-6
     assert abs((np.array(grad, dtype=np.float64) * h).sum() - slope) < 1e-3 * max(1, abs(slope))
     loss = mlx.nn.value_and_grad(conv, lambda a: (conv(a, None, idx, rel) ** 2).sum())
     _, gradients = loss(mx.array(x.astype(np.float32)))
@@ -100,7 +104,9 @@ def test_equal_values_share_the_gradient():
 
 @pytest.mark.parametrize("options", [{}, {"use_rel_pos": True}, {"xconv": True}])
 def test_encoder(options, tmp_path):
-    model = points.PointCNNEncoder(num_layers=2, in_channels=3, channels=8, k=4, hidden=8, **options)
+    model = points.PointCNNEncoder(
+        num_layers=2, in_channels=3, channels=8, k=4, hidden=8, **options
+    )
     p = mx.array(POSITIONS)
     y = model(p, p, mx.array(LENGTHS))
     assert y.shape == (17, 8) and mx.isfinite(y).all().item()
@@ -109,7 +115,9 @@ def test_encoder(options, tmp_path):
     assert mx.allclose(y[6:15], alone, atol=1e-5)
     assert model(p[:0], p[:0], mx.array([0, 0])).shape == (0, 8)
     model.save_weights(str(tmp_path / "w.safetensors"))
-    other = points.PointCNNEncoder(num_layers=2, in_channels=3, channels=8, k=4, hidden=8, **options)
+    other = points.PointCNNEncoder(
+        num_layers=2, in_channels=3, channels=8, k=4, hidden=8, **options
+    )
     other.load_weights(str(tmp_path / "w.safetensors"))
     assert mx.array_equal(other(p, p, mx.array(LENGTHS)), y)
 
@@ -132,9 +140,11 @@ def test_custom_operation():
     # without saved: the arguments; None is no gradient
     twice = lambda a: points.custom_sparse_op_with_grad(
         lambda v, w: v * w, lambda saved, g: (g * saved[1], None), a, s
-    ).sum()  # noqa: E731
+    ).sum()
     assert mx.grad(twice)(x).tolist() == [0.5] * 3
-    wrong = lambda a: points.custom_sparse_op_with_grad(lambda v: v, lambda saved, g: (g, g), a).sum()  # noqa: E731
+    wrong = lambda a: points.custom_sparse_op_with_grad(
+        lambda v: v, lambda saved, g: (g, g), a
+    ).sum()
     with pytest.raises(ValueError, match="must return 1 gradients, got 2"):
         mx.grad(wrong)(x)
 
@@ -152,5 +162,7 @@ def test_errors():
         conv(p, p, mx.full((17, 2), 17, dtype=mx.int32))
     with pytest.raises(ValueError, match="neighbors_rel_pos must have shape"):
         points.PointCNNConv(3, 4, use_rel_pos=True)(p, p, mx.zeros((17, 2), dtype=mx.int32))
-    with pytest.raises(ValueError, match="made for 4 neighbours, got 2"):
-        points.PointCNNConv(3, 4, xconv=True, k=4)(p, p, mx.zeros((17, 2), dtype=mx.int32), mx.zeros((17, 2, 3)))
+    with pytest.raises(ValueError, match="made for 4 neighbors, got 2"):
+        points.PointCNNConv(3, 4, xconv=True, k=4)(
+            p, p, mx.zeros((17, 2), dtype=mx.int32), mx.zeros((17, 2, 3))
+        )

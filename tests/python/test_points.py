@@ -1,12 +1,11 @@
 """Points and voxels against NumPy: voxels, reductions, interpolation, dtypes, errors."""
 
 import mlx.core as mx
+import mlx_lattice as ml
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-import mlx_lattice as ml
 from mlx_lattice import core, ops
 
 ORIGIN = (0.1, -2.0, 0.05)
@@ -44,19 +43,33 @@ def test_quantization(n, seed):
     points, batch, _ = cloud(n, seed)
     q = ops.sparse_quantize(mx.array(points), SIZE, batch_indices=mx.array(batch), origin=ORIGIN)
     want, inverse = first_seen(voxel_rows(points, batch))
-    assert (np.array(q.coords) == want).all() and q.coords.shape == want.shape and q.coords.dtype == mx.int32
+    assert (
+        (np.array(q.coords) == want).all()
+        and q.coords.shape == want.shape
+        and q.coords.dtype == mx.int32
+    )
     assert (np.array(q.inverse_rows) == inverse).all() and q.inverse_rows.dtype == mx.int32
     assert (np.array(q.counts) == np.bincount(inverse, minlength=len(want))).all()
     assert q.active_rows.tolist() == [len(want)]
 
 
-@pytest.mark.parametrize("dtype, unit", [(mx.float32, 2**-23), (mx.float16, 2**-10), (mx.bfloat16, 2**-7)])
+@pytest.mark.parametrize(
+    "dtype, unit", [(mx.float32, 2**-23), (mx.float16, 2**-10), (mx.bfloat16, 2**-7)]
+)
 @pytest.mark.parametrize("reduction", ["sum", "mean", "max"])
 @pytest.mark.parametrize("n", [0, 1, 37, 3000])
 def test_voxelize(dtype, unit, reduction, n):
     points, batch, feats = cloud(n, n)
     x = mx.array(feats).astype(dtype)
-    t = ops.voxelize(mx.array(points), x, SIZE, batch_indices=mx.array(batch), origin=ORIGIN, reduction=reduction, stride=2)
+    t = ops.voxelize(
+        mx.array(points),
+        x,
+        SIZE,
+        batch_indices=mx.array(batch),
+        origin=ORIGIN,
+        reduction=reduction,
+        stride=2,
+    )
     want_coords, inverse = first_seen(voxel_rows(points, batch))
     assert (np.array(t.coords) == want_coords).all() and t.stride == (2, 2, 2) and t.dtype == dtype
     exact = np.array(x.astype(mx.float32)).astype(np.float64)
@@ -66,12 +79,16 @@ def test_voxelize(dtype, unit, reduction, n):
     np.add.at(size, inverse, np.abs(exact))
     if reduction == "mean":
         want /= np.bincount(inverse, minlength=len(want))[:, None]
-    assert (np.abs(np.array(t.feats.astype(mx.float32)) - want) <= unit * np.abs(want) + 2**-20 * size).all()
+    assert (
+        np.abs(np.array(t.feats.astype(mx.float32)) - want) <= unit * np.abs(want) + 2**-20 * size
+    ).all()
     q = ops.sparse_quantize(mx.array(points), SIZE, batch_indices=mx.array(batch), origin=ORIGIN)
     again = ops.voxelize_with_quantization(q, x, reduction=reduction, template=t)
     assert again.same_coords(t) and mx.array_equal(again.feats, t.feats)
     own = core.SparseQuantization(q.coords, q.active_rows, q.inverse_rows, q.counts)
-    assert mx.array_equal(ops.voxelize_with_quantization(own, x, reduction=reduction).feats, t.feats)
+    assert mx.array_equal(
+        ops.voxelize_with_quantization(own, x, reduction=reduction).feats, t.feats
+    )
 
 
 def plain_map(points, batch, voxels, interpolation):
@@ -132,25 +149,39 @@ def test_a_linear_field_is_restored():
 def test_active_rows_and_float16_points():
     points, batch, feats = cloud(50)
     active = mx.array([20], mx.int32)
-    t = ops.voxelize(mx.array(points), mx.array(feats), 0.5, batch_indices=mx.array(batch), active_rows=active)
-    want = ops.voxelize(mx.array(points[:20]), mx.array(feats[:20]), 0.5, batch_indices=mx.array(batch[:20]))
+    t = ops.voxelize(
+        mx.array(points), mx.array(feats), 0.5, batch_indices=mx.array(batch), active_rows=active
+    )
+    want = ops.voxelize(
+        mx.array(points[:20]), mx.array(feats[:20]), 0.5, batch_indices=mx.array(batch[:20])
+    )
     assert mx.array_equal(t.coords, want.coords) and mx.array_equal(t.feats, want.feats)
     half = mx.array(points).astype(mx.float16)
-    assert mx.array_equal(ops.sparse_quantize(half, 0.5).coords, ops.sparse_quantize(half.astype(mx.float32), 0.5).coords)
+    assert mx.array_equal(
+        ops.sparse_quantize(half, 0.5).coords,
+        ops.sparse_quantize(half.astype(mx.float32), 0.5).coords,
+    )
 
 
 def test_the_far_corner_of_int32():
     corner = mx.array([[0, 2**31 - 1, 2**31 - 1, 2**31 - 1]], mx.int32)
     points = mx.array([[2147483520.0] * 3])
     assert ops.build_point_voxel_map(points, corner, None, 1.0).rows.tolist() == [[-1] * 8]
-    assert ops.sparse_quantize(mx.array([[-2147483648.0, 0, 0]])).coords.tolist() == [[0, -(2**31), 0, 0]]
+    assert ops.sparse_quantize(mx.array([[-2147483648.0, 0, 0]])).coords.tolist() == [
+        [0, -(2**31), 0, 0]
+    ]
 
 
 def test_routes():
     points, _, feats = cloud(50)
     told = ml.explain(ops.voxelize, mx.array(points), mx.array(feats), 0.5)
     assert "map_rows -> cpu.segments" in str(told) and "mean of rows" in str(told)
-    assert {r.name for r in ml.routes() if r.operation == "map_rows"} == {"cpu.segments", "cpu.reference", "metal.rows", "gpu.mlx"}
+    assert {r.name for r in ml.routes() if r.operation == "map_rows"} == {
+        "cpu.segments",
+        "cpu.reference",
+        "metal.rows",
+        "gpu.mlx",
+    }
 
 
 P, F = mx.array(cloud(4)[0]), mx.array(cloud(4)[2])
@@ -164,36 +195,122 @@ def spoiled(row, value):
 
 
 BAD = [
-    (lambda: ops.sparse_quantize(spoiled(2, np.nan)), ValueError, r"\[sparse_quantize\] points .* row 2 "),
-    (lambda: ops.voxelize(spoiled(1, np.inf), F, 1.0), ValueError, r"\[voxelize\] points .* row 1 "),
-    (lambda: ops.devoxelize(spoiled(3, -1e30), ops.voxelize(P, F, 1.0), 1.0), ValueError, r"\[devoxelize\] points .* row 3 "),
+    (
+        lambda: ops.sparse_quantize(spoiled(2, np.nan)),
+        ValueError,
+        r"\[sparse_quantize\] points .* row 2 ",
+    ),
+    (
+        lambda: ops.voxelize(spoiled(1, np.inf), F, 1.0),
+        ValueError,
+        r"\[voxelize\] points .* row 1 ",
+    ),
+    (
+        lambda: ops.devoxelize(spoiled(3, -1e30), ops.voxelize(P, F, 1.0), 1.0),
+        ValueError,
+        r"\[devoxelize\] points .* row 3 ",
+    ),
     (lambda: ops.sparse_quantize(spoiled(0, 1.0), 1e-12), ValueError, "row 0"),
     (lambda: ops.sparse_quantize(P, 0.0), ValueError, "voxel_size must be finite and > 0"),
     (lambda: ops.sparse_quantize(P, -1), ValueError, "voxel_size"),
     (lambda: ops.sparse_quantize(P, float("nan")), ValueError, "voxel_size"),
-    (lambda: ops.sparse_quantize(P, (1, 2)), ValueError, "voxel_size must be a number or three numbers, found 2"),
+    (
+        lambda: ops.sparse_quantize(P, (1, 2)),
+        ValueError,
+        "voxel_size must be a number or three numbers, found 2",
+    ),
     (lambda: ops.sparse_quantize(P, True), TypeError, "voxel_size"),
     (lambda: ops.sparse_quantize(P, "1"), TypeError, "voxel_size"),
     (lambda: ops.sparse_quantize(P, origin=float("inf")), ValueError, "origin must be finite"),
-    (lambda: ops.sparse_quantize(P[:, :2]), ValueError, r"points must have shape \(N, 3\), got \(4, 2\)"),
-    (lambda: ops.sparse_quantize(P.astype(mx.int32)), ValueError, "points must be float32, float16 or bfloat16, got int32"),
-    (lambda: ops.sparse_quantize(P, batch_indices=mx.array([0, 1])), ValueError, r"batch_indices must have shape \(4,\)"),
-    (lambda: ops.sparse_quantize(P, batch_indices=mx.array([0, 1, -1, 0])), ValueError, r"batch_indices\[2\] = -1"),
+    (
+        lambda: ops.sparse_quantize(P[:, :2]),
+        ValueError,
+        r"points must have shape \(N, 3\), got \(4, 2\)",
+    ),
+    (
+        lambda: ops.sparse_quantize(P.astype(mx.int32)),
+        ValueError,
+        "points must be float32, float16 or bfloat16, got int32",
+    ),
+    (
+        lambda: ops.sparse_quantize(P, batch_indices=mx.array([0, 1])),
+        ValueError,
+        r"batch_indices must have shape \(4,\)",
+    ),
+    (
+        lambda: ops.sparse_quantize(P, batch_indices=mx.array([0, 1, -1, 0])),
+        ValueError,
+        r"batch_indices\[2\] = -1",
+    ),
     (lambda: ops.sparse_quantize(P, batch_indices=mx.zeros((4,))), ValueError, "integers"),
-    (lambda: ops.sparse_quantize(P, active_rows=mx.array([5], mx.int32)), ValueError, "active_rows must be in 0..4"),
-    (lambda: ops.voxelize(P, F[:3], 1.0), ValueError, r"feats must have shape \(4, C\), got \(3, 5\)"),
+    (
+        lambda: ops.sparse_quantize(P, active_rows=mx.array([5], mx.int32)),
+        ValueError,
+        "active_rows must be in 0..4",
+    ),
+    (
+        lambda: ops.voxelize(P, F[:3], 1.0),
+        ValueError,
+        r"feats must have shape \(4, C\), got \(3, 5\)",
+    ),
     (lambda: ops.voxelize(P, F.astype(mx.int32), 1.0), ValueError, "float32, float16 or bfloat16"),
-    (lambda: ops.voxelize(P, F, 1.0, reduction="median"), ValueError, "reduction must be sum, mean .avg. or max, got 'median'"),
-    (lambda: ops.voxelize_with_quantization(Q, F[:3]), ValueError, r"feats must have shape \(4, C\)"),
-    (lambda: ops.voxelize_with_quantization(Q, F, template=ops.voxelize(P + 9, F, 0.5)), ValueError, "template"),
-    (lambda: ops.build_point_voxel_map(P, Q.coords, None, 1.0, interpolation="cubic"), ValueError, "linear or nearest"),
-    (lambda: ops.build_point_voxel_map(P, Q.coords.astype(mx.int64), None, 1.0), ValueError, "voxel_coords must be int32"),
-    (lambda: ops.build_point_voxel_map(P, mx.zeros((2, 4), mx.int32), None, 1.0), ValueError, "duplicates"),
-    (lambda: ops.build_point_voxel_map(P, mx.zeros((2, 3), mx.int32), None, 1.0), ValueError, r"voxel_coords must have shape \(N, 4\)"),
-    (lambda: ops.interpolate_point_features(F, core.PointVoxelMap(mx.full((1, 8), 4, mx.int32), mx.zeros((1, 8)))), ValueError, r"map.rows\[0, 0\] = 4 is outside -1..3"),
-    (lambda: core.PointVoxelMap(mx.zeros((1, 7), mx.int32), mx.zeros((1, 7))), ValueError, r"rows must be int32 of shape \(P, 8\)"),
-    (lambda: core.SparseQuantization(Q.coords, Q.active_rows, Q.inverse_rows + 1, Q.counts), ValueError, "inverse_rows"),
-    (lambda: core.SparseQuantization(Q.coords, Q.active_rows, Q.inverse_rows, Q.counts + 1), ValueError, "counts"),
+    (
+        lambda: ops.voxelize(P, F, 1.0, reduction="median"),
+        ValueError,
+        "reduction must be sum, mean .avg. or max, got 'median'",
+    ),
+    (
+        lambda: ops.voxelize_with_quantization(Q, F[:3]),
+        ValueError,
+        r"feats must have shape \(4, C\)",
+    ),
+    (
+        lambda: ops.voxelize_with_quantization(Q, F, template=ops.voxelize(P + 9, F, 0.5)),
+        ValueError,
+        "template",
+    ),
+    (
+        lambda: ops.build_point_voxel_map(P, Q.coords, None, 1.0, interpolation="cubic"),
+        ValueError,
+        "linear or nearest",
+    ),
+    (
+        lambda: ops.build_point_voxel_map(P, Q.coords.astype(mx.int64), None, 1.0),
+        ValueError,
+        "voxel_coords must be int32",
+    ),
+    (
+        lambda: ops.build_point_voxel_map(P, mx.zeros((2, 4), mx.int32), None, 1.0),
+        ValueError,
+        "duplicates",
+    ),
+    (
+        lambda: ops.build_point_voxel_map(P, mx.zeros((2, 3), mx.int32), None, 1.0),
+        ValueError,
+        r"voxel_coords must have shape \(N, 4\)",
+    ),
+    (
+        lambda: ops.interpolate_point_features(
+            F, core.PointVoxelMap(mx.full((1, 8), 4, mx.int32), mx.zeros((1, 8)))
+        ),
+        ValueError,
+        r"map.rows\[0, 0\] = 4 is outside -1..3",
+    ),
+    (
+        lambda: core.PointVoxelMap(mx.zeros((1, 7), mx.int32), mx.zeros((1, 7))),
+        ValueError,
+        r"rows must be int32 of shape \(P, 8\)",
+    ),
+    (
+        lambda: core.SparseQuantization(Q.coords, Q.active_rows, Q.inverse_rows + 1, Q.counts),
+        ValueError,
+        "inverse_rows",
+    ),
+    (
+        lambda: core.SparseQuantization(Q.coords, Q.active_rows, Q.inverse_rows, Q.counts + 1),
+        ValueError,
+        "counts",
+    ),
     (lambda: mx.compile(lambda p: ops.sparse_quantize(p).counts)(P), ValueError, "traced"),
 ]
 

@@ -1,10 +1,9 @@
 """Pooling from Python: values against NumPy, derivatives, dtypes, empty windows and batches, errors."""
 
 import mlx.core as mx
+import mlx_lattice as ml
 import numpy as np
 import pytest
-
-import mlx_lattice as ml
 from mlx_lattice import ops
 from mlx_lattice.core import set_thread_count, thread_count
 
@@ -15,7 +14,10 @@ TOLERANCE = {mx.float32: 1e-6, mx.float16: 1e-3, mx.bfloat16: 8e-3}
 def tensor(n=80, channels=5, dtype=mx.float32, extent=4, seed=0, stride=1, batches=2, **kwargs):
     rng = np.random.default_rng(seed)
     rows = np.unique(
-        np.concatenate([rng.integers(0, batches, (3 * n, 1)), rng.integers(-extent, extent, (3 * n, 3))], 1), axis=0
+        np.concatenate(
+            [rng.integers(0, batches, (3 * n, 1)), rng.integers(-extent, extent, (3 * n, 3))], 1
+        ),
+        axis=0,
     )
     rng.shuffle(rows)
     coords = mx.array(rows[:n].astype(np.int32))
@@ -28,27 +30,37 @@ def exact(a):
 
 
 def by_edges(relation, x, mode, weights=None):
-    edges = [np.array(a) for a in (relation.edges.in_rows, relation.edges.out_rows, relation.edges.kernel_ids)]
+    edges = [
+        np.array(a)
+        for a in (relation.edges.in_rows, relation.edges.out_rows, relation.edges.kernel_ids)
+    ]
     y = np.zeros((relation.n_out, x.shape[1]))
     for o in range(relation.n_out):
         mine = edges[1] == o
         if not mine.any():
             continue
-        rows, w = x[edges[0][mine]], np.ones(mine.sum()) if weights is None else weights[edges[2][mine]]
+        rows, w = (
+            x[edges[0][mine]],
+            np.ones(mine.sum()) if weights is None else weights[edges[2][mine]],
+        )
         y[o] = rows.max(0) if mode == "max" else w @ rows / (w.sum() if mode == "avg" else 1)
     return y
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("mode", ["sum", "avg", "max"])
-@pytest.mark.parametrize("kernel", [dict(), dict(kernel_size=3, stride=2, padding=1), dict(kernel_size=1, stride=3)])
+@pytest.mark.parametrize(
+    "kernel", [dict(), dict(kernel_size=3, stride=2, padding=1), dict(kernel_size=1, stride=3)]
+)
 def test_local_pooling(mode, kernel, dtype):
     x = tensor(dtype=dtype)
     y = ops.pool3d(x, mode=mode, **kernel)
     spec = {"kernel_size": 2, "stride": 2, **kernel}
     expected = by_edges(ops.kernel_relation(x, **spec), exact(x.feats), mode)
     assert y.dtype == dtype and y.stride == (spec["stride"],) * 3
-    np.testing.assert_allclose(exact(y.feats), expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+    np.testing.assert_allclose(
+        exact(y.feats), expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype]
+    )
     named = {"sum": ops.sum_pool3d, "avg": ops.avg_pool3d, "max": ops.max_pool3d}[mode](x, **kernel)
     assert mx.array_equal(named.feats, y.feats) and named.same_coords(y)
 
@@ -71,7 +83,9 @@ def test_transposed_and_trilinear():
     relation = ops.transposed_kernel_relation(x, kernel_size=sizes, stride=stride, padding=padding)
     axes = [1 - np.abs(np.arange(k) - p) / s for k, p, s in zip(sizes, padding, stride)]
     weights = np.einsum("i,j,k->ijk", *axes).reshape(-1)
-    np.testing.assert_allclose(exact(y.feats), by_edges(relation, exact(x.feats), "avg", weights), atol=1e-6)
+    np.testing.assert_allclose(
+        exact(y.feats), by_edges(relation, exact(x.feats), "avg", weights), atol=1e-6
+    )
 
 
 def test_trilinear_reproduces_linear_functions_inside_a_block():
@@ -106,7 +120,9 @@ def test_global_pooling(mode, dtype):
     y = ops.global_pool(x, mode=mode)
     assert y.shape == (3, 5) and y.dtype == dtype
     np.testing.assert_allclose(exact(y), expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
-    named = {"sum": ops.global_sum_pool, "avg": ops.global_avg_pool, "max": ops.global_max_pool}[mode]
+    named = {"sum": ops.global_sum_pool, "avg": ops.global_avg_pool, "max": ops.global_max_pool}[
+        mode
+    ]
     assert mx.array_equal(named(x), y)
 
 
@@ -121,8 +137,12 @@ def test_empty_batches():
     none = ml.SparseTensor(mx.zeros((0, 4), mx.int32), mx.zeros((0, 3)))
     assert ops.global_avg_pool(none, batch_size=2).tolist() == [[0, 0, 0]] * 2
     assert ops.global_max_pool(none).shape == (0, 3)
-    assert ops.max_pool3d(none).feats.shape == (0, 3) and ops.trilinear_upsample3d(none.replace(stride=2)).shape == (0, 3)
-    assert mx.grad(lambda f: ops.max_pool3d(none.replace(feats=f)).feats.sum())(none.feats).shape == (0, 3)
+    assert ops.max_pool3d(none).feats.shape == (0, 3) and ops.trilinear_upsample3d(
+        none.replace(stride=2)
+    ).shape == (0, 3)
+    assert mx.grad(lambda f: ops.max_pool3d(none.replace(feats=f)).feats.sum())(
+        none.feats
+    ).shape == (0, 3)
 
 
 def test_broadcast():
@@ -133,9 +153,13 @@ def test_broadcast():
     feats = np.array(x.feats)
     assert np.array_equal(np.array(ops.broadcast_add(x, per_batch).feats), feats + rows)
     assert np.array_equal(np.array(ops.broadcast_mul(x, per_batch).feats), feats * rows)
-    assert np.array_equal(np.array(ops.broadcast_cat(x, per_batch).feats), np.concatenate([feats, rows], 1))
+    assert np.array_equal(
+        np.array(ops.broadcast_cat(x, per_batch).feats), np.concatenate([feats, rows], 1)
+    )
     grad = mx.grad(lambda p: (ops.broadcast_mul(x, p).feats).sum())(per_batch)
-    np.testing.assert_allclose(np.array(grad), [feats[batch == b].sum(0) for b in range(2)], rtol=1e-5)
+    np.testing.assert_allclose(
+        np.array(grad), [feats[batch == b].sum(0) for b in range(2)], rtol=1e-5
+    )
 
 
 CALLS = {
@@ -163,13 +187,18 @@ def test_vjp_and_jvp_agree(name, dtype):
     g = mx.array(rng.integers(-2, 3, y[0].shape)).astype(dtype)
     _, (grad,) = mx.vjp(run, [feats], [g])
     left, right = (exact(g) * exact(tangent)).sum(), (exact(v) * exact(grad)).sum()
-    assert abs(left - right) <= {mx.float32: 1e-5, mx.float16: 2e-3, mx.bfloat16: 2e-2}[dtype] * np.abs(exact(g)).sum()
+    assert (
+        abs(left - right)
+        <= {mx.float32: 1e-5, mx.float16: 2e-3, mx.bfloat16: 2e-2}[dtype] * np.abs(exact(g)).sum()
+    )
     compiled = mx.compile(lambda f: run(f).sum())
     assert mx.allclose(compiled(feats), run(feats).sum())
 
 
 def test_ties():
-    x = ml.SparseTensor(mx.array([[0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 1, 0]]), mx.array([[2.0], [2.0], [1.0]]))
+    x = ml.SparseTensor(
+        mx.array([[0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 1, 0]]), mx.array([[2.0], [2.0], [1.0]])
+    )
 
     def run(f):
         return ops.max_pool3d(x.replace(feats=f)).feats
@@ -194,17 +223,37 @@ def test_threads_do_not_change_bits():
         (lambda x: ops.pool3d(x, mode="median"), ValueError, r"\[pool3d\] mode"),
         (lambda x: ops.max_pool3d(x, stride=0), ValueError, r"\[max_pool3d\] stride"),
         (lambda x: ops.max_pool3d(x, kernel_size=1.5), TypeError, r"\[max_pool3d\] kernel_size"),
-        (lambda x: ops.pool3d(x.replace(feats=x.feats.astype(mx.int32)), mode="sum"), ValueError, r"\[pool3d\] dtype"),
-        (lambda x: ops.pool_transpose3d(x), ValueError, r"\[pool_transpose3d\].*must divide|\[pool_transpose3d\]"),
+        (
+            lambda x: ops.pool3d(x.replace(feats=x.feats.astype(mx.int32)), mode="sum"),
+            ValueError,
+            r"\[pool3d\] dtype",
+        ),
+        (
+            lambda x: ops.pool_transpose3d(x),
+            ValueError,
+            r"\[pool_transpose3d\].*must divide|\[pool_transpose3d\]",
+        ),
         (lambda x: ops.trilinear_upsample3d(x, "x"), TypeError, r"\[trilinear_upsample3d\] target"),
-        (lambda x: ops.trilinear_upsample3d(x, stride=0), ValueError, r"\[trilinear_upsample3d\] stride"),
-        (lambda x: ops.trilinear_upsample3d(x.replace(stride=2), x.replace(stride=2)), ValueError, "stride"),
+        (
+            lambda x: ops.trilinear_upsample3d(x, stride=0),
+            ValueError,
+            r"\[trilinear_upsample3d\] stride",
+        ),
+        (
+            lambda x: ops.trilinear_upsample3d(x.replace(stride=2), x.replace(stride=2)),
+            ValueError,
+            "stride",
+        ),
         (lambda x: ops.global_pool(x, mode="mode"), ValueError, r"\[global_pool\] mode"),
         (lambda x: ops.global_sum_pool(x, batch_size=1), ValueError, r"batch_size must be 2"),
         (lambda x: ops.global_sum_pool(x, batch_size=2.0), TypeError, r"batch_size"),
         (lambda x: ops.broadcast_add(x, mx.zeros((2, 4))), ValueError, r"\(B, 5\), got \(2, 4\)"),
         (lambda x: ops.broadcast_mul(x, mx.zeros((1, 5))), ValueError, "2 batch items"),
-        (lambda x: ops.broadcast_cat(x, mx.zeros((2, 5), mx.float16)), ValueError, "float16 and float32"),
+        (
+            lambda x: ops.broadcast_cat(x, mx.zeros((2, 5), mx.float16)),
+            ValueError,
+            "float16 and float32",
+        ),
         (lambda x: ops.sum_pool3d(x.feats), TypeError, "incompatible"),
     ],
 )

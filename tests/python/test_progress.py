@@ -2,7 +2,7 @@
 
 import io
 
-from mlx_lattice.progress import Progress, progress
+from mlx_lattice.training.progress import Progress, progress
 
 
 class Terminal(io.StringIO):
@@ -20,7 +20,9 @@ def test_one_line_that_is_wiped():
     stream = Terminal()
     with Progress("train", 10, "batches", stream=stream) as bar:
         bar.advance(5, "loss 0.5")
-        assert bar.line().startswith("train  [##########..........]  50%  5/10 batches") and bar.line().endswith("loss 0.5")
+        assert bar.line().startswith(
+            "train  [##########..........]  50%  5/10 batches"
+        ) and bar.line().endswith("loss 0.5")
     text = stream.getvalue()
     assert "loss 0.5" in text and "\n" not in text and text.endswith("\r\x1b[K")
 

@@ -5,26 +5,30 @@ import json
 import mlx.core as mx
 import mlx.nn
 import mlx.optimizers as optim
+import mlx_lattice as ml
 import numpy as np
 import pytest
 from mlx.utils import tree_flatten
-
-import mlx_lattice as ml
-from mlx_lattice import cli, nn, ops
+from mlx_lattice import nn, ops
+from mlx_lattice.cli import main as cli
 
 DTYPES = [mx.float32, mx.float16, mx.bfloat16]
 
 
 def tensor(n=80, channels=5, dtype=mx.float32, seed=0, stride=2):
     rng = np.random.default_rng(seed)
-    rows = np.unique(np.concatenate([rng.integers(0, 2, (3 * n, 1)), rng.integers(-4, 4, (3 * n, 3))], 1), axis=0)
+    rows = np.unique(
+        np.concatenate([rng.integers(0, 2, (3 * n, 1)), rng.integers(-4, 4, (3 * n, 3))], 1), axis=0
+    )
     rng.shuffle(rows)
     feats = mx.array(rng.standard_normal((n, channels)).astype(np.float32)).astype(dtype)
     return ml.SparseTensor(mx.array(rows[:n].astype(np.int32)), feats, stride=stride)
 
 
 def weights(*shape, dtype=mx.float32, seed=1):
-    return mx.array(np.random.default_rng(seed).standard_normal(shape).astype(np.float32) / 8).astype(dtype)
+    return mx.array(
+        np.random.default_rng(seed).standard_normal(shape).astype(np.float32) / 8
+    ).astype(dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -34,7 +38,9 @@ def test_codes_are_those_of_mlx(dtype, bits, group):
     w = weights(6, 100, dtype=dtype)
     q = ml.quantize_weight(w, group_size=group, bits=bits)
     padded = mx.pad(w, [(0, 0), (0, 128 - 100)])
-    for found, expected in zip((q.weight, q.scales, q.biases), mx.quantize(padded, group_size=group, bits=bits)):
+    for found, expected in zip(
+        (q.weight, q.scales, q.biases), mx.quantize(padded, group_size=group, bits=bits)
+    ):
         assert found.dtype == expected.dtype and mx.array_equal(found[0], expected)
     assert (q.in_channels, q.out_channels, q.storage_in_channels) == (100, 6, 128)
     assert q.nbytes == 6 * (128 * bits // 8 + 2 * (128 // group) * w.itemsize)
@@ -103,13 +109,19 @@ def test_gradients_flow_to_features_only():
         return (ops.subm_conv3d(x.replace(feats=feats), w, b).feats ** 2).sum()
 
     b = weights(7)
-    for found, expected in zip(mx.grad(loss, (0, 1))(x.feats, b, q), mx.grad(loss, (0, 1))(x.feats, b, dense)):
+    for found, expected in zip(
+        mx.grad(loss, (0, 1))(x.feats, b, q), mx.grad(loss, (0, 1))(x.feats, b, dense)
+    ):
         assert mx.array_equal(found, expected)
     compiled = mx.compile(lambda f: mx.grad(loss)(f, b, q))(x.feats)
     assert mx.allclose(compiled, mx.grad(loss)(x.feats, b, dense), atol=1e-5)
 
     def of_scales(scales):
-        return loss(x.feats, b, ml.QuantizedWeight(q.weight, scales, q.biases, 32, 4, 5, 7, 3, "kernel_major"))
+        return loss(
+            x.feats,
+            b,
+            ml.QuantizedWeight(q.weight, scales, q.biases, 32, 4, 5, 7, 3, "kernel_major"),
+        )
 
     assert mx.array_equal(mx.grad(of_scales)(q.scales), mx.zeros_like(q.scales))
 
@@ -123,7 +135,9 @@ def test_no_dense_copy_exists():
     before = mx.get_active_memory()
     grad = mx.grad(lambda f: ops.subm_conv3d(x.replace(feats=f), q).feats.sum())(x.feats)
     mx.eval(grad)
-    assert mx.get_peak_memory() - before < 27 * 256 * 256  # a quarter of the dense weight; the features are 40 KB
+    assert (
+        mx.get_peak_memory() - before < 27 * 256 * 256
+    )  # a quarter of the dense weight; the features are 40 KB
 
 
 class UNet(mlx.nn.Module):
@@ -152,7 +166,9 @@ def test_a_whole_model(tmp_path):
     dense, before = model(x).feats, nbytes(model)
     normalized = model.middle[1].weight.nbytes
     mlx.nn.quantize(model, group_size=32, bits=8)
-    kinds = [type(m).__name__ for m in (model.stem, model.down, *model.middle, model.up, model.head)]
+    kinds = [
+        type(m).__name__ for m in (model.stem, model.down, *model.middle, model.up, model.head)
+    ]
     assert kinds == [
         "QuantizedSubmConv3d", "QuantizedConv3d", "QuantizedSubmConv3d", "NormalizedSubmConv3d", "QuantizedConvTranspose3d",
         "QuantizedLinear",
@@ -160,7 +176,10 @@ def test_a_whole_model(tmp_path):
     y = model(x).feats
     assert mx.linalg.norm(y - dense).item() < 0.02 * mx.linalg.norm(dense).item()
     assert nbytes(model) - normalized < 0.4 * (before - normalized)
-    assert {k for k, _ in tree_flatten(model.trainable_parameters())} == {"middle.1.weight", "middle.1.bias"}
+    assert {k for k, _ in tree_flatten(model.trainable_parameters())} == {
+        "middle.1.weight",
+        "middle.1.bias",
+    }
     mlx.nn.quantize(model)  # nothing is left to do
     for name in ("w.safetensors", "w.npz"):
         model.save_weights(str(tmp_path / name))
@@ -189,7 +208,9 @@ def test_modules(make, form, bias):
     dense, x = make(bias=bias), tensor(channels=6)
     if bias:
         dense.bias = weights(4)
-    packed = (form.from_linear if form is nn.QuantizedLinear else form.from_conv)(dense, group_size=32, bits=4)
+    packed = (form.from_linear if form is nn.QuantizedLinear else form.from_conv)(
+        dense, group_size=32, bits=4
+    )
     assert type(packed) is form and (packed.group_size, packed.bits) == (32, 4)
     q = ml.quantize_weight(dense.weight, group_size=32, bits=4)
     dense.weight = ml.dequantize_weight(q)
@@ -250,13 +271,31 @@ def test_command(tmp_path, capsys):
     model, x = UNet(), tensor(channels=4, stride=1)
     source, target = tmp_path / "model.safetensors", tmp_path / "packed.safetensors"
     model.save_weights(str(source))
-    arguments = ["quantize", str(source), "--bits", "8", "--skip", "middle.1", "--output", str(target)]
+    arguments = [
+        "quantize",
+        str(source),
+        "--bits",
+        "8",
+        "--skip",
+        "middle.1",
+        "--output",
+        str(target),
+    ]
     assert cli.main(arguments) == 0
     printed = capsys.readouterr().out
-    assert "down.weight" in printed and "int8/32" in printed and "skipped" in printed and "whole file" in printed
-    error = float(next(line for line in printed.splitlines() if line.startswith("down.weight")).split()[-1])
+    assert (
+        "down.weight" in printed
+        and "int8/32" in printed
+        and "skipped" in printed
+        and "whole file" in printed
+    )
+    error = float(
+        next(line for line in printed.splitlines() if line.startswith("down.weight")).split()[-1]
+    )
     restored = ml.dequantize_weight(ml.quantize_weight(model.down.weight, bits=8))
-    expected = mx.linalg.norm((model.down.weight - restored).flatten()) / mx.linalg.norm(model.down.weight.flatten())
+    expected = mx.linalg.norm((model.down.weight - restored).flatten()) / mx.linalg.norm(
+        model.down.weight.flatten()
+    )
     assert error == pytest.approx(expected.item(), rel=0.01)
     arrays, metadata = mx.load(str(target), return_metadata=True)
     assert json.loads(metadata["quantization"]) == {"bits": 8, "group_size": None}

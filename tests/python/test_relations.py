@@ -4,10 +4,9 @@ import threading
 
 import mlx.core as mx
 import numpy as np
+import oracle
 import pytest
 from hypothesis import given, settings
-
-import oracle
 from mlx_lattice import SparseTensor, core, ops
 from strategies import relation_cases
 
@@ -23,7 +22,9 @@ BUILD = {
 
 def build(case):
     arrays = [mx.array(case.coords)] + ([] if case.target is None else [mx.array(case.target)])
-    kernel = dict(kernel_size=case.size, stride=case.stride, padding=case.padding, dilation=case.dilation)
+    kernel = dict(
+        kernel_size=case.size, stride=case.stride, padding=case.padding, dilation=case.dilation
+    )
     if case.kind == "submanifold":
         del kernel["stride"], kernel["padding"]
     if case.kind == "generative":
@@ -44,13 +45,17 @@ def line(*xs, dtype=mx.int32):
 def check_views(relation):
     found = edges(relation)
     for name, column, groups in (
-        ("output_csr", 1, relation.n_out), ("input_csr", 0, relation.n_in), ("kernel_csr", 2, relation.n_kernels),
+        ("output_csr", 1, relation.n_out),
+        ("input_csr", 0, relation.n_in),
+        ("kernel_csr", 2, relation.n_kernels),
     ):
         csr = getattr(relation, name)
         offsets, ids = csr.row_offsets.tolist(), csr.edge_ids.tolist()
         assert len(offsets) == groups + 1 and offsets[0] == 0 and offsets[-1] == len(found)
         for g in range(groups):
-            assert ids[offsets[g]:offsets[g + 1]] == [e for e, edge in enumerate(found) if edge[column] == g]
+            assert ids[offsets[g] : offsets[g + 1]] == [
+                e for e, edge in enumerate(found) if edge[column] == g
+            ]
     coverage = relation.coverage()
     assert coverage.unused_inputs == relation.n_in - len({i for i, _, _ in found})
     assert coverage.empty_outputs == relation.n_out - len({o for _, o, _ in found})
@@ -79,7 +84,9 @@ def check_maps(relation, found):
     np.testing.assert_array_equal(np.array(view.sorted_kv_out_in_map), expected[order].T)
     tiles = np.zeros(-(-n // 64) * 64, np.uint32)
     tiles[:n] = words[order, 0]
-    np.testing.assert_array_equal(np.array(view.tile_masks), np.bitwise_or.reduce(tiles.reshape(-1, 4, 16), axis=2))
+    np.testing.assert_array_equal(
+        np.array(view.tile_masks), np.bitwise_or.reduce(tiles.reshape(-1, 4, 16), axis=2)
+    )
 
 
 @settings(max_examples=400, deadline=None)
@@ -98,8 +105,10 @@ def test_every_kind_is_the_oracle(case):
     assert edges(relation) == expected
     assert relation.counts == [len(expected), len(out)] == [relation.edge_count, relation.out_count]
     assert relation.n_in == len(case.coords) and relation.n_out == len(out)
-    centred = case.kind in ("forward", "target", "submanifold")
-    assert list(relation.kernel_offsets) == oracle.kernel_offsets(case.size, case.dilation, centred)
+    centered = case.kind in ("forward", "target", "submanifold")
+    assert list(relation.kernel_offsets) == oracle.kernel_offsets(
+        case.size, case.dilation, centered
+    )
     check_maps(relation, check_views(relation))
 
     back = relation.reversed()
@@ -113,23 +122,37 @@ def test_small_cases_of_the_contract():
     r = ops.build_kernel_relation(line(0, 1, 2), (3, 1, 1))
     assert edges(r) == [(0, 0, 1), (1, 0, 2), (0, 1, 0), (1, 1, 1), (2, 1, 2), (1, 2, 0), (2, 2, 1)]
     r = ops.build_kernel_relation(line(0, 1, 2), (2, 1, 1), (2, 1, 1), (1, 0, 0))
-    assert r.out_coords.tolist() == line(0, 1).tolist() and edges(r) == [(0, 0, 1), (1, 1, 0), (2, 1, 1)]
+    assert r.out_coords.tolist() == line(0, 1).tolist() and edges(r) == [
+        (0, 0, 1),
+        (1, 1, 0),
+        (2, 1, 1),
+    ]
     r = ops.build_transposed_kernel_relation(line(0, 1), (3, 1, 1), (2, 1, 1))
     assert r.out_coords.tolist() == line(0, 1, 2, 3, 4).tolist()
     assert edges(r) == [(0, 0, 0), (0, 1, 1), (1, 2, 0), (0, 2, 2), (1, 3, 1), (1, 4, 2)]
     r = ops.build_transposed_kernel_relation(line(0, 1), (3, 1, 1), (2, 1, 1), (1, 0, 0))
     assert r.out_coords.tolist() == line(-1, 0, 1, 2, 3).tolist()
     assert ops.kernel_offsets((2, 3, 1), (2, 2, 1)) == (
-        (0, -2, 0), (0, 0, 0), (0, 2, 0), (2, -2, 0), (2, 0, 0), (2, 2, 0))
+        (0, -2, 0),
+        (0, 0, 0),
+        (0, 2, 0),
+        (2, -2, 0),
+        (2, 0, 0),
+        (2, 2, 0),
+    )
 
 
 @pytest.mark.parametrize("dtype", [mx.int32, mx.int64])
 def test_ends_of_the_range(dtype):
     limits = np.iinfo(np.int32 if dtype == mx.int32 else np.int64)
-    coords = mx.array(np.array([[0, limits.min, limits.max, 0], [0, limits.max, limits.min, 0]], limits.dtype))
+    coords = mx.array(
+        np.array([[0, limits.min, limits.max, 0], [0, limits.max, limits.min, 0]], limits.dtype)
+    )
     assert edges(ops.build_submanifold_kernel_relation(coords)) == [(0, 0, 13), (1, 1, 13)]
     assert ops.build_kernel_relation(coords, 2, 2).out_coords.tolist() == [
-        [0, limits.min // 2, limits.max // 2, 0], [0, limits.max // 2, limits.min // 2, 0]]
+        [0, limits.min // 2, limits.max // 2, 0],
+        [0, limits.max // 2, limits.min // 2, 0],
+    ]
     with pytest.raises(OverflowError, match=r"\[build_generative_relation\].* [xy] = -?\d+"):
         ops.build_generative_relation(coords)
 
@@ -147,7 +170,9 @@ def test_no_rows(kind, dtype):
 
 def test_threads_do_not_change_bits():
     rng = np.random.default_rng(1)
-    coords = np.unique(rng.integers(-40, 40, (60000, 4)) % [3, 1 << 30, 80, 80], axis=0).astype(np.int32)
+    coords = np.unique(rng.integers(-40, 40, (60000, 4)) % [3, 1 << 30, 80, 80], axis=0).astype(
+        np.int32
+    )
     coords = mx.array(coords[rng.permutation(len(coords))])
     before, runs = core.thread_count(), []
     try:
@@ -155,10 +180,19 @@ def test_threads_do_not_change_bits():
             core.set_thread_count(threads)
             assert core.thread_count() == threads
             found = []
-            for r in (ops.build_submanifold_kernel_relation(coords), ops.build_kernel_relation(coords, 3, 2, 1),
-                      ops.build_transposed_kernel_relation(coords)):
+            for r in (
+                ops.build_submanifold_kernel_relation(coords),
+                ops.build_kernel_relation(coords, 3, 2, 1),
+                ops.build_transposed_kernel_relation(coords),
+            ):
                 e = r.edges
-                found += [e.in_rows, e.out_rows, e.kernel_ids, r.out_coords, r.implicit_gemm.out_in_map]
+                found += [
+                    e.in_rows,
+                    e.out_rows,
+                    e.kernel_ids,
+                    r.out_coords,
+                    r.implicit_gemm.out_in_map,
+                ]
             runs.append([np.array(a) for a in found])
     finally:
         core.set_thread_count(before)
@@ -167,8 +201,14 @@ def test_threads_do_not_change_bits():
 
 
 def test_relation_from_edges():
-    r = core.KernelRelation(mx.array([1, 0, 1]), mx.array([1, 0, 0]), mx.array([0, 1, 0]), n_in=2, n_out=3, n_kernels=2)
-    assert edges(r) == [(1, 1, 0), (0, 0, 1), (1, 0, 0)] and r.kind == "custom" and r.out_coords is None
+    r = core.KernelRelation(
+        mx.array([1, 0, 1]), mx.array([1, 0, 0]), mx.array([0, 1, 0]), n_in=2, n_out=3, n_kernels=2
+    )
+    assert (
+        edges(r) == [(1, 1, 0), (0, 0, 1), (1, 0, 0)]
+        and r.kind == "custom"
+        and r.out_coords is None
+    )
     check_maps(r, check_views(r))
     assert edges(r.reversed()) == [(0, 0, 1), (0, 1, 0), (1, 1, 0)]
     check_views(r.reversed())
@@ -215,7 +255,11 @@ def test_output_keys_and_strides():
     x = tensor(0, 1, 2, 5, stride=2)
     m = x.coord_manager
     down = ops.kernel_relation(x, 2, 2)
-    assert down.out_key.stride == (4, 4, 4) and m.owns(down.out_key) and m.coords(down.out_key) is down.out_coords
+    assert (
+        down.out_key.stride == (4, 4, 4)
+        and m.owns(down.out_key)
+        and m.coords(down.out_key) is down.out_coords
+    )
     assert ops.transposed_kernel_relation(x).out_key.stride == (1, 1, 1)
     assert ops.submanifold_kernel_relation(x).out_key == x.coord_key
     assert ops.submanifold_kernel_relation(x).out_coords is x.coords
@@ -223,7 +267,9 @@ def test_output_keys_and_strides():
     assert same_rows.out_key != x.coord_key and same_rows.out_coords is x.coords
     low = SparseTensor(down.out_coords, mx.ones((3, 1)), 4, coord_key=down.out_key, coord_manager=m)
     up = ops.target_transposed_kernel_relation(low, x)
-    assert up.out_key == x.coord_key and up is ops.target_transposed_kernel_relation(low, x.coord_key)
+    assert up.out_key == x.coord_key and up is ops.target_transposed_kernel_relation(
+        low, x.coord_key
+    )
 
 
 def test_tiny_budget_evicts_but_keeps_keys():
@@ -232,7 +278,11 @@ def test_tiny_budget_evicts_but_keeps_keys():
     first = m.kernel_relation(key, 2, 2)
     m.submanifold_kernel_relation(key)
     again = m.kernel_relation(key, 2, 2)
-    assert again is not first and again.out_key == first.out_key and again.out_coords is first.out_coords
+    assert (
+        again is not first
+        and again.out_key == first.out_key
+        and again.out_coords is first.out_coords
+    )
     assert edges(again) == edges(first) and again.kind == "forward"
     stats = m.stats()
     assert stats["evictions"] == 2 and stats["relations"] == 1 and stats["budget"] == 1
@@ -252,7 +302,9 @@ def test_manager_keys():
     short = m.insert_coords(c, active_rows=mx.array([2], mx.int32))
     assert m.coords(short).tolist() == line(0, 1).tolist() and m.active_rows(short).tolist() == [2]
     assert not core.CoordinateManager().owns(key)
-    assert key == core.CoordinateMapKey(key.id, 1, m.id) and hash(key) == hash(core.CoordinateMapKey(key.id, 1, m.id))
+    assert key == core.CoordinateMapKey(key.id, 1, m.id) and hash(key) == hash(
+        core.CoordinateMapKey(key.id, 1, m.id)
+    )
     with pytest.raises(AttributeError):
         key.id = 3
     fine, coarse = m.insert_coords(line(-1, 0, 1, 9)), m.insert_coords(line(0, -1), 2)
@@ -271,7 +323,7 @@ def test_python_threads_share_one_relation():
                 r = ops.submanifold_kernel_relation(x)
                 found.append((r, r.edges, r.reversed(), r.out_coords, r.input_csr))
                 ops.kernel_relation(x, 2, 2).coverage()
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             failures.append(error)
 
     threads = [threading.Thread(target=work) for _ in range(6)]

@@ -3,7 +3,6 @@
 import mlx.core as mx
 import numpy as np
 import pytest
-
 from mlx_lattice import points
 
 REDUCE = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min}
@@ -13,7 +12,12 @@ TOLERANCE = {mx.float32: 1e-6, mx.float16: 1e-3, mx.bfloat16: 8e-3}
 
 def expected(x, rows, operation):
     shape = x.shape[1:]
-    return np.stack([REDUCE[operation](x[r], axis=0) if len(r) else np.full(shape, EMPTY[operation]) for r in rows])
+    return np.stack(
+        [
+            REDUCE[operation](x[r], axis=0) if len(r) else np.full(shape, EMPTY[operation])
+            for r in rows
+        ]
+    )
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
@@ -30,13 +34,21 @@ def test_values(shape, operation, dtype):
     cases = [
         (points.segment_reduce(x, mx.array(lengths), operation), spans),
         (points.segment_reduce_offsets(x, mx.array(offsets).astype(mx.uint32), operation), spans),
-        (points.indexed_segment_reduce(x, mx.array(indices), mx.array(lengths), operation), [indices[s] for s in spans]),
-        (points.scatter_reduce(x, mx.array(indices // 4), 14, operation), [np.nonzero(indices // 4 == i)[0] for i in range(14)]),
+        (
+            points.indexed_segment_reduce(x, mx.array(indices), mx.array(lengths), operation),
+            [indices[s] for s in spans],
+        ),
+        (
+            points.scatter_reduce(x, mx.array(indices // 4), 14, operation),
+            [np.nonzero(indices // 4 == i)[0] for i in range(14)],
+        ),
     ]
     for y, rows in cases:
         assert y.dtype == dtype
         y = np.array(y.astype(mx.float32), dtype=np.float64)
-        np.testing.assert_allclose(y, expected(exact, rows, operation), rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+        np.testing.assert_allclose(
+            y, expected(exact, rows, operation), rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype]
+        )
 
 
 def test_nan_and_overflow():

@@ -2,8 +2,9 @@
 
 import time
 
-import examples
 import numpy as np
+
+import examples
 
 
 def test_surfaces():

@@ -11,12 +11,28 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.MULTILINE)
 # Folder -> what its files may include besides the standard library and themselves. The first match counts.
 RULES = {
     "lattice/kernels/portable": ["lattice/kernels/portable/"],
-    "lattice/kernels/metal": ["lattice/kernels/metal/", "lattice/kernels/portable/", "metal_stdlib", "metal_simdgroup"],
-    "lattice/kernels/cpu": ["hwy/", "sanitizer/", "lattice/kernels/cpu/", "lattice/kernels/portable/"],
+    "lattice/kernels/metal": [
+        "lattice/kernels/metal/",
+        "lattice/kernels/portable/",
+        "metal_stdlib",
+        "metal_simdgroup",
+    ],
+    "lattice/kernels/cpu": [
+        "hwy/",
+        "sanitizer/",
+        "lattice/kernels/cpu/",
+        "lattice/kernels/portable/",
+    ],
     "lattice/graph": ["mlx/", "lattice/graph/"],
     "lattice/core": ["mlx/", "lattice/core/", "lattice/kernels/", "lattice/graph/dtype.h"],
     "lattice/ops": ["mlx/", "lattice/ops/", "lattice/core/", "lattice/graph/", "lattice/kernels/"],
-    "python/bindings": ["mlx/", "nanobind/", "lattice/ops/", "lattice/core/", "lattice/graph/dtype.h"],
+    "python/bindings": [
+        "mlx/",
+        "nanobind/",
+        "lattice/ops/",
+        "lattice/core/",
+        "lattice/graph/dtype.h",
+    ],
     "tests/support": ["gtest/", "hwy/", "tests/support/", "lattice/kernels/"],
     "tests/kernels": ["gtest/", "hwy/", "tests/support/", "lattice/kernels/"],
 }
@@ -52,7 +68,12 @@ def breaches(folder, allowed):
     for path in sources(folder):
         for _quote, name in includes(path):
             beside = "/" not in name and (path.parent / name).is_file()
-            if is_standard(name) or name in SYSTEM or beside or any(name.startswith(a) for a in allowed):
+            if (
+                is_standard(name)
+                or name in SYSTEM
+                or beside
+                or any(name.startswith(a) for a in allowed)
+            ):
                 continue
             yield f"{path.relative_to(ROOT)} includes {name}"
 
@@ -77,14 +98,18 @@ def test_headers(folder):
         body = header.with_suffix(".cpp")
         if body.is_file():
             own = str(header.relative_to(ROOT))
-            assert includes(body)[0][1] in (own, header.name), f"{body.relative_to(ROOT)} does not include {own} first"
+            assert includes(body)[0][1] in (own, header.name), (
+                f"{body.relative_to(ROOT)} does not include {own} first"
+            )
 
 
 def test_comment_at_the_top():
     for path in sources("lattice"):
         if path.suffix == ".cpp" and path.with_suffix(".h").is_file():
             continue  # its header speaks for both
-        assert path.read_text(encoding="utf-8").startswith("//"), f"{path.relative_to(ROOT)} does not say what it is for"
+        assert path.read_text(encoding="utf-8").startswith("//"), (
+            f"{path.relative_to(ROOT)} does not say what it is for"
+        )
 
 
 def topics():
@@ -117,5 +142,7 @@ def test_one_mlx_version():
 
 
 def test_one_version():
-    cmake = re.search(r"project\(lattice VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+    cmake = re.search(r"project\(lattice VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[
+        1
+    ]
     assert f'version = "{cmake}"' in (ROOT / "pyproject.toml").read_text()

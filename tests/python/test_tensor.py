@@ -4,12 +4,11 @@ import copy
 import pickle
 
 import mlx.core as mx
+import mlx_lattice
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-import mlx_lattice
 from mlx_lattice import SparseTensor, SparseTensorComponents, core
 from strategies import coordinate_sets
 
@@ -26,7 +25,12 @@ def test_fields():
     assert mlx_lattice.SparseTensor is core.SparseTensor
     assert t.coords is t.coords and t.coords.tolist() == COORDS
     assert t.stride == (2, 1, 1) and t.batch_counts == (2, 1) and t.active_rows.tolist() == [3]
-    assert t.capacity == t.active_count == 3 and t.channels == 2 and t.shape == (3, 2) and t.dtype == mx.float32
+    assert (
+        t.capacity == t.active_count == 3
+        and t.channels == 2
+        and t.shape == (3, 2)
+        and t.dtype == mx.float32
+    )
     assert t.coord_manager.owns(t.coord_key) and t.coord_key.stride == t.stride
     assert t.batch_indices.tolist() == [0, 0, 1]
     assert [r.tolist() for r in t.batch_rows] == [[0, 1], [2]]
@@ -54,7 +58,15 @@ def test_features_are_never_evaluated():
 def test_nothing_can_be_changed():
     coords, feats = mx.array(COORDS, mx.int32), mx.zeros((3, 2))
     t = SparseTensor(coords, feats)
-    for name in ("coords", "feats", "stride", "coord_key", "coord_manager", "batch_counts", "active_rows"):
+    for name in (
+        "coords",
+        "feats",
+        "stride",
+        "coord_key",
+        "coord_manager",
+        "batch_counts",
+        "active_rows",
+    ):
         with pytest.raises(AttributeError):
             setattr(t, name, None)
     coords[0] = 9
@@ -83,7 +95,9 @@ def test_identity():
     assert make().reuse_coords_from(t).same_coords(t)
     shared = SparseTensor(t.coords, mx.zeros((3, 1)), coord_manager=t.coord_manager)
     assert shared.same_coords(t)
-    keyed = SparseTensor(t.coords, mx.zeros((3, 1)), coord_key=t.coord_key, coord_manager=t.coord_manager)
+    keyed = SparseTensor(
+        t.coords, mx.zeros((3, 1)), coord_key=t.coord_key, coord_manager=t.coord_manager
+    )
     assert keyed.same_coords(t)
 
 
@@ -92,15 +106,24 @@ def test_components():
     parts = t.export_components()
     assert isinstance(parts, SparseTensorComponents)
     again = SparseTensor.from_components(parts)
-    assert again.same_coords(t) and again.batch_counts == t.batch_counts and again.stride == t.stride
-    plain = SparseTensorComponents(parts.coords, parts.feats, parts.stride, batch_counts=parts.batch_counts)
+    assert (
+        again.same_coords(t) and again.batch_counts == t.batch_counts and again.stride == t.stride
+    )
+    plain = SparseTensorComponents(
+        parts.coords, parts.feats, parts.stride, batch_counts=parts.batch_counts
+    )
     assert not SparseTensor.from_components(plain).same_coords(t)
 
 
 @pytest.mark.parametrize("dtype", [mx.float32, mx.float16, mx.bfloat16])
 @pytest.mark.parametrize("coord_dtype", [mx.int32, mx.int64])
 def test_pickle(dtype, coord_dtype):
-    t = SparseTensor(mx.array(COORDS, coord_dtype), mx.arange(6).reshape(3, 2).astype(dtype), 2, batch_counts=(2, 1))
+    t = SparseTensor(
+        mx.array(COORDS, coord_dtype),
+        mx.arange(6).reshape(3, 2).astype(dtype),
+        2,
+        batch_counts=(2, 1),
+    )
     u = pickle.loads(pickle.dumps(t))
     assert u.coords.tolist() == COORDS and u.coords.dtype == coord_dtype and u.stride == (2, 2, 2)
     assert u.feats.dtype == dtype and mx.array_equal(u.feats, t.feats) and u.batch_counts == (2, 1)
@@ -109,7 +132,9 @@ def test_pickle(dtype, coord_dtype):
 
 
 def test_decomposition_of_mixed_rows():
-    t = SparseTensor(mx.array([[1, 5, 0, 0], [0, 6, 0, 0], [1, 7, 0, 0]]), mx.array([[1.0], [2.0], [3.0]]))
+    t = SparseTensor(
+        mx.array([[1, 5, 0, 0], [0, 6, 0, 0], [1, 7, 0, 0]]), mx.array([[1.0], [2.0], [3.0]])
+    )
     coords, feats = t.decomposed_coordinates_and_features
     assert [c.tolist() for c in coords] == [[[6, 0, 0]], [[5, 0, 0], [7, 0, 0]]]
     assert [f.tolist() for f in feats] == [[[2.0]], [[1.0], [3.0]]]
@@ -154,14 +179,25 @@ def test_dense_shapes_and_gradient():
     mask = mx.zeros((2, 2, 3, 4), mx.bool_)
     mask[1, 0, 0, 0] = True
     only = SparseTensor.from_dense(t.to_dense(), mask=mask, stride=2)
-    assert only.coords.tolist() == [[1, 0, 0, 0]] and only.stride == (2, 2, 2) and only.batch_counts == (0, 1)
+    assert (
+        only.coords.tolist() == [[1, 0, 0, 0]]
+        and only.stride == (2, 2, 2)
+        and only.batch_counts == (0, 1)
+    )
 
 
 def test_values_are_frozen_and_hashable():
     spec = core.KernelSpec(3, stride=(1, 2, 1))
-    assert spec == core.KernelSpec((3, 3, 3), (1, 2, 1)) and spec != core.KernelSpec(3) and spec != 3
+    assert (
+        spec == core.KernelSpec((3, 3, 3), (1, 2, 1)) and spec != core.KernelSpec(3) and spec != 3
+    )
     assert len({spec, core.KernelSpec((3, 3, 3), (1, 2, 1))}) == 1
-    assert (spec.size, spec.stride, spec.padding, spec.dilation) == ((3, 3, 3), (1, 2, 1), (0, 0, 0), (1, 1, 1))
+    assert (spec.size, spec.stride, spec.padding, spec.dilation) == (
+        (3, 3, 3),
+        (1, 2, 1),
+        (0, 0, 0),
+        (1, 1, 1),
+    )
     assert spec.volume == 27 and not spec.is_pointwise and not spec.is_centered_submanifold
     assert core.KernelSpec().is_centered_submanifold and core.KernelSpec(1).is_pointwise
     assert pickle.loads(pickle.dumps(spec)) == spec

@@ -20,7 +20,12 @@ def ints(a):
 def conv_with(x, weight, bias, *edges):
     conv = points.PointConv3d(8, 12, 3, 4)
     conv.weight, conv.bias = weight, bias
-    return conv(x, points.PointSet(mx.array(reference.POSITIONS), ints(reference.LENGTHS), grid=reference.GRID))[0]
+    return conv(
+        x,
+        points.PointSet(
+            mx.array(reference.POSITIONS), ints(reference.LENGTHS), grid=reference.GRID
+        ),
+    )[0]
 
 
 def norm_with(kind):
@@ -78,6 +83,8 @@ def test_record_is_the_restatement(name):
 
 @pytest.mark.parametrize("name", OURS)
 def test_record_is_torch(name):
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed; the record is a restatement of its formulas")
+    torch = pytest.importorskip(
+        "torch", reason="PyTorch is not installed; the record is a restatement of its formulas"
+    )
     for found, want in zip(reference.CASES[name].by_torch(torch), recorded(name), strict=True):
         np.testing.assert_allclose(found, want, rtol=1e-9, atol=1e-9)

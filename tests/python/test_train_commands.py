@@ -4,9 +4,8 @@ import json
 
 import numpy as np
 import pytest
-
 from mlx_lattice import io
-from mlx_lattice.cli import main
+from mlx_lattice.cli.main import main
 
 CONFIG = {"depth": 14, "width": 4}
 
@@ -17,7 +16,10 @@ def write_clouds(folder, count=4, n=3000):
         points = rng.uniform(0, [12, 12, 4], (n, 3)).astype(np.float32)
         label = np.where(points[:, 2] > 2, 9, 4).astype(np.int32)
         label[:5] = 0
-        io.write(folder / f"{i}.ply", io.PointCloud(points, {"label": label, "intensity": rng.random(n).astype(np.float32)}))
+        io.write(
+            folder / f"{i}.ply",
+            io.PointCloud(points, {"label": label, "intensity": rng.random(n).astype(np.float32)}),
+        )
     (folder / "notes.txt").write_text("no cloud")
 
 
@@ -28,8 +30,21 @@ def run(tmp_path_factory):
     (folder / "data").mkdir()
     write_clouds(folder / "data")
     (folder / "sizes.json").write_text(json.dumps(CONFIG))
-    return [str(folder / "data"), "--voxel", "0.5", "--config", str(folder / "sizes.json"), "--columns", "intensity", "--ignore", "0",
-            "--classes", "low,high", "--validation", "0.25"], folder
+    return [
+        str(folder / "data"),
+        "--voxel",
+        "0.5",
+        "--config",
+        str(folder / "sizes.json"),
+        "--columns",
+        "intensity",
+        "--ignore",
+        "0",
+        "--classes",
+        "low,high",
+        "--validation",
+        "0.25",
+    ], folder
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +57,18 @@ def trained(run):
 
 def test_files_of_a_run(trained, capsys):
     output, _ = trained
-    assert sorted(p.name for p in output.iterdir()) == ["checkpoint.safetensors", "model.json", "model.safetensors", "recipe.json"]
+    assert sorted(p.name for p in output.iterdir()) == [
+        "checkpoint.safetensors",
+        "model.json",
+        "model.safetensors",
+        "recipe.json",
+    ]
     recipe = json.loads((output / "recipe.json").read_text())
-    assert recipe["classes"] == [[4, "low"], [9, "high"]] and recipe["columns"] == ["intensity"] and recipe["ignored"] == [0]
+    assert (
+        recipe["classes"] == [[4, "low"], [9, "high"]]
+        and recipe["columns"] == ["intensity"]
+        and recipe["ignored"] == [0]
+    )
 
 
 def test_predict_labels_every_point(trained, tmp_path, capsys):
@@ -53,17 +77,27 @@ def test_predict_labels_every_point(trained, tmp_path, capsys):
     assert main(["predict", str(output), str(cloud), str(tmp_path / "out.ply")]) == 0
     text = capsys.readouterr().out
     assert "3,000 points" in text and "high" in text and "IoU" in text
-    labelled = io.read(tmp_path / "out.ply")
+    labeled = io.read(tmp_path / "out.ply")
     truth = io.read(cloud).columns["label"]
-    np.testing.assert_array_equal(labelled.columns["truth"], truth)
-    assert set(np.unique(labelled.columns["label"])) <= {4, 9}
+    np.testing.assert_array_equal(labeled.columns["truth"], truth)
+    assert set(np.unique(labeled.columns["label"])) <= {4, 9}
     counted = truth > 0
-    assert (labelled.columns["label"] == truth)[counted].mean() > 0.8
+    assert (labeled.columns["label"] == truth)[counted].mean() > 0.8
 
 
 def test_predict_draws_a_page(trained, tmp_path):
     output, folder = trained
-    assert main(["predict", str(output / "model.safetensors"), str(folder / "data" / "1.ply"), str(tmp_path / "look.html")]) == 0
+    assert (
+        main(
+            [
+                "predict",
+                str(output / "model.safetensors"),
+                str(folder / "data" / "1.ply"),
+                str(tmp_path / "look.html"),
+            ]
+        )
+        == 0
+    )
     page = (tmp_path / "look.html").read_text()
     assert "prediction" in page and "truth" in page and '"low"' in page
 
@@ -81,18 +115,21 @@ def test_resume_goes_on(run, tmp_path, capsys):
     assert "nothing to do" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("change, message", [
-    (["--voxel", "0"], "--voxel: found 0.0"),
-    (["--epochs", "0"], "--epochs: found 0"),
-    (["--validation", "1"], "--validation: found 1.0"),
-    (["--label", "kind"], "no column 'kind'"),
-    (["--label", "intensity"], "expected integers"),
-    (["--columns", "color"], "no column 'color'"),
-    (["--classes", "a,b,c"], "found 3 names of classes, expected 2"),
-    (["--config", "nowhere.json"], "nowhere.json"),
-    (["--resume"], "no checkpoint"),
-    (["--voxel", "2"], "0.ply: all its voxels fall into one cell of 16"),
-])
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (["--voxel", "0"], "--voxel: found 0.0"),
+        (["--epochs", "0"], "--epochs: found 0"),
+        (["--validation", "1"], "--validation: found 1.0"),
+        (["--label", "kind"], "no column 'kind'"),
+        (["--label", "intensity"], "expected integers"),
+        (["--columns", "color"], "no column 'color'"),
+        (["--classes", "a,b,c"], "found 3 names of classes, expected 2"),
+        (["--config", "nowhere.json"], "nowhere.json"),
+        (["--resume"], "no checkpoint"),
+        (["--voxel", "2"], "0.ply: all its voxels fall into one cell of 16"),
+    ],
+)
 def test_mistakes_have_no_stack_trace(run, tmp_path, capsys, change, message):
     arguments, _ = run
     assert main(["train", *arguments, "--output", str(tmp_path / "x"), *change]) == 1
@@ -104,10 +141,29 @@ def test_more_mistakes(run, trained, tmp_path, capsys):
     output, _ = trained
     (tmp_path / "bad.json").write_text('{"depht": 14}')
     for wrong, message in [
-        (["train", str(tmp_path / "none"), "--voxel", "1", "--output", str(tmp_path / "x")], "no file or folder"),
-        (["train", str(tmp_path), "--voxel", "1", "--output", str(tmp_path / "x")], "no point-cloud file inside"),
-        (["train", *arguments, "--output", str(tmp_path / "x"), "--config", str(tmp_path / "bad.json")], "depht"),
-        (["predict", str(tmp_path), str(folder / "data" / "0.ply"), "x.ply"], "recipe.json is missing"),
+        (
+            ["train", str(tmp_path / "none"), "--voxel", "1", "--output", str(tmp_path / "x")],
+            "no file or folder",
+        ),
+        (
+            ["train", str(tmp_path), "--voxel", "1", "--output", str(tmp_path / "x")],
+            "no point-cloud file inside",
+        ),
+        (
+            [
+                "train",
+                *arguments,
+                "--output",
+                str(tmp_path / "x"),
+                "--config",
+                str(tmp_path / "bad.json"),
+            ],
+            "depht",
+        ),
+        (
+            ["predict", str(tmp_path), str(folder / "data" / "0.ply"), "x.ply"],
+            "recipe.json is missing",
+        ),
         (["predict", str(output), str(folder / "data" / "0.ply"), "x.foo"], "x.foo"),
         (["predict", str(output), str(tmp_path / "none.ply"), str(tmp_path / "x.ply")], "none.ply"),
     ]:

@@ -4,7 +4,6 @@ import mlx.core as mx
 import mlx_lattice as ml
 import numpy as np
 import pytest
-
 from mlx_lattice import points
 from mlx_lattice.core import set_thread_count, thread_count
 
@@ -24,13 +23,16 @@ def exact(x):
 
 def numpy_mvmr(a, k, b, i, o, n_o):
     y = np.zeros((n_o, a.shape[1], a.shape[2]))
-    np.add.at(y, np.array(o), np.einsum("tgmc,tgc->tgm", exact(a)[np.array(k)], exact(b)[np.array(i)]))
+    np.add.at(
+        y, np.array(o), np.einsum("tgmc,tgc->tgm", exact(a)[np.array(k)], exact(b)[np.array(i)])
+    )
     return y
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize(
-    "t, n_a, groups, m, c", [(300, 7, 2, 5, 17), (64, 64, 1, 16, 32), (400, 1, 8, 3, 1), (1, 3, 1, 127, 5)]
+    "t, n_a, groups, m, c",
+    [(300, 7, 2, 5, 17), (64, 64, 1, 16, 32), (400, 1, 8, 3, 1), (1, 3, 1, 127, 5)],
 )
 def test_mvmr_and_vvor(t, n_a, groups, m, c, dtype):
     a, b, k, i, o, n_o = problem(t, n_a, groups=groups, m=m, c=c, dtype=dtype)
@@ -39,20 +41,30 @@ def test_mvmr_and_vvor(t, n_a, groups, m, c, dtype):
     scale = np.abs(want).max()
     assert y.dtype == dtype
     np.testing.assert_allclose(exact(y), want, atol=TOLERANCE[dtype] * scale)
-    gcm = points.mvmr(mx.swapaxes(a, 2, 3), k.astype(mx.int64), b, i.astype(mx.uint32), o, n_o, layout="gcm")
+    gcm = points.mvmr(
+        mx.swapaxes(a, 2, 3), k.astype(mx.int64), b, i.astype(mx.uint32), o, n_o, layout="gcm"
+    )
     np.testing.assert_allclose(exact(gcm), want, atol=TOLERANCE[dtype] * scale)
     again = points.mvmr_on(a, b, points.triplet_relation(k, i, o, n_a=n_a, n_b=50, n_o=n_o))
     assert mx.array_equal(again, y)
     u = points.sparse_vector_vector_outer_product_reduction(y, o, b, i, k, n_a)
     want_u = np.zeros((n_a, groups, m, c))
-    np.add.at(want_u, np.array(k), np.einsum("tgm,tgc->tgmc", exact(y)[np.array(o)], exact(b)[np.array(i)]))
-    np.testing.assert_allclose(exact(u), want_u, atol=TOLERANCE[dtype] * max(1, np.abs(want_u).max()))
+    np.add.at(
+        want_u,
+        np.array(k),
+        np.einsum("tgm,tgc->tgmc", exact(y)[np.array(o)], exact(b)[np.array(i)]),
+    )
+    np.testing.assert_allclose(
+        exact(u), want_u, atol=TOLERANCE[dtype] * max(1, np.abs(want_u).max())
+    )
 
 
 def test_gradients_against_float64():
     a, b, k, i, o, n_o = problem(seed=3)
     y = numpy_mvmr(a, k, b, i, o, n_o)
-    ga, gb = mx.grad(lambda x, v: (points.mvmr(x, k, v, i, o, n_o) ** 2).sum(), argnums=(0, 1))(a, b)
+    ga, gb = mx.grad(lambda x, v: (points.mvmr(x, k, v, i, o, n_o) ** 2).sum(), argnums=(0, 1))(
+        a, b
+    )
     k, i, o = (np.array(v) for v in (k, i, o))
     want_a, want_b = np.zeros(a.shape), np.zeros(b.shape)
     np.add.at(want_a, k, np.einsum("tgm,tgc->tgmc", 2 * y[o], exact(b)[i]))
@@ -107,13 +119,21 @@ def test_distances(metric):
     a, b = rng.normal(size=(9, 4)), rng.normal(size=(7, 4))
     d2 = ((a[:, None] - b[None]) ** 2).sum(-1)
     norms = np.linalg.norm(a, axis=1)[:, None] * np.linalg.norm(b, axis=1)
-    want = {"euclidean": np.sqrt(d2), "squared_euclidean": d2, "cosine": 1 - a @ b.T / norms}[metric]
+    want = {"euclidean": np.sqrt(d2), "squared_euclidean": d2, "cosine": 1 - a @ b.T / norms}[
+        metric
+    ]
     x, y = mx.array(a.astype(np.float32)), mx.array(b.astype(np.float32))
     np.testing.assert_allclose(points.indexed_distance(x, y, metric=metric), want, atol=1e-5)
-    np.testing.assert_allclose(points.indexed_distance_blocked(x, y, 2, metric=metric), want, atol=1e-5)
+    np.testing.assert_allclose(
+        points.indexed_distance_blocked(x, y, 2, metric=metric), want, atol=1e-5
+    )
     i, j = mx.array([8, 0, 8]), mx.array([6, 6, 1])
-    np.testing.assert_allclose(points.indexed_distance(x, y, i, j, metric), want[[8, 0, 8]][:, [6, 6, 1]], atol=1e-5)
-    np.testing.assert_allclose(points.indexed_pair_distance(x, i, y, j, metric), want[[8, 0, 8], [6, 6, 1]], atol=1e-5)
+    np.testing.assert_allclose(
+        points.indexed_distance(x, y, i, j, metric), want[[8, 0, 8]][:, [6, 6, 1]], atol=1e-5
+    )
+    np.testing.assert_allclose(
+        points.indexed_pair_distance(x, i, y, j, metric), want[[8, 0, 8], [6, 6, 1]], atol=1e-5
+    )
 
 
 def test_distances_are_in_the_table():
@@ -121,7 +141,9 @@ def test_distances_are_in_the_table():
     assert names == ["cpu.tiles", "cpu.reference", "metal.tiles", "gpu.mlx"]
     a = mx.random.normal((5, 3))
     told = str(ml.explain(mx.grad(lambda u: points.indexed_distance(u, a).sum()), a))
-    assert told.count("distance -> cpu.tiles") >= 2 and "mode euclidean" in told  # the gradient needs it again
+    assert (
+        told.count("distance -> cpu.tiles") >= 2 and "mode euclidean" in told
+    )  # the gradient needs it again
 
 
 def test_rulebook_and_point_convolution():
@@ -133,37 +155,62 @@ def test_rulebook_and_point_convolution():
     assert mx.array_equal(coarse.positions, xyz[picked]) and cell_of.shape == (300,)
     book = points.build_rulebook(fine, coarse)
     i, j, k, begins = book.triplets()
-    assert len(book) == i.size == begins[-1].item() and book.n_out == len(coarse) and book.n_kernels == 27
+    assert (
+        len(book) == i.size == begins[-1].item()
+        and book.n_out == len(coarse)
+        and book.n_kernels == 27
+    )
     d = xyz[j] - coarse.positions[i]
     assert mx.array_equal(points.voxel_tap(d, 0.15, 3), k)
     assert mx.max(mx.linalg.norm(d, axis=1)).item() <= book.radius + 1e-6
     x, w, bias = mx.random.normal((300, 8)), mx.random.normal((27, 2, 4, 3)), mx.random.normal((6,))
     y = points.point_conv(x, w, book.relation, bias)
-    want = points.mvmr(w, k, x.reshape(300, 2, 4), j, i, len(coarse), layout="gcm").reshape(-1, 6) + bias
+    want = (
+        points.mvmr(w, k, x.reshape(300, 2, 4), j, i, len(coarse), layout="gcm").reshape(-1, 6)
+        + bias
+    )
     assert mx.allclose(y, want, atol=1e-4)
     up = points.point_conv(y, mx.random.normal((27, 1, 6, 5)), book.transposed().relation)
     assert up.shape == (300, 5)
     part, targets = points.build_partition_rulebook(fine, 2.0, 2)
     assert len(part) == 300 and part.n_out == len(targets)
-    rows, counts, distances = points.radius_search(xyz, coarse.positions, book.radius, fine.lengths, coarse.lengths)
-    assert rows.size == len(book) and counts.sum().item() == len(book) and distances.shape == rows.shape
+    rows, counts, distances = points.radius_search(
+        xyz, coarse.positions, book.radius, fine.lengths, coarse.lengths
+    )
+    assert (
+        rows.size == len(book)
+        and counts.sum().item() == len(book)
+        and distances.shape == rows.shape
+    )
     with pytest.raises(ValueError, match="increase the radius"):
         points.build_rulebook(fine, points.PointSet(xyz + 9, fine.lengths, grid=0.15))
 
 
-def test_clipped_and_nearest_neighbours():
+def test_clipped_and_nearest_neighbors():
     rng = np.random.default_rng(3)
-    p, q = rng.integers(0, 5, (60, 3)).astype(np.float32), rng.integers(0, 5, (30, 3)).astype(np.float32)  # many ties
+    p, q = (
+        rng.integers(0, 5, (60, 3)).astype(np.float32),
+        rng.integers(0, 5, (30, 3)).astype(np.float32),
+    )  # many ties
     lengths, query_lengths = [0, 40, 20, 0], [5, 10, 0, 15]
-    rows, counts, far = points.radius_search(mx.array(p), mx.array(q), 2.5, mx.array(lengths), mx.array(query_lengths))
-    near = points.nearest_neighbors(mx.array(p), mx.array(q), mx.array(lengths), mx.array(query_lengths))
+    rows, counts, far = points.radius_search(
+        mx.array(p), mx.array(q), 2.5, mx.array(lengths), mx.array(query_lengths)
+    )
+    near = points.nearest_neighbors(
+        mx.array(p), mx.array(q), mx.array(lengths), mx.array(query_lengths)
+    )
     for most in (0, 1, 4, 1000):
         some, kept, distances = points.clip_neighbors(rows, counts, far, most)
         at, to = 0, 0
         for n in counts.tolist():
             best = sorted(zip(far[at : at + n].tolist(), rows[at : at + n].tolist()))[:most]
             best = sorted((r, d) for d, r in best)
-            assert list(zip(some[to : to + len(best)].tolist(), distances[to : to + len(best)].tolist())) == best
+            assert (
+                list(
+                    zip(some[to : to + len(best)].tolist(), distances[to : to + len(best)].tolist())
+                )
+                == best
+            )
             at, to = at + n, to + len(best)
         assert to == some.size and kept.tolist() == [min(n, most) for n in counts.tolist()]
     clouds, own = np.repeat(range(4), lengths), np.repeat(range(4), query_lengths)

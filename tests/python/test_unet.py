@@ -2,10 +2,10 @@
 
 import time
 
-import examples
 import mlx.core as mx
-
 import mlx_lattice as ml
+
+import examples
 
 
 def test_overfits_to_one_percent():

@@ -8,23 +8,33 @@ import subprocess
 
 import numpy as np
 import pytest
-
 from mlx_lattice import viewer
 from mlx_lattice.io import PointCloud
 from mlx_lattice.viewer import Panel
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 
 
 def a_cloud(n=2000, seed=0):
     rng = np.random.default_rng(seed)
     points = rng.random((n, 3)) * [10, 10, 2] + [400000, 5800000, 100]
-    return PointCloud(points, {"color": rng.integers(0, 256, (n, 3), dtype=np.uint8), "label": rng.integers(0, 3, n).astype(np.uint8),
-                               "intensity": rng.random(n).astype(np.float32), "id": np.arange(n)})
+    return PointCloud(
+        points,
+        {
+            "color": rng.integers(0, 256, (n, 3), dtype=np.uint8),
+            "label": rng.integers(0, 3, n).astype(np.uint8),
+            "intensity": rng.random(n).astype(np.float32),
+            "id": np.arange(n),
+        },
+    )
 
 
 def data_of(page):
-    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+    return json.loads(
+        re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1]
+    )
 
 
 def array(text, dtype):
@@ -35,18 +45,38 @@ def test_the_page_holds_the_points_and_their_layers():
     cloud = a_cloud()
     data = data_of(viewer.page(cloud, color="intensity", classes=["road", "car", "tree"]))
     panel = data["panels"][0]
-    points = array(panel["points"], "<f4").reshape(-1, 3) + np.array(data["centre"])
+    points = array(panel["points"], "<f4").reshape(-1, 3) + np.array(data["center"])
     assert np.abs(points - cloud.points).max() < 1e-5
     kinds = {layer["name"]: layer["kind"] for layer in data["layers"]}
-    assert kinds == {"height": "height", "rgb": "rgb", "label": "class", "intensity": "scalar", "id": "scalar"}
+    assert kinds == {
+        "height": "height",
+        "rgb": "rgb",
+        "label": "class",
+        "intensity": "scalar",
+        "id": "scalar",
+    }
     entries = data["layers"][list(kinds).index("label")]["entries"]
-    assert [e[:2] for e in entries] == [[0, "road"], [1, "car"], [2, "tree"]] and len({tuple(e[2]) for e in entries}) == 3
+    assert [e[:2] for e in entries] == [[0, "road"], [1, "car"], [2, "tree"]] and len(
+        {tuple(e[2]) for e in entries}
+    ) == 3
     assert np.array_equal(array(panel["values"]["label"], "<u2"), cloud.columns["label"])
-    assert np.array_equal(array(panel["values"]["rgb"], "u1").reshape(-1, 3), cloud.columns["color"])
+    assert np.array_equal(
+        array(panel["values"]["rgb"], "u1").reshape(-1, 3), cloud.columns["color"]
+    )
     layer = data["layers"][list(kinds).index("intensity")]
-    shown = array(panel["values"]["intensity"], "<u2") / 65535 * (layer["high"] - layer["low"]) + layer["low"]
-    assert np.abs(shown - np.clip(cloud.columns["intensity"], layer["low"], layer["high"])).max() < 1e-4
-    assert data["first"] == "intensity" and (panel["shown"], panel["total"], panel["bad"]) == (2000, 2000, 0)
+    shown = (
+        array(panel["values"]["intensity"], "<u2") / 65535 * (layer["high"] - layer["low"])
+        + layer["low"]
+    )
+    assert (
+        np.abs(shown - np.clip(cloud.columns["intensity"], layer["low"], layer["high"])).max()
+        < 1e-4
+    )
+    assert data["first"] == "intensity" and (panel["shown"], panel["total"], panel["bad"]) == (
+        2000,
+        2000,
+        0,
+    )
 
 
 def test_the_page_is_alone_and_safe():
@@ -56,9 +86,12 @@ def test_the_page_is_alone_and_safe():
     assert data_of(page)["panels"][0]["title"] == "</script><b>x"
 
 
-def test_panels_share_sample_colours_and_ranges():
+def test_panels_share_sample_colors_and_ranges():
     a, b = a_cloud(), a_cloud()
-    b = PointCloud(b.points, {"label": np.where(b.columns["label"] == 2, 7, b.columns["label"]).astype(np.int32)})
+    b = PointCloud(
+        b.points,
+        {"label": np.where(b.columns["label"] == 2, 7, b.columns["label"]).astype(np.int32)},
+    )
     data = data_of(viewer.page([Panel(a, "truth"), Panel(b, "prediction")], limit=1000))
     first, second = data["panels"]
     assert first["points"] == second["points"] and first["shown"] == 500 and first["total"] == 2000
@@ -67,11 +100,21 @@ def test_panels_share_sample_colours_and_ranges():
     assert "rgb" not in second["values"]
 
 
-def test_names_and_colours_of_classes():
+def test_names_and_colors_of_classes():
     cloud = a_cloud()
     cloud.columns["instance"] = cloud.columns["label"] + 5
-    layers = {x["name"]: x for x in data_of(viewer.page(cloud, classes={0: "road", 1: ("car", (1, 2, 3)), 9: "tree"}))["layers"]}
-    assert [e[:2] for e in layers["label"]["entries"]] == [[0, "road"], [1, "car"], [2, "2"], [9, "tree"]]
+    layers = {
+        x["name"]: x
+        for x in data_of(viewer.page(cloud, classes={0: "road", 1: ("car", (1, 2, 3)), 9: "tree"}))[
+            "layers"
+        ]
+    }
+    assert [e[:2] for e in layers["label"]["entries"]] == [
+        [0, "road"],
+        [1, "car"],
+        [2, "2"],
+        [9, "tree"],
+    ]
     assert layers["label"]["entries"][1][2] == [1, 2, 3]
     assert [e[1] for e in layers["instance"]["entries"]] == ["5", "6", "7"]
 
@@ -80,14 +123,18 @@ def test_points_that_are_not_finite_and_empty_clouds():
     points = np.array([[0, 0, 0], [np.nan, 0, 0], [1, np.inf, 0], [1, 1, 1]], np.float32)
     panel = data_of(viewer.page(points))["panels"][0]
     assert (panel["shown"], panel["bad"]) == (2, 2)
-    nothing = PointCloud(np.zeros((0, 3)), {"label": np.zeros(0, np.uint8), "color": np.zeros((0, 3), np.uint8)})
+    nothing = PointCloud(
+        np.zeros((0, 3)), {"label": np.zeros(0, np.uint8), "color": np.zeros((0, 3), np.uint8)}
+    )
     assert data_of(viewer.page(nothing))["panels"][0]["shown"] == 0
     bad = PointCloud(np.zeros((2, 3)), {"v": np.array([np.nan, np.nan])})
     assert data_of(viewer.page(bad, color="v"))["first"] == "v"
 
 
 def test_mistakes(tmp_path):
-    with pytest.raises(ValueError, match="color: found 'none', expected one of height, rgb, label, intensity, id"):
+    with pytest.raises(
+        ValueError, match="color: found 'none', expected one of height, rgb, label, intensity, id"
+    ):
         viewer.page(a_cloud(), color="none")
     with pytest.raises(ValueError, match="expected .html or .png"):
         viewer.write(tmp_path / "a.gif", a_cloud())
@@ -101,12 +148,19 @@ def test_mistakes(tmp_path):
 
 def test_png(tmp_path):
     image = pytest.importorskip("PIL.Image")
-    viewer.write(tmp_path / "a.png", [Panel(a_cloud(), "one"), Panel(a_cloud(), "two")], color="label", size=(400, 300))
+    viewer.write(
+        tmp_path / "a.png",
+        [Panel(a_cloud(), "one"), Panel(a_cloud(), "two")],
+        color="label",
+        size=(400, 300),
+    )
     picture = np.asarray(image.open(tmp_path / "a.png").convert("RGB"), int)
     assert picture.shape == (300, 400, 3)
-    centre = slice(60, 220)
-    assert np.array_equal(picture[centre, 20:180], picture[centre, 220:380])  # same cloud, same camera
-    assert (np.abs(picture[centre, 20:180] - [13, 17, 27]).sum(axis=2) > 60).mean() > 0.05
+    center = slice(60, 220)
+    assert np.array_equal(
+        picture[center, 20:180], picture[center, 220:380]
+    )  # same cloud, same camera
+    assert (np.abs(picture[center, 20:180] - [13, 17, 27]).sum(axis=2) > 60).mean() > 0.05
     viewer.write(tmp_path / "b.png", np.zeros((0, 3)), size=(100, 100))
     with pytest.raises(ValueError, match="size: found"):
         viewer.picture(a_cloud(), size=(10, 10))
@@ -118,30 +172,50 @@ def test_png_shows_the_nearest_point():
 
     line = np.outer([5.0, 0.0, -5.0], TOWARD)  # one behind the other, the nearest first
     frame = np.concatenate([10 * np.outer([1, -1], axis) for axis in (RIGHT, UP)])
-    color = np.concatenate([[[255, 0, 0], [0, 255, 0], [0, 0, 255]], np.full((4, 3), 200)]).astype(np.uint8)
+    color = np.concatenate([[[255, 0, 0], [0, 255, 0], [0, 0, 255]], np.full((4, 3), 200)]).astype(
+        np.uint8
+    )
     cloud = PointCloud(np.concatenate([line, frame]), {"color": color})
     picture = np.asarray(viewer.picture(cloud, size=(64, 64), point_size=8), int)
     assert picture[32, 32].argmax() == 0 and picture[32, 32, 0] > 150
 
 
 def screenshot(page, path):
-    return subprocess.run([CHROMIUM, "--headless", "--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
-                           "--window-size=600,400", "--virtual-time-budget=3000", f"--screenshot={path}", page.as_uri()],
-                          capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        [
+            CHROMIUM,
+            "--headless",
+            "--no-sandbox",
+            "--use-angle=swiftshader",
+            "--enable-unsafe-swiftshader",
+            "--window-size=600,400",
+            "--virtual-time-budget=3000",
+            f"--screenshot={path}",
+            page.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: the page is not drawn")
 def test_a_browser_draws_the_page(tmp_path):
     image = pytest.importorskip("PIL.Image")
     rng = np.random.default_rng(0)
-    red = PointCloud(rng.random((20000, 3)), {"color": np.tile(np.array([[255, 0, 0]], np.uint8), (20000, 1))})
+    red = PointCloud(
+        rng.random((20000, 3)), {"color": np.tile(np.array([[255, 0, 0]], np.uint8), (20000, 1))}
+    )
     blue = PointCloud(red.points, {"color": np.tile(np.array([[0, 0, 255]], np.uint8), (20000, 1))})
     viewer.write(tmp_path / "a.html", [Panel(red), Panel(blue)], color="rgb")
     result = screenshot(tmp_path / "a.html", tmp_path / "a.png")
     assert (tmp_path / "a.png").is_file(), result.stderr
     picture = np.asarray(image.open(tmp_path / "a.png").convert("RGB"), int)[100:300]
     left, right = picture[:, :300], picture[:, 300:]
-    is_red, is_blue = lambda p: (p[..., 0] > 150) & (p[..., 2] < 80), lambda p: (p[..., 2] > 150) & (p[..., 0] < 80)
+    is_red, is_blue = (
+        lambda p: (p[..., 0] > 150) & (p[..., 2] < 80),
+        lambda p: (p[..., 2] > 150) & (p[..., 0] < 80),
+    )
     assert is_red(left).mean() > 0.1 and not is_blue(left).any()
     assert is_blue(right).mean() > 0.1 and not is_red(right).any()
 
@@ -164,10 +238,24 @@ document.body.dataset.off = document.querySelectorAll(".entry.off").length;
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: the page is not used")
 def test_mouse_fingers_and_legend(tmp_path):
-    (tmp_path / "a.html").write_text(viewer.page(a_cloud(), color="label").replace("</body>", USE + "</body>"))
-    result = subprocess.run([CHROMIUM, "--headless", "--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
-                             "--virtual-time-budget=3000", "--dump-dom", (tmp_path / "a.html").as_uri()],
-                            capture_output=True, text=True, timeout=120)
+    (tmp_path / "a.html").write_text(
+        viewer.page(a_cloud(), color="label").replace("</body>", USE + "</body>")
+    )
+    result = subprocess.run(
+        [
+            CHROMIUM,
+            "--headless",
+            "--no-sandbox",
+            "--use-angle=swiftshader",
+            "--enable-unsafe-swiftshader",
+            "--virtual-time-budget=3000",
+            "--dump-dom",
+            (tmp_path / "a.html").as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     body = re.search(r'<body[^>]*data-seen="([^"]*)"[^>]*>', result.stdout)
     assert body, result.stdout[-2000:] + result.stderr[-2000:]
     start, turned, moved, wheeled, pinched, again = np.array(json.loads(body[1]))

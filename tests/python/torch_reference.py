@@ -41,7 +41,10 @@ class Case:
     def by_torch(self, torch):
         arrays, constants = self.inputs()
         arrays = [torch.tensor(a, dtype=torch.float64, requires_grad=True) for a in arrays]
-        constants = [torch.from_numpy(np.ascontiguousarray(c)) if isinstance(c, np.ndarray) else c for c in constants]
+        constants = [
+            torch.from_numpy(np.ascontiguousarray(c)) if isinstance(c, np.ndarray) else c
+            for c in constants
+        ]
         value = self.torch_value(torch, *arrays, *constants)
         value.backward(torch.tensor(self.cotangent(value.detach().numpy())))
         return [value.detach().numpy(), *(a.grad.numpy() for a in arrays)]
@@ -55,7 +58,10 @@ class mvmr(Case):
     """y[o] += a[k] b[i]; matrices (N, G, M, C)"""
 
     def inputs(self):
-        return [rng(0).normal(size=(7, 2, 5, 17)), rng(1).normal(size=(50, 2, 17))], [*triplets(2, 7, 50, 40), 40]
+        return [rng(0).normal(size=(7, 2, 5, 17)), rng(1).normal(size=(50, 2, 17))], [
+            *triplets(2, 7, 50, 40),
+            40,
+        ]
 
     def torch_value(self, torch, a, b, k, i, o, n):
         zeros = torch.zeros(n, *a.shape[1:3], dtype=a.dtype)
@@ -78,7 +84,10 @@ class vvor(Case):
     """u[o] += x[i] outer y[j]"""
 
     def inputs(self):
-        return [rng(3).normal(size=(30, 2, 4)), rng(4).normal(size=(20, 2, 9))], [*triplets(5, 30, 20, 6), 6]
+        return [rng(3).normal(size=(30, 2, 4)), rng(4).normal(size=(20, 2, 9))], [
+            *triplets(5, 30, 20, 6),
+            6,
+        ]
 
     def torch_value(self, torch, x, y, i, j, o, n):
         zeros = torch.zeros(n, *x.shape[1:], y.shape[2], dtype=x.dtype)
@@ -105,13 +114,22 @@ class point_conv(Case):
     """PointConv3d(8, 12, 3, groups=4) on the edges of point_oracle"""
 
     def inputs(self):
-        arrays = [rng(7).normal(size=(65, 8)), rng(8).normal(size=(27, 4, 2, 3)), rng(9).normal(size=(12,))]
+        arrays = [
+            rng(7).normal(size=(65, 8)),
+            rng(8).normal(size=(27, 4, 2, 3)),
+            rng(9).normal(size=(12,)),
+        ]
         radius = GRID * point_oracle.scaler(3)
         return arrays, point_oracle.edges(POSITIONS, LENGTHS, POSITIONS, LENGTHS, 3, GRID, radius)
 
     def torch_value(self, torch, x, w, bias, i, j, k):
         zeros = torch.zeros(65, 4, 3, dtype=x.dtype)
-        return zeros.index_add(0, i, torch.einsum("tgc,tgcm->tgm", x.reshape(65, 4, 2)[j], w[k])).reshape(65, 12) + bias
+        return (
+            zeros.index_add(
+                0, i, torch.einsum("tgc,tgcm->tgm", x.reshape(65, 4, 2)[j], w[k])
+            ).reshape(65, 12)
+            + bias
+        )
 
     def numpy_vjp(self, x, w, bias, i, j, k):
         def vjp(g):
@@ -207,9 +225,9 @@ class cosine(Case):
 
 
 def _normalized(x, axis, weight, bias, eps=1e-5):
-    centred = x - x.mean(axis, keepdims=True)
-    scale = 1 / np.sqrt((centred**2).mean(axis, keepdims=True) + eps)
-    unit = centred * scale
+    centered = x - x.mean(axis, keepdims=True)
+    scale = 1 / np.sqrt((centered**2).mean(axis, keepdims=True) + eps)
+    unit = centered * scale
 
     def vjp(g):
         u = g * weight
@@ -243,7 +261,7 @@ class layer_norm(batch_norm):
 
 
 class pointcnn(Case):
-    """PointCNNConv: two linear layers on each neighbour, then torch.amax over the neighbours"""
+    """PointCNNConv: two linear layers on each neighbor, then torch.amax over the neighbors"""
 
     def inputs(self):
         arrays = [(20, 3), (8, 3), (8,), (5, 8), (5,)]
@@ -260,7 +278,7 @@ class pointcnn(Case):
 
         def vjp(g):
             dz = np.zeros_like(z)
-            np.add.at(dz, idx, (z[idx] == y[:, None]) * g[:, None])  # no two neighbours are equal
+            np.add.at(dz, idx, (z[idx] == y[:, None]) * g[:, None])  # no two neighbors are equal
             dh = dz @ w2 * (h > 0)
             return dh @ w1, dh.T @ x, dh.sum(0), dz.T @ h, dz.sum(0)
 

@@ -44,7 +44,8 @@ Spec random_spec(Random& random, Kind kind) {
   return spec;
 }
 
-// Where a cluster of coordinates sits on an axis. `divisor` > 1: the ends after multiplication by it.
+// Where a cluster of coordinates sits on an axis. `divisor` > 1: the ends after multiplication by
+// it.
 int64_t anchor(Random& random, const Range& range, int64_t divisor) {
   switch (random.below(8)) {
     case 0:
@@ -60,24 +61,27 @@ int64_t anchor(Random& random, const Range& range, int64_t divisor) {
   }
 }
 
-std::vector<Coordinate> cluster(Random& random, const Range& range, const Triple& divisor, int64_t n) {
+std::vector<Coordinate> cluster(Random& random, const Range& range, const Triple& divisor,
+                                int64_t n) {
   const int64_t extent = pick(random, {1, 2, 4, 4, 8, 30});
   const int64_t batches = random.between(1, 3);
   const int64_t last_batch = random.chance(0.1) ? range.hi : batches - 1;
   const bool plain = random.chance(0.5);
-  Triple centre{0, 0, 0};
-  for (size_t a = 0; a < 3 && !plain; ++a) centre[a] = anchor(random, range, divisor[a]);
+  Triple center{0, 0, 0};
+  for (size_t a = 0; a < 3 && !plain; ++a) center[a] = anchor(random, range, divisor[a]);
   std::vector<Coordinate> out;
   for (int64_t i = 0; i < n; ++i) {
     Coordinate c{random.below(batches), 0, 0, 0};
     if (c[0] == batches - 1) c[0] = last_batch;
-    for (size_t a = 0; a < 3; ++a) c[a + 1] = moved(centre[a], random.between(-extent, extent), range);
+    for (size_t a = 0; a < 3; ++a)
+      c[a + 1] = moved(center[a], random.between(-extent, extent), range);
     out.push_back(c);
   }
   return out;
 }
 
-// Rows near where edges are likely: at the image of an input row, moved a little; some anywhere, some twice.
+// Rows near where edges are likely: at the image of an input row, moved a little; some anywhere,
+// some twice.
 std::vector<Coordinate> random_target(Random& random, const Case& c, const Range& range) {
   std::vector<Coordinate> out = cluster(random, range, {1, 1, 1}, random.below(10));
   const int64_t n = c.in.empty() ? 0 : random.below(static_cast<int64_t>(c.in.size()) * 2);
@@ -110,10 +114,11 @@ std::string text_of(const Triple& t) {
 }  // namespace
 
 std::string Case::text() const {
-  std::string out = std::string("case ") + std::to_string(seed) + " " + name(kind) + (is64 ? " int64" : " int32");
+  std::string out =
+      std::string("case ") + std::to_string(seed) + " " + name(kind) + (is64 ? " int64" : " int32");
   out += " rows " + std::to_string(in.size()) + " target " + std::to_string(target.size());
-  return out + " size " + text_of(spec.size) + " stride " + text_of(spec.stride) + " padding " + text_of(spec.padding) +
-         " dilation " + text_of(spec.dilation);
+  return out + " size " + text_of(spec.size) + " stride " + text_of(spec.stride) + " padding " +
+         text_of(spec.padding) + " dilation " + text_of(spec.dilation);
 }
 
 Case random_case(uint64_t seed) {
@@ -123,17 +128,22 @@ Case random_case(uint64_t seed) {
   c.kind = kKinds[static_cast<size_t>(random.below(kKinds.size()))];
   c.is64 = random.chance(0.4);
   c.spec = random_spec(random, c.kind);
-  const Range range = c.is64 ? Range{std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()}
-                             : Range{std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
-  const bool up = c.kind == Kind::transposed || c.kind == Kind::generative || c.kind == Kind::target_transposed;
+  const Range range =
+      c.is64 ? Range{std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()}
+             : Range{std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
+  const bool up =
+      c.kind == Kind::transposed || c.kind == Kind::generative || c.kind == Kind::target_transposed;
   const Triple divisor = up ? c.spec.stride : Triple{1, 1, 1};
-  std::vector<Coordinate> drawn = cluster(random, range, divisor, pick(random, {0, 1, 2, 8, 30, 80, 250}));
+  std::vector<Coordinate> drawn =
+      cluster(random, range, divisor, pick(random, {0, 1, 2, 8, 30, 80, 250}));
   if (random.chance(0.2))
-    for (const Coordinate& row : cluster(random, range, divisor, random.below(30))) drawn.push_back(row);
+    for (const Coordinate& row : cluster(random, range, divisor, random.below(30)))
+      drawn.push_back(row);
   std::set<Coordinate> seen;
   for (const Coordinate& row : drawn)
     if (seen.insert(row).second) c.in.push_back(row);
-  if (c.kind == Kind::target || c.kind == Kind::target_transposed) c.target = random_target(random, c, range);
+  if (c.kind == Kind::target || c.kind == Kind::target_transposed)
+    c.target = random_target(random, c, range);
   return c;
 }
 

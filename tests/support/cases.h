@@ -1,5 +1,6 @@
-// Random relation cases for property tests: coordinate sets with negative values and several batches, at every end of
-// int32 and int64, with anisotropic kernels. The same seed gives the same case.
+// Random relation cases for property tests: coordinate sets with negative values and several
+// batches, at every end of int32 and int64, with anisotropic kernels. The same seed gives the same
+// case.
 #pragma once
 
 #include <string>
@@ -34,7 +35,8 @@ std::vector<T> flat(const std::vector<Coordinate>& rows) {
 template <typename T>
 std::vector<Coordinate> rows(const T* values, int64_t n) {
   std::vector<Coordinate> out(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n * 4; ++i) out[static_cast<size_t>(i / 4)][static_cast<size_t>(i % 4)] = values[i];
+  for (int64_t i = 0; i < n * 4; ++i)
+    out[static_cast<size_t>(i / 4)][static_cast<size_t>(i % 4)] = values[i];
   return out;
 }
 

@@ -32,14 +32,16 @@ Coordinate narrow(const WideCoordinate& c) {
 // coordinate -> row, the first one.
 std::map<WideCoordinate, int64_t> rows_of(const std::vector<Coordinate>& coords) {
   std::map<WideCoordinate, int64_t> rows;
-  for (size_t r = 0; r < coords.size(); ++r) rows.try_emplace(widen(coords[r]), static_cast<int64_t>(r));
+  for (size_t r = 0; r < coords.size(); ++r)
+    rows.try_emplace(widen(coords[r]), static_cast<int64_t>(r));
   return rows;
 }
 
 // c * s + o - p on x, y, z.
 WideCoordinate scaled(const Coordinate& c, const Spec& spec, const Triple& offset) {
   WideCoordinate out = widen(c);
-  for (size_t a = 0; a < 3; ++a) out[a + 1] = out[a + 1] * spec.stride[a] + offset[a] - spec.padding[a];
+  for (size_t a = 0; a < 3; ++a)
+    out[a + 1] = out[a + 1] * spec.stride[a] + offset[a] - spec.padding[a];
   return out;
 }
 
@@ -55,7 +57,8 @@ std::vector<Coordinate> strided(const std::vector<Coordinate>& in, const Spec& s
   return out;
 }
 
-RelationOracle probe_inputs(const std::vector<Coordinate>& in, const Spec& spec, std::vector<Coordinate> out) {
+RelationOracle probe_inputs(const std::vector<Coordinate>& in, const Spec& spec,
+                            std::vector<Coordinate> out) {
   RelationOracle r{std::move(out), {}, {}};
   auto rows = rows_of(in);
   auto offsets = kernel_offsets(spec.size, spec.dilation, true);
@@ -87,7 +90,8 @@ RelationOracle produce_outputs(const std::vector<Coordinate>& in, const Spec& sp
   return r;
 }
 
-RelationOracle probe_parents(const std::vector<Coordinate>& in, const Spec& spec, std::vector<Coordinate> out) {
+RelationOracle probe_parents(const std::vector<Coordinate>& in, const Spec& spec,
+                             std::vector<Coordinate> out) {
   RelationOracle r{std::move(out), {}, {}};
   auto rows = rows_of(in);
   auto offsets = kernel_offsets(spec.size, spec.dilation, false);
@@ -127,9 +131,9 @@ const char* name(Kind kind) {
   return kNames[static_cast<int>(kind)];
 }
 
-std::vector<Triple> kernel_offsets(const Triple& size, const Triple& dilation, bool centred) {
+std::vector<Triple> kernel_offsets(const Triple& size, const Triple& dilation, bool centered) {
   auto at = [&](size_t a, int64_t i) {
-    int64_t first = centred && size[a] % 2 == 1 ? -(size[a] / 2) : 0;
+    int64_t first = centered && size[a] % 2 == 1 ? -(size[a] / 2) : 0;
     return (first + i) * dilation[a];
   };
   std::vector<Triple> offsets;
@@ -164,7 +168,8 @@ Values conv(const ConvShape& s, std::span<const Edge> edges, const Values& x, co
   return y;
 }
 
-Values conv_input_grad(const ConvShape& s, std::span<const Edge> edges, const Values& gy, const Values& w) {
+Values conv_input_grad(const ConvShape& s, std::span<const Edge> edges, const Values& gy,
+                       const Values& w) {
   Values dx(static_cast<size_t>(s.n_in * s.c_in));
   each_product(s, edges, [&](size_t ix, size_t iw, size_t iy) { dx[ix] += gy[iy] * w[iw]; });
   return dx;
@@ -182,7 +187,8 @@ double dot(const Values& a, const Values& b) {
   return sum;
 }
 
-double adjoint_error(const Values& gy, const Values& lx, const Values& adjoint_gy, const Values& x) {
+double adjoint_error(const Values& gy, const Values& lx, const Values& adjoint_gy,
+                     const Values& x) {
   auto magnitude = [](const Values& a, const Values& b) {
     double sum = 0;
     for (size_t i = 0; i < a.size(); ++i) sum += std::abs(a[i] * b[i]);
@@ -196,7 +202,8 @@ double relative_error(const Values& a, const Values& b) {
   if (a.size() != b.size()) return std::numeric_limits<double>::infinity();
   double worst = 0, scale = 0;
   for (size_t i = 0; i < a.size(); ++i) {
-    if (!std::isfinite(a[i]) || !std::isfinite(b[i])) return std::numeric_limits<double>::infinity();
+    if (!std::isfinite(a[i]) || !std::isfinite(b[i]))
+      return std::numeric_limits<double>::infinity();
     worst = std::max(worst, std::abs(a[i] - b[i]));
     scale = std::max(scale, std::abs(b[i]));
   }

@@ -27,7 +27,8 @@ class Random {
   // Uniform in [0, 1), a multiple of 2^-53.
   double unit() { return static_cast<double>(bits() >> 11) * 0x1p-53; }
   double uniform(double lo, double hi) { return lo + (hi - lo) * unit(); }
-  // Mean 0, standard deviation 1, support [-2.45, 2.45]: the scaled sum of two uniforms. No transcendental function.
+  // Mean 0, standard deviation 1, support [-2.45, 2.45]: the scaled sum of two uniforms. No
+  // transcendental function.
   double bump() { return (unit() + unit() - 1.0) * 2.449489742783178; }
   bool chance(double p) { return unit() < p; }
 

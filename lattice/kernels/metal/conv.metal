@@ -1,10 +1,13 @@
-// y[o, m] = bias[m] + sum over the edges (i, o, k) of sum_c x[i, c] W[k, c, m], for each group of channels.
+// y[o, m] = bias[m] + sum over the edges (i, o, k) of sum_c x[i, c] W[k, c, m], for each group of
+// channels.
 //
 //   conv_rows   a thread per output element, edges by output row; any relation and shape
-//   conv_tiles  64 output rows x kColumns channels per threadgroup of 4 simdgroups, over a map (output row, offset) -> input row
+//   conv_tiles  64 output rows x kColumns channels per threadgroup of 4 simdgroups, over a map
+//   (output row, offset) -> input row
 //
-// Sums are float32 and rounded once. Order in an element: edges by offset, then input channel; the bias comes last. sizes: n_out,
-// n_k, groups, input and output channels of a group, then what the weight reads (weights.metal).
+// Sums are float32 and rounded once. Order in an element: edges by offset, then input channel; the
+// bias comes last. sizes: n_out, n_k, groups, input and output channels of a group, then what the
+// weight reads (weights.metal).
 #include "lattice/kernels/metal/tiles.metal"
 #include "lattice/kernels/metal/weights.metal"
 
@@ -16,9 +19,10 @@ struct NoBias {
   float operator[](int) const thread { return 0.0f; }
 };
 
-template <typename T, typename W, typename X, typename B, typename R, typename E, typename I, typename K, typename S>
-METAL_FUNC void conv_rows(W w, X x, B bias, R row_offsets, E edge_ids, I in_rows, K kernel_ids, S sizes, device T* y,
-                          uint3 at) {
+template <typename T, typename W, typename X, typename B, typename R, typename E, typename I,
+          typename K, typename S>
+METAL_FUNC void conv_rows(W w, X x, B bias, R row_offsets, E edge_ids, I in_rows, K kernel_ids,
+                          S sizes, device T* y, uint3 at) {
   const int groups = sizes[2], in = sizes[3], out = sizes[4];
   const int column = int(at.x), row = int(at.y), g = column / out, m = column % out;
   float sum = 0.0f;
@@ -32,8 +36,8 @@ METAL_FUNC void conv_rows(W w, X x, B bias, R row_offsets, E edge_ids, I in_rows
   y[size_t(row) * size_t(groups * out) + size_t(column)] = T(sum + float(bias[column]));
 }
 
-// Where the rows of conv_tiles come from: positions first() .. end(), 64 a tile. mask(): bit b says whether any of the 16 rows from
-// `p` has offset k(word, b).
+// Where the rows of conv_tiles come from: positions first() .. end(), 64 a tile. mask(): bit b says
+// whether any of the 16 rows from `p` has offset k(word, b).
 
 // One offset, every row with itself.
 struct SameRows {
@@ -59,7 +63,8 @@ struct MappedRows {
   int k(int word, int bit) const thread { return 32 * word + bit; }
   uint mask(int p, int word, uint lane) const thread {
     const int row = p + int(lane);
-    return simd_or(lane < 16 && row < n_out ? uint(masks[size_t(row) * size_t(words()) + size_t(word)]) : 0u);
+    return simd_or(
+        lane < 16 && row < n_out ? uint(masks[size_t(row) * size_t(words()) + size_t(word)]) : 0u);
   }
   int in_row(int p, int k) const thread { return map[size_t(p) * size_t(n_k) + size_t(k)]; }
   int out_row(int p) const thread { return p; }
@@ -70,7 +75,8 @@ METAL_FUNC MappedRows<M, K> mapped_rows(M map, K masks, S sizes) {
   return {map, masks, sizes[0], sizes[1]};
 }
 
-// Rows sorted by mask: map (n_k, n_out) of sorted rows, masks one word for each 16 of them, order their place in y.
+// Rows sorted by mask: map (n_k, n_out) of sorted rows, masks one word for each 16 of them, order
+// their place in y.
 template <typename M, typename K, typename O>
 struct SortedRows {
   M map;
@@ -110,11 +116,13 @@ struct ListedRows {
 // parts: four numbers for each tile, offset, begin, end and one that is not read.
 template <typename E, typename I, typename O, typename P>
 METAL_FUNC ListedRows<E, I, O> listed_rows(E edge_ids, I in_rows, O out_rows, P parts, uint3 tile) {
-  return {edge_ids, in_rows, out_rows, parts[4 * tile.x], parts[4 * tile.x + 1], parts[4 * tile.x + 2]};
+  return {
+      edge_ids, in_rows, out_rows, parts[4 * tile.x], parts[4 * tile.x + 1], parts[4 * tile.x + 2]};
 }
 
-// Edges of 64 positions and offset k: bounds[tile, k] .. bounds[tile + 1, k] of in_rows and positions, ascending; order is the place of
-// a position in y. A row may have several edges of one offset, a bucket: their rows of x are added first.
+// Edges of 64 positions and offset k: bounds[tile, k] .. bounds[tile + 1, k] of in_rows and
+// positions, ascending; order is the place of a position in y. A row may have several edges of one
+// offset, a bucket: their rows of x are added first.
 template <typename B, typename I, typename P, typename O>
 struct BucketRows {
   B bounds;
@@ -139,7 +147,9 @@ struct BucketRows {
     }
     return from;
   }
-  bool before(int e, int p, int k, int q) const thread { return e < bound(p / 64 + 1, k) && positions[e] < q; }
+  bool before(int e, int p, int k, int q) const thread {
+    return e < bound(p / 64 + 1, k) && positions[e] < q;
+  }
   uint mask(int p, int word, uint lane) const thread {
     const int k = 32 * word + int(lane);
     const bool any = k < n_k && p < n_out && before(edge(p, k), p, k, p + 16);
@@ -164,9 +174,11 @@ METAL_FUNC V load(const thread Rows&, X x, int row, int, int, int stride, int c)
   return V(x[size_t(row) * size_t(stride) + size_t(c)]);
 }
 template <typename V, typename B, typename I, typename P, typename O, typename X>
-METAL_FUNC V load(const thread BucketRows<B, I, P, O>& rows, X x, int e, int p, int k, int stride, int c) {
+METAL_FUNC V load(const thread BucketRows<B, I, P, O>& rows, X x, int e, int p, int k, int stride,
+                  int c) {
   V sum = V(0);
-  for (; rows.before(e, p, k, p + 1); ++e) sum += V(x[size_t(rows.in_rows[e]) * size_t(stride) + size_t(c)]);
+  for (; rows.before(e, p, k, p + 1); ++e)
+    sum += V(x[size_t(rows.in_rows[e]) * size_t(stride) + size_t(c)]);
   return sum;
 }
 
@@ -184,17 +196,21 @@ struct RowsOut {
   }
 };
 
-// Threadgroup memory: xs 64 x padded(16), ws 16 x padded(kColumns), strips 4 x 8 x 32, ids 64, masks 4. The four simdgroups own 16
-// rows each: one of them multiplies only where one of its 16 rows has the offset; offsets that no row has cost
-// nothing. Tiles are of type V: T, or float32 where rows are added before the product.
-template <int kColumns, typename Rows, typename W, typename X, typename B, typename S, typename T, typename V>
-METAL_FUNC void conv_tiles(Rows rows, W w, X x, B bias, S sizes, device T* y, threadgroup V* xs, threadgroup V* ws,
-                           threadgroup float* strips, threadgroup int* ids, threadgroup uint* masks, uint3 group,
-                           uint thread_id, uint strip, uint lane) {
+// Threadgroup memory: xs 64 x padded(16), ws 16 x padded(kColumns), strips 4 x 8 x 32, ids 64,
+// masks 4. The four simdgroups own 16 rows each: one of them multiplies only where one of its 16
+// rows has the offset; offsets that no row has cost nothing. Tiles are of type V: T, or float32
+// where rows are added before the product.
+template <int kColumns, typename Rows, typename W, typename X, typename B, typename S, typename T,
+          typename V>
+METAL_FUNC void conv_tiles(Rows rows, W w, X x, B bias, S sizes, device T* y, threadgroup V* xs,
+                           threadgroup V* ws, threadgroup float* strips, threadgroup int* ids,
+                           threadgroup uint* masks, uint3 group, uint thread_id, uint strip,
+                           uint lane) {
   constexpr int kRows = 64, kDepth = 16, kThreads = 128;
   constexpr int kXs = padded<V>(kDepth), kWs = padded<V>(kColumns);
   const int groups = sizes[2], in = sizes[3], out = sizes[4];
-  const int first = rows.first(int(group.x)), column = int(group.y) * kColumns, g = int(group.z), t = int(thread_id);
+  const int first = rows.first(int(group.x)), column = int(group.y) * kColumns, g = int(group.z),
+            t = int(thread_id);
   Sums sums[2 * kColumns / 8];
   clear<2 * kColumns / 8>(sums);
   for (int word = 0; word < rows.words(); ++word) {
@@ -211,7 +227,8 @@ METAL_FUNC void conv_tiles(Rows rows, W w, X x, B bias, S sizes, device T* y, th
         for (int i = t; i < kRows * kDepth; i += kThreads) {
           const int r = i / kDepth, c = c0 + i % kDepth, from = ids[r];
           xs[r * kXs + i % kDepth] =
-              from >= 0 && c < in ? load<V>(rows, x, from, first + r, k, groups * in, g * in + c) : V(0);
+              from >= 0 && c < in ? load<V>(rows, x, from, first + r, k, groups * in, g * in + c)
+                                  : V(0);
         }
         for (int i = t; i < kDepth * kColumns; i += kThreads) {
           const int c = c0 + i / kColumns, m = column + i % kColumns;
@@ -220,7 +237,8 @@ METAL_FUNC void conv_tiles(Rows rows, W w, X x, B bias, S sizes, device T* y, th
         threadgroup_barrier(mem_flags::mem_threadgroup);
         if (mine >> bit & 1u) {
           for (int c = 0; c < kDepth; c += 8)
-            multiply<2, kColumns / 8, false>(sums, xs + 16 * int(strip) * kXs + c, kXs, ws + c * kWs, kWs);
+            multiply<2, kColumns / 8, false>(sums, xs + 16 * int(strip) * kXs + c, kXs,
+                                             ws + c * kWs, kWs);
         }
       }
     }

@@ -1,11 +1,14 @@
-// A table of coordinates (batch, x, y, z): open addressing with linear probing, a slot holds a row or -1.
+// A table of coordinates (batch, x, y, z): open addressing with linear probing, a slot holds a row
+// or -1.
 //
 //   insert:  every row; of equal rows the smallest stays, whatever the order in which threads come
 //   find:    the smallest row with that coordinate, or -1
-//   compact: out[0, r] = number[first[r]] and out[1, number[r]] = r for the rows that are the first of their kind
+//   compact: out[0, r] = number[first[r]] and out[1, number[r]] = r for the rows that are the first
+//   of their kind
 //
-// Coordinates are compared in full; the hash only says where to begin. A slot, once taken, keeps its coordinate, so that a row
-// that was read from it stays right. There are more slots than rows: every search ends.
+// Coordinates are compared in full; the hash only says where to begin. A slot, once taken, keeps
+// its coordinate, so that a row that was read from it stays right. There are more slots than rows:
+// every search ends.
 #pragma once
 
 template <typename Rows>
@@ -14,7 +17,9 @@ METAL_FUNC int4 coordinate(Rows rows, int r) {
   return int4(rows[at], rows[at + 1], rows[at + 2], rows[at + 3]);
 }
 
-METAL_FUNC bool same_coordinate(int4 a, int4 b) { return a.x == b.x && a.y == b.y && a.z == b.z && a.w == b.w; }
+METAL_FUNC bool same_coordinate(int4 a, int4 b) {
+  return a.x == b.x && a.y == b.y && a.z == b.z && a.w == b.w;
+}
 
 // The finaliser of MurmurHash3 (Appleby 2011) on each word in turn.
 METAL_FUNC uint mixed(uint h, int word) {
@@ -33,7 +38,9 @@ METAL_FUNC void insert_coordinate(device int* slots, uint n_slots, Rows rows, in
   while (true) {
     device atomic_int* slot = reinterpret_cast<device atomic_int*>(slots + at);
     int found = -1;
-    if (atomic_compare_exchange_weak_explicit(slot, &found, r, memory_order_relaxed, memory_order_relaxed)) return;
+    if (atomic_compare_exchange_weak_explicit(slot, &found, r, memory_order_relaxed,
+                                              memory_order_relaxed))
+      return;
     if (found < 0) continue;  // it failed for no reason: the same slot again
     if (same_coordinate(coordinate(rows, found), c)) {
       atomic_fetch_min_explicit(slot, r, memory_order_relaxed);

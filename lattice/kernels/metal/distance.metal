@@ -1,5 +1,5 @@
-// Distances between all rows of a (n, c) and b (m, c), without an array of differences: a group of 16 x 16 threads has a tile of d,
-// and reads 16 channels of 16 rows of both at a time.
+// Distances between all rows of a (n, c) and b (m, c), without an array of differences: a group of
+// 16 x 16 threads has a tile of d, and reads 16 channels of 16 rows of both at a time.
 //
 //   squared:   d[i, j] = sum_c (a[i, c] - b[j, c])^2          euclidean: its square root
 //   cosine:    d[i, j] = 1 - <a[i], b[j]> / max(|a[i]| |b[j]|, 1e-8)
@@ -11,17 +11,22 @@ enum Metric { kSquared, kEuclidean, kCosine };
 constant constexpr int kSide = 16;
 constant constexpr int kPitch = kSide + 1;  // rows of a tile start in different banks
 
-// at = (j, i), lane = the place in the group. left and right have kSide * kPitch values. All threads of a group take part.
+// at = (j, i), lane = the place in the group. left and right have kSide * kPitch values. All
+// threads of a group take part.
 template <int kMetric, typename A, typename B>
-METAL_FUNC void distance_tile(device float* d, A a, int n, B b, int m, int channels, threadgroup float* left,
-                              threadgroup float* right, uint2 at, uint2 lane) {
-  const int i = int(at.y), j = int(at.x), x = int(lane.x), y = int(lane.y), row = j - x + y;  // of b that this thread reads
+METAL_FUNC void distance_tile(device float* d, A a, int n, B b, int m, int channels,
+                              threadgroup float* left, threadgroup float* right, uint2 at,
+                              uint2 lane) {
+  const int i = int(at.y), j = int(at.x), x = int(lane.x), y = int(lane.y),
+            row = j - x + y;  // of b that this thread reads
   float sum = 0.0f, of_a = 0.0f, of_b = 0.0f;
   for (int first = 0; first < channels; first += kSide) {
     const int c = first + x;
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    left[y * kPitch + x] = i < n && c < channels ? a[size_t(i) * size_t(channels) + size_t(c)] : 0.0f;
-    right[y * kPitch + x] = row < m && c < channels ? b[size_t(row) * size_t(channels) + size_t(c)] : 0.0f;
+    left[y * kPitch + x] =
+        i < n && c < channels ? a[size_t(i) * size_t(channels) + size_t(c)] : 0.0f;
+    right[y * kPitch + x] =
+        row < m && c < channels ? b[size_t(row) * size_t(channels) + size_t(c)] : 0.0f;
     threadgroup_barrier(mem_flags::mem_threadgroup);
     for (int k = 0; k < kSide; ++k) {
       const float p = left[y * kPitch + k], q = right[x * kPitch + k];

@@ -1,4 +1,5 @@
-// Neighbours by comparing every query with every source of its batch: one thread per query, sources in tiles that a group shares.
+// Neighbors by comparing every query with every source of its batch: one thread per query, sources
+// in tiles that a group shares.
 //
 //   count: how many sources are within reach
 //   take:  the nearest `width` of them, by (d2, source row)
@@ -51,7 +52,7 @@ METAL_FUNC float distance_of(int4 a, int4 b) {
   return rounded(uint(xy < xx) + uint(sum < xy), sum);
 }
 
-// A list of at most `width` neighbours in ascending order.
+// A list of at most `width` neighbors in ascending order.
 struct Nearest {
   device int* rows;
   device float* distances;
@@ -72,10 +73,11 @@ struct Counted {
   void add(float, int) thread { ++n; }
 };
 
-// Adds the sources of the query's batch within reach to `found`. All threads of a group take part; those without a query add none.
+// Adds the sources of the query's batch within reach to `found`. All threads of a group take part;
+// those without a query add none.
 template <bool kPoints, typename Found, typename Sources, typename Queries>
-METAL_FUNC void visit_sources(thread Found& found, Sources sources, int n, Queries queries, int n_query, int q,
-                              float reach, threadgroup int4* tile, int lane) {
+METAL_FUNC void visit_sources(thread Found& found, Sources sources, int n, Queries queries,
+                              int n_query, int q, float reach, threadgroup int4* tile, int lane) {
   const bool asks = q < n_query;
   const int4 query = asks ? coordinate(queries, q) : int4(0, 0, 0, 0);
   for (int first = 0; first < n; first += kTile) {

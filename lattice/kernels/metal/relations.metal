@@ -1,10 +1,11 @@
-// The map of a relation by probing the table of its input rows: row o is out_in_map[o, 0 .. n_k), then its masks.
+// The map of a relation by probing the table of its input rows: row o is out_in_map[o, 0 .. n_k),
+// then its masks.
 //
 //   gather:  edge (i, o, k) iff in[i] = out[o] * stride + offset[k] - padding
 //   scatter: edge (i, o, k) iff out[o] = in[i] * stride + offset[k] - padding
 //
-// One thread for 32 offsets of an output row, which are one word of its mask. Places are computed in 64 bits; one outside int32 is
-// empty.
+// One thread for 32 offsets of an output row, which are one word of its mask. Places are computed
+// in 64 bits; one outside int32 is empty.
 #include "lattice/kernels/metal/coords.metal"
 
 // Where the input must be along one axis. false: nowhere.
@@ -20,9 +21,10 @@ METAL_FUNC bool find_place(int out, int offset, int stride, int padding, thread 
 }
 
 // steps: stride x, y, z, then padding. `at` is (word, output row).
-template <bool kScatter, typename Slots, typename In, typename Out, typename Offsets, typename Steps>
-METAL_FUNC void relate_row(device int* map, Slots slots, uint n_slots, In in, Out out, Offsets offsets, Steps steps,
-                           int n_k, uint2 at) {
+template <bool kScatter, typename Slots, typename In, typename Out, typename Offsets,
+          typename Steps>
+METAL_FUNC void relate_row(device int* map, Slots slots, uint n_slots, In in, Out out,
+                           Offsets offsets, Steps steps, int n_k, uint2 at) {
   const int4 o = coordinate(out, int(at.y));
   const int n_words = (n_k + 31) / 32, first = int(at.x) * 32, last = min(n_k, first + 32);
   device int* row = map + size_t(at.y) * size_t(n_k + n_words);

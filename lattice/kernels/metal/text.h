@@ -1,4 +1,5 @@
-// The text of lattice/kernels/metal/<topic>.metal, put into the library when it is built. MLX compiles it at run time.
+// The text of lattice/kernels/metal/<topic>.metal, put into the library when it is built. MLX
+// compiles it at run time.
 #pragma once
 
 #include <iterator>

@@ -1,4 +1,5 @@
-// W[k][g][c][m] of the bilinear family, one value at a time: dense, or codes that are expanded as they are used.
+// W[k][g][c][m] of the bilinear family, one value at a time: dense, or codes that are expanded as
+// they are used.
 #pragma once
 
 namespace lattice {
@@ -10,7 +11,9 @@ struct DenseWeight {
   P data;
   long stride_k;
   int stride_g, stride_c;
-  T at(int k, int g, int c, int m) const thread { return data[k * stride_k + g * stride_g + c * stride_c + m]; }
+  T at(int k, int g, int c, int m) const thread {
+    return data[k * stride_k + g * stride_g + c * stride_c + m];
+  }
 };
 
 // sizes from 5 on: stride_k, stride_g, stride_c.
@@ -19,9 +22,10 @@ METAL_FUNC DenseWeight<T, P> dense_weight(P data, S sizes) {
   return {data, long(sizes[5]), sizes[6], sizes[7]};
 }
 
-// T(scale * code + bias of the code's group), as kernels/cpu/packed.h says. A word holds 32 / kBits input channels of one output
-// channel, the first in the lowest bits. Scales of 16 bits times a code are exact in float32, so that a fused multiply-add has the same
-// bits; with float32 scales it may differ in the last one. kTurned: the weight is W^T of each group.
+// T(scale * code + bias of the code's group), as kernels/cpu/features/packed.h says. A word holds
+// 32 / kBits input channels of one output channel, the first in the lowest bits. Scales of 16 bits
+// times a code are exact in float32, so that a fused multiply-add has the same bits; with float32
+// scales it may differ in the last one. kTurned: the weight is W^T of each group.
 template <typename T, int kBits, bool kTurned, typename C, typename A, typename B>
 struct PackedWeight {
   C codes;
@@ -45,8 +49,10 @@ struct PackedWeight {
 
 // sizes from 5 on: codes that share a scale.
 template <typename T, int kBits, bool kTurned, typename C, typename A, typename B, typename S>
-METAL_FUNC PackedWeight<T, kBits, kTurned, C, A, B> packed_weight(C codes, A scales, B biases, S sizes) {
-  const int in = kTurned ? sizes[4] : sizes[3], out = kTurned ? sizes[3] : sizes[4], group_size = sizes[5];
+METAL_FUNC PackedWeight<T, kBits, kTurned, C, A, B> packed_weight(C codes, A scales, B biases,
+                                                                  S sizes) {
+  const int in = kTurned ? sizes[4] : sizes[3], out = kTurned ? sizes[3] : sizes[4],
+            group_size = sizes[5];
   const int n_groups = (in + group_size - 1) / group_size;
   return {codes,    scales,         biases, group_size,   n_groups * group_size * kBits / 32,
           n_groups, sizes[2] * out, out,    sizes[1] == 1};

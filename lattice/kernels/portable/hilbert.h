@@ -1,9 +1,10 @@
-// The 3D Hilbert curve: coordinates of b bits to the "transposed" Hilbert index, whose bits, interleaved with x
-// highest, are the position on the curve. J. Skilling, "Programming the Hilbert curve", AIP Conference Proceedings 707
-// (2004), 381-387, with masks instead of branches. Legal in C++20 and in MSL.
+// The 3D Hilbert curve: coordinates of b bits to the "transposed" Hilbert index, whose bits,
+// interleaved with x highest, are the position on the curve. J. Skilling, "Programming the Hilbert
+// curve", AIP Conference Proceedings 707 (2004), 381-387, with masks instead of branches. Legal in
+// C++20 and in MSL.
 //
-//   for (U bit = U(1) << (bits - 1); bit > 1; bit >>= 1) p = hilbert_unrotate(p, bit);   // bits >= 1
-//   p = hilbert_gray(p);
+//   for (U bit = U(1) << (bits - 1); bit > 1; bit >>= 1) p = hilbert_unrotate(p, bit);   // bits >=
+//   1 p = hilbert_gray(p);
 //
 // Both steps are separate so that a caller can run the loop over rows inside the loop over bits.
 #pragma once
@@ -20,8 +21,9 @@ struct Hilbert3 {
   U x, y, z;
 };
 
-// Undoes the rotation of the sub-cube that `bit` (a power of two) chooses, on the lower bits: a set bit inverts x, a
-// clear one swaps x with that axis. Compares, not shifts: those become vector code on every CPU.
+// Undoes the rotation of the sub-cube that `bit` (a power of two) chooses, on the lower bits: a set
+// bit inverts x, a clear one swaps x with that axis. Compares, not shifts: those become vector code
+// on every CPU.
 template <typename U>
 inline Hilbert3<U> hilbert_unrotate(Hilbert3<U> p, U bit) {
   const U low = bit - 1;
@@ -35,7 +37,8 @@ inline Hilbert3<U> hilbert_unrotate(Hilbert3<U> p, U bit) {
   return p;
 }
 
-// Gray encoding: each axis is xored with the one before, then all with the parity of the higher bits of z.
+// Gray encoding: each axis is xored with the one before, then all with the parity of the higher
+// bits of z.
 template <typename U>
 inline Hilbert3<U> hilbert_gray(Hilbert3<U> p) {
   p.y ^= p.x;

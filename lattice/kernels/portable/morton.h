@@ -1,4 +1,5 @@
-// Morton codes (Morton 1966): bit b of x, y, z becomes bit 3b, 3b + 1, 3b + 2. Legal in C++20 and in MSL.
+// Morton codes (Morton 1966): bit b of x, y, z becomes bit 3b, 3b + 1, 3b + 2. Legal in C++20 and
+// in MSL.
 #pragma once
 
 #ifndef __METAL_VERSION__
@@ -19,6 +20,8 @@ inline uint64_t spread3(uint64_t v) {
 }
 
 // The low 21 bits of each, x lowest.
-inline uint64_t morton3(uint64_t x, uint64_t y, uint64_t z) { return spread3(x) | spread3(y) << 1 | spread3(z) << 2; }
+inline uint64_t morton3(uint64_t x, uint64_t y, uint64_t z) {
+  return spread3(x) | spread3(y) << 1 | spread3(z) << 2;
+}
 
 }  // namespace lattice::portable

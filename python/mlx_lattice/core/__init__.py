@@ -10,4 +10,11 @@ from .tensor import *  # noqa: F403
 from .weights import *  # noqa: F403
 
 __all__ = ["set_thread_count", "thread_count"]
-__all__ += [*coords.__all__, *neighbors.__all__, *points.__all__, *relations.__all__, *tensor.__all__, *weights.__all__]
+__all__ += [
+    *coords.__all__,
+    *neighbors.__all__,
+    *points.__all__,
+    *relations.__all__,
+    *tensor.__all__,
+    *weights.__all__,
+]

@@ -1,4 +1,4 @@
-"""Neighbour relations and the index that finds them."""
+"""Neighbor relations and the index that finds them."""
 
 from .._ext import NeighborEdges, NeighborIndex, NeighborRelation
 

@@ -7,7 +7,9 @@ Needs NumPy; LAS and LAZ also laspy and lazrs: pip install 'mlx-lattice[io]'. A 
 try:
     import numpy as _numpy  # noqa: F401
 except ImportError:
-    raise ImportError("mlx_lattice.io needs NumPy: pip install 'mlx-lattice[io]' (or pip install numpy)") from None
+    raise ImportError(
+        "mlx_lattice.io needs NumPy: pip install 'mlx-lattice[io]' (or pip install numpy)"
+    ) from None
 
 import os as _os
 
@@ -18,12 +20,43 @@ from .npy import read_npy, read_npz, write_npy, write_npz
 from .pcd import read_pcd, write_pcd
 from .ply import read_ply, write_ply
 
-READERS = {"ply": read_ply, "pcd": read_pcd, "las": read_las, "laz": read_las, "npy": read_npy, "npz": read_npz, "bin": read_kitti}
-WRITERS = {"ply": write_ply, "pcd": write_pcd, "las": write_las, "laz": write_las, "npy": write_npy, "npz": write_npz,
-           "bin": write_kitti}
+READERS = {
+    "ply": read_ply,
+    "pcd": read_pcd,
+    "las": read_las,
+    "laz": read_las,
+    "npy": read_npy,
+    "npz": read_npz,
+    "bin": read_kitti,
+}
+WRITERS = {
+    "ply": write_ply,
+    "pcd": write_pcd,
+    "las": write_las,
+    "laz": write_las,
+    "npy": write_npy,
+    "npz": write_npz,
+    "bin": write_kitti,
+}
 
-__all__ = ["PointCloud", "format_of", "read", "read_kitti", "read_las", "read_npy", "read_npz", "read_pcd", "read_ply",
-           "write", "write_kitti", "write_las", "write_npy", "write_npz", "write_pcd", "write_ply"]
+__all__ = [
+    "PointCloud",
+    "format_of",
+    "read",
+    "read_kitti",
+    "read_las",
+    "read_npy",
+    "read_npz",
+    "read_pcd",
+    "read_ply",
+    "write",
+    "write_kitti",
+    "write_las",
+    "write_npy",
+    "write_npz",
+    "write_pcd",
+    "write_ply",
+]
 
 
 def format_of(path, format=None):

@@ -25,7 +25,9 @@ def naming(path, kind):
     except MemoryError:
         raise FileError(f"{path}: {kind} file does not fit into memory") from None
     except Exception as error:  # readers of other packages raise many kinds
-        raise FileError(f"{path}: not a valid {kind} file: {str(error) or type(error).__name__}") from None
+        raise FileError(
+            f"{path}: not a valid {kind} file: {str(error) or type(error).__name__}"
+        ) from None
 
 
 def require(package, extra):
@@ -35,8 +37,10 @@ def require(package, extra):
     try:
         return importlib.import_module(package)
     except ImportError:
-        raise ImportError(f"{package} is missing; install it: pip install 'mlx-lattice[{extra}]' "
-                          f"(or pip install {package})") from None
+        raise ImportError(
+            f"{package} is missing; install it: pip install 'mlx-lattice[{extra}]' "
+            f"(or pip install {package})"
+        ) from None
 
 
 def file_size(file):
@@ -59,8 +63,10 @@ def fits(count, row_bytes, left, what="points"):
     if row_bytes > ROW_LIMIT:
         raise ValueError(f"a row of {row_bytes} bytes, expected at most {ROW_LIMIT}")
     if count * row_bytes > left:
-        raise ValueError(f"{count} {what} of {row_bytes} bytes need {count * row_bytes} bytes, found {left}: "
-                         "truncated, or the count is wrong")
+        raise ValueError(
+            f"{count} {what} of {row_bytes} bytes need {count * row_bytes} bytes, found {left}: "
+            "truncated, or the count is wrong"
+        )
 
 
 def header_lines(file, last, kind):

@@ -6,12 +6,23 @@ import numpy as np
 
 # Names that files use -> ours. Three or four of them together make one column.
 GROUPS = {
-    "color": (("red", "green", "blue", "alpha"), ("r", "g", "b", "a"), ("diffuse_red", "diffuse_green", "diffuse_blue", "diffuse_alpha")),
+    "color": (
+        ("red", "green", "blue", "alpha"),
+        ("r", "g", "b", "a"),
+        ("diffuse_red", "diffuse_green", "diffuse_blue", "diffuse_alpha"),
+    ),
     "normal": (("nx", "ny", "nz"), ("normal_x", "normal_y", "normal_z")),
 }
 ALIASES = {
     "intensity": ("scalar_intensity", "reflectance", "scalar_reflectance"),
-    "label": ("classification", "class", "class_id", "semantic", "scalar_label", "scalar_classification"),
+    "label": (
+        "classification",
+        "class",
+        "class_id",
+        "semantic",
+        "scalar_label",
+        "scalar_classification",
+    ),
 }
 
 
@@ -32,16 +43,22 @@ class PointCloud:
         if points.ndim != 2 or points.shape[1] != 3:
             raise ValueError(f"[PointCloud] points: found shape {points.shape}, expected (N, 3)")
         if points.dtype.kind not in "fiu":
-            raise ValueError(f"[PointCloud] points: found {points.dtype}, expected float32 or float64")
+            raise ValueError(
+                f"[PointCloud] points: found {points.dtype}, expected float32 or float64"
+            )
         if points.dtype not in (np.float32, np.float64):
             points = points.astype(np.float32 if points.dtype.itemsize <= 2 else np.float64)
         columns = {}
         for name, values in self.columns.items():
             values = np.asarray(values)
             if values.ndim not in (1, 2) or len(values) != len(points):
-                raise ValueError(f"[PointCloud] column {name!r}: found shape {values.shape}, expected {len(points)} rows")
+                raise ValueError(
+                    f"[PointCloud] column {name!r}: found shape {values.shape}, expected {len(points)} rows"
+                )
             if values.dtype.kind not in "fiub":
-                raise ValueError(f"[PointCloud] column {name!r}: found {values.dtype}, expected numbers")
+                raise ValueError(
+                    f"[PointCloud] column {name!r}: found {values.dtype}, expected numbers"
+                )
             columns[str(name)] = values
         object.__setattr__(self, "points", points)
         object.__setattr__(self, "columns", columns)
@@ -51,10 +68,16 @@ class PointCloud:
 
     def __getitem__(self, rows):
         """The cloud of some rows: a mask, indices or a slice."""
-        return PointCloud(self.points[rows], {name: values[rows] for name, values in self.columns.items()}, dict(self.meta))
+        return PointCloud(
+            self.points[rows],
+            {name: values[rows] for name, values in self.columns.items()},
+            dict(self.meta),
+        )
 
     def __repr__(self):
-        columns = ", ".join(f"{n} {v.dtype}{list(v.shape[1:]) or ''}" for n, v in self.columns.items())
+        columns = ", ".join(
+            f"{n} {v.dtype}{list(v.shape[1:]) or ''}" for n, v in self.columns.items()
+        )
         return f"PointCloud({len(self):,} points {self.points.dtype}; {columns or 'no columns'})"
 
     def finite(self):
@@ -69,12 +92,15 @@ class PointCloud:
         if not len(points):
             return None
         # Axis by axis, as in finite(): 18 ns a point; reducing over rows of three took 85.
-        return tuple(np.array([pick(points[:, i]) for i in range(3)], np.float64) for pick in (np.min, np.max))
+        return tuple(
+            np.array([pick(points[:, i]) for i in range(3)], np.float64)
+            for pick in (np.min, np.max)
+        )
 
     def local(self, origin=None):
         """(mx.array (N, 3) float32, origin): points relative to `origin`, which is subtracted in float64.
 
-        The default is the low corner. Coordinates of a map (400,000 m) keep their millimetres this way.
+        The default is the low corner. Coordinates of a map (400,000 m) keep their millimeters this way.
         """
         import mlx.core as mx
 
@@ -91,24 +117,41 @@ def gather(fields, what):
     lower = {name.lower(): name for name in reversed(fields)}
     missing = [axis for axis in "xyz" if axis not in lower]
     if missing:
-        raise ValueError(f"{what} without {', '.join(missing)}; found {', '.join(fields) or 'nothing'}")
+        raise ValueError(
+            f"{what} without {', '.join(missing)}; found {', '.join(fields) or 'nothing'}"
+        )
     xyz = [fields.pop(lower[axis]) for axis in "xyz"]
     if any(axis.ndim != 1 for axis in xyz):
         raise ValueError("x, y and z must be single values")
     dtype = np.result_type(*xyz)
-    dtype = np.float32 if dtype == np.float32 or (dtype.kind in "iu" and dtype.itemsize <= 2) else np.float64
+    dtype = (
+        np.float32
+        if dtype == np.float32 or (dtype.kind in "iu" and dtype.itemsize <= 2)
+        else np.float64
+    )
     points = np.stack([axis.astype(dtype, copy=False) for axis in xyz], axis=1)
     columns = {}
     for name, sets in GROUPS.items():
         for parts in sets:
             found = [lower[p] for p in parts if p in lower and lower[p] in fields]
-            if len(found) >= 3 and name not in fields and [f.lower() for f in found[:3]] == list(parts[:3]) \
-                    and all(fields[f].ndim == 1 for f in found):
+            if (
+                len(found) >= 3
+                and name not in fields
+                and [f.lower() for f in found[:3]] == list(parts[:3])
+                and all(fields[f].ndim == 1 for f in found)
+            ):
                 columns[name] = np.stack([fields.pop(f) for f in found], axis=1)
                 break
     taken = {name.lower() for name in fields}
     for name, values in fields.items():
-        ours = next((o for o, others in ALIASES.items() if name.lower() in others and o not in taken and o not in columns), name)
+        ours = next(
+            (
+                o
+                for o, others in ALIASES.items()
+                if name.lower() in others and o not in taken and o not in columns
+            ),
+            name,
+        )
         columns[name.lower() if name.lower() in ALIASES else ours] = values
     return PointCloud(points, columns)
 
@@ -133,7 +176,9 @@ def scatter(cloud, dtypes, what, flat=True):
     names = [name for name, _ in parts]
     for name in names:
         if names.count(name) > 1 or not name or name != "".join(name.split()) or not name.isascii():
-            raise ValueError(f"column {name!r} cannot be a field of a {what} file: names are unique, ASCII and without spaces")
+            raise ValueError(
+                f"column {name!r} cannot be a field of a {what} file: names are unique, ASCII and without spaces"
+            )
     rows = np.empty(len(cloud), [(name, values.dtype, values.shape[1:]) for name, values in parts])
     for name, values in parts:
         rows[name] = values
@@ -141,7 +186,7 @@ def scatter(cloud, dtypes, what, flat=True):
 
 
 def color8(values):
-    """Colours as uint8: 16-bit ones lose their low byte (unless all are below 256), floats are 0..1."""
+    """Colors as uint8: 16-bit ones lose their low byte (unless all are below 256), floats are 0..1."""
     if values.dtype == np.uint8:
         return values
     if values.dtype.kind == "f":
@@ -159,7 +204,9 @@ def _stored(name, values, dtypes, what):
     if values.dtype.kind == "f":
         return values.astype(np.float32 if values.dtype.itemsize < 4 else np.float64)
     low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
-    for dtype in sorted((np.dtype(d) for d in dtypes if np.dtype(d).kind in "iu"), key=lambda d: d.itemsize):
+    for dtype in sorted(
+        (np.dtype(d) for d in dtypes if np.dtype(d).kind in "iu"), key=lambda d: d.itemsize
+    ):
         if dtype.itemsize >= 4 and np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
             return values.astype(dtype)
     raise ValueError(f"column {name!r}: found values in {low}..{high}, too large for a {what} file")

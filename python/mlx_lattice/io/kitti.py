@@ -13,8 +13,13 @@ def read_kitti(path, labels=None):
     if labels is not None:
         packed = _values(labels, "<u4", 1, "KITTI label")
         if len(packed) != len(rows):
-            raise ValueError(f"{labels}: {len(packed)} labels, expected one for each of {len(rows)} points")
-        columns |= {"label": (packed & 0xFFFF).astype(np.uint16), "instance": (packed >> 16).astype(np.uint16)}
+            raise ValueError(
+                f"{labels}: {len(packed)} labels, expected one for each of {len(rows)} points"
+            )
+        columns |= {
+            "label": (packed & 0xFFFF).astype(np.uint16),
+            "instance": (packed >> 16).astype(np.uint16),
+        }
     return PointCloud(rows[:, :3].copy(), columns)
 
 
@@ -30,6 +35,8 @@ def write_kitti(path, cloud):
     """Intensity is 0 where the cloud has none. Other columns have no place in this format and are an error."""
     others = set(cloud.columns) - {"intensity"}
     if others:
-        raise ValueError(f"{path}: a KITTI file has no place for {', '.join(sorted(others))}; drop them or write .ply")
+        raise ValueError(
+            f"{path}: a KITTI file has no place for {', '.join(sorted(others))}; drop them or write .ply"
+        )
     intensity = cloud.columns.get("intensity", np.zeros(len(cloud), np.float32))
     np.column_stack([cloud.points, intensity]).astype("<f4").tofile(path)

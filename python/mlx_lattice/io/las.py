@@ -13,9 +13,25 @@ from .cloud import PointCloud, gather
 
 PIECE = 16 << 20  # bytes decoded at once
 GROWTH = 4096  # how many times its size a LAZ file may become (and 64 MiB more): layers of equal values cost it nothing
-STANDARD = ("intensity", "return_number", "number_of_returns", "scan_direction_flag", "edge_of_flight_line", "classification",
-            "synthetic", "key_point", "withheld", "overlap", "scanner_channel", "scan_angle", "scan_angle_rank", "user_data",
-            "point_source_id", "gps_time", "nir")
+STANDARD = (
+    "intensity",
+    "return_number",
+    "number_of_returns",
+    "scan_direction_flag",
+    "edge_of_flight_line",
+    "classification",
+    "synthetic",
+    "key_point",
+    "withheld",
+    "overlap",
+    "scanner_channel",
+    "scan_angle",
+    "scan_angle_rank",
+    "user_data",
+    "point_source_id",
+    "gps_time",
+    "nir",
+)
 
 
 def read_las(path):
@@ -42,7 +58,9 @@ def _check_header(file):
     size = file_size(file)
     head = file.read(375)
     if len(head) < 227 or head[:4] != b"LASF":
-        raise ValueError(f"begins with {head[:4]!r}, expected b'LASF' and a header of 227 bytes or more")
+        raise ValueError(
+            f"begins with {head[:4]!r}, expected b'LASF' and a header of 227 bytes or more"
+        )
     minor = head[25]
     header, start, vlrs = struct.unpack_from("<HII", head, 94)
     kind, row, count = struct.unpack_from("<BHI", head, 104)
@@ -53,15 +71,21 @@ def _check_header(file):
             raise ValueError("truncated header of LAS 1.4")
         first, extra, count = struct.unpack_from("<QIQ", head, 235)
         if extra and (first > size or extra * 60 > size - first):
-            raise ValueError(f"{extra} extended records at byte {first} cannot stand in {size} bytes")
+            raise ValueError(
+                f"{extra} extended records at byte {first} cannot stand in {size} bytes"
+            )
     if vlrs * 54 > start - header:
         raise ValueError(f"{vlrs} variable records cannot stand in {start - header} bytes")
     if kind < 128:
         if count * row > size - start:
-            raise ValueError(f"{count} points of {row} bytes need {count * row} bytes, found {size - start}: truncated, or the count is wrong")
+            raise ValueError(
+                f"{count} points of {row} bytes need {count * row} bytes, found {size - start}: truncated, or the count is wrong"
+            )
         return False
     if count * row > GROWTH * size + (64 << 20):
-        raise ValueError(f"{count} points of {row} bytes from a compressed file of {size} bytes, expected at most {GROWTH} times its size")
+        raise ValueError(
+            f"{count} points of {row} bytes from a compressed file of {size} bytes, expected at most {GROWTH} times its size"
+        )
     if count:
         _check_chunks(file, start, size)
     return True
@@ -92,7 +116,9 @@ def _check_items(header, row):
 
 
 def _read(laspy, file):
-    with laspy.open(file, closefd=False, laz_backend=laspy.LazBackend.Lazrs, read_evlrs=False) as reader:
+    with laspy.open(
+        file, closefd=False, laz_backend=laspy.LazBackend.Lazrs, read_evlrs=False
+    ) as reader:
         header = reader.header
         scale, offset, total = header.scales.copy(), header.offsets.copy(), header.point_count
         if not (np.isfinite(scale).all() and np.isfinite(offset).all()):
@@ -100,14 +126,21 @@ def _read(laspy, file):
         row = header.point_format.size
         if header.are_points_compressed and total:
             _check_items(header, row)
-        pieces = [piece.array for piece in reader.chunk_iterator(max(1, PIECE // row))] if total else []
+        pieces = (
+            [piece.array for piece in reader.chunk_iterator(max(1, PIECE // row))] if total else []
+        )
         found = sum(map(len, pieces))
         if found != total:
             raise ValueError(f"found {found} points, expected {total}: truncated")
         packed = np.concatenate(pieces) if pieces else np.empty(0, header.point_format.dtype())
         record = laspy.ScaleAwarePointRecord(packed, header.point_format, scale, offset)
-        with np.errstate(over="ignore", invalid="ignore"):  # an absurd scale gives infinite points, which are legal
-            fields = {axis.lower(): np.asarray(record[axis]) * scale[i] + offset[i] for i, axis in enumerate("XYZ")}
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # an absurd scale gives infinite points, which are legal
+            fields = {
+                axis.lower(): np.asarray(record[axis]) * scale[i] + offset[i]
+                for i, axis in enumerate("XYZ")
+            }
         for name in header.point_format.dimension_names:
             values = np.array(record[name])
             if name not in ("X", "Y", "Z") and (name not in STANDARD or values.any()):
@@ -117,7 +150,7 @@ def _read(laspy, file):
 
 
 def write_las(path, cloud, *, scale=None, offset=None, compressed=None):
-    """LAS 1.4; compressed (LAZ) by the extension unless given. scale: metres of one integer step, default the cloud's, else 0.001.
+    """LAS 1.4; compressed (LAZ) by the extension unless given. scale: meters of one integer step, default the cloud's, else 0.001.
 
     color becomes 16 bits, intensity 16 bits (floats in 0..1 are stretched), label the classification; others are extra bytes.
     """
@@ -127,18 +160,26 @@ def write_las(path, cloud, *, scale=None, offset=None, compressed=None):
     if compressed:
         require("lazrs", "io")
     bounds = cloud.bounds()
-    scale = np.broadcast_to(np.asarray(scale if scale is not None else cloud.meta.get("scale", 0.001), np.float64), (3,))
+    scale = np.broadcast_to(
+        np.asarray(scale if scale is not None else cloud.meta.get("scale", 0.001), np.float64), (3,)
+    )
     if offset is None:
         offset = cloud.meta.get("offset", np.zeros(3) if bounds is None else np.floor(bounds[0]))
     offset = np.broadcast_to(np.asarray(offset, np.float64), (3,))
     if not (np.isfinite(scale).all() and (scale > 0).all() and np.isfinite(offset).all()):
-        raise ValueError(f"{path}: scale {scale} and offset {offset}, expected finite numbers, scale above 0")
+        raise ValueError(
+            f"{path}: scale {scale} and offset {offset}, expected finite numbers, scale above 0"
+        )
     bad = np.flatnonzero(~cloud.finite())
     if len(bad):
-        raise ValueError(f"{path}: LAS cannot hold point {bad[0]}, {cloud.points[bad[0]]}; drop such points: cloud[cloud.finite()]")
+        raise ValueError(
+            f"{path}: LAS cannot hold point {bad[0]}, {cloud.points[bad[0]]}; drop such points: cloud[cloud.finite()]"
+        )
     steps = np.rint((cloud.points.astype(np.float64) - offset) / scale)
     if len(steps) and np.abs(steps).max() >= 2**31 - 1:
-        raise ValueError(f"{path}: points span more than 2^31 steps of scale {scale.tolist()}; give a larger scale=")
+        raise ValueError(
+            f"{path}: points span more than 2^31 steps of scale {scale.tolist()}; give a larger scale="
+        )
 
     columns = dict(cloud.columns)
     color = columns.pop("color", None)
@@ -147,14 +188,25 @@ def write_las(path, cloud, *, scale=None, offset=None, compressed=None):
     standard, extra = {}, []
     if "intensity" in columns:
         standard["intensity"] = _intensity(path, columns.pop("intensity"))
-    if "label" in columns and columns["label"].ndim == 1 and columns["label"].dtype.kind in "iu" and _within(columns["label"], 255):
+    if (
+        "label" in columns
+        and columns["label"].ndim == 1
+        and columns["label"].dtype.kind in "iu"
+        and _within(columns["label"], 255)
+    ):
         standard["classification"] = columns.pop("label")
     names = set(header.point_format.dimension_names)
     for name, values in columns.items():
         if name in names and values.ndim == 1:
             standard[name] = values
         else:
-            values = values.astype(np.uint8) if values.dtype.kind == "b" else values.astype(np.float32) if values.dtype == np.float16 else values
+            values = (
+                values.astype(np.uint8)
+                if values.dtype.kind == "b"
+                else values.astype(np.float32)
+                if values.dtype == np.float16
+                else values
+            )
             width = f"{values.shape[1]}" if values.ndim == 2 else ""
             header.add_extra_dim(laspy.ExtraBytesParams(name, f"{width}{values.dtype.str[1:]}"))
             extra.append((name, values))
@@ -166,7 +218,9 @@ def write_las(path, cloud, *, scale=None, offset=None, compressed=None):
     for name, values in [*standard.items(), *extra]:
         las[name] = values
     with open(path, "wb") as file:
-        las.write(file, do_compress=compressed, laz_backend=laspy.LazBackend.Lazrs if compressed else None)
+        las.write(
+            file, do_compress=compressed, laz_backend=laspy.LazBackend.Lazrs if compressed else None
+        )
 
 
 def _within(values, most):
@@ -183,5 +237,7 @@ def _intensity(path, values):
     if values.dtype.kind == "f" and _within(values, 1):
         return np.rint(values * 65535).astype(np.uint16)
     if not _within(values, 65535) or not np.isfinite(values).all():
-        raise ValueError(f"{path}: intensity in {values.min()}..{values.max()}; LAS holds 0..65535 (floats: 0..1)")
+        raise ValueError(
+            f"{path}: intensity in {values.min()}..{values.max()}; LAS holds 0..65535 (floats: 0..1)"
+        )
     return np.rint(values).astype(np.uint16)

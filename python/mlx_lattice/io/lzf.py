@@ -43,7 +43,9 @@ def decompress(data, size):
     except IndexError:
         raise ValueError("compressed data end inside a token") from None
     if len(out) != size:
-        raise ValueError(f"compressed data make {'more than ' if len(out) > size else ''}{min(len(out), size)} bytes, expected {size}")
+        raise ValueError(
+            f"compressed data make {'more than ' if len(out) > size else ''}{min(len(out), size)} bytes, expected {size}"
+        )
     return bytes(out)
 
 

@@ -39,11 +39,17 @@ def _array(file, size):
         count *= extent
     left = size - file.tell()
     if count * dtype.itemsize > left:
-        raise ValueError(f"shape {shape} of {dtype} needs {count * dtype.itemsize} bytes, found {left}: truncated, or the shape is wrong")
+        raise ValueError(
+            f"shape {shape} of {dtype} needs {count * dtype.itemsize} bytes, found {left}: truncated, or the shape is wrong"
+        )
     data = bytearray(file.read(count * dtype.itemsize))
     if len(data) != count * dtype.itemsize:
-        raise ValueError(f"found {len(data)} bytes of data, expected {count * dtype.itemsize}: truncated")
-    array = np.frombuffer(data, dtype, count) if dtype.itemsize and count else np.empty(count, dtype)
+        raise ValueError(
+            f"found {len(data)} bytes of data, expected {count * dtype.itemsize}: truncated"
+        )
+    array = (
+        np.frombuffer(data, dtype, count) if dtype.itemsize and count else np.empty(count, dtype)
+    )
     return array.reshape(shape[::-1]).T if by_column else array.reshape(shape)
 
 
@@ -66,7 +72,9 @@ def read_npz(path):
     with naming(path, "NPZ"), open(path, "rb") as file, zipfile.ZipFile(file) as archive:
         entries = [e for e in archive.infolist() if e.filename.endswith(".npy")]
         if sum(e.file_size for e in entries) > GROWTH * file_size(file):
-            raise ValueError(f"{len(entries)} arrays that claim {sum(e.file_size for e in entries)} bytes, more than deflate can hold")
+            raise ValueError(
+                f"{len(entries)} arrays that claim {sum(e.file_size for e in entries)} bytes, more than deflate can hold"
+            )
         if any(e.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for e in entries):
             raise ValueError("compressed by something else than deflate")
         arrays = {}
@@ -88,7 +96,11 @@ def write_npy(path, cloud):
     array = cloud.points
     if cloud.columns:
         dtype = cloud.points.dtype
-        array = np.empty(len(cloud), [(a, dtype) for a in "xyz"] + [(n, v.dtype, v.shape[1:]) for n, v in cloud.columns.items()])
+        array = np.empty(
+            len(cloud),
+            [(a, dtype) for a in "xyz"]
+            + [(n, v.dtype, v.shape[1:]) for n, v in cloud.columns.items()],
+        )
         for i, axis in enumerate("xyz"):
             array[axis] = cloud.points[:, i]
         for name, values in cloud.columns.items():
@@ -101,4 +113,6 @@ def write_npz(path, cloud, *, compressed=True):
     if {"points", "file"} & set(cloud.columns):
         raise ValueError(f"{path}: a column of an NPZ file cannot be named points or file")
     with open(path, "wb") as file:
-        (np.savez_compressed if compressed else np.savez)(file, points=cloud.points, **cloud.columns)
+        (np.savez_compressed if compressed else np.savez)(
+            file, points=cloud.points, **cloud.columns
+        )

@@ -9,8 +9,18 @@ from ._check import ROW_LIMIT, file_size, fits, header_lines, naming, whole
 from ._text import read_rows, write_rows
 from .cloud import PointCloud, color8, gather, scatter
 
-TYPES = {("I", 1): "<i1", ("I", 2): "<i2", ("I", 4): "<i4", ("I", 8): "<i8", ("U", 1): "<u1", ("U", 2): "<u2", ("U", 4): "<u4",
-         ("U", 8): "<u8", ("F", 4): "<f4", ("F", 8): "<f8"}
+TYPES = {
+    ("I", 1): "<i1",
+    ("I", 2): "<i2",
+    ("I", 4): "<i4",
+    ("I", 8): "<i8",
+    ("U", 1): "<u1",
+    ("U", 2): "<u2",
+    ("U", 4): "<u4",
+    ("U", 8): "<u8",
+    ("F", 4): "<f4",
+    ("F", 8): "<f8",
+}
 FORMS = ("ascii", "binary", "binary_compressed")
 
 
@@ -51,12 +61,16 @@ def _header(lines):
     names, sizes, kinds = entries["FIELDS"], entries["SIZE"], entries["TYPE"]
     counts = entries.get("COUNT", ["1"] * len(names))
     if not len(names) == len(sizes) == len(kinds) == len(counts):
-        raise ValueError(f"{len(names)} FIELDS, {len(sizes)} SIZE, {len(kinds)} TYPE, {len(counts)} COUNT; expected as many of each")
+        raise ValueError(
+            f"{len(names)} FIELDS, {len(sizes)} SIZE, {len(kinds)} TYPE, {len(counts)} COUNT; expected as many of each"
+        )
     fields = []
     for i, (name, size, kind, count) in enumerate(zip(names, sizes, kinds, counts)):
         code = TYPES.get((kind, whole(size, f"SIZE of {name!r}")))
         if code is None:
-            raise ValueError(f"field {name[:40]!r} of TYPE {kind[:20]} and SIZE {size}, expected I, U or F of 1, 2, 4 or 8 bytes")
+            raise ValueError(
+                f"field {name[:40]!r} of TYPE {kind[:20]} and SIZE {size}, expected I, U or F of 1, 2, 4 or 8 bytes"
+            )
         n = whole(count, f"COUNT of {name!r}", 1, ROW_LIMIT)
         fields.append((f"_{i}" if name == "_" else name, code, *([(n,)] if n > 1 else [])))
     if len({f[0] for f in fields}) != len(fields):
@@ -64,7 +78,7 @@ def _header(lines):
     one = lambda key: whole((entries[key] or ["nothing"])[0], key)  # noqa: E731
     area = one("WIDTH") * one("HEIGHT") if "WIDTH" in entries and "HEIGHT" in entries else None
     points = one("POINTS") if "POINTS" in entries else area
-    if points is None or area is not None and area != points:
+    if points is None or (area is not None and area != points):
         raise ValueError(f"POINTS: found {points}, WIDTH times HEIGHT is {area}")
     form = (entries["DATA"] or ["nothing"])[0]
     if form not in FORMS:
@@ -80,7 +94,9 @@ def _compressed(file, dtype, count, left):
         raise ValueError("truncated before the compressed sizes")
     packed, size = struct.unpack("<II", file.read(8))
     if size != count * dtype.itemsize:
-        raise ValueError(f"{size} uncompressed bytes, expected {count} points of {dtype.itemsize} bytes")
+        raise ValueError(
+            f"{size} uncompressed bytes, expected {count} points of {dtype.itemsize} bytes"
+        )
     if packed > left - 8:
         raise ValueError(f"{packed} compressed bytes, found {left - 8}: truncated")
     data, fields, at = lzf.decompress(file.read(packed), size), {}, 0
@@ -95,7 +111,9 @@ def _compressed(file, dtype, count, left):
 def write_pcd(path, cloud, *, format="binary"):
     """format: ascii, binary or binary_compressed. `color` is written as the packed field rgb, or rgba with four channels."""
     if format not in FORMS:
-        raise ValueError(f"[write_pcd] format: found {format!r}, expected one of {', '.join(FORMS)}")
+        raise ValueError(
+            f"[write_pcd] format: found {format!r}, expected one of {', '.join(FORMS)}"
+        )
     columns = dict(cloud.columns)
     color = columns.get("color")
     if color is not None and color.ndim == 2 and color.shape[1] in (3, 4):
@@ -103,14 +121,33 @@ def write_pcd(path, cloud, *, format="binary"):
         packed = np.zeros((len(cloud), 4), np.uint8)
         packed[:, [2, 1, 0, 3][: rgba.shape[1]]] = rgba
         columns["rgb" if rgba.shape[1] == 3 else "rgba"] = packed.view("<u4").reshape(-1)
-    rows = scatter(PointCloud(cloud.points, columns), {np.dtype(code) for code in TYPES.values()}, "PCD", flat=False)
-    rows = rows.astype([("normal_" + n[1] if n in ("nx", "ny", "nz") else n, rows.dtype[n]) for n in rows.dtype.names])
+    rows = scatter(
+        PointCloud(cloud.points, columns),
+        {np.dtype(code) for code in TYPES.values()},
+        "PCD",
+        flat=False,
+    )
+    rows = rows.astype(
+        [
+            ("normal_" + n[1] if n in ("nx", "ny", "nz") else n, rows.dtype[n])
+            for n in rows.dtype.names
+        ]
+    )
     bases = [rows.dtype[n].base for n in rows.dtype.names]
     counts = [int(np.prod(rows.dtype[n].shape, dtype=np.int64)) for n in rows.dtype.names]
-    header = ["# .PCD v0.7 - Point Cloud Data file format", "VERSION 0.7", "FIELDS " + " ".join(rows.dtype.names),
-              "SIZE " + " ".join(str(b.itemsize) for b in bases), "TYPE " + " ".join(b.kind.upper() for b in bases),
-              "COUNT " + " ".join(map(str, counts)), f"WIDTH {len(rows)}", "HEIGHT 1", "VIEWPOINT 0 0 0 1 0 0 0",
-              f"POINTS {len(rows)}", f"DATA {format}"]
+    header = [
+        "# .PCD v0.7 - Point Cloud Data file format",
+        "VERSION 0.7",
+        "FIELDS " + " ".join(rows.dtype.names),
+        "SIZE " + " ".join(str(b.itemsize) for b in bases),
+        "TYPE " + " ".join(b.kind.upper() for b in bases),
+        "COUNT " + " ".join(map(str, counts)),
+        f"WIDTH {len(rows)}",
+        "HEIGHT 1",
+        "VIEWPOINT 0 0 0 1 0 0 0",
+        f"POINTS {len(rows)}",
+        f"DATA {format}",
+    ]
     with open(path, "wb") as file:
         file.write(("\n".join(header) + "\n").encode("ascii"))
         if format == "ascii":
@@ -118,8 +155,12 @@ def write_pcd(path, cloud, *, format="binary"):
         elif format == "binary":
             rows.astype(rows.dtype.newbyteorder("<")).tofile(file)
         else:
-            data = b"".join(rows[n].astype(rows[n].dtype.newbyteorder("<")).tobytes() for n in rows.dtype.names)
+            data = b"".join(
+                rows[n].astype(rows[n].dtype.newbyteorder("<")).tobytes() for n in rows.dtype.names
+            )
             packed = lzf.compress(data)
             if max(len(packed), len(data)) >= 1 << 32:
-                raise ValueError(f"{path}: binary_compressed holds less than 4 GiB, found {len(data)} bytes; use binary")
+                raise ValueError(
+                    f"{path}: binary_compressed holds less than 4 GiB, found {len(data)} bytes; use binary"
+                )
             file.write(struct.pack("<II", len(packed), len(data)) + packed)

@@ -9,8 +9,24 @@ from ._check import file_size, fits, header_lines, naming, whole
 from ._text import read_rows, write_rows
 from .cloud import gather, scatter
 
-TYPES = {"char": "i1", "uchar": "u1", "short": "i2", "ushort": "u2", "int": "i4", "uint": "u4", "float": "f4", "double": "f8",
-         "int8": "i1", "uint8": "u1", "int16": "i2", "uint16": "u2", "int32": "i4", "uint32": "u4", "float32": "f4", "float64": "f8"}
+TYPES = {
+    "char": "i1",
+    "uchar": "u1",
+    "short": "i2",
+    "ushort": "u2",
+    "int": "i4",
+    "uint": "u4",
+    "float": "f4",
+    "double": "f8",
+    "int8": "i1",
+    "uint8": "u1",
+    "int16": "i2",
+    "uint16": "u2",
+    "int32": "i4",
+    "uint32": "u4",
+    "float32": "f4",
+    "float64": "f8",
+}
 NAMES = {code: name for name, code in reversed(TYPES.items()) if name[-1].isalpha()}
 ORDERS = {"ascii": "=", "binary_little_endian": "<", "binary_big_endian": ">"}
 
@@ -24,7 +40,9 @@ def read_ply(path):
             left = file_size(file) - file.tell()
             lists = [p for p, code in properties if code is None]
             if lists and (name == "vertex" or count):
-                raise ValueError(f"list property {lists[0]!r} in element {name!r}, expected single values up to the vertices")
+                raise ValueError(
+                    f"list property {lists[0]!r} in element {name!r}, expected single values up to the vertices"
+                )
             dtype = np.dtype([(p, order + code) for p, code in properties])
             if name != "vertex":
                 _skip(file, dtype, count, left, form)
@@ -37,7 +55,9 @@ def read_ply(path):
                 fits(count, dtype.itemsize, left, "vertices")
                 rows = np.fromfile(file, dtype, count)
             native = rows.dtype.newbyteorder("=")
-            return gather({p: rows[p].astype(native[p], copy=False) for p in rows.dtype.names}, "vertices")
+            return gather(
+                {p: rows[p].astype(native[p], copy=False) for p in rows.dtype.names}, "vertices"
+            )
         raise ValueError(f"no element vertex; found {', '.join(e[0] for e in elements) or 'none'}")
 
 
@@ -61,7 +81,9 @@ def _header(lines):
                 if any(name == p for p, _ in elements[-1][2]):
                     raise ValueError(f"property {name!r} twice in element {elements[-1][0]!r}")
                 elements[-1][2].append((name, TYPES[kind]))
-            case ["property", "list", size, kind, name] if elements and size in TYPES and kind in TYPES:
+            case ["property", "list", size, kind, name] if (
+                elements and size in TYPES and kind in TYPES
+            ):
                 elements[-1][2].append((name, None))
             case _:
                 raise ValueError(f"header line {line[:60]!r}")
@@ -85,9 +107,16 @@ def _skip(file, dtype, count, left, form):
 def write_ply(path, cloud, *, format="binary_little_endian"):
     """format: binary_little_endian, binary_big_endian or ascii."""
     if format not in ORDERS:
-        raise ValueError(f"[write_ply] format: found {format!r}, expected one of {', '.join(ORDERS)}")
+        raise ValueError(
+            f"[write_ply] format: found {format!r}, expected one of {', '.join(ORDERS)}"
+        )
     rows = scatter(cloud, {np.dtype(code) for code in NAMES}, "PLY")
-    lines = ["ply", f"format {format} 1.0", "comment written by mlx_lattice", f"element vertex {len(rows)}"]
+    lines = [
+        "ply",
+        f"format {format} 1.0",
+        "comment written by mlx_lattice",
+        f"element vertex {len(rows)}",
+    ]
     lines += [f"property {NAMES[rows.dtype[p].str[1:]]} {p}" for p in rows.dtype.names]
     with open(path, "wb") as file:
         file.write(("\n".join([*lines, "end_header"]) + "\n").encode("ascii"))

@@ -7,7 +7,15 @@ from .resnet import SparseResNet
 from .second import SecondBackbone
 
 _POINT_NETWORKS = ("PointClassifier", "PointResNet", "PointUNet")
-__all__ = ["MinkUNet", "Model", *_POINT_NETWORKS, "SecondBackbone", "SparseResNet", "convert", "load"]
+__all__ = [
+    "MinkUNet",
+    "Model",
+    *_POINT_NETWORKS,
+    "SecondBackbone",
+    "SparseResNet",
+    "convert",
+    "load",
+]
 
 
 def __getattr__(name):

@@ -20,17 +20,24 @@ class ConvNorm(mlx.nn.Module):
 
 
 def subm(in_channels, out_channels, kernel_size=3, relu=True):
-    return ConvNorm(nn.SubmConv3d(in_channels, out_channels, kernel_size, bias=False), out_channels, relu)
+    return ConvNorm(
+        nn.SubmConv3d(in_channels, out_channels, kernel_size, bias=False), out_channels, relu
+    )
 
 
 def down(in_channels, out_channels):
     """Halves the resolution."""
-    return ConvNorm(nn.Conv3d(in_channels, out_channels, kernel_size=2, stride=2, bias=False), out_channels)
+    return ConvNorm(
+        nn.Conv3d(in_channels, out_channels, kernel_size=2, stride=2, bias=False), out_channels
+    )
 
 
 def up(in_channels, out_channels):
     """Doubles the resolution, onto the coordinates of its second argument."""
-    return ConvNorm(nn.ConvTranspose3d(in_channels, out_channels, kernel_size=2, stride=2, bias=False), out_channels)
+    return ConvNorm(
+        nn.ConvTranspose3d(in_channels, out_channels, kernel_size=2, stride=2, bias=False),
+        out_channels,
+    )
 
 
 class Block(mlx.nn.Module):
@@ -65,7 +72,11 @@ class Bottleneck(Block):
     expansion = 4
 
     def _layers(self, in_channels, planes):
-        return [subm(in_channels, planes, 1), subm(planes, planes), subm(planes, planes * self.expansion, 1)]
+        return [
+            subm(in_channels, planes, 1),
+            subm(planes, planes),
+            subm(planes, planes * self.expansion, 1),
+        ]
 
 
 def stage(block, in_channels, planes, count):
@@ -118,5 +129,7 @@ def checked(model, **numbers):
 
 def choose(model, name, value, table):
     if value not in list(table):
-        raise ValueError(f"[{type(model).__name__}] {name} must be one of {sorted(table)}, got {value!r}")
+        raise ValueError(
+            f"[{type(model).__name__}] {name} must be one of {sorted(table)}, got {value!r}"
+        )
     return table[value]

@@ -56,7 +56,12 @@ class Model(mlx.nn.Module):
         """Weights to `path`, which ends in .safetensors, configuration to the same name with .json."""
         path = _weights_path(path)
         mx.save_safetensors(str(path), dict(tree_flatten(self.parameters())))
-        text = {"format": FORMAT, "version": VERSION, "model": type(self).__name__, "config": self._config}
+        text = {
+            "format": FORMAT,
+            "version": VERSION,
+            "model": type(self).__name__,
+            "config": self._config,
+        }
         path.with_suffix(".json").write_text(json.dumps(text, indent=2) + "\n", encoding="utf-8")
 
     @classmethod
@@ -64,7 +69,9 @@ class Model(mlx.nn.Module):
         """The network that `save` wrote, in evaluation mode."""
         model = load(path)
         if not isinstance(model, cls):
-            raise ValueError(f"[{cls.__name__}.load] {path} holds a {type(model).__name__}, expected a {cls.__name__}")
+            raise ValueError(
+                f"[{cls.__name__}.load] {path} holds a {type(model).__name__}, expected a {cls.__name__}"
+            )
         return model
 
 

@@ -27,7 +27,9 @@ def from_minkowski(weight, kernel_size=3):
 def from_torchsparse(weight, kernel_size=3):
     """(K, C_in, C_out); the first axis runs fastest where K is odd, the last one where K is even."""
     volume = KernelSpec(kernel_size).volume
-    return _from_kernel_major("from_torchsparse", weight, kernel_size, first_fastest=volume % 2 == 1)
+    return _from_kernel_major(
+        "from_torchsparse", weight, kernel_size, first_fastest=volume % 2 == 1
+    )
 
 
 def from_spconv1(weight, axes="zyx"):
@@ -49,7 +51,9 @@ def from_legacy_points(weight, groups=1):
     weight = _array("from_legacy_points", weight, 3, "(C_in, C_out / G, K)")
     c_in, c_out, volume = weight.shape
     if groups < 1 or c_in % groups:
-        raise ValueError(f"[from_legacy_points] groups must divide {c_in} input channels, got {groups}")
+        raise ValueError(
+            f"[from_legacy_points] groups must divide {c_in} input channels, got {groups}"
+        )
     return weight.reshape(groups, c_in // groups, c_out, volume).transpose(3, 0, 1, 2)
 
 

@@ -28,12 +28,20 @@ class MinkUNet(Model):
 
     def __init__(self, in_channels, out_channels, depth=18, width=32, stem_kernel_size=5):
         block, counts, back = choose(self, "depth", depth, _DEPTHS)
-        config = checked(self, in_channels=in_channels, out_channels=out_channels, depth=depth, width=width,
-                         stem_kernel_size=stem_kernel_size)
+        config = checked(
+            self,
+            in_channels=in_channels,
+            out_channels=out_channels,
+            depth=depth,
+            width=width,
+            stem_kernel_size=stem_kernel_size,
+        )
         super().__init__(**config)
         width = config["width"]
         planes = [width * m for m in _ENCODER]
-        self.encoder = Encoder(config["in_channels"], width, block, planes, counts, config["stem_kernel_size"])
+        self.encoder = Encoder(
+            config["in_channels"], width, block, planes, counts, config["stem_kernel_size"]
+        )
         c = self.encoder.channels[-1]
         self.ups, self.decoders = [], []
         for m, skip in zip(_DECODER, reversed(self.encoder.channels[:-1])):

@@ -24,11 +24,28 @@ class SparseResNet(Model):
 
     def __init__(self, in_channels, out_channels=None, depth=18, width=32, stem_kernel_size=3):
         block, counts = choose(self, "depth", depth, _DEPTHS)
-        config = checked(self, in_channels=in_channels, depth=depth, width=width, stem_kernel_size=stem_kernel_size)
-        config["out_channels"] = None if out_channels is None else checked(self, out_channels=out_channels)["out_channels"]
+        config = checked(
+            self,
+            in_channels=in_channels,
+            depth=depth,
+            width=width,
+            stem_kernel_size=stem_kernel_size,
+        )
+        config["out_channels"] = (
+            None
+            if out_channels is None
+            else checked(self, out_channels=out_channels)["out_channels"]
+        )
         super().__init__(**config)
         planes = [config["width"] * m for m in (1, 2, 4, 8)]
-        self.encoder = Encoder(config["in_channels"], config["width"], block, planes, counts, config["stem_kernel_size"])
+        self.encoder = Encoder(
+            config["in_channels"],
+            config["width"],
+            block,
+            planes,
+            counts,
+            config["stem_kernel_size"],
+        )
         if out_channels is not None:
             self.head = nn.Linear(self.encoder.channels[-1], config["out_channels"])
 

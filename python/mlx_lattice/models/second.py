@@ -16,7 +16,7 @@ class SecondBackbone(Model):
     height. The grid then becomes dense, with channel and height in one axis: index c * Z' + z.
 
     A strided layer lives on the halved coordinates of its input; cells that no voxel falls into stay empty, where the
-    paper's convolution also fills their neighbours. Coordinates outside 0 .. grid - 1 are a ValueError. batch_counts, else
+    paper's convolution also fills their neighbors. Coordinates outside 0 .. grid - 1 are a ValueError. batch_counts, else
     the largest batch index, give B.
     """
 
@@ -50,17 +50,26 @@ class SecondBackbone(Model):
         y = self.sparse(x)
         size = [-(-n // s) for n, s in zip(self._config["grid_size"], (8, 8, 16))]
         counts = x.batch_counts
-        batch = len(counts) if counts is not None else (int(mx.max(x.coords[:, 0])) + 1 if x.active_count else 0)
+        batch = (
+            len(counts)
+            if counts is not None
+            else (int(mx.max(x.coords[:, 0])) + 1 if x.active_count else 0)
+        )
         dense = y.to_dense((batch, *size))
         return mx.swapaxes(dense, 3, 4).reshape(batch, *self.output_shape)
 
     def _check_inside(self, x):
         if x.active_count == 0:
             return
-        low, high = mx.min(x.coords[:, 1:], axis=0).tolist(), mx.max(x.coords[:, 1:], axis=0).tolist()
+        low, high = (
+            mx.min(x.coords[:, 1:], axis=0).tolist(),
+            mx.max(x.coords[:, 1:], axis=0).tolist(),
+        )
         for axis, a, b, n in zip("xyz", low, high, self._config["grid_size"]):
             if a < 0 or b >= n:
-                raise ValueError(f"[SecondBackbone] {axis} must be in 0..{n - 1}, found {a if a < 0 else b}")
+                raise ValueError(
+                    f"[SecondBackbone] {axis} must be in 0..{n - 1}, found {a if a < 0 else b}"
+                )
 
 
 def _strided(in_channels, out_channels, size, stride):
@@ -69,5 +78,7 @@ def _strided(in_channels, out_channels, size, stride):
 
 def _integers(model, name, values, count):
     if not isinstance(values, (list, tuple)) or len(values) != count:
-        raise ValueError(f"[{type(model).__name__}] {name} must be {count} integers, got {values!r}")
+        raise ValueError(
+            f"[{type(model).__name__}] {name} must be {count} integers, got {values!r}"
+        )
     return [integer(model, name, v) for v in values]

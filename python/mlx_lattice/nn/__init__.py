@@ -18,8 +18,8 @@ from ._features import (
     LeakyReLU,
     ReLU,
     RMSNorm,
-    SiLU,
     Sigmoid,
+    SiLU,
     Softplus,
     Tanh,
 )
@@ -43,12 +43,12 @@ from ._quantized import (
 )
 
 __all__ = [
+    "GELU",
     "AvgPool3d",
     "BatchNorm",
     "Conv3d",
     "ConvTranspose3d",
     "Dropout",
-    "GELU",
     "GenerativeConvTranspose3d",
     "GlobalAvgPool",
     "GlobalMaxPool",

@@ -13,7 +13,9 @@ def integer(module, name, value, least=1):
     return number
 
 
-def number(module, name, value, low=-math.inf, high=math.inf, *, low_included=True, high_included=True):
+def number(
+    module, name, value, low=-math.inf, high=math.inf, *, low_included=True, high_included=True
+):
     """A float between low and high, also from a scalar of NumPy or MLX; never NaN."""
     plain = value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
     if isinstance(plain, bool) or not isinstance(plain, (int, float)):

@@ -65,8 +65,24 @@ class _Conv(nn.Module):
 class Conv3d(_Conv):
     """Sparse convolution; output stride is x.stride * stride. A second argument gives the output coordinates."""
 
-    def __init__(self, in_channels, out_channels, kernel_size=3, stride=1, padding=0, dilation=1, groups=1, bias=True):
-        super().__init__(in_channels, out_channels, KernelSpec(kernel_size, stride, padding, dilation), groups, bias)
+    def __init__(
+        self,
+        in_channels,
+        out_channels,
+        kernel_size=3,
+        stride=1,
+        padding=0,
+        dilation=1,
+        groups=1,
+        bias=True,
+    ):
+        super().__init__(
+            in_channels,
+            out_channels,
+            KernelSpec(kernel_size, stride, padding, dilation),
+            groups,
+            bias,
+        )
 
     def __call__(self, x, coordinates=None):
         s = self._spec
@@ -84,7 +100,9 @@ class SubmConv3d(_Conv):
     def __init__(self, in_channels, out_channels, kernel_size=3, dilation=1, groups=1, bias=True):
         spec = KernelSpec(kernel_size, 1, 0, dilation)
         if not spec.is_centered_submanifold:
-            raise ValueError(f"[{type(self).__name__}] needs an odd kernel_size on each axis, got {tuple(spec.size)}")
+            raise ValueError(
+                f"[{type(self).__name__}] needs an odd kernel_size on each axis, got {tuple(spec.size)}"
+            )
         super().__init__(in_channels, out_channels, spec, groups, bias)
 
     def __call__(self, x):
@@ -100,8 +118,24 @@ class ConvTranspose3d(_Conv):
 
     _run = staticmethod(ops.conv_transpose3d)
 
-    def __init__(self, in_channels, out_channels, kernel_size=2, stride=2, padding=0, dilation=1, groups=1, bias=True):
-        super().__init__(in_channels, out_channels, KernelSpec(kernel_size, stride, padding, dilation), groups, bias)
+    def __init__(
+        self,
+        in_channels,
+        out_channels,
+        kernel_size=2,
+        stride=2,
+        padding=0,
+        dilation=1,
+        groups=1,
+        bias=True,
+    ):
+        super().__init__(
+            in_channels,
+            out_channels,
+            KernelSpec(kernel_size, stride, padding, dilation),
+            groups,
+            bias,
+        )
 
     def __call__(self, x, coordinates=None):
         s = self._spec
@@ -117,7 +151,9 @@ class GenerativeConvTranspose3d(_Conv):
     _run = staticmethod(ops.generative_conv_transpose3d)
 
     def __init__(self, in_channels, out_channels, kernel_size=2, stride=2, groups=1, bias=True):
-        super().__init__(in_channels, out_channels, KernelSpec(kernel_size, stride, 0, 1), groups, bias)
+        super().__init__(
+            in_channels, out_channels, KernelSpec(kernel_size, stride, 0, 1), groups, bias
+        )
 
     def __call__(self, x, coordinates=None):
         s = self._spec
@@ -128,7 +164,7 @@ class GenerativeConvTranspose3d(_Conv):
 
 
 class _Normalized:
-    """Divides by sqrt(conv(1, W^2) + eps), so that rows with few neighbours are not weaker."""
+    """Divides by sqrt(conv(1, W^2) + eps), so that rows with few neighbors are not weaker."""
 
     def __init__(self, *args, eps=1e-8, **kwargs):
         super().__init__(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""Activations, dropout and normalisation. Each takes a SparseTensor, whose identity stays, or an (N, C) array."""
+"""Activations, dropout and normalization. Each takes a SparseTensor, whose identity stays, or an (N, C) array."""
 
 import math
 
@@ -71,7 +71,9 @@ class LeakyReLU(_Activation):
 
     def __init__(self, negative_slope=0.01):
         super().__init__()
-        self._negative_slope = number(self, "negative_slope", negative_slope, high_included=False, low_included=False)
+        self._negative_slope = number(
+            self, "negative_slope", negative_slope, high_included=False, low_included=False
+        )
 
     def _options(self):
         return {"negative_slope": self._negative_slope}
@@ -106,7 +108,7 @@ class Dropout(nn.Module):
 
 
 class BatchNorm(nn.Module):
-    """Normalises each channel over all rows of all batch items; running statistics as `mlx.nn.BatchNorm` keeps them.
+    """Normalizes each channel over all rows of all batch items; running statistics as `mlx.nn.BatchNorm` keeps them.
 
     running = (1 - momentum) * running + momentum * statistics; the running variance is divided by N - 1.
     """
@@ -149,7 +151,14 @@ class BatchNorm(nn.Module):
         if self.training and n == 1:
             raise ValueError("[BatchNorm] training requires more than one row, got 1")
         y, mean, var = ops.batch_norm_act(
-            f, self.get("weight"), self.get("bias"), mean=mean, var=var, eps=self._eps, residual=residual, relu=relu
+            f,
+            self.get("weight"),
+            self.get("bias"),
+            mean=mean,
+            var=var,
+            eps=self._eps,
+            residual=residual,
+            relu=relu,
         )
         if self.training and self._track and n > 1:
             m = self._momentum
@@ -165,7 +174,7 @@ class BatchNorm(nn.Module):
 
 
 class LayerNorm(nn.Module):
-    """Normalises each row over its channels."""
+    """Normalizes each row over its channels."""
 
     def __init__(self, dims, eps=1e-5, affine=True, bias=True):
         super().__init__()
@@ -177,10 +186,17 @@ class LayerNorm(nn.Module):
                 self.bias = mx.zeros((self._channels,))
 
     def __call__(self, x):
-        return _on_rows(x, lambda f: ops.layer_norm_features(f, self.get("weight"), self.get("bias"), eps=self._eps))
+        return _on_rows(
+            x,
+            lambda f: ops.layer_norm_features(
+                f, self.get("weight"), self.get("bias"), eps=self._eps
+            ),
+        )
 
     def _extra_repr(self):
-        return f"{self._channels}, eps={self._eps}, affine={'weight' in self}, bias={'bias' in self}"
+        return (
+            f"{self._channels}, eps={self._eps}, affine={'weight' in self}, bias={'bias' in self}"
+        )
 
 
 class RMSNorm(nn.Module):

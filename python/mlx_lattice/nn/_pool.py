@@ -84,7 +84,9 @@ class TrilinearUpsample3d(nn.Module):
 class _Global(nn.Module):
     def __init__(self, batch_size=None):
         super().__init__()
-        self._batch_size = None if batch_size is None else integer(self, "batch_size", batch_size, least=0)
+        self._batch_size = (
+            None if batch_size is None else integer(self, "batch_size", batch_size, least=0)
+        )
 
     def __call__(self, x):
         return self._run(x, batch_size=self._batch_size)

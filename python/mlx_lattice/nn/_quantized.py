@@ -28,7 +28,9 @@ class _Quantized:
     def _from(cls, dense, group_size, bits):
         of = cls._dense
         if not isinstance(dense, of) or not hasattr(dense, "to_quantized"):
-            raise TypeError(f"[{cls.__name__}] expected a {of.__name__}, got {type(dense).__name__}")
+            raise TypeError(
+                f"[{cls.__name__}] expected a {of.__name__}, got {type(dense).__name__}"
+            )
         module = cls.__new__(cls)
         nn.Module.__init__(module)
         for name in ("_spec", "_groups", "_channels"):
@@ -111,11 +113,16 @@ def quantized_form(module, group_size, bits, mode, quantize_input):
     """What `to_quantized` of a dense module returns."""
     if mode != "affine" or quantize_input:
         raise ValueError(
-            f"[{type(module).__name__}] packed weights are mode=\"affine\" with quantize_input=False, got mode={mode!r}, "
+            f'[{type(module).__name__}] packed weights are mode="affine" with quantize_input=False, got mode={mode!r}, '
             f"quantize_input={quantize_input}"
         )
     bits = 4 if bits is None else bits
-    for form in (QuantizedConv3d, QuantizedSubmConv3d, QuantizedConvTranspose3d, QuantizedGenerativeConvTranspose3d):
+    for form in (
+        QuantizedConv3d,
+        QuantizedSubmConv3d,
+        QuantizedConvTranspose3d,
+        QuantizedGenerativeConvTranspose3d,
+    ):
         if isinstance(module, form._dense):
             return form.from_conv(module, group_size, bits)
     return QuantizedLinear.from_linear(module, group_size, bits)

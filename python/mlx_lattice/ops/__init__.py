@@ -1,6 +1,19 @@
 """Operations on coordinates, relations and sparse tensors."""
 
-from . import algebra, codec, conv, coords, entropy, features, neighbors, optimizer, points, pool, quantize, relations
+from . import (
+    algebra,
+    codec,
+    conv,
+    coords,
+    entropy,
+    features,
+    neighbors,
+    optimizer,
+    points,
+    pool,
+    quantize,
+    relations,
+)
 from .algebra import *  # noqa: F403
 from .codec import *  # noqa: F403
 from .conv import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""Activations, dropout and normalisation; identity is kept; docs/ops/features.md."""
+"""Activations, dropout and normalization; identity is kept; docs/ops/features.md."""
 
 import mlx.core as mx
 

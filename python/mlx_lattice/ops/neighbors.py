@@ -1,4 +1,4 @@
-"""Neighbours: the k nearest rows, or all within a radius; docs/ops/neighbors.md."""
+"""Neighbors: the k nearest rows, or all within a radius; docs/ops/neighbors.md."""
 
 from .._ext import (
     build_knn_relation,

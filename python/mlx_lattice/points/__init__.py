@@ -1,13 +1,20 @@
 """Point clouds as they are: ragged batches, segments, point convolution."""
 
 from . import aliases, functions, segments
-from .functions import *  # noqa: F403
-from .segments import *  # noqa: F403
-from .aliases import *  # noqa: F403, E402
+from .aliases import *  # noqa: F403
 from .batches import OffsetPointCloudBatch, PointCloudBatch
 from .custom import custom_sparse_op_with_grad
+from .functions import *  # noqa: F403
 from .geometry import PointSet
-from .layers import FullCoverConv3d, GenerativeConv3d, GlobalPool, PartitionConv3d, PointConv3d, Upsample, max_pool3d
+from .layers import (
+    FullCoverConv3d,
+    GenerativeConv3d,
+    GlobalPool,
+    PartitionConv3d,
+    PointConv3d,
+    Upsample,
+    max_pool3d,
+)
 from .networks import BasicBlock, Bottleneck, PointClassifier, PointUNet
 from .norms import RaggedBatchNorm, RaggedGroupNorm, RaggedInstanceNorm, RaggedLayerNorm, RowNorm
 from .pointcnn import PointCNNConv, PointCNNEncoder, knn_graph
@@ -23,6 +30,7 @@ from .resnet import (
     wide_resnet50_2,
     wide_resnet101_2,
 )
+from .segments import *  # noqa: F403
 from .training import evaluate, train_pointcnn
 
 __all__ = [

@@ -45,4 +45,6 @@ def conv_with_stride_full_cover(conv, x, points, stride=2, margin=0.01):
 def build_triplets(source, target=None, kernel_size=3, **options):
     """(i, j, k, seg_offs) of the rulebook from source to target, ordered by (k, i, j)."""
     source = PointSet.of(source)
-    return source.rulebook(None if target is None else PointSet.of(target), kernel_size, **options).triplets()
+    return source.rulebook(
+        None if target is None else PointSet.of(target), kernel_size, **options
+    ).triplets()

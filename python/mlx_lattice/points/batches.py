@@ -28,10 +28,14 @@ class _Ragged:
         self._indices = _cloud_of_rows(self._offsets, positions.shape[0])
         mx.eval(self._offsets, self._lengths, self._indices)
 
-    positions = property(lambda self: self._positions, doc="(T, 3), all clouds one after the other.")
+    positions = property(
+        lambda self: self._positions, doc="(T, 3), all clouds one after the other."
+    )
     features = property(lambda self: self._features, doc="(T, C) or None.")
     lengths = property(lambda self: self._lengths, doc="(B,) int32: points of each cloud.")
-    offsets = property(lambda self: self._offsets, doc="(B + 1,) int32: where the clouds begin, and T.")
+    offsets = property(
+        lambda self: self._offsets, doc="(B + 1,) int32: where the clouds begin, and T."
+    )
     indices = property(lambda self: self._indices, doc="(T,) int32: the cloud of each row.")
     batch_size = property(lambda self: len(self._borders) - 1)
     total_points = property(lambda self: self._borders[-1])
@@ -40,7 +44,9 @@ class _Ragged:
         return self.batch_size
 
     def __repr__(self):
-        channels = "no features" if self._features is None else f"{self._features.shape[1]} channels"
+        channels = (
+            "no features" if self._features is None else f"{self._features.shape[1]} channels"
+        )
         return f"{type(self).__name__}({self.batch_size} clouds, {self.total_points} points, {channels})"
 
     def get_points(self, b):
@@ -77,7 +83,9 @@ class _Ragged:
         size = size if max_len is None else integer(self, "max_len", max_len, least=0)
         count = self.batch_size * size
         rank = mx.arange(self.total_points, dtype=mx.int32) - self._offsets[self._indices]
-        place = mx.where(rank < size, self._indices * size + rank, count)  # one row more, for what is dropped
+        place = mx.where(
+            rank < size, self._indices * size + rank, count
+        )  # one row more, for what is dropped
         dense = mx.broadcast_to(mx.array(fill, dtype=values.dtype), (count + 1, *values.shape[1:]))
         if self.total_points:
             dense[place] = values
@@ -96,18 +104,26 @@ class _Ragged:
             raise ValueError(
                 f"[gather_by_index] idx must be in 0..{self.total_points - 1}, found {idx.min().item()}..{idx.max().item()}"
             )
-        return values[idx] if idx.size else mx.zeros((*idx.shape, *values.shape[1:]), dtype=values.dtype)
+        return (
+            values[idx]
+            if idx.size
+            else mx.zeros((*idx.shape, *values.shape[1:]), dtype=values.dtype)
+        )
 
     def segment_reduce(self, values=None, operation="sum", **options):
         """sum, mean, max or min of each cloud: (B, ...)."""
-        return segment_reduce(self._values("segment_reduce", values), self._lengths, operation, **options)
+        return segment_reduce(
+            self._values("segment_reduce", values), self._lengths, operation, **options
+        )
 
     def _values(self, operation, values):
         if values is None:
             return self._positions if self._features is None else self._features
         values = mx.array(values)
         if values.ndim == 0 or values.shape[0] != self.total_points:
-            raise ValueError(f"[{operation}] values must have {self.total_points} rows, got shape {tuple(values.shape)}")
+            raise ValueError(
+                f"[{operation}] values must have {self.total_points} rows, got shape {tuple(values.shape)}"
+            )
         return values
 
     def _rows(self, b):
@@ -132,7 +148,9 @@ class _Ragged:
             return None
         features = mx.array(features)
         if features.ndim != 2 or features.shape[0] != rows:
-            raise ValueError(f"[{name}] features must have shape ({rows}, C), got {tuple(features.shape)}")
+            raise ValueError(
+                f"[{name}] features must have shape ({rows}, C), got {tuple(features.shape)}"
+            )
         return features
 
 
@@ -157,7 +175,9 @@ class PointCloudBatch(_Ragged):
         else:
             counts = [rows]
         if any(n < 0 for n in counts) or sum(counts) != rows:
-            raise ValueError(f"[{name}] lengths must be >= 0 and sum to {rows} points, found sum {sum(counts)}")
+            raise ValueError(
+                f"[{name}] lengths must be >= 0 and sum to {rows} points, found sum {sum(counts)}"
+            )
         super().__init__(positions, features, [0, *itertools.accumulate(counts)])
         if cloud is not None and cloud != self._indices.tolist():
             raise ValueError(f"[{name}] indices must agree with lengths, found other counts")
@@ -167,9 +187,13 @@ class PointCloudBatch(_Ragged):
         """From arrays (n, 3), or from pairs (positions, features); the list may be empty, and so may clouds."""
         pairs = [c if isinstance(c, (tuple, list)) else (c, None) for c in clouds]
         if len({features is None for _, features in pairs}) > 1:
-            raise ValueError("[PointCloudBatch.from_list] either all clouds or none must have features")
+            raise ValueError(
+                "[PointCloudBatch.from_list] either all clouds or none must have features"
+            )
         positions = [cls._check_positions(cls.__name__, p) for p, _ in pairs]
-        features = [cls._check_features(cls.__name__, f, p.shape[0]) for p, (_, f) in zip(positions, pairs)]
+        features = [
+            cls._check_features(cls.__name__, f, p.shape[0]) for p, (_, f) in zip(positions, pairs)
+        ]
         return cls(
             mx.concatenate(positions) if pairs else mx.zeros((0, 3)),
             mx.concatenate(features) if pairs and features[0] is not None else None,
@@ -190,13 +214,22 @@ class PointCloudBatch(_Ragged):
         if mask is None:
             counts = _integers(cls.__name__, "lengths", lengths)
             if len(counts) != b or not all(0 <= n <= size for n in counts):
-                raise ValueError(f"[{cls.__name__}.from_dense] lengths must be {b} numbers in 0..{size}, got {counts}")
+                raise ValueError(
+                    f"[{cls.__name__}.from_dense] lengths must be {b} numbers in 0..{size}, got {counts}"
+                )
             keep = [[True] * n + [False] * (size - n) for n in counts]
         else:
             keep = mx.array(mask).astype(mx.bool_).tolist()
             if mx.array(mask).shape != (b, size):
-                raise ValueError(f"[{cls.__name__}.from_dense] mask must have shape {(b, size)}, got {mx.array(mask).shape}")
-        rows = [plane * size + i for plane, flags in enumerate(keep) for i, flag in enumerate(flags) if flag]
+                raise ValueError(
+                    f"[{cls.__name__}.from_dense] mask must have shape {(b, size)}, got {mx.array(mask).shape}"
+                )
+        rows = [
+            plane * size + i
+            for plane, flags in enumerate(keep)
+            for i, flag in enumerate(flags)
+            if flag
+        ]
         pick = mx.array(rows, dtype=mx.int32)
 
         def flat(a):
@@ -204,7 +237,9 @@ class PointCloudBatch(_Ragged):
             return a[pick] if rows else a[:0]
 
         return cls(
-            flat(positions), None if features is None else flat(mx.array(features)), lengths=[sum(flags) for flags in keep]
+            flat(positions),
+            None if features is None else flat(mx.array(features)),
+            lengths=[sum(flags) for flags in keep],
         )
 
     @classmethod
@@ -233,8 +268,15 @@ class OffsetPointCloudBatch(_Ragged):
         rows = positions.shape[0]
         features = self._check_features(name, features, rows)
         borders = [0, rows] if offsets is None else _integers(name, "offsets", offsets)
-        if not borders or borders[0] != 0 or borders[-1] != rows or any(a > b for a, b in itertools.pairwise(borders)):
-            raise ValueError(f"[{name}] offsets must start at 0, never fall and end at {rows}, got {borders[:8]}")
+        if (
+            not borders
+            or borders[0] != 0
+            or borders[-1] != rows
+            or any(a > b for a, b in itertools.pairwise(borders))
+        ):
+            raise ValueError(
+                f"[{name}] offsets must start at 0, never fall and end at {rows}, got {borders[:8]}"
+            )
         super().__init__(positions, features, borders)
 
     def as_lengths(self):
@@ -249,7 +291,11 @@ def as_batch(positions, features=None, lengths=None):
     """The batch that models are called with: a batch as it is, or one made of arrays."""
     if isinstance(positions, OffsetPointCloudBatch):
         return positions.to_lengths()
-    return positions if isinstance(positions, PointCloudBatch) else PointCloudBatch(positions, features, lengths)
+    return (
+        positions
+        if isinstance(positions, PointCloudBatch)
+        else PointCloudBatch(positions, features, lengths)
+    )
 
 
 def _cloud_of_rows(offsets, rows):
@@ -265,12 +311,18 @@ def _integers(name, what, values):
     if array.size == 0 and array.ndim == 1:
         return []
     if array.ndim != 1 or not mx.issubdtype(array.dtype, mx.integer):
-        raise ValueError(f"[{name}] {what} must be integers of one axis, got {array.dtype} {tuple(array.shape)}")
+        raise ValueError(
+            f"[{name}] {what} must be integers of one axis, got {array.dtype} {tuple(array.shape)}"
+        )
     return array.tolist()
 
 
 def _checked_indices(name, indices, rows):
     cloud = _integers(name, "indices", indices)
-    if len(cloud) != rows or any(a > b for a, b in itertools.pairwise(cloud)) or (cloud and cloud[0] < 0):
+    if (
+        len(cloud) != rows
+        or any(a > b for a, b in itertools.pairwise(cloud))
+        or (cloud and cloud[0] < 0)
+    ):
         raise ValueError(f"[{name}] indices must be {rows} ascending numbers >= 0")
     return cloud

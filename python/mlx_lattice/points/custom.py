@@ -27,7 +27,9 @@ def custom_sparse_op_with_grad(forward_fn, backward_fn, *args):
         output, saved = result if isinstance(result, tuple) else (result, None)
         shape["given"] = saved is not None
         leaves = tree_flatten({"saved": saved}) if saved is not None else []
-        shape["leaves"] = [(name, None if isinstance(leaf, mx.array) else leaf) for name, leaf in leaves]
+        shape["leaves"] = [
+            (name, None if isinstance(leaf, mx.array) else leaf) for name, leaf in leaves
+        ]
         return [output, *(leaf for _, leaf in leaves if isinstance(leaf, mx.array))]
 
     @run.vjp
@@ -36,7 +38,9 @@ def custom_sparse_op_with_grad(forward_fn, backward_fn, *args):
         saved = tuple(filled(arrays))
         if shape["given"]:
             held = iter(outputs[1:])
-            saved = tree_unflatten([(n, next(held) if leaf is None else leaf) for n, leaf in shape["leaves"]])["saved"]
+            saved = tree_unflatten(
+                [(n, next(held) if leaf is None else leaf) for n, leaf in shape["leaves"]]
+            )["saved"]
         grads = backward_fn(saved, cotangents[0])
         grads = list(grads) if isinstance(grads, (tuple, list)) else [grads]
         if len(grads) != len(arrays):

@@ -67,7 +67,9 @@ def sparse_matrix_vector_multiplication_reduction(
     return mvmr(a, a_idx, b, b_idx, o_idx, n_o, layout=layout, stream=stream)
 
 
-def sparse_vector_vector_outer_product_reduction(a, a_idx, b, b_idx, o_idx, n_o, *, validate=True, stream=None):
+def sparse_vector_vector_outer_product_reduction(
+    a, a_idx, b, b_idx, o_idx, n_o, *, validate=True, stream=None
+):
     """u[r, g, m, c] = sum over the triplets t with o_idx[t] == r of a[a_idx[t], g, m] b[b_idx[t], g, c]."""
     return vvor(a, a_idx, b, b_idx, o_idx, n_o, stream=stream)
 
@@ -77,10 +79,18 @@ mvmr_with_grad = sparse_matrix_vector_multiplication_reduction  # it has all der
 
 def nearest_neighbors(points, queries, lengths=None, query_lengths=None):
     """(rows, distances) of the point of its own cloud nearest to each query, the lowest row in a tie; -1 and inf in an empty cloud."""
-    clouds = [as_batch(p, lengths=n).indices for p, n in ((points, lengths), (queries, query_lengths))]
-    found = ops.build_knn_relation(points, queries, k=1, batch_indices=clouds[0], query_batch_indices=clouds[1])
+    clouds = [
+        as_batch(p, lengths=n).indices for p, n in ((points, lengths), (queries, query_lengths))
+    ]
+    found = ops.build_knn_relation(
+        points, queries, k=1, batch_indices=clouds[0], query_batch_indices=clouds[1]
+    )
     if not found.edges.source_rows.size:
-        return mx.full((queries.shape[0],), -1, dtype=mx.int32), mx.full((queries.shape[0],), float("inf"))
+        return mx.full((queries.shape[0],), -1, dtype=mx.int32), mx.full(
+            (queries.shape[0],), float("inf")
+        )
     some = found.counts > 0
     place = mx.where(some, found.row_offsets[:-1], 0)
-    return mx.where(some, found.edges.source_rows[place], -1), mx.where(some, mx.sqrt(found.distances[place]), float("inf"))
+    return mx.where(some, found.edges.source_rows[place], -1), mx.where(
+        some, mx.sqrt(found.distances[place]), float("inf")
+    )

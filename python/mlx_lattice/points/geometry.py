@@ -32,10 +32,14 @@ class PointSet(_ext.PointSet):
     @classmethod
     def of(cls, points):
         """The set itself, or one that remembers made from one that does not."""
-        return points if isinstance(points, cls) else cls(points.positions, points.lengths, grid=points.grid)
+        return (
+            points
+            if isinstance(points, cls)
+            else cls(points.positions, points.lengths, grid=points.grid)
+        )
 
     def downsample(self, stride):
-        """(PointSet, rows): of each cell of stride * grid the point nearest its centre; rows of this set that were kept."""
+        """(PointSet, rows): of each cell of stride * grid the point nearest its center; rows of this set that were kept."""
 
         def make():
             coarse, rows, _ = grid_downsample(self, self.grid * stride)
@@ -44,7 +48,7 @@ class PointSet(_ext.PointSet):
         return self._once(("downsample", float(stride)), make)
 
     def partition(self, stride, kernel_size):
-        """(PointSet, Rulebook): centres of the cells of stride * grid; each point has one edge."""
+        """(PointSet, Rulebook): centers of the cells of stride * grid; each point has one edge."""
 
         def make():
             book, coarse = build_partition_rulebook(self, stride, kernel_size)
@@ -80,7 +84,9 @@ class PointSet(_ext.PointSet):
 
         return self._once(("subdivide", expansion), make)
 
-    def rulebook(self, target=None, kernel_size=3, *, rfs=1.0, shape="ball", radius=None, allow_empty=False):
+    def rulebook(
+        self, target=None, kernel_size=3, *, rfs=1.0, shape="ball", radius=None, allow_empty=False
+    ):
         """build_rulebook(self, target, ...); the target is the set itself where none is given."""
         target = self if target is None else target
         options = {"rfs": rfs, "shape": shape, "radius": radius, "allow_empty": allow_empty}
@@ -92,7 +98,9 @@ class PointSet(_ext.PointSet):
 
         def make():
             radius = self.grid * radius_scaler(kernel_size, rfs, shape)
-            found = radius_search(self.positions, target.positions, radius, self.lengths, target.lengths, shape=shape)
+            found = radius_search(
+                self.positions, target.positions, radius, self.lengths, target.lengths, shape=shape
+            )
             return found[:2]
 
         return self._once(("near", target._id, kernel_size, rfs, shape), make)

@@ -23,23 +23,45 @@ class PointConv3d(mlx.nn.Module):
     """Convolution with kernel_size^3 weights of shape (groups, in / groups, out / groups).
 
     conv(x, rulebook) -> y
-    conv(x, points, stride=1, rfs=None) -> (y, points of y): at stride 1 the same points; else the point nearest the centre of each cell of
-    stride * grid, searched and quantised at the finer grid.
+    conv(x, points, stride=1, rfs=None) -> (y, points of y): at stride 1 the same points; else the point nearest the center of each cell of
+    stride * grid, searched and quantized at the finer grid.
     kernel_size 1 is not a linear layer: it adds up the points within 0.62 grid.
     """
 
     def __init__(
-        self, in_channels, out_channels, kernel_size=3, groups=1, bias=True, *, rfs=1.0, shape="ball", init="fan_in"
+        self,
+        in_channels,
+        out_channels,
+        kernel_size=3,
+        groups=1,
+        bias=True,
+        *,
+        rfs=1.0,
+        shape="ball",
+        init="fan_in",
     ):
         super().__init__()
-        self._channels = integer(self, "in_channels", in_channels), integer(self, "out_channels", out_channels)
-        self._size, self._groups = integer(self, "kernel_size", kernel_size), integer(self, "groups", groups)
-        self._rfs, self._shape = number(self, "rfs", rfs, 0, math.inf, low_included=False, high_included=False), shape
+        self._channels = (
+            integer(self, "in_channels", in_channels),
+            integer(self, "out_channels", out_channels),
+        )
+        self._size, self._groups = (
+            integer(self, "kernel_size", kernel_size),
+            integer(self, "groups", groups),
+        )
+        self._rfs, self._shape = (
+            number(self, "rfs", rfs, 0, math.inf, low_included=False, high_included=False),
+            shape,
+        )
         radius_scaler(self._size, self._rfs, shape)
         if self._channels[0] % self._groups or self._channels[1] % self._groups:
-            raise ValueError(f"[{type(self).__name__}] groups must divide channels {self._channels}, got {self._groups}")
+            raise ValueError(
+                f"[{type(self).__name__}] groups must divide channels {self._channels}, got {self._groups}"
+            )
         if init not in INITS:
-            raise ValueError(f"[{type(self).__name__}] init must be one of {', '.join(INITS)}, got {init!r}")
+            raise ValueError(
+                f"[{type(self).__name__}] init must be one of {', '.join(INITS)}, got {init!r}"
+            )
         self._fill(self._size**3, bias, init)
 
     def _fill(self, cells, bias, init):
@@ -54,7 +76,9 @@ class PointConv3d(mlx.nn.Module):
             return self._run(x, where)
         points = PointSet.of(where)
         target = points if stride == 1 else points.downsample(stride)[0]
-        book = points.rulebook(target, self._size, rfs=self._rfs if rfs is None else rfs, shape=self._shape)
+        book = points.rulebook(
+            target, self._size, rfs=self._rfs if rfs is None else rfs, shape=self._shape
+        )
         return self._run(x, book), target
 
     def _run(self, x, book):
@@ -69,12 +93,14 @@ class PointConv3d(mlx.nn.Module):
 
 
 class PartitionConv3d(PointConv3d):
-    """Strided convolution in which each point belongs to one cell: (x, points, stride) -> (y, cell centres).
+    """Strided convolution in which each point belongs to one cell: (x, points, stride) -> (y, cell centers).
 
     The weight is chosen by the place of the point in its cell, kernel_size parts an axis.
     """
 
-    def __init__(self, in_channels, out_channels, kernel_size=2, groups=1, bias=True, *, init="fan_in"):
+    def __init__(
+        self, in_channels, out_channels, kernel_size=2, groups=1, bias=True, *, init="fan_in"
+    ):
         super().__init__(in_channels, out_channels, kernel_size, groups, bias, init=init)
 
     def __call__(self, x, points, stride=2):
@@ -92,7 +118,17 @@ class FullCoverConv3d(PointConv3d):
     another layer on `points.full_cover(stride, kernel_size)[1].transposed(negate=True)`.
     """
 
-    def __init__(self, in_channels, out_channels, kernel_size=5, groups=1, bias=True, *, margin=0.01, init="fan_in"):
+    def __init__(
+        self,
+        in_channels,
+        out_channels,
+        kernel_size=5,
+        groups=1,
+        bias=True,
+        *,
+        margin=0.01,
+        init="fan_in",
+    ):
         super().__init__(in_channels, out_channels, kernel_size, groups, bias, init=init)
         self._margin = number(self, "margin", margin, 0, math.inf, high_included=False)
 
@@ -106,7 +142,7 @@ class FullCoverConv3d(PointConv3d):
 
 
 class GenerativeConv3d(PointConv3d):
-    """Convolution that makes its targets: (x, points) -> (y, voxel centres); every point reaches all cells of its kernel.
+    """Convolution that makes its targets: (x, points) -> (y, voxel centers); every point reaches all cells of its kernel.
 
     Voxels have the side grid / expansion. By default targets are the kernel_size^3 voxels around the voxel of each point; with
     `stencil`, (K, 3) integers, the voxels at these offsets, with K weights; with `subdivide` the expansion^3 parts of the voxel of
@@ -128,11 +164,18 @@ class GenerativeConv3d(PointConv3d):
     ):
         size = integer(self, "expansion", expansion) if subdivide else kernel_size
         super().__init__(in_channels, out_channels, size, groups, bias, init=init)
-        self._expansion = number(self, "expansion", expansion, 0, math.inf, low_included=False, high_included=False)
+        self._expansion = number(
+            self, "expansion", expansion, 0, math.inf, low_included=False, high_included=False
+        )
         self._subdivide, self._stencil = bool(subdivide), None
         if stencil is not None:
             self._stencil = mx.array(stencil)
-            if subdivide or self._stencil.ndim != 2 or self._stencil.shape[1] != 3 or not self._stencil.size:
+            if (
+                subdivide
+                or self._stencil.ndim != 2
+                or self._stencil.shape[1] != 3
+                or not self._stencil.size
+            ):
                 raise ValueError(
                     f"[GenerativeConv3d] stencil must have shape (K, 3), without subdivide, got {self._stencil.shape}"
                 )
@@ -152,7 +195,7 @@ class GenerativeConv3d(PointConv3d):
 class Upsample(PointConv3d):
     """Convolution from coarse points onto the fine ones: (x, coarse, fine) -> y.
 
-    By default neighbours are searched within coarse.grid * radius_scaler and quantised at the coarse grid; a fine point without any
+    By default neighbors are searched within coarse.grid * radius_scaler and quantized at the coarse grid; a fine point without any
     gets the bias. straight_recover: the edges of the strided convolution from fine to coarse with this layer's kernel and rfs, with
     their weights, which is the transposed convolution. recompute_k: those edges, weights chosen by coarse - fine at the fine grid.
     """
@@ -171,12 +214,20 @@ class Upsample(PointConv3d):
         recompute_k=False,
         init="fan_in",
     ):
-        super().__init__(in_channels, out_channels, kernel_size, groups, bias, rfs=rfs, shape=shape, init=init)
+        super().__init__(
+            in_channels, out_channels, kernel_size, groups, bias, rfs=rfs, shape=shape, init=init
+        )
         self._transposed, self._requantized = bool(straight_recover), bool(recompute_k)
-        reach = math.sqrt(3) if shape == "ball" else 1  # from a corner of a cell to the opposite one
-        if not (straight_recover or recompute_k) and radius_scaler(self._size, self._rfs, shape) < reach:
+        reach = (
+            math.sqrt(3) if shape == "ball" else 1
+        )  # from a corner of a cell to the opposite one
+        if (
+            not (straight_recover or recompute_k)
+            and radius_scaler(self._size, self._rfs, shape) < reach
+        ):
             warnings.warn(
-                "[Upsample] the radius is less than a cell's diagonal: a fine point may have no neighbour", stacklevel=2
+                "[Upsample] the radius is less than a cell's diagonal: a fine point may have no neighbor",
+                stacklevel=2,
             )
 
     def __call__(self, x, coarse, fine):
@@ -199,7 +250,7 @@ class Upsample(PointConv3d):
 
 
 def max_pool3d(x, points, kernel_size=3, stride=2, *, rfs=1.0, shape="ball"):
-    """(y, points of y): the largest value of each channel over the neighbours that a convolution would have."""
+    """(y, points of y): the largest value of each channel over the neighbors that a convolution would have."""
     points = PointSet.of(points)
     target = points if stride == 1 else points.downsample(stride)[0]
     rows, counts = points.near(target, kernel_size, rfs=rfs, shape=shape)

@@ -30,9 +30,13 @@ def _start(model, positions, features, lengths, grid):
 class ConvNormRelu(mlx.nn.Module):
     """relu(norm(conv(x))): (x, points, stride) -> (y, points of y)."""
 
-    def __init__(self, in_channels, out_channels, kernel_size=3, norm="row", rfs=1.0, relu=True, groups=1):
+    def __init__(
+        self, in_channels, out_channels, kernel_size=3, norm="row", rfs=1.0, relu=True, groups=1
+    ):
         super().__init__()
-        self.conv = PointConv3d(in_channels, out_channels, kernel_size, groups, bias=norm == "none", rfs=rfs)
+        self.conv = PointConv3d(
+            in_channels, out_channels, kernel_size, groups, bias=norm == "none", rfs=rfs
+        )
         self.norm = make_norm(norm, out_channels)
         self._relu = relu
 
@@ -53,7 +57,10 @@ class _Residual(mlx.nn.Module):
     def _skip(self, in_channels, out_channels, stride, norm):
         self._stride = stride
         if stride != 1 or in_channels != out_channels:
-            self.project, self.project_norm = Linear(in_channels, out_channels, bias=False), make_norm(norm, out_channels)
+            self.project, self.project_norm = (
+                Linear(in_channels, out_channels, bias=False),
+                make_norm(norm, out_channels),
+            )
 
     def __call__(self, x, points):
         y, target = self.branch(x, points)
@@ -90,13 +97,24 @@ class Bottleneck(_Residual):
 
     expansion = 4
 
-    def __init__(self, in_channels, channels, stride=1, norm="batch", rfs=1.0, groups=1, width_per_group=64):
+    def __init__(
+        self, in_channels, channels, stride=1, norm="batch", rfs=1.0, groups=1, width_per_group=64
+    ):
         super().__init__()
-        out_channels, width = channels * self.expansion, int(channels * width_per_group / 64) * groups
+        out_channels, width = (
+            channels * self.expansion,
+            int(channels * width_per_group / 64) * groups,
+        )
         bias = norm == "none"
-        self.reduce, self.reduce_norm = Linear(in_channels, width, bias=bias), make_norm(norm, width)
+        self.reduce, self.reduce_norm = (
+            Linear(in_channels, width, bias=bias),
+            make_norm(norm, width),
+        )
         self.conv = ConvNormRelu(width, width, norm=norm, rfs=rfs, groups=groups)
-        self.expand, self.expand_norm = Linear(width, out_channels, bias=bias), make_norm(norm, out_channels)
+        self.expand, self.expand_norm = (
+            Linear(width, out_channels, bias=bias),
+            make_norm(norm, out_channels),
+        )
         self._skip(in_channels, out_channels, stride, norm)
 
     def branch(self, x, points):
@@ -112,7 +130,15 @@ class PointClassifier(Model):
     """
 
     def __init__(
-        self, in_channels=1, num_classes=6, channels=(16, 32, 64), grid=0.2, norm="row", blocks=0, pool="mean", rfs=1.0
+        self,
+        in_channels=1,
+        num_classes=6,
+        channels=(16, 32, 64),
+        grid=0.2,
+        norm="row",
+        blocks=0,
+        pool="mean",
+        rfs=1.0,
     ):
         channels = list(channels)
         super().__init__(
@@ -127,7 +153,9 @@ class PointClassifier(Model):
         )
         ins = [in_channels, *channels]
         self.stages = [ConvNormRelu(a, b, norm=norm, rfs=rfs) for a, b in zip(ins, channels)]
-        self.blocks = [[BasicBlock(c, c, norm=norm, rfs=rfs) for _ in range(blocks)] for c in channels]
+        self.blocks = [
+            [BasicBlock(c, c, norm=norm, rfs=rfs) for _ in range(blocks)] for c in channels
+        ]
         self.pool, self.head = GlobalPool(pool), Linear(channels[-1], num_classes)
 
     def __call__(self, positions, features=None, lengths=None):
@@ -170,12 +198,18 @@ class PointUNet(Model):
             rfs=rfs,
         )
         if len(channels) != len(blocks) or not channels:
-            raise ValueError(f"[PointUNet] channels and blocks must have equal lengths >= 1, got {channels} and {blocks}")
+            raise ValueError(
+                f"[PointUNet] channels and blocks must have equal lengths >= 1, got {channels} and {blocks}"
+            )
         self.stem = ConvNormRelu(in_channels, channels[0], stem, norm=norm, rfs=rfs)
         self.encoders = []
         for level, (c, n) in enumerate(zip(channels, blocks)):
-            first = BasicBlock(channels[max(level - 1, 0)], c, stride=1 if level == 0 else 2, norm=norm, rfs=rfs)
-            self.encoders.append([first, *(BasicBlock(c, c, norm=norm, rfs=rfs) for _ in range(n - 1))])
+            first = BasicBlock(
+                channels[max(level - 1, 0)], c, stride=1 if level == 0 else 2, norm=norm, rfs=rfs
+            )
+            self.encoders.append(
+                [first, *(BasicBlock(c, c, norm=norm, rfs=rfs) for _ in range(n - 1))]
+            )
         self.ups, self.norms, self.decoders = [], [], []
         below = channels[-1]
         for c in reversed(channels[:-1]):

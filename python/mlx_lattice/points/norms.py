@@ -1,4 +1,4 @@
-"""Normalisation of ragged batches; statistics in float32, biased variance, eps inside the root.
+"""Normalization of ragged batches; statistics in float32, biased variance, eps inside the root.
 
     y = (x - mean) / sqrt(var + eps) * weight + bias
 
@@ -44,7 +44,9 @@ class _CloudNorm(mlx.nn.Module):
         self._channels = integer(self, "channels", channels)
         self._groups = integer(self, "groups", groups)
         if self._channels % self._groups:
-            raise ValueError(f"[{type(self).__name__}] groups must divide {self._channels} channels, got {self._groups}")
+            raise ValueError(
+                f"[{type(self).__name__}] groups must divide {self._channels} channels, got {self._groups}"
+            )
         self._eps = number(self, "eps", eps, 0, math.inf, high_included=False)
         if affine:
             self.weight, self.bias = mx.ones((self._channels,)), mx.zeros((self._channels,))
@@ -66,10 +68,14 @@ class _CloudNorm(mlx.nn.Module):
         if self._groups == self._channels:
             return mean
         mean = mean.reshape(mean.shape[0], self._groups, self._channels // self._groups)
-        return mx.broadcast_to(mean.mean(axis=2, keepdims=True), mean.shape).reshape(-1, self._channels)
+        return mx.broadcast_to(mean.mean(axis=2, keepdims=True), mean.shape).reshape(
+            -1, self._channels
+        )
 
     def _extra_repr(self):
-        return f"{self._channels}, groups={self._groups}, eps={self._eps}, affine={'weight' in self}"
+        return (
+            f"{self._channels}, groups={self._groups}, eps={self._eps}, affine={'weight' in self}"
+        )
 
 
 class RaggedInstanceNorm(_CloudNorm):

@@ -1,9 +1,9 @@
-"""Convolution over the k nearest neighbours: a shared network on each neighbour, and the largest value of each channel.
+"""Convolution over the k nearest neighbors: a shared network on each neighbor, and the largest value of each channel.
 
-    y_i = max over neighbours j of i of W2 relu(W1 [x_j, p_j - p_i] + b1) + b2
+    y_i = max over neighbors j of i of W2 relu(W1 [x_j, p_j - p_i] + b1) + b2
 
 This is the simple form, `PointCNNConv`; `xconv=True` is the X-Conv of PointCNN (Li et al. 2018, arXiv 1801.07791), which weighs and
-permutes the neighbours by a learned k x k matrix before an ordinary convolution. The convolution with real kernel geometry is
+permutes the neighbors by a learned k x k matrix before an ordinary convolution. The convolution with real kernel geometry is
 `PointConv3d`.
 """
 
@@ -20,7 +20,7 @@ from .segments import indexed_segment_reduce
 def knn_graph(points, k, lengths=None):
     """(idx (T, k) int32, rel_pos (T, k, 3)): each point's k nearest of its own cloud, itself first, by (distance, row).
 
-    Where a cloud has fewer than k points the remaining places repeat the first neighbour, so that a maximum stays right.
+    Where a cloud has fewer than k points the remaining places repeat the first neighbor, so that a maximum stays right.
     rel_pos = points[idx] - point, differentiable in the points.
     """
     batch = as_batch(points, lengths=lengths)
@@ -38,14 +38,19 @@ def knn_graph(points, k, lengths=None):
 
 
 class PointCNNConv(mlx.nn.Module):
-    """in -> hidden -> relu -> out on each neighbour, then the maximum; equal values share the gradient.
+    """in -> hidden -> relu -> out on each neighbor, then the maximum; equal values share the gradient.
 
-    use_rel_pos: p_j - p_i is part of the input. xconv=True needs k, the number of neighbours it is made for.
+    use_rel_pos: p_j - p_i is part of the input. xconv=True needs k, the number of neighbors it is made for.
     """
 
-    def __init__(self, in_channels, out_channels, hidden=64, use_rel_pos=False, xconv=False, k=None):
+    def __init__(
+        self, in_channels, out_channels, hidden=64, use_rel_pos=False, xconv=False, k=None
+    ):
         super().__init__()
-        c_in, c_out = integer(self, "in_channels", in_channels), integer(self, "out_channels", out_channels)
+        c_in, c_out = (
+            integer(self, "in_channels", in_channels),
+            integer(self, "out_channels", out_channels),
+        )
         hidden = integer(self, "hidden", hidden)
         self._kind, self._k = "xconv" if xconv else "relative" if use_rel_pos else "features", None
         if xconv:
@@ -66,13 +71,19 @@ class PointCNNConv(mlx.nn.Module):
             raise ValueError(
                 f"[PointCNNConv] neighbors_idx must have shape ({x.shape[0]}, k), got {tuple(neighbors_idx.shape)}"
             )
-        if self._kind == "features":  # the network sees x_j alone: once for each j, not for each edge
+        if (
+            self._kind == "features"
+        ):  # the network sees x_j alone: once for each j, not for each edge
             y = self.second(mx.maximum(self.first(x), 0))
             return self._max(y, neighbors_idx)
         if neighbors_rel_pos is None or neighbors_rel_pos.shape != (*neighbors_idx.shape, 3):
             found = None if neighbors_rel_pos is None else tuple(neighbors_rel_pos.shape)
-            raise ValueError(f"[PointCNNConv] neighbors_rel_pos must have shape {(*neighbors_idx.shape, 3)}, got {found}")
-        return (self._relative if self._kind == "relative" else self._xconv)(x, neighbors_idx, neighbors_rel_pos)
+            raise ValueError(
+                f"[PointCNNConv] neighbors_rel_pos must have shape {(*neighbors_idx.shape, 3)}, got {found}"
+            )
+        return (self._relative if self._kind == "relative" else self._xconv)(
+            x, neighbors_idx, neighbors_rel_pos
+        )
 
     forward = __call__
 
@@ -90,7 +101,7 @@ class PointCNNConv(mlx.nn.Module):
     def _xconv(self, x, idx, rel):
         n, k = idx.shape
         if k != self._k:
-            raise ValueError(f"[PointCNNConv] this X-Conv is made for {self._k} neighbours, got {k}")
+            raise ValueError(f"[PointCNNConv] this X-Conv is made for {self._k} neighbors, got {k}")
         lifted = self.lift2(mx.maximum(self.lift1(_flat(rel)), 0))
         inputs = mx.concatenate([lifted.reshape(n, k, lifted.shape[1]), _take(x, idx)], axis=2)
         matrix = self.x2(mx.maximum(self.x1(rel.reshape(n, 3 * k)), 0)).reshape(n, k, k)
@@ -98,7 +109,7 @@ class PointCNNConv(mlx.nn.Module):
 
 
 class PointCNNEncoder(mlx.nn.Module):
-    """num_layers PointCNNConv with relu between them, on neighbours that are searched once: (x, coords, lengths) -> (T, channels).
+    """num_layers PointCNNConv with relu between them, on neighbors that are searched once: (x, coords, lengths) -> (T, channels).
 
     k is cut to the largest cloud, except for X-Conv. Options (`hidden`, `use_rel_pos`, `xconv`) go to the convolutions.
     """
@@ -109,7 +120,10 @@ class PointCNNEncoder(mlx.nn.Module):
         self._k, self._exact = integer(self, "k", k), bool(conv_kw.get("xconv"))
         if self._exact:
             conv_kw = {**conv_kw, "k": k}
-        self.layers = [PointCNNConv(in_channels if i == 0 else channels, channels, **conv_kw) for i in range(count)]
+        self.layers = [
+            PointCNNConv(in_channels if i == 0 else channels, channels, **conv_kw)
+            for i in range(count)
+        ]
 
     def __call__(self, x, coords, lengths=None):
         batch = as_batch(coords, lengths=lengths)

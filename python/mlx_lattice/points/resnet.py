@@ -11,7 +11,13 @@ from ..nn import Linear
 from .layers import GlobalPool, max_pool3d
 from .networks import BasicBlock, Bottleneck, ConvNormRelu, _start
 
-BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
+BLOCKS = {
+    18: (2, 2, 2, 2),
+    34: (3, 4, 6, 3),
+    50: (3, 4, 6, 3),
+    101: (3, 4, 23, 3),
+    152: (3, 8, 36, 3),
+}
 
 
 class PointResNet(Model):

@@ -12,9 +12,10 @@ from pathlib import Path
 import mlx.core as mx
 import mlx.nn
 
-from .. import _checkpoint
-from ..distributed import TrainingError
-from ..progress import progress
+from ..training.checkpoint import load as load_checkpoint
+from ..training.checkpoint import save as save_checkpoint
+from ..training.distributed import TrainingError
+from ..training.progress import progress
 
 
 def call_model(model, batch):
@@ -63,7 +64,11 @@ def train_pointcnn(
         mx.random.seed(seed + epoch)
         model.train()
         total = _Mean()
-        batches = data_loader if log is None else progress(data_loader, f"epoch {epoch}/{epochs}", unit="batches")
+        batches = (
+            data_loader
+            if log is None
+            else progress(data_loader, f"epoch {epoch}/{epochs}", unit="batches")
+        )
         for batch in batches:
             (loss, outputs), gradients = step(batch)
             _finite(loss, f"epoch {epoch}, batch {total.batches + 1}")
@@ -71,17 +76,28 @@ def train_pointcnn(
             mx.eval(model.parameters(), optimizer.state, loss)
             total.add(loss, outputs, batch["labels"])
         if not total.batches:
-            raise ValueError("[train_pointcnn] data_loader gave no batch; an iterator can be read only once, give a list")
+            raise ValueError(
+                "[train_pointcnn] data_loader gave no batch; an iterator can be read only once, give a list"
+            )
         row = {"epoch": epoch, **total.row()}
         if eval_loader is not None:
-            row |= {f"eval_{name}": value for name, value in evaluate(model, eval_loader, loss_fn, forward).items()}
+            row |= {
+                f"eval_{name}": value
+                for name, value in evaluate(model, eval_loader, loss_fn, forward).items()
+            }
         row["seconds"] = time.monotonic() - begin
         history.append(row)
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            _checkpoint.save(path, model, optimizer, epoch=epoch, seed=seed, history=history)
+            save_checkpoint(path, model, optimizer, epoch=epoch, seed=seed, history=history)
         if log is not None:
-            log("  ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items() if v is not None))
+            log(
+                "  ".join(
+                    f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}"
+                    for k, v in row.items()
+                    if v is not None
+                )
+            )
     model.eval()
     return history
 
@@ -124,11 +140,13 @@ class _Mean:
 
 def _finite(loss, where):
     if not math.isfinite(loss.item()):
-        raise TrainingError(f"[train_pointcnn] the loss is {loss.item()} in {where}: a smaller learning rate may help")
+        raise TrainingError(
+            f"[train_pointcnn] the loss is {loss.item()} in {where}: a smaller learning rate may help"
+        )
 
 
 def _resumed(path, model, optimizer, seed):
-    state = _checkpoint.load(path, model, optimizer)
+    state = load_checkpoint(path, model, optimizer)
     if state["seed"] != seed:
         raise TrainingError(f"{path}: was started with seed {state['seed']}, found {seed}")
     return state["history"]

@@ -3,13 +3,15 @@
     viewer.write("scan.html", viewer.Panel(cloud))
     viewer.write("compare.html", [Panel(truth, "truth"), Panel(predicted, "prediction")], color="label", classes={0: "road", 1: "car"})
 
-Panels stand side by side under one camera and share colours and legends. Needs NumPy; a PNG also Pillow.
+Panels stand side by side under one camera and share colors and legends. Needs NumPy; a PNG also Pillow.
 """
 
 try:
     import numpy as _numpy  # noqa: F401
 except ImportError:
-    raise ImportError("mlx_lattice.viewer needs NumPy: pip install 'mlx-lattice[view]' (or pip install numpy)") from None
+    raise ImportError(
+        "mlx_lattice.viewer needs NumPy: pip install 'mlx-lattice[view]' (or pip install numpy)"
+    ) from None
 
 import os as _os
 
@@ -24,7 +26,9 @@ def picture(panels, **options):
     try:
         from .raster import render
     except ImportError as error:
-        raise ImportError(f"{error}; a PNG needs Pillow: pip install 'mlx-lattice[view]' (or pip install pillow)") from None
+        raise ImportError(
+            f"{error}; a PNG needs Pillow: pip install 'mlx-lattice[view]' (or pip install pillow)"
+        ) from None
     return render(panels, **options)
 
 

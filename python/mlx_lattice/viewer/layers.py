@@ -1,10 +1,10 @@
-"""From clouds to what can be drawn: sub-sampled points around one centre, and layers, the ways to colour them.
+"""From clouds to what can be drawn: sub-sampled points around one center, and layers, the ways to color them.
 
     height  z between its 1st and 99th percentile
     rgb     the column color
     scalar  a column of numbers between its percentiles
-    class   an integer column with at most 256 values, one colour each, with names
-Layers of one name share range, colours and legend over all panels, so that pictures can be compared.
+    class   an integer column with at most 256 values, one color each, with names
+Layers of one name share range, colors and legend over all panels, so that pictures can be compared.
 """
 
 from dataclasses import dataclass
@@ -14,12 +14,42 @@ import numpy as np
 from ..io.cloud import PointCloud, color8
 
 # From low to high.
-STOPS = np.array([(38, 52, 97), (45, 105, 153), (52, 160, 164), (122, 199, 125), (235, 205, 92), (242, 131, 68), (214, 61, 84)], float)
+STOPS = np.array(
+    [
+        (38, 52, 97),
+        (45, 105, 153),
+        (52, 160, 164),
+        (122, 199, 125),
+        (235, 205, 92),
+        (242, 131, 68),
+        (214, 61, 84),
+    ],
+    float,
+)
 BACKGROUND = (13, 17, 27)
-# Classes: 20 colours that differ also for the colour-blind neighbours in the list; more classes repeat them darker.
-CLASSES = ((86, 156, 214), (230, 159, 0), (0, 158, 115), (213, 94, 0), (204, 121, 167), (240, 228, 66), (148, 103, 189), (140, 200, 90),
-           (227, 119, 194), (188, 143, 100), (23, 190, 207), (214, 61, 84), (170, 170, 170), (255, 187, 120), (152, 223, 138),
-           (197, 176, 213), (255, 152, 150), (199, 199, 120), (120, 120, 220), (90, 180, 160))
+# Classes: 20 colors that differ also for the color-blind neighbors in the list; more classes repeat them darker.
+CLASSES = (
+    (86, 156, 214),
+    (230, 159, 0),
+    (0, 158, 115),
+    (213, 94, 0),
+    (204, 121, 167),
+    (240, 228, 66),
+    (148, 103, 189),
+    (140, 200, 90),
+    (227, 119, 194),
+    (188, 143, 100),
+    (23, 190, 207),
+    (214, 61, 84),
+    (170, 170, 170),
+    (255, 187, 120),
+    (152, 223, 138),
+    (197, 176, 213),
+    (255, 152, 150),
+    (199, 199, 120),
+    (120, 120, 220),
+    (90, 180, 160),
+)
 MOST_CLASSES = 256
 
 
@@ -37,12 +67,12 @@ class Layer:
     kind: str
     low: float = 0.0
     high: float = 0.0
-    entries: tuple = ()  # of classes: (value, name, colour)
+    entries: tuple = ()  # of classes: (value, name, color)
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A panel ready to be drawn: points (n, 3) float32 around the scene's centre; values by layer."""
+    """A panel ready to be drawn: points (n, 3) float32 around the scene's center; values by layer."""
 
     title: str
     points: np.ndarray
@@ -55,13 +85,13 @@ class Drawn:
 class Scene:
     layers: tuple
     panels: tuple
-    centre: np.ndarray  # float64, subtracted from all points
+    center: np.ndarray  # float64, subtracted from all points
     radius: float
     first: str  # the layer to begin with
 
 
 def ramp(t):
-    """Colours (n, 3) float of values in 0..1."""
+    """Colors (n, 3) float of values in 0..1."""
     t = np.clip(np.nan_to_num(t), 0, 1) * (len(STOPS) - 1)
     i = np.minimum(t.astype(int), len(STOPS) - 2)
     return STOPS[i] + (STOPS[i + 1] - STOPS[i]) * (t - i)[:, None]
@@ -81,14 +111,17 @@ def scene(panels, color=None, classes=None, limit=1_000_000):
         raise ValueError(f"[viewer] panels: found {len(panels)}, expected 1 to 16")
     if limit < len(panels):
         raise ValueError(f"[viewer] limit: found {limit}, expected a positive number of points")
-    clouds = [p.cloud if isinstance(p.cloud, PointCloud) else PointCloud(np.asarray(p.cloud)) for p in panels]
+    clouds = [
+        p.cloud if isinstance(p.cloud, PointCloud) else PointCloud(np.asarray(p.cloud))
+        for p in panels
+    ]
     shown = [_sample(cloud, limit // len(panels)) for cloud in clouds]
     points = [c.points.astype(np.float64) for c in shown]
     every = np.concatenate(points)
-    centre, radius = np.zeros(3), 1.0
+    center, radius = np.zeros(3), 1.0
     if len(every):
         low, high = np.percentile(every, [1, 99], axis=0)
-        centre = (low + high) / 2
+        center = (low + high) / 2
         radius = max(float(np.linalg.norm(high - low)) / 2, 1e-6)
     whole = any(color in c.columns and c.columns[color].dtype.kind in "iub" for c in shown)
     layers = _layers(shown, color if whole else "label", _named(classes))
@@ -96,14 +129,21 @@ def scene(panels, color=None, classes=None, limit=1_000_000):
     first = color or next((n for n in ("rgb", "label") if n in names), "height")
     if first not in names:
         raise ValueError(f"[viewer] color: found {first!r}, expected one of {', '.join(names)}")
-    drawn = [Drawn(p.title, (xyz - centre).astype(np.float32), {layer.name: _values(c, layer) for layer in layers if _has(c, layer)},
-                   len(all_), int((~all_.finite()).sum()))
-             for p, c, xyz, all_ in zip(panels, shown, points, clouds)]
-    return Scene(tuple(layers), tuple(drawn), centre, radius, first)
+    drawn = [
+        Drawn(
+            p.title,
+            (xyz - center).astype(np.float32),
+            {layer.name: _values(c, layer) for layer in layers if _has(c, layer)},
+            len(all_),
+            int((~all_.finite()).sum()),
+        )
+        for p, c, xyz, all_ in zip(panels, shown, points, clouds)
+    ]
+    return Scene(tuple(layers), tuple(drawn), center, radius, first)
 
 
 def colors(layer, drawn):
-    """(n, 3) float colours 0..255 of one panel, for the PNG; a panel without the layer is grey."""
+    """(n, 3) float colors 0..255 of one panel, for the PNG; a panel without the layer is gray."""
     if layer.name not in drawn.values:
         return np.full((len(drawn.points), 3), 140.0)
     values = drawn.values[layer.name]
@@ -132,8 +172,16 @@ def _layers(clouds, classified, classes):
         elif all(a.ndim == 1 for a in arrays):
             joined = np.concatenate(arrays)
             named = classes if name == classified else {}
-            entries = _entries(joined, named) if joined.dtype.kind in "iub" and name != "intensity" else None
-            layers.append(Layer(name, "class", entries=entries) if entries else Layer(name, "scalar", *_range(joined)))
+            entries = (
+                _entries(joined, named)
+                if joined.dtype.kind in "iub" and name != "intensity"
+                else None
+            )
+            layers.append(
+                Layer(name, "class", entries=entries)
+                if entries
+                else Layer(name, "scalar", *_range(joined))
+            )
     return layers
 
 
@@ -146,15 +194,15 @@ def _named(classes):
 
 
 def _entries(values, named):
-    """((value, name, colour), ...) or None when there are too many for classes."""
+    """((value, name, color), ...) or None when there are too many for classes."""
     found = np.unique(values)
     if not 0 < len(found) <= MOST_CLASSES:
         return None
     entries = []
     for i, value in enumerate(sorted({int(v) for v in found} | set(named))):
         name = named.get(value, str(value))
-        text, colour = name if isinstance(name, tuple) else (name, class_color(i))
-        entries.append((value, str(text), tuple(colour)))
+        text, color = name if isinstance(name, tuple) else (name, class_color(i))
+        entries.append((value, str(text), tuple(color)))
     return tuple(entries)
 
 
@@ -164,7 +212,9 @@ def _range(values):
 
 
 def _has(cloud, layer):
-    return layer.kind == "height" or ("color" if layer.kind == "rgb" else layer.name) in cloud.columns
+    return (
+        layer.kind == "height" or ("color" if layer.kind == "rgb" else layer.name) in cloud.columns
+    )
 
 
 def _values(cloud, layer):
@@ -174,5 +224,7 @@ def _values(cloud, layer):
         return color8(cloud.columns["color"][:, :3])
     values = cloud.columns[layer.name]
     if layer.kind == "class":
-        return np.searchsorted([e[0] for e in layer.entries], values.astype(np.int64)).astype(np.uint16)
+        return np.searchsorted([e[0] for e in layer.entries], values.astype(np.int64)).astype(
+            np.uint16
+        )
     return values.astype(np.float64)

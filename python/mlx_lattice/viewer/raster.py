@@ -1,6 +1,6 @@
 """PNG without a graphics card: points as squares (last written is nearest), or voxels as cubes, seen from above at an angle.
 
-Depth makes edges dark: a pixel is shaded by how far it lies behind its neighbours (eye-dome lighting, Boucheny 2009).
+Depth makes edges dark: a pixel is shaded by how far it lies behind its neighbors (eye-dome lighting, Boucheny 2009).
 """
 
 import numpy as np
@@ -15,7 +15,16 @@ UP = np.array([-np.cos(AZIMUTH) * np.sin(TILT), -np.sin(AZIMUTH) * np.sin(TILT),
 TOWARD = np.array([np.cos(AZIMUTH) * np.cos(TILT), np.sin(AZIMUTH) * np.cos(TILT), np.sin(TILT)])
 
 
-def render(panels, *, color=None, classes=None, title="", limit=5_000_000, size=(1600, 900), point_size=None):
+def render(
+    panels,
+    *,
+    color=None,
+    classes=None,
+    title="",
+    limit=5_000_000,
+    size=(1600, 900),
+    point_size=None,
+):
     """A Pillow image of panels side by side, with titles and one legend."""
     width, height = size
     if not (64 <= width <= 16384 and 64 <= height <= 16384):
@@ -30,14 +39,29 @@ def render(panels, *, color=None, classes=None, title="", limit=5_000_000, size=
     view = _view(every, width // columns, height // rows)
     corners = [(i % columns * width // columns, i // columns * height // rows) for i in range(n)]
     for corner, panel in zip(corners, s.panels):
-        part = _points(panel.points, colors(layer, panel), view, width // columns, height // rows, point_size or 2.0)
+        part = _points(
+            panel.points,
+            colors(layer, panel),
+            view,
+            width // columns,
+            height // rows,
+            point_size or 2.0,
+        )
         image.paste(part, corner)
     pen = ImageDraw.Draw(image)
     for corner, panel in zip(corners, s.panels):
-        shown = f"{len(panel.points):,} points" if len(panel.points) + panel.bad >= panel.total \
+        shown = (
+            f"{len(panel.points):,} points"
+            if len(panel.points) + panel.bad >= panel.total
             else f"{len(panel.points):,} of {panel.total:,} points, a random choice"
+        )
         name = panel.title or (title if n == 1 else "")
-        pen.text((corner[0] + 16, corner[1] + 12), f"{name}   {shown}".strip(), (223, 230, 240), ImageFont.load_default(18))
+        pen.text(
+            (corner[0] + 16, corner[1] + 12),
+            f"{name}   {shown}".strip(),
+            (223, 230, 240),
+            ImageFont.load_default(18),
+        )
     _legend(pen, layer, height)
     return image
 
@@ -78,7 +102,7 @@ def _points(points, color, view, width, height, point_size):
 
 
 def _edges(depth, unit):
-    """0.35..1: darker the farther a pixel lies behind its four neighbours, in units of `unit`."""
+    """0.35..1: darker the farther a pixel lies behind its four neighbors, in units of `unit`."""
     drop = np.zeros(depth.shape, np.float32)
     lit = np.isfinite(depth)
     for axis in (0, 1):
@@ -106,28 +130,35 @@ def _legend(pen, layer, height):
 
 
 def cubes(voxels, voxel_size, path, size=(1600, 900)):
-    """Draws voxels (N, 3), integers, as small cubes coloured by height (painter's algorithm, far cubes first)."""
+    """Draws voxels (N, 3), integers, as small cubes colored by height (painter's algorithm, far cubes first)."""
     width, height = size
     image = Image.new("RGB", (width * SCALE, height * SCALE), BACKGROUND)
     if len(voxels):
-        _cubes(ImageDraw.Draw(image), np.asarray(voxels, float) * voxel_size, voxel_size, width, height)
+        _cubes(
+            ImageDraw.Draw(image), np.asarray(voxels, float) * voxel_size, voxel_size, width, height
+        )
     image.resize(size, Image.LANCZOS).save(path)
 
 
 def _cubes(pen, corner, size, width, height):
     flat = np.stack([corner @ RIGHT, corner @ UP], axis=1)
-    middle, spread = np.median(flat, axis=0), np.percentile(np.abs(flat - np.median(flat, axis=0)), 98, axis=0)
+    middle, spread = (
+        np.median(flat, axis=0),
+        np.percentile(np.abs(flat - np.median(flat, axis=0)), 98, axis=0),
+    )
     zoom = SCALE * min(width * 0.47 / max(spread[0], size), height * 0.47 / max(spread[1], size))
-    centre = np.array([width, height * 1.04]) * SCALE / 2
+    center = np.array([width, height * 1.04]) * SCALE / 2
 
     def pixels(points):
         p = np.stack([(points @ RIGHT - middle[0]), -(points @ UP - middle[1])], axis=-1)
-        return p * zoom + centre
+        return p * zoom + center
 
     low, high = np.percentile(corner[:, 2], [2, 99.5])
-    colour = ramp(np.clip((corner[:, 2] - low) / max(high - low, 1e-9), 0, 1) ** 0.6)
-    fade = np.clip(1.15 - np.linalg.norm(corner[:, :2], axis=1) / 110, 0.45, 1)[:, None]  # far cubes sink into the dark
-    colour = colour * fade + np.array(BACKGROUND) * (1 - fade)
+    color = ramp(np.clip((corner[:, 2] - low) / max(high - low, 1e-9), 0, 1) ** 0.6)
+    fade = np.clip(1.15 - np.linalg.norm(corner[:, :2], axis=1) / 110, 0.45, 1)[
+        :, None
+    ]  # far cubes sink into the dark
+    color = color * fade + np.array(BACKGROUND) * (1 - fade)
     e = np.eye(3) * size
     # The three faces that the viewer sees, as corner offsets, and their light.
     faces = [
@@ -135,7 +166,10 @@ def _cubes(pen, corner, size, width, height):
         (np.array([e[0], e[0] + e[1], e.sum(axis=0), e[0] + e[2]]), 0.78),
         (np.array([e[1], e[1] + e[0], e.sum(axis=0), e[1] + e[2]]), 0.58),
     ]
-    shapes = [(pixels(corner[:, None, :] + offsets), (colour * light).astype(int)) for offsets, light in faces]
+    shapes = [
+        (pixels(corner[:, None, :] + offsets), (color * light).astype(int))
+        for offsets, light in faces
+    ]
     for v in np.argsort(corner @ TOWARD, kind="stable"):
         for outline, shade in shapes:
             pen.polygon([tuple(p) for p in outline[v]], fill=tuple(shade[v]))

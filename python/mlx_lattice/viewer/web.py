@@ -20,19 +20,43 @@ def page(panels, *, color=None, classes=None, title="", limit=1_000_000, point_s
     s = scene(panels, color, classes, limit)
     title = title or " / ".join(p.title for p in s.panels if p.title) or "point cloud"
     data = {
-        "title": title, "radius": s.radius, "centre": s.centre.tolist(), "first": s.first, "pointSize": point_size or 2.0,
-        "stops": STOPS.tolist(), "background": BACKGROUND,
-        "layers": [{"name": x.name, "kind": x.kind, "low": x.low, "high": x.high, "entries": x.entries} for x in s.layers],
-        "panels": [{"title": p.title, "shown": len(p.points), "total": p.total, "bad": p.bad, "points": _text(p.points.astype("<f4")),
-                    "values": {x.name: _text(_packed(x, p.values[x.name])) for x in s.layers
-                               if x.name in p.values and x.kind != "height"}} for p in s.panels],
+        "title": title,
+        "radius": s.radius,
+        "center": s.center.tolist(),
+        "first": s.first,
+        "pointSize": point_size or 2.0,
+        "stops": STOPS.tolist(),
+        "background": BACKGROUND,
+        "layers": [
+            {"name": x.name, "kind": x.kind, "low": x.low, "high": x.high, "entries": x.entries}
+            for x in s.layers
+        ],
+        "panels": [
+            {
+                "title": p.title,
+                "shown": len(p.points),
+                "total": p.total,
+                "bad": p.bad,
+                "points": _text(p.points.astype("<f4")),
+                "values": {
+                    x.name: _text(_packed(x, p.values[x.name]))
+                    for x in s.layers
+                    if x.name in p.values and x.kind != "height"
+                },
+            }
+            for p in s.panels
+        ],
     }
     text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    return TEMPLATE.read_text(encoding="utf-8").replace("__TITLE__", html.escape(title), 1).replace("__DATA__", text, 1)
+    return (
+        TEMPLATE.read_text(encoding="utf-8")
+        .replace("__TITLE__", html.escape(title), 1)
+        .replace("__DATA__", text, 1)
+    )
 
 
 def _packed(layer, values):
-    """Bytes of colours, class indices in the smallest size, scalars in 16 bits between low and high (NaN is low)."""
+    """Bytes of colors, class indices in the smallest size, scalars in 16 bits between low and high (NaN is low)."""
     if layer.kind == "rgb":
         return values
     if layer.kind == "class":

@@ -20,7 +20,9 @@ class Launch:
     init_value: float | None = None
 
 
-def capture(source, inputs, outputs, grid, group=64, header="", template=(), init_value=None, atomic=False):
+def capture(
+    source, inputs, outputs, grid, group=64, header="", template=(), init_value=None, atomic=False
+):
     """inputs: name -> array; outputs: name -> (shape, dtype); grid and group: threads along x, or triples."""
     grid, group = ((n, 1, 1) if isinstance(n, int) else n for n in (grid, group))
     kernel = mx.fast.metal_kernel(
@@ -46,7 +48,9 @@ def capture(source, inputs, outputs, grid, group=64, header="", template=(), ini
 
     mx.export_function(read, call, *inputs.values())
     a = found["arguments"]
-    return Launch(a[0], a[1], tuple(a[2:5]), tuple(a[5:8]), a[8], list(outputs.values()), init_value)
+    return Launch(
+        a[0], a[1], tuple(a[2:5]), tuple(a[5:8]), a[8], list(outputs.values()), init_value
+    )
 
 
 def run(source, inputs, outputs, grid, group=64, host=None, **more):

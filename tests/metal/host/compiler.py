@@ -20,9 +20,28 @@ _CACHE = _HERE.parents[2] / "build" / "metal"
 _MLX = Path(next(iter(mlx.__path__))) / "include"
 _CLANG = os.environ.get("LATTICE_CLANG", "clang-19")
 _LANGUAGE = [
-    *("-x", "clcpp", "-cl-std=clc++2021", "-cl-no-stdinc", "-nostdinc", "-target", "x86_64-linux-gnu"),
-    *("-Xclang", "-cl-ext=+cl_khr_fp16,-cl_khr_fp64,-__opencl_c_fp64", "-cl-single-precision-constant"),
-    *("-Xclang", "-fbfloat16-excess-precision=none", "-march=x86-64-v3", "-fPIC", "-fno-builtin", "-ffp-contract=off"),
+    *(
+        "-x",
+        "clcpp",
+        "-cl-std=clc++2021",
+        "-cl-no-stdinc",
+        "-nostdinc",
+        "-target",
+        "x86_64-linux-gnu",
+    ),
+    *(
+        "-Xclang",
+        "-cl-ext=+cl_khr_fp16,-cl_khr_fp64,-__opencl_c_fp64",
+        "-cl-single-precision-constant",
+    ),
+    *(
+        "-Xclang",
+        "-fbfloat16-excess-precision=none",
+        "-march=x86-64-v3",
+        "-fPIC",
+        "-fno-builtin",
+        "-ffp-contract=off",
+    ),
 ]
 _QUIET = ["-fno-vectorize", "-fno-slp-vectorize", "-fno-unroll-loops"]
 _VARIANTS = {
@@ -39,9 +58,7 @@ _VARIANTS = {
 }
 _RUNTIME = {"fast": [], "check": ["-DMSL_CHECK"], "asan": ["-fsanitize=address,undefined"]}
 # Found on a Mac; here all of them are the shim, which is always there.
-_HEADERS = """metal_array metal_atomic metal_common metal_compute metal_geometric metal_integer metal_limits metal_logging
-metal_math metal_numeric metal_relational metal_simdgroup metal_simdgroup_matrix metal_stdlib metal_types metal_type_traits
-""".split()
+_HEADERS = ["metal_array", "metal_atomic", "metal_common", "metal_compute", "metal_geometric", "metal_integer", "metal_limits", "metal_logging", "metal_math", "metal_numeric", "metal_relational", "metal_simdgroup", "metal_simdgroup_matrix", "metal_stdlib", "metal_types", "metal_type_traits"]
 
 
 class CompileError(Exception):
@@ -52,8 +69,16 @@ def missing():
     """Why kernels cannot be run here, or None."""
     if os.uname().sysname != "Linux" or os.uname().machine != "x86_64":
         return "the host runs Metal kernels on Linux on x86-64 only"
-    tools = [t for t in (_CLANG, _CLANG.replace("clang", "clang++"), "llvm-symbolizer-19", "nm") if not shutil.which(t)]
-    return f"not installed: {', '.join(tools)} (Debian: clang-19 libclang-rt-19-dev llvm-19)" if tools else None
+    tools = [
+        t
+        for t in (_CLANG, _CLANG.replace("clang", "clang++"), "llvm-symbolizer-19", "nm")
+        if not shutil.which(t)
+    ]
+    return (
+        f"not installed: {', '.join(tools)} (Debian: clang-19 libclang-rt-19-dev llvm-19)"
+        if tools
+        else None
+    )
 
 
 def _run(*command):
@@ -61,7 +86,9 @@ def _run(*command):
 
 
 def _start(*command):
-    return subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def _must(*command):
@@ -91,13 +118,17 @@ class Toolchain:
         self.variant = variant
         self._flags = [*_LANGUAGE, *_VARIANTS[variant]]
         text = [*_HERE.glob("shim/*.h"), *_MLX.glob("mlx/backend/metal/kernels/*.h")]
-        text += [_HERE / f"{name}.py" for name in ("compiler", "entry", "lint", "rewrite", "tokens")]
+        text += [
+            _HERE / f"{name}.py" for name in ("compiler", "entry", "lint", "rewrite", "tokens")
+        ]
         self._text = _read(*text)
         self._folder = _CACHE / f"{variant}-{_digest(self._text, self._flags, _CLANG)}"
         if not (self._folder / "prelude.pch").exists():
             self._build_prelude()
         sources = [*_HERE.glob("runtime/*.cpp"), *_HERE.glob("runtime/*.h")]
-        self.worker = _CACHE / f"{variant}-worker-{_digest(_read(*sources), _RUNTIME[variant], _CLANG)}"
+        self.worker = (
+            _CACHE / f"{variant}-worker-{_digest(_read(*sources), _RUNTIME[variant], _CLANG)}"
+        )
         if not self.worker.exists():
             self._build_worker()
 
@@ -111,11 +142,25 @@ class Toolchain:
         prelude.write_text('#include "metal.h"\n#include "mlx/backend/metal/kernels/utils.h"\n')
         find = ["-I", _HERE / "shim", "-I", names, "-I", _MLX]
         own = set(_must(_CLANG, *_LANGUAGE, "-E", "-dM", os.devnull).splitlines())
-        macros = [m for m in _must(_CLANG, *_LANGUAGE, *find, "-E", "-dM", prelude).splitlines() if m not in own]
+        macros = [
+            m
+            for m in _must(_CLANG, *_LANGUAGE, *find, "-E", "-dM", prelude).splitlines()
+            if m not in own
+        ]
         text, _ = rewrite(_must(_CLANG, *_LANGUAGE, *find, "-E", prelude), own="")
         (self._folder / "prelude.clcpp").write_text(text + "\n" + "\n".join(macros) + "\n")
         pch = self._folder / f"prelude.{os.getpid()}.pch"
-        _must(_CLANG, *self._flags, "-w", "-c", "-Xclang", "-emit-pch", self._folder / "prelude.clcpp", "-o", pch)
+        _must(
+            _CLANG,
+            *self._flags,
+            "-w",
+            "-c",
+            "-Xclang",
+            "-emit-pch",
+            self._folder / "prelude.clcpp",
+            "-o",
+            pch,
+        )
         pch.rename(self._folder / "prelude.pch")
 
     def _build_worker(self):
@@ -172,13 +217,21 @@ class Toolchain:
         if not mistakes:
             shared = stem.with_suffix(f".{os.getpid()}.so")
             _must("ld", "-shared", built, _builtins(), "-o", shared)
-            for address, size, symbol in re.findall(r"(\w+) (\w+) \w (\S*msl_memory_\w+)", _must("nm", "-S", shared)):
+            for address, size, symbol in re.findall(
+                r"(\w+) (\w+) \w (\S*msl_memory_\w+)", _must("nm", "-S", shared)
+            ):
                 variable = re.search(r"msl_memory_(\w+)", symbol)[1]
-                threadgroup.append([re.sub(r"(E?_\d+)$", "", variable), int(address, 16), int(size, 16) - GUARD])
+                threadgroup.append(
+                    [re.sub(r"(E?_\d+)$", "", variable), int(address, 16), int(size, 16) - GUARD]
+                )
             shared.rename(stem.with_suffix(".so"))
             built.unlink()
         lines = text.splitlines()
-        facts = {"mistakes": [quote_line(m, lines) for m in mistakes], "buffers": buffers, "threadgroup": threadgroup}
+        facts = {
+            "mistakes": [quote_line(m, lines) for m in mistakes],
+            "buffers": buffers,
+            "threadgroup": threadgroup,
+        }
         stem.with_suffix(".json").write_text(json.dumps(facts))
 
     def _start_lint(self, name, text, command):

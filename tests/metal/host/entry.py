@@ -2,14 +2,8 @@
 
 import re
 
-_TRIPLES = (
-    "thread_position_in_grid thread_position_in_threadgroup threadgroup_position_in_grid threads_per_threadgroup "
-    "threads_per_grid threadgroups_per_grid dispatch_threads_per_threadgroup"
-).split()
-_NUMBERS = (
-    "thread_index_in_threadgroup thread_index_in_simdgroup simdgroup_index_in_threadgroup simdgroups_per_threadgroup "
-    "threads_per_simdgroup thread_index_in_quadgroup quadgroup_index_in_threadgroup quadgroups_per_threadgroup"
-).split()
+_TRIPLES = ["thread_position_in_grid", "thread_position_in_threadgroup", "threadgroup_position_in_grid", "threads_per_threadgroup", "threads_per_grid", "threadgroups_per_grid", "dispatch_threads_per_threadgroup"]
+_NUMBERS = ["thread_index_in_threadgroup", "thread_index_in_simdgroup", "simdgroup_index_in_threadgroup", "simdgroups_per_threadgroup", "threads_per_simdgroup", "thread_index_in_quadgroup", "quadgroup_index_in_threadgroup", "quadgroups_per_threadgroup"]
 _SAME = {
     "grid_size": "threads_per_grid",
     "thread_execution_width": "threads_per_simdgroup",
@@ -22,7 +16,9 @@ _PLACE = re.compile(r"((?:uint|ushort)[23]?) (\w+) \[\[(\w+)\]\]$")
 
 def entry(name, text):
     """(text to append, names of the buffers in order). `text` is MLX's, whose kernel is `name`."""
-    signature = re.search(rf"\[\[kernel[^\n]*?\]\]\s+void\s+{re.escape(name)}\(\s*(.*?)\)\s*\{{", text, re.DOTALL)
+    signature = re.search(
+        rf"\[\[kernel[^\n]*?\]\]\s+void\s+{re.escape(name)}\(\s*(.*?)\)\s*\{{", text, re.DOTALL
+    )
     instance = re.search(rf"decltype\({re.escape(name)}(<[^\n]*?>)\) ", text)
     arguments, buffers = [], []
     for parameter in re.split(r",(?![^(<]*[)>])", signature[1]):

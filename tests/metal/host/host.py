@@ -52,7 +52,13 @@ class MetalHost:
     no reason."""
 
     def __init__(self, variant="fast", order="forward", seed=0, fails=5, timeout=60, change=None):
-        self.variant, self.order, self.seed, self.fails, self.timeout = variant, order, seed, fails, timeout
+        self.variant, self.order, self.seed, self.fails, self.timeout = (
+            variant,
+            order,
+            seed,
+            fails,
+            timeout,
+        )
         self.change = change  # text -> text: plants a mistake
         self.launches = []
 
@@ -83,7 +89,16 @@ class MetalHost:
         size = sum(-(-n // 16) * 16 for _, _, n in threadgroup)
         shapes = [tuple(shape) for shape, _ in launch.outputs]
         self.launches.append(
-            Ran(launch.name, tuple(launch.grid), tuple(launch.threadgroup), *seconds, size, shapes, text, *counts)
+            Ran(
+                launch.name,
+                tuple(launch.grid),
+                tuple(launch.threadgroup),
+                *seconds,
+                size,
+                shapes,
+                text,
+                *counts,
+            )
         )
         return [_array(out, dtype) for out, (_, dtype) in zip(outputs, launch.outputs, strict=True)]
 
@@ -121,4 +136,6 @@ def _explain(name, mistakes, text):
     lines = text.splitlines()
     kind = next((m for m in mistakes if "ERROR: " in m or "runtime error: " in m), mistakes[0])
     rest = [m for m in mistakes if m is not kind]
-    return "\n".join([quote_line(kind, lines), f"  in kernel {name}", *(quote_line(m, lines) for m in rest[:12])])
+    return "\n".join(
+        [quote_line(kind, lines), f"  in kernel {name}", *(quote_line(m, lines) for m in rest[:12])]
+    )

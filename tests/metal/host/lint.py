@@ -6,14 +6,21 @@ An implicit conversion to bfloat: MSL has none.
 
 import re
 
-ARGUMENTS = ["-fsyntax-only", "-Wno-everything", "-Wimplicit-float-conversion", "-Wimplicit-int-float-conversion"]
+ARGUMENTS = [
+    "-fsyntax-only",
+    "-Wno-everything",
+    "-Wimplicit-float-conversion",
+    "-Wimplicit-int-float-conversion",
+]
 ARGUMENTS += ["-Xclang", "-ast-dump", "-fno-color-diagnostics"]
 
 _TO_BFLOAT = re.compile(
     r"^kernel\.metal:(\d+):\d+: warning: (implicit conversion .*to '[^']*\b(?:__bf16|bfloat)\w*'.*?) ?\[-W",
     re.MULTILINE,
 )
-_NODE = re.compile(r"^[|` -]*(\w+) 0x[0-9a-f]+ (?:(?:parent|prev) 0x[0-9a-f]+ )*(<(?:[^<>]|<[^<>]*>)*>)?(.*)$")
+_NODE = re.compile(
+    r"^[|` -]*(\w+) 0x[0-9a-f]+ (?:(?:parent|prev) 0x[0-9a-f]+ )*(<(?:[^<>]|<[^<>]*>)*>)?(.*)$"
+)
 _PLACE = re.compile(r"([^\s<>,]+):(\d+):\d+|(line):(\d+):\d+|col:\d+")
 _DECLARED = re.compile(
     r"(?:used |referenced |constexpr )*(?!(?:implicit|invalid|used|referenced|constexpr) )(\w+) '([^']*)'"
@@ -40,7 +47,12 @@ def mistakes(tree, warnings):
             continue
         declared = _DECLARED.match(rest[own.end() :].strip())
         if declared and not declared[1].startswith("msl_") and _bare(declared[2]):
-            found.add((line, f"{declared[1]}: pointer or reference without address space, '{declared[2]}'"))
+            found.add(
+                (
+                    line,
+                    f"{declared[1]}: pointer or reference without address space, '{declared[2]}'",
+                )
+            )
     return sorted(found)
 
 
@@ -48,6 +60,8 @@ def _bare(type_text):
     type_text = re.sub(r"\[[^\]]*\]", "", type_text)  # an array's length may multiply
     if "__generic" in type_text:
         return True
-    if any(word in type_text for word in ("(", "auto", "lambda")) or not re.search(r"[*&]", type_text):
+    if any(word in type_text for word in ("(", "auto", "lambda")) or not re.search(
+        r"[*&]", type_text
+    ):
         return False
     return not _SPACE.search(type_text)

@@ -13,19 +13,29 @@ import re
 from .tokens import Tokens
 
 GUARD = 64  # bytes behind each threadgroup variable that belong to none
-_SCALARS = "bool char uchar short ushort int uint long ulong half bfloat float".split()
+_SCALARS = ["bool", "char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "half", "bfloat", "float"]
 _VECTORS = {scalar + n for scalar in _SCALARS for n in "234"}
 _ATTRIBUTES = set(
-    """kernel msl_kernel host_name buffer max_total_threads_per_threadgroup thread_position_in_grid
-    thread_position_in_threadgroup threadgroup_position_in_grid thread_index_in_threadgroup thread_index_in_simdgroup
-    simdgroup_index_in_threadgroup thread_index_in_quadgroup quadgroup_index_in_threadgroup threads_per_threadgroup
-    threads_per_grid threadgroups_per_grid threads_per_simdgroup simdgroups_per_threadgroup quadgroups_per_threadgroup
-    thread_execution_width grid_size grid_origin dispatch_threads_per_threadgroup dispatch_simdgroups_per_threadgroup
-    dispatch_quadgroups_per_threadgroup maybe_unused nodiscard fallthrough noinline""".split()
+    ["kernel", "msl_kernel", "host_name", "buffer", "max_total_threads_per_threadgroup", "thread_position_in_grid", "thread_position_in_threadgroup", "threadgroup_position_in_grid", "thread_index_in_threadgroup", "thread_index_in_simdgroup", "simdgroup_index_in_threadgroup", "thread_index_in_quadgroup", "quadgroup_index_in_threadgroup", "threads_per_threadgroup", "threads_per_grid", "threadgroups_per_grid", "threads_per_simdgroup", "simdgroups_per_threadgroup", "quadgroups_per_threadgroup", "thread_execution_width", "grid_size", "grid_origin", "dispatch_threads_per_threadgroup", "dispatch_simdgroups_per_threadgroup", "dispatch_quadgroups_per_threadgroup", "maybe_unused", "nodiscard", "fallthrough", "noinline"]
 )
-_ABSENT = set("double goto new delete throw try catch virtual dynamic_cast typeid thread_local std".split())
-_KERNEL, _THREAD, _THREADGROUP = {"kernel", "msl_kernel"}, {"thread", "__private"}, {"threadgroup", "__local"}
-_QUALIFIERS = {"const", "__global", "device", "__constant", "constant", "noexcept", *_THREAD, *_THREADGROUP}
+_ABSENT = set(
+    ["double", "goto", "new", "delete", "throw", "try", "catch", "virtual", "dynamic_cast", "typeid", "thread_local", "std"]
+)
+_KERNEL, _THREAD, _THREADGROUP = (
+    {"kernel", "msl_kernel"},
+    {"thread", "__private"},
+    {"threadgroup", "__local"},
+)
+_QUALIFIERS = {
+    "const",
+    "__global",
+    "device",
+    "__constant",
+    "constant",
+    "noexcept",
+    *_THREAD,
+    *_THREADGROUP,
+}
 
 
 def rewrite(text, own):
@@ -33,7 +43,9 @@ def rewrite(text, own):
     tokens = Tokens(text)
     mistakes = []
     in_kernel, in_function = _bodies(tokens)
-    classes = {tokens.word(k + 1) for k, w in enumerate(tokens.words) if w in ("struct", "class", "union")}
+    classes = {
+        tokens.word(k + 1) for k, w in enumerate(tokens.words) if w in ("struct", "class", "union")
+    }
     k = 0
     while k < len(tokens):
         if tokens.place(k)[0] == own:
@@ -56,7 +68,10 @@ def _bodies(tokens):
         if word in _KERNEL:
             start, stop = tokens.until(k + 1, "{"), tokens.until(k + 1, ";")
             if tokens.word(k - 1) == "[":  # [[kernel]]: the attribute's brackets are open here
-                start, stop = tokens.until(tokens.close(k - 2) + 1, "{"), tokens.until(tokens.close(k - 2) + 1, ";")
+                start, stop = (
+                    tokens.until(tokens.close(k - 2) + 1, "{"),
+                    tokens.until(tokens.close(k - 2) + 1, ";"),
+                )
             if start < stop:
                 kernels.add(start)
     in_kernel, in_function, stack = [], [], [(False, False)]
@@ -75,7 +90,11 @@ def _bodies(tokens):
 
 def _mistakes(tokens, k):
     word = tokens.words[k]
-    if word in _ABSENT and tokens.word(k - 1) not in (".", "->") and (word != "delete" or tokens.word(k - 1) != "="):
+    if (
+        word in _ABSENT
+        and tokens.word(k - 1) not in (".", "->")
+        and (word != "delete" or tokens.word(k - 1) != "=")
+    ):
         yield f"'{word}' does not exist in MSL"
     if word == "[" and tokens.word(k + 1) == "[" and tokens.kind(k + 2) == "name":
         j, end = k + 2, tokens.close(k + 1)
@@ -102,7 +121,12 @@ def _threadgroup_memory(tokens, k):
         depth += (word in "<([{") - (word in ">)]}")
         if depth == 0 and word in ("*", "&", "="):
             plain = False
-        if name is None and depth == 0 and tokens.kinds[j] == "name" and tokens.word(j + 1) in ("[", ",", ";"):
+        if (
+            name is None
+            and depth == 0
+            and tokens.kinds[j] == "name"
+            and tokens.word(j + 1) in ("[", ",", ";")
+        ):
             name = j
     if not plain or name is None:
         return k + 1
@@ -129,12 +153,32 @@ def _one(tokens, k, word, in_function, classes):
     elif word in _THREAD and before == ")":
         # A constructor qualified `thread`: clang's temporaries have no address space.
         start = tokens.open(k - 1)
-        if start > 0 and tokens.word(start - 1) in classes and tokens.word(start - 2) not in (".", "->", "=", "return"):
+        if (
+            start > 0
+            and tokens.word(start - 1) in classes
+            and tokens.word(start - 2) not in (".", "->", "=", "return")
+        ):
             tokens.put(k, "")
-    elif word in _VECTORS and after == "(" and before not in ("operator", "using", "typedef", "struct", "~"):
-        if tokens.kind(k - 1) != "name" or before in ("return", "else", "case", "do", "const", "constexpr"):
+    elif (
+        word in _VECTORS
+        and after == "("
+        and before not in ("operator", "using", "typedef", "struct", "~")
+    ):
+        if tokens.kind(k - 1) != "name" or before in (
+            "return",
+            "else",
+            "case",
+            "do",
+            "const",
+            "constexpr",
+        ):
             tokens.put(k, f"msl_make<{word}>")
-    elif word in _VECTORS and in_function and tokens.kind(k + 1) == "name" and tokens.word(k + 2) == "(":
+    elif (
+        word in _VECTORS
+        and in_function
+        and tokens.kind(k + 1) == "name"
+        and tokens.word(k + 2) == "("
+    ):
         end = tokens.close(k + 2)
         if before in (";", "{", "}", "const", "constexpr", ")") and tokens.word(end + 1) == ";":
             tokens.put(k + 1, f"{after} = msl_make<{word}>")
@@ -152,6 +196,10 @@ def _one(tokens, k, word, in_function, classes):
             or (len(inside) == 1 and inside[0] in _VECTORS)
         ):
             tokens.put(k, "msl_make")
-    elif tokens.kinds[k] == "number" and re.search(r"[0-9.]bf$", word) and not word.lower().startswith("0x"):
+    elif (
+        tokens.kinds[k] == "number"
+        and re.search(r"[0-9.]bf$", word)
+        and not word.lower().startswith("0x")
+    ):
         value = word[:-2] if "." in word or "e" in word else word[:-2] + ".0"
         tokens.put(k, f"((bfloat){value}f)")

@@ -40,13 +40,19 @@ class Worker:
         for place, (name, array, writable, filled) in zip(places, buffers):
             memory = np.frombuffer(self._memory, np.uint8, array.nbytes, place)
             memory[:] = array.reshape(-1).view(np.uint8) if filled else 0xFF
-            lines.append(f"buffer {name} {place} {array.nbytes} {array.itemsize} {int(writable)} {int(filled)}")
+            lines.append(
+                f"buffer {name} {place} {array.nbytes} {array.itemsize} {int(writable)} {int(filled)}"
+            )
         self._say("\n".join([*lines, "run"]))
         mistakes, counts = self._answer(timeout)
         outputs = []
         for place, (_name, array, writable, _filled) in zip(places, buffers):
             if writable:
-                outputs.append(np.frombuffer(self._memory, array.dtype, array.size, place).reshape(array.shape).copy())
+                outputs.append(
+                    np.frombuffer(self._memory, array.dtype, array.size, place)
+                    .reshape(array.shape)
+                    .copy()
+                )
         return outputs, mistakes, counts
 
     def close(self):
@@ -106,7 +112,9 @@ class Worker:
             if more:
                 self._rest += more
                 continue
-            self._fail(f"no end after {timeout} s: threads wait for each other?" if more is None else None)
+            self._fail(
+                f"no end after {timeout} s: threads wait for each other?" if more is None else None
+            )
 
     def _fail(self, why):
         if why is None:

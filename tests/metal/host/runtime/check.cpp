@@ -45,7 +45,8 @@ bool ordered(const Access& before, const Access& now, bool threadgroup) {
   return before.thread / 32 == now.thread / 32 && before.simdgroup_epoch < now.simdgroup_epoch;
 }
 
-std::string hex(size_t code) {  // the place in the kernel's file; host/symbols.py turns it into a line
+std::string hex(
+    size_t code) {  // the place in the kernel's file; host/symbols.py turns it into a line
   char text[32];
   std::snprintf(text, sizeof text, "@0x%zx", code - the_launch->base);
   return text;
@@ -56,11 +57,14 @@ std::string element(const Shadow& s, size_t cell) {
          (s.buffer.threadgroup ? ", byte " : ", element ") + std::to_string(cell);
 }
 
-void check_race(const Shadow& s, size_t cell, const Access& before, const Access& now, const char* kind) {
+void check_race(const Shadow& s, size_t cell, const Access& before, const Access& now,
+                const char* kind) {
   if (ordered(before, now, s.buffer.threadgroup) || told(before.code, now.code)) return;
-  mistake("race: " + std::string(kind) + " of " + element(s, cell) + ": " + thread_name(now.thread) + " at " +
-          hex(now.code) + " and thread " + std::to_string(before.thread) +
-          (before.group == now.group ? " of the same group" : " of group number " + std::to_string(before.group)) +
+  mistake("race: " + std::string(kind) + " of " + element(s, cell) + ": " +
+          thread_name(now.thread) + " at " + hex(now.code) + " and thread " +
+          std::to_string(before.thread) +
+          (before.group == now.group ? " of the same group"
+                                     : " of group number " + std::to_string(before.group)) +
           " at " + hex(before.code));
 }
 
@@ -80,14 +84,17 @@ void count(Shadow& s, size_t offset, uint32_t size) {
 void visit(Shadow& s, size_t offset, uint32_t size, bool writes, const Access& now) {
   count(s, offset, size);
   if (writes && !s.buffer.writable && !told(now.code, 1))
-    mistake("write to input " + s.buffer.name + " by " + thread_name(now.thread) + " at " + hex(now.code));
+    mistake("write to input " + s.buffer.name + " by " + thread_name(now.thread) + " at " +
+            hex(now.code));
   if (!s.buffer.writable) return;
   const size_t last = (offset + size - 1) / s.buffer.item;
   for (size_t c = offset / s.buffer.item; c <= last; ++c) {
     Cell& cell = s.cells[c];
-    const bool known = s.buffer.filled || (s.buffer.threadgroup ? cell.written == now.group : cell.written >= 0);
+    const bool known =
+        s.buffer.filled || (s.buffer.threadgroup ? cell.written == now.group : cell.written >= 0);
     if (!writes && !known && !told(now.code, 2))
-      mistake("uninitialised read of " + element(s, c) + " by " + thread_name(now.thread) + " at " + hex(now.code));
+      mistake("uninitialized read of " + element(s, c) + " by " + thread_name(now.thread) + " at " +
+              hex(now.code));
     check_race(s, c, cell.write, now, writes ? "two writes" : "write, then read");
     if (writes) {
       for (const Access& read : cell.reads) check_race(s, c, read, now, "read, then write");
@@ -112,17 +119,18 @@ void out_of_bounds(size_t address, uint32_t size, bool writes, size_t code) {
     if (d < distance) distance = d, nearest = &s.buffer;
   }
   const bool before = nearest && address < reinterpret_cast<size_t>(nearest->data);
-  mistake("out of bounds: " + std::string(writes ? "write" : "read") + " of " + std::to_string(size) + " bytes, " +
-          std::to_string(distance) + " bytes " + (before ? "before " : "past the end of ") +
-          (nearest ? nearest->name : "all buffers") + ", by " + thread_name(current()) + " at " + hex(code));
+  mistake("out of bounds: " + std::string(writes ? "write" : "read") + " of " +
+          std::to_string(size) + " bytes, " + std::to_string(distance) + " bytes " +
+          (before ? "before " : "past the end of ") + (nearest ? nearest->name : "all buffers") +
+          ", by " + thread_name(current()) + " at " + hex(code));
   group().stopped = true;
   pause();
 }
 
 void check_aligned(const void* address, uint32_t size, size_t code) {
   if (reinterpret_cast<size_t>(address) % size && !told(code, 3))
-    mistake("misaligned access of " + std::to_string(size) + " bytes by " + thread_name(current()) + " at " +
-            hex(code));
+    mistake("misaligned access of " + std::to_string(size) + " bytes by " + thread_name(current()) +
+            " at " + hex(code));
 }
 
 }  // namespace
@@ -133,8 +141,8 @@ void start_check(const Launch& launch) {
   for (const auto* list : {&launch.buffers, &launch.threadgroup})
     for (const Buffer& buffer : *list) {
       const size_t n = (buffer.bytes + buffer.item - 1) / buffer.item;
-      shadows.push_back(
-          {buffer, std::vector<Cell>(buffer.writable ? n : 0), std::vector<bool>(buffer.threadgroup ? 0 : n)});
+      shadows.push_back({buffer, std::vector<Cell>(buffer.writable ? n : 0),
+                         std::vector<bool>(buffer.threadgroup ? 0 : n)});
     }
 }
 
@@ -150,7 +158,8 @@ void check_access(size_t address, uint32_t size, bool writes, bool atomic, size_
                  {group().number, current(), tg ? group().threadgroup_epoch : group().device_epoch,
                   tg ? f.threadgroup_epoch : f.device_epoch, atomic, code});
   }
-  if (!writes && address >= the_launch->base && address < the_launch->end) return;  // constants of the kernel
+  if (!writes && address >= the_launch->base && address < the_launch->end)
+    return;  // constants of the kernel
   out_of_bounds(address, size, writes, code);
 }
 
@@ -161,8 +170,9 @@ void finish_check(const Launch&) {
     for (size_t c = 0; c < s.cells.size(); ++c)
       if (s.cells[c].written < 0 && missing++ == 0) first = c;
     if (missing)
-      mistake("unwritten output: " + std::to_string(missing) + " of " + std::to_string(s.cells.size()) +
-              " elements of " + s.buffer.name + ", the first is " + std::to_string(first) + "; there is no init_value");
+      mistake("unwritten output: " + std::to_string(missing) + " of " +
+              std::to_string(s.cells.size()) + " elements of " + s.buffer.name + ", the first is " +
+              std::to_string(first) + "; there is no init_value");
   }
 }
 

@@ -1,7 +1,9 @@
-// Checks of every access of a kernel: races, bounds, reads of what was never written, outputs that are never written.
+// Checks of every access of a kernel: races, bounds, reads of what was never written, outputs that
+// are never written.
 //
-// Only the check variant does them: its kernels are instrumented as for ThreadSanitizer, whose callbacks are ours. Two
-// accesses race when one writes, they are not both atomic, and no barrier of the right memory lies between them.
+// Only the check variant does them: its kernels are instrumented as for ThreadSanitizer, whose
+// callbacks are ours. Two accesses race when one writes, they are not both atomic, and no barrier
+// of the right memory lies between them.
 #pragma once
 
 #include <cstddef>

@@ -44,7 +44,8 @@ uint32_t running = 0;
 void* scheduler = nullptr;
 Entry entry_of_all = nullptr;
 size_t buffers_of_all = 0;
-MSL_ASAN(void* scheduler_sanitizer = nullptr; const void* scheduler_bottom = nullptr; size_t scheduler_size = 0;)
+MSL_ASAN(void* scheduler_sanitizer = nullptr; const void* scheduler_bottom = nullptr;
+         size_t scheduler_size = 0;)
 
 void body() {
   MSL_ASAN(__sanitizer_finish_switch_fiber(nullptr, &scheduler_bottom, &scheduler_size);)
@@ -60,8 +61,8 @@ Fiber& fiber(uint32_t i) {
   while (fibers.size() <= i) {
     fibers.emplace_back();
     constexpr size_t kGuard = 4096;
-    void* memory =
-        mmap(nullptr, kStackBytes + kGuard, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* memory = mmap(nullptr, kStackBytes + kGuard, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) std::abort();
     mprotect(memory, kGuard, PROT_NONE);
     fibers.back().stack = static_cast<uint8_t*>(memory) + kGuard;
@@ -94,10 +95,11 @@ void resume(uint32_t i) {
 
 void pause() {
   Fiber& f = fibers[running];
-  MSL_ASAN(__sanitizer_start_switch_fiber(f.state == State::done ? nullptr : &f.sanitizer, scheduler_bottom,
-                                          scheduler_size);)
+  MSL_ASAN(__sanitizer_start_switch_fiber(f.state == State::done ? nullptr : &f.sanitizer,
+                                          scheduler_bottom, scheduler_size);)
   msl_switch(&f.stack_pointer, scheduler);
-  MSL_ASAN(__sanitizer_finish_switch_fiber(fibers[running].sanitizer, &scheduler_bottom, &scheduler_size);)
+  MSL_ASAN(__sanitizer_finish_switch_fiber(fibers[running].sanitizer, &scheduler_bottom,
+                                           &scheduler_size);)
 }
 
 }  // namespace msl

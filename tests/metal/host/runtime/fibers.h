@@ -1,4 +1,5 @@
-// Threads of a threadgroup as fibers: each has a stack, one of them runs, and it says itself when another may.
+// Threads of a threadgroup as fibers: each has a stack, one of them runs, and it says itself when
+// another may.
 #pragma once
 
 #include <cstddef>

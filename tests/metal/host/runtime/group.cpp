@@ -16,7 +16,8 @@ constexpr uint32_t kLanes = 32;
 constexpr uint32_t kThreadgroupBytes = 32768, kThreads = 1024;
 constexpr uint32_t kOrdersDevice = 1, kOrdersThreadgroup = 2;  // mem_flags
 
-// What the lanes of a simdgroup hand each other. Two halves: a fast lane may be one rendezvous ahead of a slow one.
+// What the lanes of a simdgroup hand each other. Two halves: a fast lane may be one rendezvous
+// ahead of a slow one.
 struct Simdgroup {
   alignas(16) uint8_t values[2][kLanes * 64];
   uint32_t turn = 0;
@@ -56,8 +57,9 @@ bool meet(uint32_t which) {
   const bool all = mask == (n == kLanes ? ~0u : (1u << n) - 1);
   const uint32_t site = leader->site, size = leader->size, flags = leader->flags;
   if (!all && !told(site, ~0ull)) {
-    mistake("divergent simdgroup operation at " + site_name(site) + ": " + std::to_string(__builtin_popcount(mask)) +
-            " of " + std::to_string(n) + " lanes take part, " + thread_name(first) + " is the first of them");
+    mistake("divergent simdgroup operation at " + site_name(site) + ": " +
+            std::to_string(__builtin_popcount(mask)) + " of " + std::to_string(n) +
+            " lanes take part, " + thread_name(first) + " is the first of them");
   }
   for (uint32_t i = 0; i < n; ++i) {
     if (!(mask >> i & 1)) continue;
@@ -88,8 +90,8 @@ bool pass_barrier() {
   if (!leader) return false;
   const uint32_t flags = leader->flags;
   if ((mixed || waiting < the_group.threads) && !told(leader->site, ~1ull)) {
-    mistake("divergent barrier at " + site_name(leader->site) + ": " + std::to_string(waiting) + " of " +
-            std::to_string(the_group.threads) + " threads wait" +
+    mistake("divergent barrier at " + site_name(leader->site) + ": " + std::to_string(waiting) +
+            " of " + std::to_string(the_group.threads) + " threads wait" +
             (mixed ? " at different barriers" : ", the others returned") + ", " + thread_name(0) +
             " is the first of the group");
   }
@@ -125,8 +127,10 @@ void run_group() {
   }
 }
 
-// Threads of the group at `at`, whose full size is `full`; the last group of an axis may be smaller.
-void place_threads(const Launch& launch, const uint32_t* at, const uint32_t* full, const uint32_t* groups) {
+// Threads of the group at `at`, whose full size is `full`; the last group of an axis may be
+// smaller.
+void place_threads(const Launch& launch, const uint32_t* at, const uint32_t* full,
+                   const uint32_t* groups) {
   uint32_t size[3];
   for (int a = 0; a < 3; ++a) size[a] = std::min(full[a], launch.grid[a] - at[a] * full[a]);
   const uint32_t n = size[0] * size[1] * size[2];
@@ -166,8 +170,8 @@ Group& group() { return the_group; }
 
 std::string thread_name(uint32_t i) {
   const uint32_t* at = fiber(i).place.threadgroup_position_in_grid;
-  return "thread " + std::to_string(i) + " of group (" + std::to_string(at[0]) + ", " + std::to_string(at[1]) + ", " +
-         std::to_string(at[2]) + ")";
+  return "thread " + std::to_string(i) + " of group (" + std::to_string(at[0]) + ", " +
+         std::to_string(at[1]) + ", " + std::to_string(at[2]) + ")";
 }
 
 std::string site_name(uint32_t site) { return "line " + std::to_string(site >> 10); }
@@ -180,14 +184,16 @@ void run(const Launch& launch) {
   size_t bytes = 0;
   for (const Buffer& buffer : launch.threadgroup) bytes += (buffer.bytes + 15) / 16 * 16;
   if (bytes > kThreadgroupBytes)
-    mistake("threadgroup memory: " + std::to_string(bytes) + " bytes, at most " + std::to_string(kThreadgroupBytes));
+    mistake("threadgroup memory: " + std::to_string(bytes) + " bytes, at most " +
+            std::to_string(kThreadgroupBytes));
   uint32_t full[3], groups[3];
   for (int a = 0; a < 3; ++a) {
     full[a] = std::min(launch.group[a], launch.grid[a]);  // as MLX does
     groups[a] = full[a] ? (launch.grid[a] + full[a] - 1) / full[a] : 0;
   }
   if (full[0] * full[1] * full[2] > kThreads)
-    return mistake("too many threads: " + std::to_string(full[0] * full[1] * full[2]) + " in a group, at most 1024");
+    return mistake("too many threads: " + std::to_string(full[0] * full[1] * full[2]) +
+                   " in a group, at most 1024");
   start_check(launch);
   std::vector<uint32_t> sequence(groups[0] * groups[1] * groups[2]);
   std::iota(sequence.begin(), sequence.end(), 0u);
@@ -213,10 +219,15 @@ extern "C" {
 
 uint32_t msl_lane() { return current() % kLanes; }
 uint32_t msl_fails_for_no_reason() { return fails && random_numbers() % fails == 0; }
-void msl_threadgroup_barrier(uint32_t flags, uint32_t site) { wait(State::at_threadgroup_barrier, flags, 0, site); }
-void msl_simdgroup_barrier(uint32_t flags, uint32_t site) { wait(State::in_simdgroup, flags, 0, site); }
+void msl_threadgroup_barrier(uint32_t flags, uint32_t site) {
+  wait(State::at_threadgroup_barrier, flags, 0, site);
+}
+void msl_simdgroup_barrier(uint32_t flags, uint32_t site) {
+  wait(State::in_simdgroup, flags, 0, site);
+}
 
-__attribute__((no_sanitize("address"))) uint32_t msl_exchange(size_t mine, uint32_t size, size_t all, uint32_t site) {
+__attribute__((no_sanitize("address"))) uint32_t msl_exchange(size_t mine, uint32_t size,
+                                                              size_t all, uint32_t site) {
   Simdgroup& s = simdgroups[current() / kLanes];
   uint8_t* values = s.values[s.turn & 1];
   std::memcpy(values + msl_lane() * size, reinterpret_cast<const void*>(mine), size);
@@ -243,7 +254,8 @@ void msl_multiply_matrices(float a0, float a1, float b0, float b1, size_t sums, 
 
 // In a random order another thread may come before any atomic.
 void msl_atomic_access(size_t address, uint32_t size, uint32_t writes) {
-  check_access(address, size, writes != 0, /*atomic=*/true, reinterpret_cast<size_t>(__builtin_return_address(0)));
+  check_access(address, size, writes != 0, /*atomic=*/true,
+               reinterpret_cast<size_t>(__builtin_return_address(0)));
   if (order == Order::random && random_numbers() % 4 == 0) {
     fiber(current()).state = State::ready;
     pause();

@@ -8,7 +8,8 @@
 
 namespace msl {
 
-// The group that runs, and how many threadgroup barriers its threads have passed, by the memory they order.
+// The group that runs, and how many threadgroup barriers its threads have passed, by the memory
+// they order.
 struct Group {
   uint32_t number = 0, threads = 0;
   uint32_t device_epoch = 1, threadgroup_epoch = 1;

@@ -32,7 +32,8 @@ struct Launch {
 
 // Where a thread is. entry.py reads the members by number.
 struct Place {
-  uint32_t thread_position_in_grid[3], thread_position_in_threadgroup[3], threadgroup_position_in_grid[3];
+  uint32_t thread_position_in_grid[3], thread_position_in_threadgroup[3],
+      threadgroup_position_in_grid[3];
   uint32_t threads_per_threadgroup[3], threads_per_grid[3], threadgroups_per_grid[3],
       dispatch_threads_per_threadgroup[3];
   uint32_t thread_index_in_threadgroup, thread_index_in_simdgroup, simdgroup_index_in_threadgroup;

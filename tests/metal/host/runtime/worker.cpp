@@ -1,11 +1,10 @@
 // A process that runs kernels: one launch after the other, told line by line on standard input.
 //
-//   memory BYTES                                    the shared memory has this size; its descriptor is the argument
-//   kernel FILE
-//   grid X Y Z | group X Y Z | order N | seed N | fails N
-//   threadgroup NAME OFFSET BYTES                   a variable of the kernel, at OFFSET of its file
-//   buffer NAME OFFSET BYTES ITEM WRITABLE FILLED   an argument, at OFFSET of the shared memory
-//   run                                             answers with the mistakes, one a line, then "done" and the counts
+//   memory BYTES                                    the shared memory has this size; its descriptor
+//   is the argument kernel FILE grid X Y Z | group X Y Z | order N | seed N | fails N threadgroup
+//   NAME OFFSET BYTES                   a variable of the kernel, at OFFSET of its file buffer NAME
+//   OFFSET BYTES ITEM WRITABLE FILLED   an argument, at OFFSET of the shared memory run answers
+//   with the mistakes, one a line, then "done" and the counts
 #include <dlfcn.h>
 #include <link.h>
 #include <sys/mman.h>
@@ -45,7 +44,8 @@ int find_end(dl_phdr_info* info, size_t, void* kernel) {
   if (info->dlpi_addr != k->base) return 0;
   for (int i = 0; i < info->dlpi_phnum; ++i)
     if (info->dlpi_phdr[i].p_type == PT_LOAD)
-      k->end = std::max<size_t>(k->end, k->base + info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz);
+      k->end = std::max<size_t>(k->end,
+                                k->base + info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz);
   return 1;
 }
 
@@ -73,7 +73,8 @@ void map_memory(size_t bytes) {
   memory = static_cast<uint8_t*>(at);
 }
 
-// AddressSanitizer sees the ends of memory from malloc: there each buffer is a copy. The ends of threadgroup variables it is told.
+// AddressSanitizer sees the ends of memory from malloc: there each buffer is a copy. The ends of
+// threadgroup variables it is told.
 void run_and_answer(Launch& launch) {
   start_report();
 #if __has_feature(address_sanitizer)
@@ -96,8 +97,8 @@ void run_and_answer(Launch& launch) {
 #endif
   for (const std::string& text : report()) std::cout << text << "\n";
   const Counts& c = counts();
-  std::cout << "done " << c.device_bytes << " " << c.touched_bytes << " " << c.threadgroup_bytes << " " << c.matrix_flop
-            << std::endl;
+  std::cout << "done " << c.device_bytes << " " << c.touched_bytes << " " << c.threadgroup_bytes
+            << " " << c.matrix_flop << std::endl;
 }
 
 void serve() {

@@ -1,7 +1,8 @@
-// Words and scalar types of the Metal Shading Language for clang's C++ for OpenCL, and what the runtime offers.
+// Words and scalar types of the Metal Shading Language for clang's C++ for OpenCL, and what the
+// runtime offers.
 //
-// OpenCL gives real address spaces, half, vectors with swizzles and float literals. What it spells otherwise is renamed
-// here; what it cannot parse is rewritten by rewrite.py.
+// OpenCL gives real address spaces, half, vectors with swizzles and float literals. What it spells
+// otherwise is renamed here; what it cannot parse is rewritten by rewrite.py.
 #pragma once
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
 
@@ -69,11 +70,13 @@ typedef __bf16 bfloat;
 #define M_SQRT2_F 1.41421356237309504880168872420969808f
 #define M_SQRT1_2_F 0.707106781186547524400844362104849039f
 
-// The runtime (runtime/*.cpp). `site` is the position of the call in the text: all threads of a group must meet at one.
+// The runtime (runtime/*.cpp). `site` is the position of the call in the text: all threads of a
+// group must meet at one.
 extern "C" {
 void msl_threadgroup_barrier(uint flags, uint site);
 void msl_simdgroup_barrier(uint flags, uint site);
-// Every lane hands in `size` bytes; all[32 * size] receives those of every lane. Returns which lanes took part.
+// Every lane hands in `size` bytes; all[32 * size] receives those of every lane. Returns which
+// lanes took part.
 uint msl_exchange(size_t mine, uint size, size_t all, uint site);
 // sums[0..1] += the two elements of a * b that belong to this lane.
 void msl_multiply_matrices(float a0, float a1, float b0, float b1, size_t sums, uint site);
@@ -81,4 +84,5 @@ uint msl_lane(void);
 uint msl_fails_for_no_reason(void);  // a weak compare-exchange may
 void msl_atomic_access(size_t address, uint size, uint writes);
 }
-#define MSL_SITE uint msl_site = ((uint) __builtin_LINE() << 10 | ((uint) __builtin_COLUMN() & 1023u))
+#define MSL_SITE \
+  uint msl_site = ((uint) __builtin_LINE() << 10 | ((uint) __builtin_COLUMN() & 1023u))

@@ -1,4 +1,5 @@
-// Builtins of Apple's compiler that MLX's header calls for bfloat: each is the function of that name.
+// Builtins of Apple's compiler that MLX's header calls for bfloat: each is the function of that
+// name.
 #pragma once
 
 #include "simdgroup.h"
@@ -86,7 +87,9 @@ MSL_BUILTIN_LANES(simd_shuffle_xor)
 MSL_BUILTIN_LANES(simd_sum)
 METAL_FUNC float __metal_frexp(float x, thread int* e) { return metal::frexp(x, *e); }
 METAL_FUNC float __metal_ldexp(float x, int k, int = 0) { return metal::ldexp(x, k); }
-METAL_FUNC float __metal_simd_xor(float x) { return as_type<float>(metal::simd_xor(as_type<uint>(x))); }
+METAL_FUNC float __metal_simd_xor(float x) {
+  return as_type<float>(metal::simd_xor(as_type<uint>(x)));
+}
 METAL_FUNC ushort __metal_get_simdgroup_size(ushort) { return 32; }
 
 }  // namespace metal

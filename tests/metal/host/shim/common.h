@@ -31,14 +31,17 @@ METAL_FUNC T magnitude(T x) {
 }
 }  // namespace shim
 
-// One overload per scalar type, as in Metal: arguments of different types are ambiguous. MLX brings those of bfloat.
-#define MSL_COMMON(T)                                                                                          \
-  METAL_FUNC constexpr T min(T x, T y) { return shim::lesser<T>(x, y); }                                       \
-  METAL_FUNC constexpr T max(T x, T y) { return shim::greater<T>(x, y); }                                      \
-  METAL_FUNC constexpr T clamp(T x, T low, T high) { return shim::lesser<T>(shim::greater<T>(x, low), high); } \
-  METAL_FUNC T abs(T x) { return shim::magnitude<T>(x); }                                                      \
-  METAL_FUNC T min3(T a, T b, T c) { return min(a, min(b, c)); }                                               \
-  METAL_FUNC T max3(T a, T b, T c) { return max(a, max(b, c)); }                                               \
+// One overload per scalar type, as in Metal: arguments of different types are ambiguous. MLX brings
+// those of bfloat.
+#define MSL_COMMON(T)                                                     \
+  METAL_FUNC constexpr T min(T x, T y) { return shim::lesser<T>(x, y); }  \
+  METAL_FUNC constexpr T max(T x, T y) { return shim::greater<T>(x, y); } \
+  METAL_FUNC constexpr T clamp(T x, T low, T high) {                      \
+    return shim::lesser<T>(shim::greater<T>(x, low), high);               \
+  }                                                                       \
+  METAL_FUNC T abs(T x) { return shim::magnitude<T>(x); }                 \
+  METAL_FUNC T min3(T a, T b, T c) { return min(a, min(b, c)); }          \
+  METAL_FUNC T max3(T a, T b, T c) { return max(a, max(b, c)); }          \
   METAL_FUNC T median3(T a, T b, T c) { return max(min(a, b), min(max(a, b), c)); }
 MSL_COMMON(char)
 MSL_COMMON(uchar)
@@ -100,32 +103,35 @@ template <typename T>
 METAL_FUNC T select(T a, shim::given<T> b, bool c) {
   return c ? b : a;
 }
-template <typename T, typename C, enable_if_t<(shim::width<T> > 1) && (shim::width<C> == shim::width<T>), bool> = true>
+template <typename T, typename C,
+          enable_if_t<(shim::width<T> > 1) && (shim::width<C> == shim::width<T>), bool> = true>
 METAL_FUNC T select(T a, shim::given<T> b, C c) {
   T r;
   for (int i = 0; i < shim::width<T>; ++i) r[i] = c[i] ? b[i] : a[i];
   return r;
 }
 
-#define MSL_BITS(T, U, bits)                                                                          \
-  METAL_FUNC T popcount(T x) { return (T)__builtin_popcountl((ulong)(U)x); }                          \
-  METAL_FUNC T clz(T x) { return (T)((U)x == 0 ? bits : __builtin_clzl((ulong)(U)x) - (64 - bits)); } \
-  METAL_FUNC T ctz(T x) { return (T)((U)x == 0 ? bits : __builtin_ctzl((ulong)(U)x)); }               \
-  METAL_FUNC T reverse_bits(T x) {                                                                    \
-    U r = 0;                                                                                          \
-    for (int i = 0; i < bits; ++i) r = (U)(r << 1 | ((U)x >> i & 1));                                 \
-    return (T)r;                                                                                      \
-  }                                                                                                   \
-  METAL_FUNC T rotate(T x, T by) {                                                                    \
-    const uint s = (uint)by & (bits - 1);                                                             \
-    return (T)(s ? (U)((U)x << s | (U)x >> (bits - s)) : (U)x);                                       \
-  }                                                                                                   \
-  METAL_FUNC T extract_bits(T x, uint at, uint n) {                                                   \
-    return n == 0 ? T(0) : (T)((T)((U)x << (bits - at - n)) >> (bits - n));                           \
-  }                                                                                                   \
-  METAL_FUNC T insert_bits(T x, T with, uint at, uint n) {                                            \
-    const U mask = (U)((n >= bits ? (U) ~(U)0 : (U)(((U)1 << n) - 1)) << at);                         \
-    return (T)(((U)x & (U)~mask) | ((U)((U)with << at) & mask));                                      \
+#define MSL_BITS(T, U, bits)                                                            \
+  METAL_FUNC T popcount(T x) { return (T)__builtin_popcountl((ulong)(U)x); }            \
+  METAL_FUNC T clz(T x) {                                                               \
+    return (T)((U)x == 0 ? bits : __builtin_clzl((ulong)(U)x) - (64 - bits));           \
+  }                                                                                     \
+  METAL_FUNC T ctz(T x) { return (T)((U)x == 0 ? bits : __builtin_ctzl((ulong)(U)x)); } \
+  METAL_FUNC T reverse_bits(T x) {                                                      \
+    U r = 0;                                                                            \
+    for (int i = 0; i < bits; ++i) r = (U)(r << 1 | ((U)x >> i & 1));                   \
+    return (T)r;                                                                        \
+  }                                                                                     \
+  METAL_FUNC T rotate(T x, T by) {                                                      \
+    const uint s = (uint)by & (bits - 1);                                               \
+    return (T)(s ? (U)((U)x << s | (U)x >> (bits - s)) : (U)x);                         \
+  }                                                                                     \
+  METAL_FUNC T extract_bits(T x, uint at, uint n) {                                     \
+    return n == 0 ? T(0) : (T)((T)((U)x << (bits - at - n)) >> (bits - n));             \
+  }                                                                                     \
+  METAL_FUNC T insert_bits(T x, T with, uint at, uint n) {                              \
+    const U mask = (U)((n >= bits ? (U) ~(U)0 : (U)(((U)1 << n) - 1)) << at);           \
+    return (T)(((U)x & (U)~mask) | ((U)((U)with << at) & mask));                        \
   }
 MSL_BITS(char, uchar, 8)
 MSL_BITS(uchar, uchar, 8)

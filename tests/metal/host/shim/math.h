@@ -1,4 +1,5 @@
-// Functions on floats: computed in float for every type and rounded once. Their accuracy is the host's, not Metal's.
+// Functions on floats: computed in float for every type and rounded once. Their accuracy is the
+// host's, not Metal's.
 #pragma once
 
 #include "vectors.h"

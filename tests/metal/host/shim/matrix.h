@@ -1,5 +1,5 @@
-// simdgroup_matrix: 8x8 numbers in 32 lanes, two neighbours of a row in each. Which lane holds which is not documented by
-// Apple; this is the order MLX's own kernels rely on.
+// simdgroup_matrix: 8x8 numbers in 32 lanes, two neighbors of a row in each. Which lane holds which
+// is not documented by Apple; this is the order MLX's own kernels rely on.
 #pragma once
 
 #include "vectors.h"
@@ -37,31 +37,35 @@ METAL_FUNC simdgroup_matrix<T, C, R> make_filled_simdgroup_matrix(T v) {
   return m;
 }
 
-#define MSL_MATRIX_MEMORY(space)                                                                          \
-  template <typename T, int C, int R>                                                                     \
-  inline void simdgroup_load(thread simdgroup_matrix<T, C, R>& m, const space T* from, ulong stride = C,  \
-                             vec<ulong, 2> origin = vec<ulong, 2>(0ul), bool turned = false) {            \
-    const uint r = shim::matrix_row(), c = shim::matrix_column();                                         \
-    for (uint j = 0; j < 2; ++j)                                                                          \
-      m.msl_pair[j] = from[(origin.y + (turned ? c + j : r)) * stride + origin.x + (turned ? r : c + j)]; \
-  }                                                                                                       \
-  template <typename T, int C, int R>                                                                     \
-  inline void simdgroup_store(simdgroup_matrix<T, C, R> m, space T* to, ulong stride = C,                 \
-                              vec<ulong, 2> origin = vec<ulong, 2>(0ul), bool turned = false) {           \
-    const uint r = shim::matrix_row(), c = shim::matrix_column();                                         \
-    for (uint j = 0; j < 2; ++j)                                                                          \
-      to[(origin.y + (turned ? c + j : r)) * stride + origin.x + (turned ? r : c + j)] = m.msl_pair[j];   \
+#define MSL_MATRIX_MEMORY(space)                                                                \
+  template <typename T, int C, int R>                                                           \
+  inline void simdgroup_load(thread simdgroup_matrix<T, C, R>& m, const space T* from,          \
+                             ulong stride = C, vec<ulong, 2> origin = vec<ulong, 2>(0ul),       \
+                             bool turned = false) {                                             \
+    const uint r = shim::matrix_row(), c = shim::matrix_column();                               \
+    for (uint j = 0; j < 2; ++j)                                                                \
+      m.msl_pair[j] =                                                                           \
+          from[(origin.y + (turned ? c + j : r)) * stride + origin.x + (turned ? r : c + j)];   \
+  }                                                                                             \
+  template <typename T, int C, int R>                                                           \
+  inline void simdgroup_store(simdgroup_matrix<T, C, R> m, space T* to, ulong stride = C,       \
+                              vec<ulong, 2> origin = vec<ulong, 2>(0ul), bool turned = false) { \
+    const uint r = shim::matrix_row(), c = shim::matrix_column();                               \
+    for (uint j = 0; j < 2; ++j)                                                                \
+      to[(origin.y + (turned ? c + j : r)) * stride + origin.x + (turned ? r : c + j)] =        \
+          m.msl_pair[j];                                                                        \
   }
 MSL_MATRIX_MEMORY(__global)
 MSL_MATRIX_MEMORY(__local)
 
 template <typename D, typename A, typename B, typename C>
-MSL_UNSEEN inline void simdgroup_multiply_accumulate(thread simdgroup_matrix<D, 8, 8>& d, simdgroup_matrix<A, 8, 8> a,
-                                                     simdgroup_matrix<B, 8, 8> b, simdgroup_matrix<C, 8, 8> c,
-                                                     MSL_SITE) {
+MSL_UNSEEN inline void simdgroup_multiply_accumulate(thread simdgroup_matrix<D, 8, 8>& d,
+                                                     simdgroup_matrix<A, 8, 8> a,
+                                                     simdgroup_matrix<B, 8, 8> b,
+                                                     simdgroup_matrix<C, 8, 8> c, MSL_SITE) {
   float sums[2] = {(float)c.msl_pair.x, (float)c.msl_pair.y};
-  msl_multiply_matrices((float)a.msl_pair.x, (float)a.msl_pair.y, (float)b.msl_pair.x, (float)b.msl_pair.y,
-                        (size_t)&sums[0], msl_site);
+  msl_multiply_matrices((float)a.msl_pair.x, (float)a.msl_pair.y, (float)b.msl_pair.x,
+                        (float)b.msl_pair.y, (size_t)&sums[0], msl_site);
   d.msl_pair.x = (D)sums[0];
   d.msl_pair.y = (D)sums[1];
 }

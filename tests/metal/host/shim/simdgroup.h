@@ -8,8 +8,9 @@ namespace metal {
 namespace shim {
 // 8, 16, 32 bit integers, half, float and vectors of them.
 template <typename T>
-constexpr __constant bool lane_type = (integers<T> && sizeof(element<T>) <= 4 && !is_same_v<element<T>, bool>) ||
-                                      is_same_v<element<T>, half> || is_same_v<element<T>, float>;
+constexpr __constant bool lane_type =
+    (integers<T> && sizeof(element<T>) <= 4 && !is_same_v<element<T>, bool>) ||
+    is_same_v<element<T>, half> || is_same_v<element<T>, float>;
 template <typename T>
 struct Lanes {
   T value[32];
@@ -56,10 +57,9 @@ METAL_FUNC int lane() { return (int)msl_lane(); }
 #define MSL_LANES_INT                                                                      \
   template <typename T, enable_if_t<shim::lane_type<T> && shim::integers<T>, bool> = true> \
   METAL_FUNC
-#define MSL_REDUCE(which, name, expression)                     \
-  which T name(T d, MSL_SITE) {                                 \
-    return shim::reduce(                                        \
-        d, [](T a, T b) -> T { return expression; }, msl_site); \
+#define MSL_REDUCE(which, name, expression)                                     \
+  which T name(T d, MSL_SITE) {                                                 \
+    return shim::reduce(d, [](T a, T b) -> T { return expression; }, msl_site); \
   }
 MSL_REDUCE(MSL_LANES, simd_sum, a + b)
 MSL_REDUCE(MSL_LANES, simd_product, a* b)
@@ -120,7 +120,9 @@ METAL_FUNC simd_vote simd_ballot(bool b, MSL_SITE) {
 METAL_FUNC simd_vote simd_active_threads_mask(MSL_SITE) {
   return simd_vote{(ulong)simd_or(1u << shim::lane(), msl_site)};
 }
-METAL_FUNC bool simd_is_first(MSL_SITE) { return simd_min((uint)shim::lane(), msl_site) == msl_lane(); }
+METAL_FUNC bool simd_is_first(MSL_SITE) {
+  return simd_min((uint)shim::lane(), msl_site) == msl_lane();
+}
 
 #define MSL_QUAD(name, expression)       \
   MSL_LANES T name(T d, MSL_SITE) {      \

@@ -1,0 +1,70 @@
+// Sparse convolution over the lists of a relation.
+//
+//   y[o, :] = sum over k ascending, over the edges (i, o) of list k in list order, of x[i, :] W[k],
+//   + bias
+//
+// x is (n_in, c_in), y is (n_out, c_out), both row-contiguous and indexed by row (not by position);
+// W[k] is (c_in / groups, c_out), and output column m reads the input columns of group m / (c_out /
+// groups). All sums are float32: a product x[i, :] W[k] in ascending input channel (panels of at
+// most 32 columns on AVX-512: even and odd channels apart), then the edges in the order above, then
+// the bias; y is rounded once. A row without edges gets the bias, or 0.
+//
+// The input gradient is the same call on reversed(lists) with the weight's in and out strides
+// exchanged.
+#pragma once
+
+#include <cstdint>
+
+#include "lattice/kernels/cpu/base/float_types.h"
+#include "lattice/kernels/cpu/geometry/lists.h"
+
+namespace lattice::cpu {
+
+// Where weights come from. One block is what one panel of output columns reads for one offset.
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  // dst[c * width + j] = W[k][c][column + j] for c < c_in / groups, j < columns; 0 for columns <= j
+  // < width. The columns are of one group, or groups have one column each. Called from several
+  // threads.
+  virtual void fill(int64_t k, int64_t column, int64_t columns, int64_t width,
+                    float* dst) const = 0;
+  // False: never hold more than a few blocks at a time.
+  virtual bool keep_all() const { return true; }
+};
+
+// Weights in memory with any strides (in elements): W[k][c][m] = data[k * stride_k + c * stride_in
+// + m * stride_out]. With groups, m is the column inside its group and stride_group is the way to
+// the next group: c_out / groups * stride_out for a (K, c_in / groups, c_out) array; the transposed
+// weight of an input gradient has the forward's stride_group.
+struct DenseWeight final : WeightSource {
+  FloatType storage = FloatType::f32;
+  const void* data = nullptr;
+  int64_t rows = 0;           // c_in / groups
+  int64_t group_columns = 0;  // c_out / groups
+  int64_t stride_k = 0;
+  int64_t stride_in = 0;
+  int64_t stride_out = 0;
+  int64_t stride_group = 0;
+  void fill(int64_t k, int64_t column, int64_t columns, int64_t width, float* dst) const override;
+};
+
+struct ConvArgs {
+  FloatType storage = FloatType::f32;  // of x, bias and y
+  const void* x = nullptr;
+  const WeightSource* weight = nullptr;
+  const void* bias = nullptr;  // (c_out), or null
+  void* y = nullptr;
+  int64_t c_in = 0;
+  int64_t c_out = 0;
+  int64_t groups = 1;
+};
+
+// Tile for the bounds that conv and outer read.
+int64_t conv_tile(const RelationLists& lists);
+
+// Throws std::invalid_argument when channels are not positive multiples of groups or bounds are not
+// of these lists. Extra memory: at most 8 MiB, and for each thread at most 8 MiB.
+void conv(const RelationLists& lists, const TileBounds& bounds, const ConvArgs& args);
+
+}  // namespace lattice::cpu

@@ -1,0 +1,34 @@
+// The weight gradient of a convolution over the lists of a relation.
+//
+//   u[k, c, m] = sum over the edges (i, o) of list k of x[i, g * c_in / G + c] * y[o, m],   g the
+//   group of column m
+//
+// x is (n_in, c_in), y is (n_out, c_out), u is (n_k, c_in / groups, c_out), all row-contiguous and
+// of one storage type. Sums are float32 over fixed parts of the output positions, added in order,
+// rounded once: the bits do not depend on threads.
+#pragma once
+
+#include <cstdint>
+
+#include "lattice/kernels/cpu/base/float_types.h"
+#include "lattice/kernels/cpu/geometry/lists.h"
+
+namespace lattice::cpu {
+
+struct OuterArgs {
+  FloatType storage = FloatType::f32;
+  const void* x = nullptr;
+  const void* y = nullptr;
+  void* u = nullptr;
+  int64_t c_in = 0;
+  int64_t c_out = 0;
+  int64_t groups = 1;
+};
+
+// `bounds` are tile bounds of these lists; std::invalid_argument when they are not, or when
+// channels are not positive multiples of groups. Extra memory: at most 8 MiB for sums, and for each
+// thread at most 8 MiB of copied rows; more only when one (c_in / groups, c_out) matrix alone is
+// larger.
+void outer(const RelationLists& lists, const TileBounds& bounds, const OuterArgs& args);
+
+}  // namespace lattice::cpu

@@ -1,0 +1,121 @@
+#include "arguments.h"
+
+#include <nanobind/stl/string.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "lattice/core/errors.h"
+
+namespace {
+
+std::string head(const char* operation, const char* argument) {
+  return "[" + std::string(operation) + "] " + argument + " must ";
+}
+
+[[noreturn]] void wrong_type(const char* operation, const char* argument, const char* expected,
+                             nb::handle found) {
+  throw lattice::TypeError(head(operation, argument) + "be " + expected + ", found " +
+                           nb::cast<std::string>(nb::repr(found)) + " of type " +
+                           nb::cast<std::string>(nb::str(found.type().attr("__name__"))));
+}
+
+// Arrays and scalars of NumPy and MLX as plain Python values; anything else as it is.
+nb::object plain(nb::handle value) {
+  return nb::hasattr(value, "tolist") ? nb::object(value.attr("tolist")()) : nb::borrow(value);
+}
+
+bool is_sequence(nb::handle value) {
+  return PySequence_Check(value.ptr()) && !nb::isinstance<nb::str>(value) &&
+         !nb::isinstance<nb::bytes>(value);
+}
+
+}  // namespace
+
+int64_t integer(nb::handle value, const char* operation, const char* argument) {
+  const nb::object number = plain(value);
+  if (nb::isinstance<nb::bool_>(number) || !PyIndex_Check(number.ptr()))
+    wrong_type(operation, argument, "an integer", value);
+  const nb::object index = nb::steal(PyNumber_Index(number.ptr()));
+  if (!index.is_valid()) throw nb::python_error();
+  int overflow = 0;
+  const int64_t result = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
+  if (overflow)
+    throw std::invalid_argument(head(operation, argument) + "fit 64 bits, found " +
+                                nb::cast<std::string>(nb::repr(index)));
+  return result;
+}
+
+std::vector<int64_t> integers(nb::handle value, const char* operation, const char* argument) {
+  const nb::object sequence = plain(value);
+  if (!is_sequence(sequence)) wrong_type(operation, argument, "a sequence of integers", value);
+  std::vector<int64_t> out;
+  for (nb::handle item : sequence) out.push_back(integer(item, operation, argument));
+  return out;
+}
+
+lattice::Triple triple(nb::handle value, const char* operation, const char* argument) {
+  const nb::object given = plain(value);
+  if (!is_sequence(given)) {
+    if (nb::isinstance<nb::bool_>(given) || !PyIndex_Check(given.ptr()))
+      wrong_type(operation, argument, "an integer or three integers", value);
+    const int64_t all = integer(given, operation, argument);
+    return {all, all, all};
+  }
+  const std::vector<int64_t> values = integers(given, operation, argument);
+  if (values.size() != 3)
+    throw std::invalid_argument(head(operation, argument) +
+                                "be an integer or three integers, found " +
+                                std::to_string(values.size()) + " of them");
+  return {values[0], values[1], values[2]};
+}
+
+float number(nb::handle value, const char* operation, const char* argument) {
+  const nb::object given = plain(value);
+  if (nb::isinstance<nb::bool_>(given) ||
+      !(nb::isinstance<nb::float_>(given) || PyIndex_Check(given.ptr())))
+    wrong_type(operation, argument, "a number", value);
+  return static_cast<float>(nb::cast<double>(given));
+}
+
+std::array<float, 3> floats3(nb::handle value, const char* operation, const char* argument) {
+  const nb::object given = plain(value);
+  if (!is_sequence(given)) {
+    const float all = number(given, operation, argument);
+    return {all, all, all};
+  }
+  if (nb::len(given) != 3)
+    throw std::invalid_argument(head(operation, argument) + "be a number or three numbers, found " +
+                                std::to_string(nb::len(given)) + " of them");
+  return {number(given[0], operation, argument), number(given[1], operation, argument),
+          number(given[2], operation, argument)};
+}
+
+nb::tuple to_python(const lattice::Triple& t) { return nb::make_tuple(t[0], t[1], t[2]); }
+
+lattice::KernelSpec kernel_spec(const char* operation, nb::handle size, nb::handle stride,
+                                nb::handle padding, nb::handle dilation) {
+  if (nb::isinstance<lattice::KernelSpec>(size)) return nb::cast<lattice::KernelSpec>(size);
+  const lattice::Triple sizes = triple(size, operation, "kernel_size"),
+                        strides = triple(stride, operation, "stride");
+  const lattice::Triple paddings = triple(padding, operation, "padding"),
+                        dilations = triple(dilation, operation, "dilation");
+  try {
+    return {sizes, strides, paddings, dilations};
+  } catch (const std::invalid_argument& e) {  // "[KernelSpec] ...": the user called `operation`
+    const std::string text = e.what();
+    throw std::invalid_argument("[" + std::string(operation) + text.substr(text.find(']')));
+  }
+}
+
+std::optional<lattice::TargetCoords> target_coords(nb::handle value, const char* operation,
+                                                   const char* argument) {
+  if (value.is_none()) return std::nullopt;
+  if (nb::isinstance<lattice::SparseTensor>(value)) return nb::cast<lattice::SparseTensor>(value);
+  if (nb::isinstance<lattice::CoordinateMapKey>(value))
+    return nb::cast<lattice::CoordinateMapKey>(value);
+  if (nb::isinstance<mlx::core::array>(value)) return nb::cast<mlx::core::array>(value);
+  throw lattice::TypeError(head(operation, argument) +
+                           "be None, a SparseTensor, a CoordinateMapKey or an array, found " +
+                           std::string(nb::type_name(value.type()).c_str()));
+}

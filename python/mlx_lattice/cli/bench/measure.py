@@ -1,0 +1,23 @@
+"""How `bench` measures: the best of several runs, and the rate of a dense product in the same run."""
+
+import time
+
+
+def best(repeat, work):
+    """CPU seconds of all threads and elapsed seconds, the best of each."""
+    cpu, wall = [], []
+    for _ in range(repeat + 1):  # the first run warms up
+        c, w = time.process_time(), time.perf_counter()
+        work()
+        cpu.append(time.process_time() - c)
+        wall.append(time.perf_counter() - w)
+    return min(cpu[1:]), min(wall[1:])
+
+
+def gemm_rate(repeat):
+    """GFLOP/s of a large square float32 product through NumPy's BLAS, by CPU time of all its threads."""
+    import numpy as np
+
+    n = 2048
+    a = np.ones((n, n), np.float32)
+    return 2 * n**3 / best(repeat, lambda: a @ a)[0] * 1e-9

@@ -1,0 +1,228 @@
+"""`bench model`: a MinkUNet on a LiDAR-like sweep: geometry, inference and a training step, against dense products and plain MLX."""
+
+import contextlib
+
+import mlx.core as mx
+import mlx.nn
+
+from ... import SparseTensor, backend_info, models, nn
+from ...core import set_thread_count, thread_count
+
+
+def add_topics(topics):
+    model = topics.add_parser(
+        "model", help="MinkUNet on a LiDAR-like sweep: plan, inference, training step"
+    )
+    model.add_argument("--depth", type=int, default=18, help="14, 18, 34, 50 or 101")
+    model.add_argument("--width", type=int, default=32, help="channels of the stem")
+    model.add_argument("--classes", type=int, default=20)
+    model.add_argument("--dtype", choices=["float32", "float16", "bfloat16"], default="float32")
+    model.add_argument("--voxel", type=float, default=0.1, help="voxel size in meters")
+    model.add_argument(
+        "--threads", type=int, nargs="+", default=sorted({1, thread_count()}), metavar="N"
+    )
+    model.add_argument("--repeat", type=int, default=3, help="the best of so many runs counts")
+    model.add_argument(
+        "--layers", action="store_true", help="also a line for each layer, one thread"
+    )
+    model.add_argument(
+        "--no-plain", action="store_true", help="leave out the comparison with plain MLX operations"
+    )
+    model.set_defaults(run=bench_model)
+
+
+def _relation(conv, x, coordinates):
+    """What a convolution module reads on x; None where it is a matrix product."""
+    s, manager = conv.spec, x.coord_manager
+    if s.is_pointwise:
+        return None
+    if isinstance(conv, nn.SubmConv3d):
+        return manager.submanifold_kernel_relation(x.coord_key, s.size)
+    if isinstance(conv, nn.ConvTranspose3d):
+        return manager.target_transposed_relation(
+            x.coord_key, coordinates.coord_key, s.size, s.stride
+        )
+    return manager.kernel_relation(x.coord_key, s.size, s.stride)
+
+
+@contextlib.contextmanager
+def _layers_as(run):
+    """While it lasts, `run(layer, x, y, coordinates, residual)` gives the features of each layer; y is the lazy convolution."""
+    from ...models._blocks import ConvNorm
+
+    before = ConvNorm.__call__
+
+    def call(layer, x, coordinates=None, residual=None):
+        y = layer.conv(x) if coordinates is None else layer.conv(x, coordinates)
+        return y.with_feats(run(layer, x, y, coordinates, residual))
+
+    ConvNorm.__call__ = call
+    try:
+        yield
+    finally:
+        ConvNorm.__call__ = before
+
+
+def _count(model, x):
+    """FLOP of all convolutions."""
+    total = [2 * x.active_count * model.head.weight.size]
+
+    def run(layer, x, y, coordinates, residual):
+        relation = _relation(layer.conv, x, coordinates)
+        edges = x.active_count if relation is None else relation.edge_count
+        total.append(2 * edges * x.channels * y.channels)
+        return y.feats
+
+    with _layers_as(run):
+        model(x)
+    return sum(total)
+
+
+def _plain(layer, x, y, coordinates, residual):
+    """Gather, matmul, scatter-add and batch norm of MLX."""
+    from .conv import plain_conv
+
+    w, norm = layer.conv.weight, layer.norm
+    w = w.reshape(w.shape[0], -1, w.shape[-1]).transpose(1, 2, 0)
+    relation = _relation(layer.conv, x, coordinates)
+    f = x.feats @ w[0] if relation is None else plain_conv(x.feats, w, relation)
+    f = (f - norm.running_mean) * (mx.rsqrt(norm.running_var + 1e-5) * norm.weight) + norm.bias
+    f = f if residual is None else f + residual.feats
+    return mx.maximum(f, 0) if layer._relu else f
+
+
+def _scan(voxel, channels, dtype):
+    import numpy as np
+
+    from ..demo_scene import sweep
+
+    cells = np.unique(np.floor(sweep(1) / voxel).astype(np.int32), axis=0)
+    np.random.default_rng(0).shuffle(cells)
+    coords = mx.array(np.concatenate([np.zeros((len(cells), 1), np.int32), cells], 1))
+    return coords, mx.random.normal((len(cells), channels)).astype(dtype)
+
+
+def bench_model(arguments):
+    from .measure import best, gemm_rate
+
+    if min(arguments.threads) < 1 or arguments.repeat < 1 or not arguments.voxel > 0:
+        raise ValueError("threads, repeat and voxel must be positive")
+    model = models.MinkUNet(4, arguments.classes, depth=arguments.depth, width=arguments.width)
+    try:
+        import numpy  # noqa: F401
+    except ImportError:
+        raise ValueError(
+            "bench model needs NumPy, for its scene and its dense product: pip install numpy"
+        ) from None
+    mx.set_cache_limit(4 << 30)
+    dtype = getattr(mx, arguments.dtype)
+    coords, feats = _scan(arguments.voxel, 4, dtype)
+    model.set_dtype(dtype)
+    model.eval()
+    mx.eval(model.parameters(), feats)
+    x = SparseTensor(coords, feats)
+    plan = model.plan(x)
+    flop = _count(model, x)
+    gemm = gemm_rate(arguments.repeat)
+    print(
+        f"MinkUNet-{arguments.depth}, width {arguments.width}, {x.active_count} voxels, {arguments.dtype}, {backend_info()['simd']}"
+    )
+    print(
+        f"convolutions: {flop * 1e-9:.1f} GFLOP an inference; relations: {len(plan.relations)}, {plan.nbytes / 2**20:.0f} MiB"
+    )
+    print(f"dense float32 product of NumPy: {gemm:.1f} GFLOP/s per core")
+    plain = None if arguments.no_plain else _time_plain(model, x, best)
+    print(
+        f"\n{'what':28} {'threads':>7} {'ms':>9} {'CPU ms':>9} {'GFLOP/s per core':>17} {'/ dense':>8} {'/ plain MLX':>12}"
+    )
+    before = thread_count()
+    try:
+        for threads in arguments.threads:
+            set_thread_count(threads)
+            _bench_threads(arguments, model, x, flop, gemm, plain, threads, best)
+        if arguments.layers:
+            set_thread_count(1)
+            _print_layers(_time_layers(model, x, arguments.repeat, best), gemm)
+    finally:
+        set_thread_count(before)
+
+
+def _time_plain(model, x, best):
+    """CPU seconds of one inference with plain MLX operations, whose result is compared first."""
+    with _layers_as(_plain):
+        expected = model(x).feats
+        seconds = best(1, lambda: mx.eval(model(x).feats))[0]
+    got = model(x).feats.astype(mx.float32)
+    worst = mx.max(mx.abs(got - expected.astype(mx.float32))).item()
+    largest = mx.max(mx.abs(got)).item()
+    limit = 1e-4 if x.dtype == mx.float32 else 0.1
+    if not worst <= limit * max(1.0, largest):
+        raise ValueError(f"inference differs from plain MLX operations by {worst}")
+    return seconds
+
+
+def _bench_threads(arguments, model, x, flop, gemm, plain, threads, best):
+    def line(what, work, flop=None, ratio=None):
+        cpu, wall = best(arguments.repeat, work)
+        rate = f"{flop / cpu * 1e-9:17.1f} {flop / cpu * 1e-9 / gemm:8.2f}" if flop else f"{'':26}"
+        times = f"{ratio / cpu:12.1f}" if ratio else ""
+        print(
+            f"{what:28} {threads:7} {wall * 1e3:9.1f} {cpu * 1e3:9.1f} {rate} {times}", flush=True
+        )
+
+    def training():
+        step = mlx.nn.value_and_grad(model, lambda m: mx.mean(m(x).feats.astype(mx.float32) ** 2))
+        model.train()
+        mx.eval(step(model))
+        model.eval()
+
+    line("plan from coordinates", lambda: model.plan(SparseTensor(x.coords, x.feats)))
+    line("inference, warm plan", lambda: mx.eval(model(x).feats), flop, plain)
+    with _layers_as(lambda layer, x, y, coordinates, residual: y.feats):
+        line("its convolutions alone", lambda: mx.eval(model(x).feats), flop)
+    line("forward and backward", training, 3 * flop)
+
+
+def _time_layers(model, x, repeat, best):
+    """(stride, kernel, C_in, C_out, rows, edges, CPU s of the convolution, CPU s of norm, residual and ReLU) of each layer."""
+    lines = []
+
+    def run(layer, x, y, coordinates, residual):
+        relation = _relation(layer.conv, x, coordinates)
+        edges = x.active_count if relation is None else relation.edge_count
+        mx.eval(x.feats, y.feats)
+        again = (
+            (lambda: layer.conv(x)) if coordinates is None else (lambda: layer.conv(x, coordinates))
+        )
+        conv = best(repeat, lambda: mx.eval(again().feats))[0]
+        after = best(repeat, lambda: mx.eval(layer.norm(y, residual, layer._relu).feats))[0]
+        lines.append(
+            (
+                y.stride[0],
+                layer.conv.spec.size[0],
+                x.channels,
+                y.channels,
+                y.active_count,
+                edges,
+                conv,
+                after,
+            )
+        )
+        return layer.norm(y, residual, layer._relu).feats
+
+    with _layers_as(run):
+        model(x)
+    return lines
+
+
+def _print_layers(lines, gemm):
+    print(
+        f"\n{'stride':>6} {'kernel':>6} {'C_in':>5} {'C_out':>5} {'rows':>7} {'edges':>8} {'GFLOP':>7} {'CPU ms':>8} {'/ dense':>8} {'norm ms':>8}"
+    )
+    for stride, size, c_in, c_out, rows, edges, conv, after in lines:
+        flop = 2 * edges * c_in * c_out
+        print(f"{stride:6} {size:6} {c_in:5} {c_out:5} {rows:7} {edges:8} {flop * 1e-9:7.2f} {conv * 1e3:8.2f} "
+              f"{flop / conv * 1e-9 / gemm:8.2f} {after * 1e3:8.2f}")  # fmt: skip
+    print(
+        f"convolutions {sum(v[6] for v in lines) * 1e3:.0f} ms, norm and ReLU {sum(v[7] for v in lines) * 1e3:.0f} ms"
+    )

@@ -1,0 +1,193 @@
+"""Commands `compress` and `decompress`: point-cloud files to .mlat (docs/codec.md) and back.
+
+A voxel keeps the mean of the colors, intensities and floats of its points, rounded for integers, and the first of other integers
+(labels). That is where points are lost; the voxels themselves are stored without loss.
+"""
+
+import argparse
+import os
+import struct
+import time
+
+import mlx.core as mx
+
+from .. import ops
+from ..training.progress import Progress
+
+FORMATS = "formats of point clouds: .ply .pcd .las .laz .npy .npz .bin (KITTI)"
+AVERAGED = ("color", "intensity", "normal")
+
+
+def add_command(commands):
+    raw = argparse.RawDescriptionHelpFormatter
+    pack = commands.add_parser(
+        "compress",
+        help="a point-cloud file as compressed voxels, .mlat",
+        formatter_class=raw,
+        description=__doc__,
+        epilog=FORMATS,
+    )
+    pack.add_argument("input", help="file to read")
+    pack.add_argument("output", help=".mlat file to write")
+    pack.add_argument(
+        "--voxel",
+        type=float,
+        required=True,
+        metavar="S",
+        help="side of a voxel, in the file's unit",
+    )
+    pack.add_argument("--no-attributes", action="store_true", help="coordinates only")
+    pack.set_defaults(run=_compress)
+    unpack = commands.add_parser(
+        "decompress",
+        help="a .mlat file as a point cloud",
+        formatter_class=raw,
+        description="Writes the centers of the voxels, in Morton order, with their attributes.",
+        epilog=FORMATS,
+    )
+    unpack.add_argument("input", help=".mlat file to read")
+    unpack.add_argument("output", help="file to write; the extension is its format")
+    unpack.set_defaults(run=_decompress)
+
+
+class _Stages:
+    """Runs the steps of a command under a line of progress, and keeps their times."""
+
+    def __init__(self, label, total):
+        self.times = []
+        self._bar = Progress(label, total, "steps")
+
+    def __call__(self, name, work):
+        self._bar.advance(0, name)
+        begin = time.perf_counter()
+        result = work()
+        self.times.append((name, time.perf_counter() - begin))
+        self._bar.advance(1)
+        return result
+
+    def __enter__(self):
+        self._bar.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        self._bar.__exit__(*error)
+
+    def __str__(self):
+        return ", ".join(f"{name} {seconds:.2f} s" for name, seconds in self.times)
+
+
+def _stored(name, values, first, inverse, counts, voxels):
+    """A column of voxels from one of points, in a dtype that the format has."""
+    import numpy as np
+
+    if values.dtype == np.bool_:
+        values = values.astype(np.uint8)
+    mean = name in AVERAGED or values.dtype.kind == "f"
+    dtype = np.dtype(
+        {"f8": "f4", "i8": "i4", "u8": "u4"}.get(values.dtype.str[1:], values.dtype.str[1:])
+    )
+    if (
+        values.dtype.kind in "iu"
+        and len(values)
+        and (values.min() < np.iinfo(dtype).min or values.max() > np.iinfo(dtype).max)
+    ):
+        raise ValueError(f"column {name!r} holds integers beyond 32 bits")
+    if not mean:
+        return mx.array(values[first].astype(dtype))
+    columns = values.reshape(len(values), -1).astype(np.float64).T
+    means = np.stack([np.bincount(inverse, column, voxels) / counts for column in columns], 1)
+    means = np.rint(means) if dtype.kind in "iu" else means
+    return mx.array(means.astype(dtype).reshape((voxels, *values.shape[1:])))
+
+
+def _voxels(cloud, size, with_attributes):
+    """(coords, attributes, origin) of the finite points."""
+    import numpy as np
+
+    cloud = cloud[cloud.finite()]
+    points = cloud.points.astype(np.float64)
+    origin = points.min(0) if len(points) else np.zeros(3)
+    cells = np.floor((points - origin) / size)
+    if len(cells) and cells.max() > 2**31 - 1:
+        raise ValueError(f"--voxel {size}: the points span more than 2^31 voxels")
+    rows = np.zeros((len(points), 4), np.int32)
+    rows[:, 1:] = cells
+    rows = mx.array(rows)
+    coords = ops.downsample_coords(rows, 1)
+    attributes = {}
+    if with_attributes and cloud.columns:
+        inverse = np.array(ops.inverse_map(rows, coords))
+        counts = np.bincount(inverse, minlength=len(coords))
+        first = np.array(ops.inverse_map(coords, rows))
+        for name, values in cloud.columns.items():
+            attributes[name] = _stored(name, values, first, inverse, counts, len(coords))
+    return coords, attributes, tuple(float(v) for v in origin), len(points)
+
+
+def _sections(data):
+    """(what, bytes) of each section."""
+    at = 8
+    while at < len(data):
+        tag, length = struct.unpack_from("<4sQ", data, at)
+        content = data[at + 16 : at + 16 + length]
+        yield (
+            {b"GRID": "grid", b"COOR": "coordinates"}.get(tag)
+            or content[1 : 1 + content[0]].decode(),
+            16 + length,
+        )
+        at += 16 + length
+
+
+def _compress(arguments):
+    from .. import io
+
+    if not 0 < arguments.voxel < float("inf"):
+        raise ValueError(f"--voxel must be positive, found {arguments.voxel}")
+    with _Stages("compress", 3) as stages:
+        cloud = stages("read", lambda: io.read(arguments.input))
+        coords, attributes, origin, used = stages(
+            "voxels", lambda: _voxels(cloud, arguments.voxel, not arguments.no_attributes)
+        )
+        data = stages(
+            "code",
+            lambda: ops.encode_points(
+                coords, attributes, voxel_size=arguments.voxel, origin=origin
+            ),
+        )
+    with open(arguments.output, "wb") as file:
+        file.write(data)
+    n, before = len(coords), os.path.getsize(arguments.input)
+    print(
+        f"{len(cloud):,} points, {len(cloud) - used:,} not finite, {n:,} voxels of {arguments.voxel:g}"
+    )
+    for what, size in _sections(data):
+        print(f"  {what:16} {size:12,} bytes {8 * size / max(n, 1):9.3f} bits a voxel")
+    print(
+        f"{before:,} -> {len(data):,} bytes, ratio {before / len(data):.1f}, {8 * len(data) / max(used, 1):.3f} bits a point; {stages}"
+    )
+
+
+def _centers(cells, cloud):
+    """Points of the voxels; float32 where it tells a hundredth of a voxel."""
+    import numpy as np
+
+    points = np.array(cloud.origin) + (cells + 0.5) * cloud.voxel_size
+    fine = not len(points) or np.abs(points).max() * 2.0**-23 < cloud.voxel_size / 100
+    return points.astype(np.float32) if fine else points
+
+
+def _decompress(arguments):
+    import numpy as np
+
+    from .. import io
+
+    with _Stages("decompress", 3) as stages:
+        with open(arguments.input, "rb") as file:
+            data = file.read()
+        cloud = stages("decode", lambda: ops.decode_points(data))
+        points = stages("points", lambda: _centers(np.array(cloud.coords)[:, 1:], cloud))
+        columns = {name: np.array(values) for name, values in cloud.attributes.items()}
+        stages("write", lambda: io.write(arguments.output, io.PointCloud(points, columns)))
+    print(
+        f"{len(points):,} points; {len(data):,} -> {os.path.getsize(arguments.output):,} bytes; {stages}"
+    )

@@ -1,0 +1,80 @@
+"""The command line: `mlx-lattice COMMAND`, or `python -m mlx_lattice COMMAND`.
+
+A command is a module with `add_command(commands)`, which adds its parser and sets `run=` to a function of the parsed
+arguments. Modules are listed in COMMANDS and imported when the command line starts.
+"""
+
+import argparse
+import importlib
+import sys
+
+from .. import __version__, backend_info
+
+COMMANDS = ("demo", "train", "bench", "routes", "files", "codec", "quantize")
+
+EXAMPLES = """examples:
+  mlx-lattice info scan.ply                            what a file holds
+  mlx-lattice voxelize scan.ply --size 0.05 small.ply  one point a voxel
+  mlx-lattice view small.ply small.html                a page that opens offline
+  mlx-lattice compress scan.ply scan.mlat --voxel 0.01 lossless voxels, small; decompress gives points back
+  mlx-lattice train scans/ --voxel 0.1 --output run    a network that labels points; predict uses it
+  mlx-lattice selftest                                 every kernel against a float64 oracle
+
+`mlx-lattice COMMAND --help` explains a command. Exit status: 0 done, 1 an error that is printed, 2 wrong usage.
+"""
+
+
+def _rows(values, prefix=""):
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _rows(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, str(value)
+
+
+def info(arguments):
+    """says what this build can do on this machine, or what a point-cloud file holds"""
+    if arguments.file:
+        from .files import info_file
+
+        info_file(arguments.file, arguments.format)
+        return
+    rows = list(_rows(backend_info()))
+    width = max(len(key) for key, _ in rows)
+    for key, value in rows:
+        print(f"{key:<{width}}  {value}")
+
+
+def build_parser():
+    parser = argparse.ArgumentParser(
+        prog="mlx_lattice",
+        description="Sparse tensors and point clouds on MLX.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"mlx_lattice {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    about = commands.add_parser(
+        "info",
+        help=info.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="examples:\n  mlx-lattice info\n  mlx-lattice info scan.laz",
+    )
+    about.add_argument("file", nargs="?", help="a point-cloud file; without it, this build")
+    about.add_argument("--format", metavar="F", help="its format where the extension does not tell")
+    about.set_defaults(run=info)
+    for module in COMMANDS:
+        importlib.import_module(f"mlx_lattice.cli.{module}").add_command(commands)
+    return parser
+
+
+def main(argv=None):
+    """Returns the exit status: 0 done, 1 the user's mistake, 130 interrupted. argparse leaves with 2."""
+    arguments = build_parser().parse_args(argv)
+    try:
+        return arguments.run(arguments) or 0
+    except (ValueError, TypeError, OverflowError, OSError) as error:
+        print(f"mlx_lattice {arguments.command}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130

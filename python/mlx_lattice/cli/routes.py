@@ -1,0 +1,126 @@
+"""Commands about routes and devices: `routes` and `devices` list them, `explain` tells which is taken, `selftest` checks them."""
+
+import mlx.core as mx
+
+from .. import SparseTensor, explain, ops, routes, selftest, supported_on
+from . import gpu_table
+from .selftest_report import write_report
+
+_UP = ("conv_transpose3d", "generative_conv_transpose3d")
+_DOWN = ("conv3d", "subm_conv3d", "normalized_subm_conv3d")
+_OPERATIONS = sorted(
+    [*_UP, *(f"normalized_{name}" for name in _UP), *_DOWN, "linear", "linear_features"]
+)
+
+
+def add_command(commands):
+    table = commands.add_parser("routes", help="lists every way to evaluate an operation")
+    table.add_argument("--markdown", action="store_true", help="as docs/routes.md")
+    table.set_defaults(run=_routes)
+    where = commands.add_parser("devices", help="probes which operations run on which device")
+    where.set_defaults(run=_devices)
+    why = commands.add_parser(
+        "explain",
+        help="tells which route an operation takes, and why",
+        epilog="example: mlx-lattice explain subm_conv3d --channels 64 32 --dtype float16",
+    )
+    why.add_argument(
+        "operation", choices=_OPERATIONS, metavar="operation", help=", ".join(_OPERATIONS)
+    )
+    why.add_argument("--channels", type=int, nargs=2, default=(32, 32), metavar=("IN", "OUT"))
+    why.add_argument(
+        "--side",
+        type=int,
+        default=20,
+        help="voxels along an edge of the block that stands for a scan",
+    )
+    why.add_argument("--dtype", choices=("float32", "float16", "bfloat16"), default="float32")
+    why.set_defaults(run=_explain)
+    test = commands.add_parser(
+        "selftest", help="checks every route against a float64 oracle on this machine"
+    )
+    test.add_argument("--device", choices=("cpu", "gpu"), help="only routes of this device")
+    test.add_argument(
+        "--report",
+        metavar="FILE",
+        help="writes machine, versions and every route to FILE; JSON if it ends so",
+    )
+    test.set_defaults(run=_selftest)
+
+
+def markdown():
+    """The text of docs/routes.md."""
+    lines = [
+        "# Routes",
+        "",
+        "A route is one way to evaluate an operation. Rows are tried in this order, on the call's device; the first that fits",
+        'is taken. `LATTICE_ROUTE="conv=cpu.reference"` forces one, `mlx_lattice.explain(fn, *args)` tells which was chosen and why.',
+        "",
+        "This page is made by `python -m mlx_lattice routes --markdown`; a test compares it with the table in the library.",
+        "",
+        "| operation | device | route | fits |",
+        "|---|---|---|---|",
+    ]
+    lines += [f"| {r.operation} | {r.device} | `{r.name}` | {r.predicate} |" for r in routes()]
+    lines += [
+        "",
+        "## Every public operation on a GPU",
+        "",
+        "Names in backticks are operations of the table above; a test runs a sample of the calls and compares. Modules, files and commands",
+        "are made of these.",
+        "",
+        "| function | on a GPU |",
+        "|---|---|",
+    ]
+    lines += [f"| `{name}` | {what} |" for name, what in gpu_table.rows()]
+    return "\n".join(lines) + "\n"
+
+
+def _routes(arguments):
+    if arguments.markdown:
+        print(markdown(), end="")
+        return
+    for r in routes():
+        print(f"{r.operation:10} {r.name:16} {r.predicate}")
+
+
+def _samples(side=2, c_in=4, c_out=4, dtype=mx.float32):
+    """A call of every operation on features of a block of voxels, at stride 2 so that transposed ones divide."""
+    axis = mx.arange(side)
+    xyz = mx.stack([a.reshape(-1) for a in mx.meshgrid(axis, axis, axis, indexing="ij")], axis=1)
+    coords = mx.concatenate([mx.zeros((side**3, 1), mx.int32), xyz.astype(mx.int32)], axis=1)
+    x = SparseTensor(coords, mx.ones((side**3, c_in), dtype), stride=2)
+    w27, w8, w1 = (
+        mx.ones(shape, dtype) for shape in ((27, c_in, c_out), (8, c_in, c_out), (c_out, c_in))
+    )
+    calls = {"linear": (x, w1), "linear_features": (x.feats, w1)} | dict.fromkeys(_DOWN, (x, w27))
+    return {name: calls.get(name, (x, w8)) for name in _OPERATIONS}
+
+
+def _explain(arguments):
+    if min(arguments.channels) < 1 or not 1 <= arguments.side <= 200:
+        raise ValueError("channels must be positive, side in 1..200")
+    calls = _samples(arguments.side, *arguments.channels, getattr(mx, arguments.dtype))
+    print(explain(getattr(ops, arguments.operation), *calls[arguments.operation]))
+
+
+def _devices(_arguments):
+    devices = [d for d in (mx.cpu, mx.gpu) if mx.is_available(d)]
+    print("| operation | " + " | ".join(d.name for d in devices) + " |")
+    print("|---" * (len(devices) + 1) + "|")
+    for name, args in _samples().items():
+        answers = ("yes" if supported_on(d, getattr(ops, name), *args) else "no" for d in devices)
+        print(f"| `{name}` | " + " | ".join(answers) + " |")
+
+
+def _selftest(arguments):
+    if arguments.device == "gpu" and not mx.is_available(mx.gpu):
+        raise ValueError(
+            "found no GPU that MLX can use, expected one; without it run `selftest --device cpu`"
+        )
+    report = selftest(arguments.device)
+    print(report)
+    if arguments.report:
+        write_report(report, arguments.report)
+        print(f"wrote {arguments.report}")
+    return 0 if report.ok else 1

@@ -1,0 +1,67 @@
+"""What a self test found, as a file that can be sent: machine, versions, errors and times of every route."""
+
+import json
+import platform
+import time
+from pathlib import Path
+
+import mlx.core as mx
+
+from .. import backend_info
+
+
+def write_report(report, path):
+    """Text, or JSON when the name ends in .json."""
+    content = describe(report)
+    text = json.dumps(content, indent=1) + "\n" if str(path).endswith(".json") else _text(content)
+    Path(path).write_text(text, encoding="utf-8")
+
+
+def describe(report):
+    """Machine, library and one entry for each route; failed cases with what went wrong."""
+    gpu = mx.device_info(mx.gpu) if mx.is_available(mx.gpu) else None
+    machine = {
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "cpu": mx.device_info(mx.cpu),
+        "gpu": gpu,
+    }
+    entries = []
+    for (operation, device, route), rows in report.routes.items():
+        entry = {"operation": operation, "device": device, "route": route, "cases": len(rows)}
+        entry["worst_error"] = max(r.error for r in rows)
+        entry["seconds"] = sum(r.seconds for r in rows)
+        entry["fastest_seconds"] = min(r.seconds for r in rows)
+        entry["failed"] = [
+            {"case": r.label, "error": r.error, "failure": r.failure} for r in rows if not r.ok
+        ]
+        entries.append(entry)
+    made = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+    return {
+        "made": made,
+        "ok": report.ok,
+        "machine": machine,
+        "library": backend_info(),
+        "routes": entries,
+    }
+
+
+def _text(content):
+    lines = [f"made: {content['made']}", f"ok: {content['ok']}"]
+    for part in ("machine", "library"):
+        lines += [f"{part}.{key}: {value}" for key, value in content[part].items()]
+    lines += [
+        "",
+        f"{'operation':10} {'device':6} {'route':16} {'cases':>6} {'worst error':>12} {'seconds':>9} {'fastest':>9}",
+    ]
+    for e in content["routes"]:
+        times = f"{e['seconds']:9.3f} {e['fastest_seconds']:9.6f}"
+        lines.append(
+            f"{e['operation']:10} {e['device']:6} {e['route']:16} {e['cases']:6} {e['worst_error']:12.3f} {times}"
+        )
+        lines += [f"    FAILED {f['case']}: {f['failure'] or f['error']}" for f in e["failed"]]
+    lines += [
+        "",
+        "worst error: in units of the tolerance, at most 1 is right. seconds: all cases, with compiling; fastest: one case.",
+    ]
+    return "\n".join(lines) + "\n"

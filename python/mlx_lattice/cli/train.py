@@ -1,0 +1,359 @@
+"""Commands `train` and `predict`: labeled clouds in, a network out; a network and a cloud in, labels out."""
+
+import argparse
+import importlib
+import json
+import time
+from pathlib import Path
+
+import mlx.core as mx
+
+from .. import models, ops
+from ..training.progress import progress
+
+FORMATS = "formats: .ply .pcd .las .laz .npy .npz .bin (KITTI)"
+MODEL, RECIPE = "model.safetensors", "recipe.json"
+COARSEST = 16  # voxels a side of a cell at the last of four halvings
+SIZES = {"depth": 14, "width": 16, "stem_kernel_size": 3}
+
+
+def add_command(commands):
+    raw = argparse.RawDescriptionHelpFormatter
+    train = commands.add_parser(
+        "train",
+        help="trains a MinkUNet on labeled point clouds",
+        formatter_class=raw,
+        description="Trains a network that gives every point a class. Each cloud needs an integer column with the class of its points.\n"
+        "The output folder gets model.safetensors and model.json (the network; the best epoch on the validation part),\n"
+        "recipe.json (how clouds become voxels) and checkpoint.safetensors (after every epoch; --resume goes on from it).",
+        epilog="examples:\n  mlx-lattice train scans/ --voxel 0.1 --output run\n"
+        "  mlx-lattice train a.ply b.ply c.ply --voxel 0.05 --columns intensity --ignore 0 --output run\n"
+        "  mlx-lattice train scans/ --voxel 0.1 --output run --epochs 40 --resume\n"
+        "  mlx.launch -n 2 --backend ring -- python -m mlx_lattice train scans/ --voxel 0.1 --output run   two processes\n\n"
+        f'--config is a JSON file such as {{"depth": 18, "width": 32, "stem_kernel_size": 3}}; docs/models.md.\n{FORMATS}',
+    )
+    train.add_argument("data", nargs="+", help="files, or folders of files")
+    train.add_argument(
+        "--voxel",
+        type=float,
+        required=True,
+        metavar="S",
+        help="side of a voxel, in the files' unit",
+    )
+    train.add_argument(
+        "--output", required=True, metavar="FOLDER", help="where the network and the checkpoint go"
+    )
+    train.add_argument(
+        "--epochs",
+        type=int,
+        default=20,
+        metavar="N",
+        help="in all, also with --resume (default: %(default)s)",
+    )
+    train.add_argument(
+        "--batch",
+        type=int,
+        default=1,
+        metavar="N",
+        help="clouds in a step on each rank (default: %(default)s)",
+    )
+    train.add_argument(
+        "--learning-rate",
+        type=float,
+        default=4e-3,
+        metavar="R",
+        help="the highest; default: %(default)s",
+    )
+    train.add_argument(
+        "--validation",
+        type=float,
+        default=0.2,
+        metavar="SHARE",
+        help="part of the clouds that is not learned from but measured on (default: %(default)s)",
+    )
+    train.add_argument("--config", metavar="JSON", help="sizes of the network")
+    train.add_argument(
+        "--label",
+        default="label",
+        metavar="COLUMN",
+        help="column of the classes (default: %(default)s)",
+    )
+    train.add_argument(
+        "--columns",
+        default="",
+        metavar="A,B",
+        help="further columns the network sees, such as intensity,color",
+    )
+    train.add_argument(
+        "--ignore", type=int, nargs="+", default=[], metavar="L", help="labels that do not count"
+    )
+    train.add_argument("--classes", metavar="A,B", help="names of the classes, by ascending label")
+    train.add_argument(
+        "--seed", type=int, default=0, help="of weights, order and split (default: %(default)s)"
+    )
+    train.add_argument(
+        "--resume", action="store_true", help="go on from the checkpoint in the output folder"
+    )
+    train.add_argument(
+        "--timeout",
+        type=float,
+        default=600.0,
+        metavar="SECONDS",
+        help="wait for other ranks (default: %(default)s)",
+    )
+    train.set_defaults(run=_train)
+
+    predict = commands.add_parser(
+        "predict",
+        help="labels the points of a cloud with a trained network",
+        formatter_class=raw,
+        description="Writes the cloud with the predicted class of each point in the column `label`. If the cloud has labels of its own,\n"
+        "the intersection over union is printed, the old labels stay in `truth`, and a page shows both side by side.",
+        epilog=f"examples:\n  mlx-lattice predict run scan.ply labeled.ply\n  mlx-lattice predict run scan.ply look.html\n\n{FORMATS}; "
+        "also .html and .png for the output",
+    )
+    predict.add_argument("model", help="folder that `train` wrote, or its model.safetensors")
+    predict.add_argument("cloud", help="file to read")
+    predict.add_argument("output", help="file to write; the extension is its format")
+    predict.add_argument(
+        "--format", metavar="F", help="format of the input where its extension does not tell"
+    )
+    predict.set_defaults(run=_predict)
+
+
+def _modules():
+    try:
+        return [
+            importlib.import_module(f"mlx_lattice.{name}")
+            for name in (
+                "io",
+                "training.scans",
+                "training",
+                "training.distributed",
+                "training.checkpoint",
+            )
+        ]
+    except ImportError as error:
+        raise ValueError(str(error)) from None
+
+
+def _files(data, io):
+    """The files that are named, and those of the folders whose format is known."""
+    found = []
+    for path in map(Path, data):
+        if path.is_dir():
+            inside = sorted(p for p in path.iterdir() if p.is_file() and _known(p, io))
+            if not inside:
+                raise ValueError(f"{path}: no point-cloud file inside; {FORMATS}")
+            found += inside
+        elif path.is_file():
+            found.append(path)
+        else:
+            raise ValueError(f"there is no file or folder {path}")
+    return list(dict.fromkeys(found))
+
+
+def _known(path, io):
+    try:
+        io.format_of(path)
+    except ValueError:
+        return False
+    return True
+
+
+def _split(count, share, seed):
+    """(indices to learn from, indices to measure on)"""
+    import numpy as np
+
+    if not 0 <= share < 1:
+        raise ValueError(f"--validation: found {share}, expected 0 or a part below 1")
+    held = min(max(1, round(count * share)), count - 1) if share else 0
+    order = np.random.default_rng([seed, 99]).permutation(count).tolist()
+    return sorted(order[held:]), sorted(order[:held])
+
+
+def _sizes(path):
+    if path is None:
+        return SIZES
+    try:
+        text = json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"--config {path}: not JSON: {error}") from None
+    if not isinstance(text, dict) or set(text) - set(SIZES):
+        raise ValueError(
+            f"--config {path}: expected an object with keys of {sorted(SIZES)}, found {text!r}"
+        )
+    return {**SIZES, **text}
+
+
+def _train(arguments):
+    io, scans, training, distributed, checkpoint = _modules()
+    for name, least in (
+        ("voxel", 0),
+        ("learning_rate", 0),
+        ("epochs", 0),
+        ("batch", 0),
+        ("seed", -1),
+        ("timeout", 0),
+    ):
+        if not least < getattr(arguments, name) < float("inf"):
+            raise ValueError(
+                f"--{name.replace('_', '-')}: found {getattr(arguments, name)}, expected more than {least}"
+            )
+    sizes, output = _sizes(arguments.config), Path(arguments.output)
+    if output.exists() and not output.is_dir():
+        raise ValueError(f"--output: {output} is a file, expected a folder")
+    if (output / checkpoint.NAME).exists() and not arguments.resume:
+        raise ValueError(
+            f"{output} holds a checkpoint: --resume goes on from it, another --output begins anew"
+        )
+    ranks = distributed.Ranks(timeout=arguments.timeout)
+    say = print if ranks.first else lambda *_, **__: None
+
+    files = _files(arguments.data, io)
+    clouds = [
+        (str(path), io.read(path))
+        for path in (progress(files, "reading") if ranks.first else files)
+    ]
+    names = arguments.classes.split(",") if arguments.classes else None
+    columns = [c for c in arguments.columns.split(",") if c]
+    recipe = scans.recipe_of(
+        clouds, arguments.voxel, columns, arguments.label, arguments.ignore, names
+    )
+    made = [recipe.scan(cloud, name) for name, cloud in clouds]
+    for scan in made:
+        if len(ops.downsample_coords(scan.tensor.coords, COARSEST)) < 2:
+            raise ValueError(
+                f"{scan.name}: all its voxels fall into one cell of {COARSEST}, the network's coarsest level, where nothing can "
+                "be normalized; a smaller --voxel or a larger cloud is needed"
+            )
+    learned, held = (
+        [made[i] for i in part] for part in _split(len(made), arguments.validation, arguments.seed)
+    )
+    say(
+        f"{len(learned)} clouds to learn from, {len(held)} to measure on; {sum(len(s.tensor.coords) for s in made):,} voxels; "
+        f"classes {', '.join(recipe.names)}" + (f"; {ranks.size} ranks" if ranks.size > 1 else "")
+    )
+
+    mx.set_cache_limit(
+        4 << 30
+    )  # MLX keeps 32 MB by default; larger arrays are then new memory in every step
+    mx.random.seed(arguments.seed)
+    model = models.MinkUNet(recipe.channels, len(recipe.classes), **sizes)
+    steps = arguments.epochs * -(-len(learned) // (arguments.batch * ranks.size))
+    loss = scans.segmentation_loss(scans.class_weights(learned, len(recipe.classes)))
+    trainer = training.Trainer(
+        model,
+        training.adamw(arguments.learning_rate, steps),
+        loss,
+        directory=output,
+        batch=arguments.batch,
+        seed=arguments.seed,
+        ranks=ranks,
+    )
+    if arguments.resume:
+        trainer.resume()
+        say(f"resumed after epoch {trainer.epoch}")
+    if ranks.first:
+        output.mkdir(parents=True, exist_ok=True)
+        checkpoint.replace_file(output / RECIPE, recipe.save)
+
+    def validate(model, ranks):
+        return {"mean_iou": round(scans.evaluate(model, held, recipe.names, ranks).mean_iou, 6)}
+
+    def saved(row):
+        best = max(
+            (r.get("mean_iou", r["epoch"]) for r in trainer.history[:-1]), default=float("-inf")
+        )
+        if row.get("mean_iou", row["epoch"]) >= best or not (output / MODEL).exists():
+            model.save(output / f"writing.{MODEL}")
+            for suffix in (".json", ".safetensors"):
+                (output / f"writing.{MODEL}").with_suffix(suffix).replace(
+                    (output / MODEL).with_suffix(suffix)
+                )
+
+    def report(row):
+        told = f"  mean IoU {row['mean_iou']:.3f}" if "mean_iou" in row else ""
+        print(
+            f"epoch {row['epoch']:3}  loss {row['loss']:.4f}{told}  {row['seconds']:.1f} s",
+            flush=True,
+        )
+
+    if trainer.epoch >= arguments.epochs:
+        say(
+            f"nothing to do: the checkpoint has {trainer.epoch} epochs; --epochs is the number in all"
+        )
+        return
+    trainer.fit(
+        learned, arguments.epochs, validate if held else None, on_epoch=report, on_checkpoint=saved
+    )
+    say(f"network: {output / MODEL}")
+
+
+def _predict(arguments):
+    io, scans, *_ = _modules()
+    path = Path(arguments.model)
+    path = path / MODEL if path.is_dir() else path
+    if not path.with_name(RECIPE).is_file():
+        raise ValueError(
+            f"{path.with_name(RECIPE)} is missing: expected a folder that `mlx-lattice train` wrote"
+        )
+    picture = Path(arguments.output).suffix.lower() in (".html", ".htm", ".png")
+    if not picture:
+        io.format_of(arguments.output)  # before the work
+    recipe, model = scans.VoxelPipeline.load(path.with_name(RECIPE)), models.load(path)
+    if (model.config["in_channels"], model.config["out_channels"]) != (
+        recipe.channels,
+        len(recipe.classes),
+    ):
+        raise ValueError(f"{path} and {RECIPE} do not belong together")
+    cloud = io.read(arguments.cloud, arguments.format)
+    begin = time.perf_counter()
+    scan = recipe.scan(cloud, arguments.cloud)
+    voxelized = time.perf_counter()
+    classes = scans.predict(model, scan)
+    done = time.perf_counter()
+    labels = recipe.point_labels(scan, classes).astype("int32")
+    others = {
+        name: values
+        for name, values in cloud.columns.items()
+        if name not in (recipe.label, "label", "truth")
+    }
+    truth = cloud.columns.get(recipe.label)
+    labeled = io.PointCloud(
+        cloud.points,
+        {**others, "label": labels, **({} if truth is None else {"truth": truth})},
+        dict(cloud.meta),
+    )
+    print(
+        f"{len(cloud):,} points, {len(classes):,} voxels: {(voxelized - begin) * 1e3:.0f} ms voxels, {(done - voxelized) * 1e3:.0f} ms network"
+    )
+    if truth is not None:
+        confusion = scans.Confusion(recipe.names)
+        confusion.add(scan.labels, classes)
+        print(confusion)
+    if picture:
+        _draw(arguments.output, labeled, recipe, truth, io)
+    else:
+        io.write(arguments.output, labeled)
+    print(f"wrote {arguments.output}")
+
+
+def _draw(path, labeled, recipe, truth, io):
+    try:
+        from .. import viewer
+    except ImportError as error:
+        raise ValueError(str(error)) from None
+    panels = [
+        viewer.Panel(
+            io.PointCloud(labeled.points, {**labeled.columns, "label": labeled.columns["label"]}),
+            "prediction",
+        )
+    ]
+    if truth is not None:
+        panels.append(
+            viewer.Panel(
+                io.PointCloud(labeled.points, {**labeled.columns, "label": truth}), "truth"
+            )
+        )
+    viewer.write(path, panels, color="label", classes=dict(recipe.classes))

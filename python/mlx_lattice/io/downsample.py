@@ -1,0 +1,85 @@
+"""One point for each voxel of a cloud, with its columns: what the command `voxelize` does.
+
+points            mean of the voxel's points, its center, or its first point
+float columns, color, intensity   mean, rounded back to the dtype of the column; normals are made unit vectors again
+other integers    majority vote; of equal counts the smallest value
+"""
+
+import mlx.core as mx
+import numpy as np
+
+from .. import ops
+from ..io import PointCloud
+
+AVERAGED = ("color", "intensity")  # also when they are integers
+
+
+def downsample(cloud, size, points="mean"):
+    """(PointCloud of the voxels in first-seen order, counts (V,), rows left out because they are not finite).
+
+    The grid is aligned to multiples of `size`; its origin is subtracted in float64, so that maps keep their precision.
+    """
+    if not (np.isfinite(size) and size > 0):
+        raise ValueError(f"[voxelize] size: found {size}, expected a positive number")
+    finite = cloud.finite()
+    bad = int((~finite).sum())
+    if bad:
+        cloud = cloud[finite]
+    low = cloud.bounds()[0] if len(cloud) else np.zeros(3)
+    local, origin = cloud.local(np.floor(low / size) * size)
+    q = ops.sparse_quantize(local, size)
+    voxels, inverse, counts = np.array(q.coords), np.array(q.inverse_rows), np.array(q.counts)
+    if points == "mean":
+        placed = np.array(_mean(q, local), np.float64)
+    elif points == "center":
+        placed = (voxels[:, 1:] + 0.5) * float(size)
+    elif points == "first":
+        placed = np.array(local, np.float64)[np.unique(inverse, return_index=True)[1]]
+    else:
+        raise ValueError(f"[voxelize] points: found {points!r}, expected mean, center or first")
+    columns = {
+        name: _reduced(name, values, q, inverse, counts) for name, values in cloud.columns.items()
+    }
+    return (
+        PointCloud((placed + origin).astype(cloud.points.dtype), columns, dict(cloud.meta)),
+        counts,
+        bad,
+    )
+
+
+def _mean(q, feats):
+    return ops.voxelize_with_quantization(q, feats, reduction="mean").feats
+
+
+def _reduced(name, values, q, inverse, counts):
+    if values.dtype.kind != "f" and name not in AVERAGED:
+        return _vote(values, inverse, len(counts))
+    table = values if values.ndim == 2 else values[:, None]
+    if table.dtype.itemsize <= (4 if table.dtype.kind == "f" else 2):  # float32 holds these
+        mean = np.array(_mean(q, mx.array(table.astype(np.float32))), np.float64)
+    else:
+        mean = (
+            np.stack([np.bincount(inverse, c, len(counts)) for c in table.T.astype(np.float64)], 1)
+            / counts[:, None]
+        )
+    if name == "normal" and values.ndim == 2:
+        length = np.linalg.norm(mean, axis=1, keepdims=True)
+        mean = np.divide(mean, length, out=mean, where=length > 0)
+    mean = mean.reshape(len(counts), *values.shape[1:])
+    return (np.rint(mean) if values.dtype.kind in "iu" else mean).astype(values.dtype)
+
+
+def _vote(values, inverse, n):
+    """The most frequent value of each voxel."""
+    if values.ndim == 2:
+        return np.stack([_vote(column, inverse, n) for column in values.T], axis=1)
+    kinds, index = np.unique(values, return_inverse=True)
+    pairs, count = np.unique(
+        inverse.astype(np.int64) * max(len(kinds), 1) + index, return_counts=True
+    )
+    order = np.lexsort(
+        (-pairs, count, pairs // max(len(kinds), 1))
+    )  # the last of a voxel: most, then smallest value
+    best = np.empty(n, np.int64)
+    best[pairs[order] // max(len(kinds), 1)] = pairs[order] % max(len(kinds), 1)
+    return kinds[best]

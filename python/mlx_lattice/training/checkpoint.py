@@ -1,0 +1,69 @@
+"""Checkpoints: one safetensors file with weights, optimizer state, epoch, seed and history.
+
+Written to a temporary file, flushed to disk, then renamed: after a crash the file is the old one or the new one, whole.
+Random numbers of an epoch are drawn from (seed, epoch, rank), so that seed and epoch are the whole random state.
+"""
+
+import json
+import os
+
+import mlx.core as mx
+from mlx.utils import tree_flatten, tree_unflatten
+
+from .distributed import TrainingError
+
+NAME, FORMAT, VERSION = "checkpoint.safetensors", "mlx-lattice-checkpoint", "1"
+
+
+def replace_file(path, write):
+    """write(temporary path), then the file is `path`. The temporary name has the same ending, as writers look at it."""
+    temporary = path.with_name(f".writing.{path.name}")
+    write(temporary)
+    with open(temporary, "rb+") as file:
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def save(path, model, optimizer, **state):
+    """state: plain values that JSON holds."""
+    arrays = {f"model.{k}": v for k, v in tree_flatten(model.parameters())}
+    arrays |= {f"optimizer.{k}": v for k, v in tree_flatten(optimizer.state)}
+    about = {"format": FORMAT, "version": VERSION, "state": json.dumps(state)}
+    replace_file(path, lambda p: mx.save_safetensors(str(p), arrays, about))
+
+
+def load(path, model, optimizer):
+    """Sets weights and optimizer state; returns the state that was saved."""
+
+    def fail(what):
+        raise TrainingError(f"{path}: {what}")
+
+    if not path.is_file():
+        fail("there is no checkpoint to resume from")
+    try:
+        arrays, about = mx.load(str(path), return_metadata=True)
+    except Exception as error:  # MLX raises several kinds for broken files
+        fail(f"not a checkpoint: {error}")
+    if about.get("format") != FORMAT or about.get("version") != VERSION:
+        fail(
+            f"found format {about.get('format')!r} version {about.get('version')!r}, expected {FORMAT!r} {VERSION!r}"
+        )
+    parts = {"model": {}, "optimizer": {}}
+    for name, value in arrays.items():
+        part, _, rest = name.partition(".")
+        parts.setdefault(part, {})[rest] = value
+    for part, now in (("model", model.parameters()), ("optimizer", optimizer.state)):
+        _compare(dict(tree_flatten(now)), parts[part], part, fail)
+    model.load_weights(list(parts["model"].items()))
+    optimizer.state = tree_unflatten(list(parts["optimizer"].items()))
+    return json.loads(about["state"])
+
+
+def _compare(expected, found, part, fail):
+    for name in sorted(set(expected) | set(found)):
+        if name not in found:
+            fail(f"{part} lacks {name!r}: it belongs to another network or optimizer")
+        if name not in expected:
+            fail(f"{part} has the unknown {name!r}: it belongs to another network or optimizer")
+        if found[name].shape != expected[name].shape:
+            fail(f"{part} {name!r} has shape {found[name].shape}, expected {expected[name].shape}")

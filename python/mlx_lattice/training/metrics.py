@@ -1,0 +1,65 @@
+"""Confusion: counts of (truth, prediction), from which intersection over union and accuracy follow. NumPy only.
+
+    IoU(c) = |truth = c and prediction = c| / |truth = c or prediction = c|
+A class that is in neither has no IoU (NaN) and does not enter the mean.
+"""
+
+import numpy as np
+
+
+class Confusion:
+    def __init__(self, classes, counts=None):
+        self.classes = tuple(classes)
+        n = len(self.classes)
+        self.counts = (
+            np.zeros((n, n), np.int64)
+            if counts is None
+            else np.asarray(counts, np.int64).reshape(n, n)
+        )
+
+    def add(self, truth, prediction):
+        """Arrays of class indices; rows whose truth is negative are not counted."""
+        truth, prediction = np.asarray(truth).ravel(), np.asarray(prediction).ravel()
+        n = len(self.classes)
+        if len(truth) != len(prediction):
+            raise ValueError(
+                f"[Confusion] prediction: found {len(prediction)} rows, expected {len(truth)}"
+            )
+        kept = truth >= 0
+        truth, prediction = truth[kept].astype(np.int64), prediction[kept].astype(np.int64)
+        for name, values in (("truth", truth), ("prediction", prediction)):
+            if values.size and not 0 <= values.min() <= values.max() < n:
+                raise ValueError(
+                    f"[Confusion] {name}: found {values.min()}..{values.max()}, expected 0..{n - 1}"
+                )
+        self.counts += np.bincount(truth * n + prediction, minlength=n * n).reshape(n, n)
+
+    def iou(self):
+        """(classes,) float64; NaN where a class is absent."""
+        both = np.diag(self.counts)
+        either = self.counts.sum(0) + self.counts.sum(1) - both
+        return np.where(either > 0, both / np.maximum(either, 1), np.nan)
+
+    @property
+    def mean_iou(self):
+        iou = self.iou()
+        return float(np.nanmean(iou)) if np.isfinite(iou).any() else float("nan")
+
+    @property
+    def accuracy(self):
+        return float(np.diag(self.counts).sum() / max(self.counts.sum(), 1))
+
+    def __str__(self):
+        width = max(len(str(c)) for c in (*self.classes, "mean"))
+        lines = [f"{'class':<{width}}  {'voxels':>10}  {'recall':>6}  {'IoU':>6}"]
+        rows, hits = self.counts.sum(1), np.diag(self.counts)
+        for name, n, hit, iou in zip(self.classes, rows, hits, self.iou()):
+            lines.append(
+                f"{name!s:<{width}}  {n:>10,}  {hit / n if n else float('nan'):6.3f}  {iou:6.3f}"
+            )
+        return "\n".join(
+            [
+                *lines,
+                f"{'mean':<{width}}  {rows.sum():>10,}  {self.accuracy:6.3f}  {self.mean_iou:6.3f}",
+            ]
+        )

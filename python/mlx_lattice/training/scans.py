@@ -1,0 +1,247 @@
+"""From point clouds to what a network sees: voxels with features and labels, and back to points. Needs NumPy.
+
+Recipe is written beside a trained network, so that prediction treats a cloud as training did.
+Features of a voxel, lengths in voxels: 1, mean offset of its points from its center (3), height above the second percentile
+of z divided by 10, log(1 + points) / 2, then the means of the chosen columns (integers divided by 255 or 65535).
+"""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import mlx.core as mx
+import numpy as np
+
+from .. import ops
+from ..core import SparseTensor
+from .metrics import Confusion
+from .trainer import classification_loss
+
+FORMAT, VERSION = "mlx-lattice-scans", 1
+MOST_CLASSES = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """tensor: the voxels; labels: class index of each, -1 unknown, or None; rows: the voxel of each point, -1 for none."""
+
+    tensor: object
+    labels: object
+    rows: np.ndarray
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class VoxelPipeline:
+    """How clouds become scans. classes: (label value, name), in the order of the network's outputs."""
+
+    voxel: float
+    classes: tuple
+    columns: tuple = ()
+    widths: tuple = ()
+    label: str = "label"
+    ignored: tuple = field(default=())
+
+    @property
+    def channels(self):
+        return 6 + sum(self.widths)
+
+    @property
+    def names(self):
+        return [name for _, name in self.classes]
+
+    @property
+    def values(self):
+        return np.array([value for value, _ in self.classes], np.int64)
+
+    def scan(self, cloud, name=""):
+        finite = cloud.finite()
+        kept = cloud if finite.all() else cloud[finite]
+        points, _ = kept.local()
+        q = ops.sparse_quantize(points, self.voxel)
+        rows = np.full(len(cloud), -1, np.int64)
+        rows[finite] = np.array(q.inverse_rows)
+        xyz = np.array(points) / self.voxel
+        z = xyz[:, 2] - (np.percentile(xyz[:, 2], 2) if len(xyz) else 0)
+        parts = [np.ones((len(xyz), 1)), xyz - np.floor(xyz) - 0.5, z[:, None] / 10]
+        parts += [
+            _scaled(kept, column, width, name) for column, width in zip(self.columns, self.widths)
+        ]
+        means = np.array(
+            ops.voxelize_with_quantization(
+                q, mx.array(np.concatenate(parts, 1).astype(np.float32)), reduction="mean"
+            ).feats
+        )
+        crowd = np.log1p(np.array(q.counts, np.float32))[:, None] / 2
+        feats = np.concatenate([means[:, :5], crowd, means[:, 5:]], axis=1)
+        labels = None
+        if self.label in cloud.columns:
+            labels = mx.array(
+                _vote(
+                    self._indices(kept.columns[self.label], name),
+                    rows[finite],
+                    len(feats),
+                    len(self.classes),
+                )
+            )
+        return Scan(SparseTensor(q.coords, mx.array(feats)), labels, rows, name)
+
+    def point_labels(self, scan, classes):
+        """(P,) label values of the points of a scan, from the class indices of its voxels; -1 where a point has no voxel."""
+        return np.where(
+            scan.rows >= 0, self.values[np.asarray(classes)[scan.rows]] if len(classes) else -1, -1
+        )
+
+    def save(self, path):
+        Path(path).write_text(
+            json.dumps({"format": FORMAT, "version": VERSION, **asdict(self)}, indent=2) + "\n",
+            encoding="utf-8",
+        )
+
+    @classmethod
+    def load(cls, path):
+        def fail(what):
+            raise ValueError(f"{path}: {what}")
+
+        try:
+            text = json.loads(Path(path).read_text(encoding="utf-8"))
+        except ValueError as error:
+            fail(f"not JSON: {error}")
+        if (
+            not isinstance(text, dict)
+            or text.get("format") != FORMAT
+            or text.get("version") != VERSION
+        ):
+            fail(f'expected an object with "format": "{FORMAT}", "version": {VERSION}')
+        try:
+            recipe = cls(
+                float(text["voxel"]),
+                tuple((int(v), str(n)) for v, n in text["classes"]),
+                tuple(map(str, text["columns"])),
+                tuple(map(int, text["widths"])),
+                str(text["label"]),
+                tuple(map(int, text["ignored"])),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            fail(f"not a recipe: {error!r}")
+        if (
+            not 0 < recipe.voxel < float("inf")
+            or not recipe.classes
+            or len(recipe.columns) != len(recipe.widths)
+        ):
+            fail("voxel, classes, columns and widths do not fit together")
+        return recipe
+
+    def _indices(self, labels, name):
+        """Class index of each point; ignored values are -1."""
+        if labels.ndim != 1:
+            raise ValueError(
+                f"{name}: column {self.label!r} has {labels.ndim} axes, expected one label a point"
+            )
+        labels, order = labels.astype(np.int64), np.argsort(self.values, kind="stable")
+        at = order[np.clip(np.searchsorted(self.values[order], labels), 0, len(order) - 1)]
+        known = self.values[at] == labels
+        unknown = np.setdiff1d(labels[~known], self.ignored)
+        if unknown.size:
+            raise ValueError(
+                f"{name}: label {unknown[0]} is not one of the classes {self.values.tolist()}"
+            )
+        return np.where(known, at, -1)
+
+
+def recipe_of(clouds, voxel, columns=(), label="label", ignored=(), names=None):
+    """The recipe of labeled clouds, given as (name, cloud): classes are the label values found, without the ignored ones."""
+    values, widths = set(), {}
+    for name, cloud in clouds:
+        if label not in cloud.columns:
+            raise ValueError(
+                f"{name}: no column {label!r}; found {', '.join(cloud.columns) or 'none'}"
+            )
+        if cloud.columns[label].dtype.kind not in "iub":
+            raise ValueError(
+                f"{name}: column {label!r} is {cloud.columns[label].dtype}, expected integers"
+            )
+        values |= {int(v) for v in np.unique(cloud.columns[label])}
+        for column in columns:
+            if column not in cloud.columns:
+                raise ValueError(
+                    f"{name}: no column {column!r}; found {', '.join(cloud.columns) or 'none'}"
+                )
+            width = (
+                cloud.columns[column].reshape(len(cloud), -1).shape[1]
+                if len(cloud)
+                else widths.get(column, 1)
+            )
+            if widths.setdefault(column, width) != width:
+                raise ValueError(
+                    f"{name}: column {column!r} has {width} values a point, expected {widths[column]} as in the others"
+                )
+    values = sorted(values - set(ignored))
+    if not 2 <= len(values) <= MOST_CLASSES:
+        raise ValueError(
+            f"column {label!r}: found {len(values)} classes, expected 2 to {MOST_CLASSES}"
+        )
+    if names is not None and len(names) != len(values):
+        raise ValueError(
+            f"found {len(names)} names of classes, expected {len(values)} for the labels {values}"
+        )
+    classes = tuple(zip(values, names or map(str, values)))
+    return VoxelPipeline(
+        voxel, classes, tuple(columns), tuple(widths[c] for c in columns), label, tuple(ignored)
+    )
+
+
+def class_weights(scans, count):
+    """(classes,) 1 / sqrt(share of the voxels), so that rare classes are heard; mean 1 over the voxels."""
+    share = sum(
+        np.bincount(np.array(s.labels)[np.array(s.labels) >= 0], minlength=count) for s in scans
+    ).astype(float)
+    share /= max(share.sum(), 1)
+    weights = 1 / np.sqrt(np.maximum(share, 1e-4))
+    return mx.array((weights / (weights * share).sum()).astype(np.float32))
+
+
+def segmentation_loss(weights=None):
+    """loss(model, scan) for a Trainer."""
+    return lambda model, scan: classification_loss(model(scan.tensor).feats, scan.labels, weights)
+
+
+def predict(model, scan):
+    """(voxels,) class indices, NumPy."""
+    return np.array(mx.argmax(model(scan.tensor).feats, axis=1))
+
+
+def evaluate(model, scans, names, ranks=None):
+    """Confusion over the scans; with ranks, each takes its share and all get the sum."""
+    confusion = Confusion(names)
+    for scan in scans if ranks is None else ranks.share(scans):
+        confusion.add(np.array(scan.labels), predict(model, scan))
+    if ranks is not None and ranks.size > 1:
+        counts = ranks.total(mx.array(confusion.counts.astype(np.int32)))
+        ranks.eval(counts)
+        confusion = Confusion(names, np.array(counts))
+    return confusion
+
+
+def _scaled(cloud, column, width, name):
+    if column not in cloud.columns:
+        raise ValueError(f"{name}: no column {column!r}, which the network was trained with")
+    values = cloud.columns[column].reshape(len(cloud), -1)
+    if values.shape[1] != width:
+        raise ValueError(
+            f"{name}: column {column!r} has {values.shape[1]} values a point, expected {width}"
+        )
+    scale = {"u1": 255.0, "u2": 65535.0}.get(values.dtype.str[1:], 1.0)
+    values = values / scale
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name}: column {column!r} has values that are not finite")
+    return values
+
+
+def _vote(labels, rows, n, classes):
+    """(n,) int32: the most frequent class of each voxel's points, of equal ones the first; -1 where none is known."""
+    known = labels >= 0
+    votes = np.bincount(rows[known] * classes + labels[known], minlength=n * classes).reshape(
+        n, classes
+    )
+    return np.where(votes.max(axis=1, initial=0) > 0, votes.argmax(axis=1), -1).astype(np.int32)
