@@ -4,13 +4,14 @@
 #   make tsan    the kernels' tests under ThreadSanitizer
 #   make fuzz    a million hostile inputs for every decoder, under AddressSanitizer and UBSan; INPUTS=... for fewer
 #   make bench   all benchmarks; make bench BENCH=conv ARGS=--benchmark_filter=lidar
-#   make format  clang-format on all C++ files
+#   make lint    layout, common mistakes and types of C++ and Python files; make format mends what it can
+#   make tidy    clang-tidy on the C++ files that differ from main; ARGS=--all for all files
 #   make clean   removes build/; make distclean also .venv/
 
 BENCH ?= *
 ARGS ?=
 
-.PHONY: build demo test tsan fuzz bench format clean distclean
+.PHONY: build demo test tsan fuzz bench lint format tidy clean distclean
 
 build:
 	scripts/build.sh
@@ -30,8 +31,14 @@ fuzz:
 bench: build
 	scripts/bench.sh "$(BENCH)" $(ARGS)
 
+lint:
+	scripts/lint.sh
+
 format:
 	scripts/format.sh
+
+tidy:
+	scripts/tidy.sh $(ARGS)
 
 clean:
 	rm -rf build

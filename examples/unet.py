@@ -6,6 +6,8 @@ Going up, `ConvTranspose3d(x, skip)` lands on the skip's own coordinates, so tha
 coordinate is looked up, no row can be misaligned.
 """
 
+import itertools
+
 import mlx.core as mx
 import mlx.nn
 import mlx.optimizers as optim
@@ -44,11 +46,11 @@ class UNet(mlx.nn.Module):
         self.stem = nn.SubmConv3d(in_channels, channels[0])
         self.encoders = [ResidualBlock(c, c) for c in channels]
         self.downs = [
-            nn.Conv3d(a, b, kernel_size=2, stride=2) for a, b in zip(channels, channels[1:])
+            nn.Conv3d(a, b, kernel_size=2, stride=2) for a, b in itertools.pairwise(channels)
         ]
         self.ups = [
             nn.ConvTranspose3d(b, a, kernel_size=2, stride=2)
-            for a, b in zip(channels, channels[1:])
+            for a, b in itertools.pairwise(channels)
         ]
         self.decoders = [ResidualBlock(2 * c, c) for c in channels[:-1]]
         self.head = nn.Linear(channels[0], out_channels)

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# clang-format on every C++ file; `format.sh --check` only reports.
+# Formats every C++, Metal and Python file; `format.sh --check` only reports C++ and Metal files.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-if ! command -v clang-format >/dev/null; then
-  echo "clang-format is missing: apt-get install clang-format, brew install clang-format or pip install clang-format" >&2
-  exit 1
+tools=$(scripts/lint_tools.sh)
+sources() { find lattice python/bindings tests bench examples -name '*.h' -o -name '*.cpp' -o -name '*.metal'; }
+if [ "${1:-}" = --check ]; then
+  sources | sort | xargs "$tools/clang-format" --dry-run --Werror
+else
+  sources | sort | xargs "$tools/clang-format" -i
+  "$tools/ruff" format --quiet .
+  "$tools/ruff" check --quiet --fix --exit-zero .
 fi
-mode=-i
-[ "${1:-}" = --check ] && mode='--dry-run --Werror'
-find lattice python/bindings tests bench examples -name '*.h' -o -name '*.cpp' | sort | xargs clang-format $mode

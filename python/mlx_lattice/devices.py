@@ -4,7 +4,9 @@ import contextlib
 
 import mlx.core as mx
 
-_answers = {}  # key: (function, answer); the function is kept, so that its id stays its own
+_answers: dict[
+    tuple, tuple
+] = {}  # key: (function, answer); the function is kept, so that its id stays its own
 _MOST_ANSWERS = 256
 
 

@@ -41,7 +41,7 @@ class SelftestReport:
     @property
     def routes(self):
         """(operation, device, route) -> its rows."""
-        found = {}
+        found: dict[tuple, list] = {}
         for row in self.rows:
             found.setdefault((row.operation, row.device, row.route), []).append(row)
         return found

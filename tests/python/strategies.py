@@ -37,16 +37,16 @@ class RelationCase:
     target: np.ndarray = field(default=None)
 
     def oracle_arguments(self):
-        return dict(
-            kind=self.kind,
-            coords=self.coords,
-            size=self.size,
-            stride=self.stride,
-            padding=self.padding,
-            dilation=self.dilation,
-            target=self.target,
-            dtype=self.coords.dtype,
-        )
+        return {
+            "kind": self.kind,
+            "coords": self.coords,
+            "size": self.size,
+            "stride": self.stride,
+            "padding": self.padding,
+            "dilation": self.dilation,
+            "target": self.target,
+            "dtype": self.coords.dtype,
+        }
 
 
 @st.composite

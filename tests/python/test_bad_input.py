@@ -136,24 +136,27 @@ def test_no_arrays(argument):
 @pytest.mark.parametrize(
     "arguments, text",
     [
-        (dict(feats=mx.ones((3, 3))), r"feats must have shape \(2, C\).*got \(3, 3\)"),
-        (dict(feats=mx.ones((2,))), r"got \(2,\)"),
-        (dict(feats=mx.ones((2, 1, 1))), r"got \(2, 1, 1\)"),
-        (dict(stride=0), "stride must be >= 1"),
-        (dict(coord_key=KEY), "coord_key needs its coord_manager"),
-        (dict(coord_key=FOREIGN, coord_manager=MANAGER), "does not belong"),
+        ({"feats": mx.ones((3, 3))}, r"feats must have shape \(2, C\).*got \(3, 3\)"),
+        ({"feats": mx.ones((2,))}, r"got \(2,\)"),
+        ({"feats": mx.ones((2, 1, 1))}, r"got \(2, 1, 1\)"),
+        ({"stride": 0}, "stride must be >= 1"),
+        ({"coord_key": KEY}, "coord_key needs its coord_manager"),
+        ({"coord_key": FOREIGN, "coord_manager": MANAGER}, "does not belong"),
         (
-            dict(coord_key=KEY, coord_manager=MANAGER, stride=2),
+            {"coord_key": KEY, "coord_manager": MANAGER, "stride": 2},
             r"stride must be the key's \(1, 1, 1\)",
         ),
-        (dict(coords=mx.array(C), coord_key=KEY, coord_manager=MANAGER), "manager's own array"),
-        (dict(batch_counts=[1]), "sum to 2"),
-        (dict(batch_counts=[3, -1]), "negative"),
-        (dict(batch_counts=[1, 1]), "batch column"),
-        (dict(active_rows=mx.array([3], mx.int32)), r"active_rows must be in 0\.\.2, got 3"),
-        (dict(active_rows=mx.array([-1], mx.int32)), "got -1"),
-        (dict(active_rows=mx.array([1])[0]), r"shape \(1,\)"),
-        (dict(active_rows=mx.array([1.0])), "int32"),
+        (
+            {"coords": mx.array(C), "coord_key": KEY, "coord_manager": MANAGER},
+            "manager's own array",
+        ),
+        ({"batch_counts": [1]}, "sum to 2"),
+        ({"batch_counts": [3, -1]}, "negative"),
+        ({"batch_counts": [1, 1]}, "batch column"),
+        ({"active_rows": mx.array([3], mx.int32)}, r"active_rows must be in 0\.\.2, got 3"),
+        ({"active_rows": mx.array([-1], mx.int32)}, "got -1"),
+        ({"active_rows": mx.array([1])[0]}, r"shape \(1,\)"),
+        ({"active_rows": mx.array([1.0])}, "int32"),
     ],
 )
 def test_bad_tensors(arguments, text):
@@ -238,7 +241,7 @@ def test_traced_coordinates(build, transform):
         return c
 
     coords = C if transform is mx.compile else mx.stack([C, C])
-    with pytest.raises(ValueError, match="traced by mx.compile or vmap"):
+    with pytest.raises(ValueError, match=r"traced by mx.compile or vmap"):
         transform(run)(coords)
     build(C)  # and works again outside
 

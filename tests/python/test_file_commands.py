@@ -1,6 +1,5 @@
 """info, voxelize and view on files: results, tables, mistakes."""
 
-
 import numpy as np
 import pytest
 from mlx_lattice import io

@@ -170,10 +170,7 @@ def test_odd_batches(name, sizes):
     """No rows, one row, empty items: batch items do not see each other, and nothing fails."""
     model = make(name)
     model.eval()
-    if sizes:
-        x = cloud(sizes)
-    else:
-        x = SparseTensor(mx.zeros((0, 4), mx.int32), mx.zeros((0, 3)))
+    x = cloud(sizes) if sizes else SparseTensor(mx.zeros((0, 4), mx.int32), mx.zeros((0, 3)))
     y = values(model(x))
     expected = {"resnet": 5, "second": model.output_shape[-1] if name == "second" else 0}.get(
         name, 5
@@ -314,7 +311,7 @@ def test_bad_weights(saved, tmp_path):
     with pytest.raises(ValueError, match="1 unknown weights, the first 'more'"):
         models.load(saved)
     mx.save_safetensors(str(saved), {**weights, "head.bias": mx.zeros((5,), mx.int32)})
-    with pytest.raises(ValueError, match="head.bias has dtype"):
+    with pytest.raises(ValueError, match=r"head.bias has dtype"):
         models.load(saved)
     saved.write_bytes(b"not a safetensors file")
     with pytest.raises(ValueError, match="not a safetensors file"):
@@ -322,7 +319,7 @@ def test_bad_weights(saved, tmp_path):
     saved.unlink()
     with pytest.raises(FileNotFoundError):
         models.load(saved)
-    with pytest.raises(ValueError, match="must end in .safetensors"):
+    with pytest.raises(ValueError, match=r"must end in .safetensors"):
         models.load(tmp_path / "net.bin")
     with pytest.raises(ValueError, match="holds a MinkUNet, expected a SparseResNet"):
         make("unet").save(saved)
@@ -347,4 +344,4 @@ def test_point_networks_are_models():
     )
     assert issubclass(models.PointUNet, models.Model)
     with pytest.raises(AttributeError, match="no attribute 'PointNet'"):
-        models.PointNet
+        _ = models.PointNet

@@ -1,5 +1,6 @@
 """Neighbors against brute force in NumPy, and the index."""
 
+import itertools
 import threading
 
 import mlx.core as mx
@@ -38,12 +39,12 @@ def brute(source, query, source_batch, query_batch, limit, reach=None):
 
 def edges_of(r):
     offsets, rows, d = r.row_offsets.tolist(), r.edges.source_rows.tolist(), r.distances.tolist()
-    assert r.counts.tolist() == [b - a for a, b in zip(offsets, offsets[1:])]
+    assert r.counts.tolist() == [b - a for a, b in itertools.pairwise(offsets)]
     assert r.edges.query_rows.tolist() == [
         q for q, n in enumerate(r.counts.tolist()) for _ in range(n)
     ]
     assert r.edges.neighbor_ids.tolist() == [i for n in r.counts.tolist() for i in range(n)]
-    return [list(zip(d[a:b], rows[a:b])) for a, b in zip(offsets, offsets[1:])]
+    return [list(zip(d[a:b], rows[a:b])) for a, b in itertools.pairwise(offsets)]
 
 
 def points(n, seed, kind):

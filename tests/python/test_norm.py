@@ -17,7 +17,7 @@ VARIANTS = [
 
 def arrays(n=50, c=5, dtype=mx.float32, seed=0):
     rng = np.random.default_rng(seed)
-    draw = lambda *shape: mx.array(rng.standard_normal(shape).astype(np.float32))  # noqa: E731
+    draw = lambda *shape: mx.array(rng.standard_normal(shape).astype(np.float32))
     return [
         (draw(n, c) * 2 + 1).astype(dtype),
         draw(c),

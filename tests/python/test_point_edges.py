@@ -66,7 +66,7 @@ def test_values_and_gradients(case, groups, m, c):
     k, i, o, n_o = CASES[case]
     a, b = arrays(groups=groups, m=m, c=c)
     g = RNG.normal(size=(n_o, groups, m))
-    run = lambda x, v: mvmr(x, ints(k, mx.int64), v, ints(i, mx.uint32), ints(o), n_o)  # noqa: E731
+    run = lambda x, v: mvmr(x, ints(k, mx.int64), v, ints(i, mx.uint32), ints(o), n_o)
     np.testing.assert_allclose(
         np.array(run(f32(a), f32(b))), oracle(a, k, b, i, o, n_o), rtol=1e-5, atol=1e-5
     )
@@ -86,8 +86,8 @@ def test_values_and_gradients(case, groups, m, c):
 def test_gradient_of_a_gradient():
     k, i, o, n_o = CASES["unsorted, taps and rows without triplets"]
     a, b = (f32(v) for v in arrays())
-    y = lambda x, v: mvmr(x, ints(k), v, ints(i), ints(o), n_o)  # noqa: E731
-    db = lambda x: mx.grad(lambda v: y(x, v).square().sum())(b)  # noqa: E731
+    y = lambda x, v: mvmr(x, ints(k), v, ints(i), ints(o), n_o)
+    db = lambda x: mx.grad(lambda v: y(x, v).square().sum())(b)
     u, v = mx.random.normal(b.shape), mx.random.normal(a.shape)
     found = (mx.grad(lambda x: (db(x) * u).sum())(a) * v).sum().item()
     eps = 1e-2  # db is quadratic in x: central differences are exact up to rounding
@@ -178,9 +178,9 @@ def test_views():
         f32(np.swapaxes(a, 0, 3)), 0, 3
     )  # the matrices are the slowest axis of nothing
     strided = mx.swapaxes(f32(np.swapaxes(b, 0, 2)), 0, 2)
-    run = lambda x, v: mvmr(x, ints(k), v, ints(i), ints(o), n_o)  # noqa: E731
+    run = lambda x, v: mvmr(x, ints(k), v, ints(i), ints(o), n_o)
     assert mx.array_equal(run(turned, strided), run(f32(a), f32(b)))
-    loss = lambda x, v: run(x, v).square().sum()  # noqa: E731
+    loss = lambda x, v: run(x, v).square().sum()
     for found, want in zip(
         mx.grad(loss, (0, 1))(turned, strided), mx.grad(loss, (0, 1))(f32(a), f32(b))
     ):
@@ -215,7 +215,7 @@ def test_halves(dtype, tolerance):
 def test_gradients_that_are_asked_for():
     k, i, o, n_o = some()
     a, b = (f32(v) for v in arrays())
-    loss = lambda x, v, unused: mvmr(x, ints(k), v, ints(i), ints(o), n_o).square().sum()  # noqa: E731
+    loss = lambda x, v, unused: mvmr(x, ints(k), v, ints(i), ints(o), n_o).square().sum()
     da, db = mx.grad(loss, (0, 1))(a, b, b)
     assert mx.array_equal(mx.grad(loss, 0)(a, b, b), da) and mx.array_equal(
         mx.grad(loss, 1)(a, b, b), db
@@ -227,7 +227,7 @@ def test_second_derivative_of_vvor():
     k, i, o, n_o = some()
     _, b = (f32(v) for v in arrays())
     y = f32(RNG.normal(size=(n_o, 2, 3)))
-    u = lambda x: vvor(x, ints(o), b, ints(i), ints(k), 5)  # noqa: E731
+    u = lambda x: vvor(x, ints(o), b, ints(i), ints(k), 5)
     v = f32(RNG.normal(size=y.shape))
     product = mx.grad(lambda x: (mx.grad(lambda z: u(z).square().sum())(x) * v).sum())(y)
     expected = mx.vjp(u, [y], [2 * u(v)])[1][0]  # the loss is quadratic
@@ -242,7 +242,7 @@ def test_compiled():
         (lambda x, v: mvmr(x, ints(k), v, ints(i), ints(o), n_o), a, b),
         (lambda x, v: vvor(x, ints(o), v, ints(i), ints(k), 5), g, b),
     ]:
-        loss = lambda p, q: f(p, q).square().sum()  # noqa: B023, E731
+        loss = lambda p, q: f(p, q).square().sum()
         assert mx.allclose(mx.compile(f)(x, y), f(x, y), atol=1e-5)
         for found, want in zip(
             mx.compile(mx.grad(loss, (0, 1)))(x, y), mx.grad(loss, (0, 1))(x, y)

@@ -118,7 +118,7 @@ def test_partition(lengths, ks, stride):
     slot = np.clip(np.floor((part - np.floor(part)) * np.float32(ks)), 0, ks - 1).astype(int)
     k = (slot[:, 0] * ks + slot[:, 1]) * ks + slot[:, 2]
     conv = points.PartitionConv3d(4, 6, ks)
-    y, where = conv(f32(features(len(p), 4)), set_, stride)
+    _y, where = conv(f32(features(len(p), 4)), set_, stride)
     assert where.lengths.tolist() == list(counts)
     np.testing.assert_allclose(np.array(where.positions).reshape(-1, 3), centers, rtol=1e-6)
     j = np.arange(len(p))
@@ -197,7 +197,7 @@ def test_full_cover_adds_a_net(stride):
 def test_full_cover_errors():
     _, set_ = make([30])
     for stride, ks in [(2, 4), (8, 14), (1, 5), (math.nan, 5)]:
-        with pytest.raises(ValueError, match="kernel_size must be at least|stride must be"):
+        with pytest.raises(ValueError, match=r"kernel_size must be at least|stride must be"):
             points.build_full_cover_rulebook(set_, stride, ks)
     points.build_full_cover_rulebook(set_, 8, 15)
     with pytest.raises(ValueError, match="margin"):
@@ -233,7 +233,7 @@ def test_generative(lengths, options):
             options.get("stencil", oracle.cube(ks, -(ks // 2))),
         )
     i, j, k, centers, counts = want
-    y, where = conv(f32(x), set_)
+    _y, where = conv(f32(x), set_)
     assert where.lengths.tolist() == list(counts) and where.grid == np.float32(GRID) / np.float32(
         expansion
     )
@@ -247,9 +247,9 @@ def test_generative(lengths, options):
 
 
 def test_generative_edges_and_errors():
-    p, set_ = make([40, 0, 25])
+    _p, set_ = make([40, 0, 25])
     target, book = set_.generate(3, 2.0)
-    i, j, k, begins = (np.array(a) for a in book.triplets())
+    i, _j, _k, begins = (np.array(a) for a in book.triplets())
     assert (
         len(book) == 65 * 27 and (np.diff(begins) == 65).all() and set(i) == set(range(len(target)))
     )
@@ -399,7 +399,7 @@ def test_degenerate_clouds(p):
 def test_second_derivative_and_compile():
     _, set_ = make([12, 0, 9])
     conv, x = points.PointConv3d(3, 2), f32(features(21, 3))
-    loss = lambda a: (conv(a, set_)[0] ** 2).sum()  # noqa: E731
+    loss = lambda a: (conv(a, set_)[0] ** 2).sum()
     v = f32(features(21, 3, seed=8))
     product = mx.grad(lambda a: (mx.grad(loss)(a) * v).sum())(x)
     plain = conv(v, set_)[0] - conv.bias  # loss is quadratic: H v = 2 A^T A v

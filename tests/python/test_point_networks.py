@@ -49,7 +49,7 @@ def test_empty_clouds(lengths, norm):
     ):
         y = model(b)
         assert y.shape == (rows, 3) and mx.isfinite(y).all().item()
-        _, g = mlx.nn.value_and_grad(model, lambda: (model(b) ** 2).sum())()  # noqa: B023
+        _, g = mlx.nn.value_and_grad(model, lambda: (model(b) ** 2).sum())()
         assert all(mx.isfinite(v).all().item() for _, v in tree_flatten(g))
 
 
@@ -200,7 +200,7 @@ def test_segmentation_learns():
     model = points.PointUNet(
         in_channels=1, num_classes=2, channels=(8, 12), blocks=(1, 1), grid=0.4, stem=3
     )
-    loss = lambda y, t: mlx.nn.losses.cross_entropy(y, t, reduction="mean")  # noqa: E731
+    loss = lambda y, t: mlx.nn.losses.cross_entropy(y, t, reduction="mean")
     history = points.train_pointcnn(
         model, [{"batch": b, "labels": labels}], optim.Adam(1e-2), loss, 30, log=None
     )

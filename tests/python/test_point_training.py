@@ -112,7 +112,7 @@ def test_other_forward_and_errors(tmp_path):
     assert len(seen) >= 2
     with pytest.raises(ValueError, match="read only once"):
         points.train_pointcnn(model, iter(loader(1)), optim.SGD(1e-2), loss_fn, 2, log=None)
-    with pytest.raises(ValueError, match="must end in .safetensors"):
+    with pytest.raises(ValueError, match=r"must end in .safetensors"):
         points.train_pointcnn(
             model, loader(1), optim.SGD(1e-2), loss_fn, 1, checkpoint=tmp_path / "a.npz", log=None
         )

@@ -132,8 +132,8 @@ def test_custom_operation():
         return g * saved["scale"], (g * saved["x"]).sum()
 
     x, s = mx.array([1.0, -2.0, 3.0]), mx.array(0.5)
-    run = lambda a, b: points.custom_sparse_op_with_grad(forward, backward, a, b, 3).sum()  # noqa: E731
-    plain = lambda a, b: ((a * b) ** 3).sum()  # noqa: E731
+    run = lambda a, b: points.custom_sparse_op_with_grad(forward, backward, a, b, 3).sum()
+    plain = lambda a, b: ((a * b) ** 3).sum()
     assert mx.allclose(run(x, s), plain(x, s))
     for g, e in zip(mx.grad(run, argnums=(0, 1))(x, s), mx.grad(plain, argnums=(0, 1))(x, s)):
         assert mx.allclose(g, e)
@@ -158,7 +158,7 @@ def test_errors():
     conv = points.PointCNNConv(3, 4)
     with pytest.raises(ValueError, match=r"shape \(17, k\)"):
         conv(p, p, mx.zeros((3, 2), dtype=mx.int32))
-    with pytest.raises(ValueError, match="outside 0..16"):
+    with pytest.raises(ValueError, match=r"outside 0..16"):
         conv(p, p, mx.full((17, 2), 17, dtype=mx.int32))
     with pytest.raises(ValueError, match="neighbors_rel_pos must have shape"):
         points.PointCNNConv(3, 4, use_rel_pos=True)(p, p, mx.zeros((17, 2), dtype=mx.int32))

@@ -50,7 +50,7 @@ def by_edges(relation, x, mode, weights=None):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("mode", ["sum", "avg", "max"])
 @pytest.mark.parametrize(
-    "kernel", [dict(), dict(kernel_size=3, stride=2, padding=1), dict(kernel_size=1, stride=3)]
+    "kernel", [{}, {"kernel_size": 3, "stride": 2, "padding": 1}, {"kernel_size": 1, "stride": 3}]
 )
 def test_local_pooling(mode, kernel, dtype):
     x = tensor(dtype=dtype)

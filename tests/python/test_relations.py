@@ -22,9 +22,12 @@ BUILD = {
 
 def build(case):
     arrays = [mx.array(case.coords)] + ([] if case.target is None else [mx.array(case.target)])
-    kernel = dict(
-        kernel_size=case.size, stride=case.stride, padding=case.padding, dilation=case.dilation
-    )
+    kernel = {
+        "kernel_size": case.size,
+        "stride": case.stride,
+        "padding": case.padding,
+        "dilation": case.dilation,
+    }
     if case.kind == "submanifold":
         del kernel["stride"], kernel["padding"]
     if case.kind == "generative":

@@ -251,7 +251,7 @@ def test_confusion():
     assert "mean" in str(c)
     with pytest.raises(ValueError, match="prediction"):
         c.add([0, 1], [0])
-    with pytest.raises(ValueError, match="truth: found 0..3"):
+    with pytest.raises(ValueError, match=r"truth: found 0..3"):
         c.add([0, 3], [0, 1])
 
 

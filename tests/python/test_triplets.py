@@ -75,7 +75,7 @@ def test_gradients_against_float64():
 
 def test_compile_views_and_empty():
     a, b, k, i, o, n_o = problem()
-    f = lambda x, v: points.mvmr(x, k, v, i, o, n_o)  # noqa: E731
+    f = lambda x, v: points.mvmr(x, k, v, i, o, n_o)
     assert mx.allclose(mx.compile(f)(a, b), f(a, b))
     strided = mx.concatenate([b, b], axis=2)[:, :, :17]
     assert mx.array_equal(f(a, strided), f(a, b))
@@ -101,7 +101,7 @@ def test_same_bits_for_any_number_of_threads():
 
 def test_errors():
     a, b, k, i, o, n_o = problem()
-    with pytest.raises(ValueError, match="a_idx.* is outside 0..6"):
+    with pytest.raises(ValueError, match=r"a_idx.* is outside 0..6"):
         points.mvmr(a, k + 1, b, i, o, n_o)
     with pytest.raises(ValueError, match="o_idx"):
         points.mvmr(a, k, b, i, o - 1, n_o)

@@ -136,7 +136,7 @@ def test_mistakes(tmp_path):
         ValueError, match="color: found 'none', expected one of height, rgb, label, intensity, id"
     ):
         viewer.page(a_cloud(), color="none")
-    with pytest.raises(ValueError, match="expected .html or .png"):
+    with pytest.raises(ValueError, match=r"expected .html or .png"):
         viewer.write(tmp_path / "a.gif", a_cloud())
     with pytest.raises(ValueError, match="panels: found 0"):
         viewer.page([])

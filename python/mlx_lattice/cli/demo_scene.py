@@ -13,14 +13,14 @@ GROUND, BUILDING, CAR, POLE, VEGETATION, PEDESTRIAN = range(6)
 
 def _boxes(rng):
     """(low corner, high corner) of houses along the street, cars, poles and trees' crowns."""
-    boxes = []
+    boxes: list[tuple] = []
     for side in (-1, 1):
         x = -60.0
         while x < 60:
             length, depth, tall = rng.uniform(7, 16), rng.uniform(8, 14), rng.uniform(4, 12)
             near = side * rng.uniform(11, 14)
-            y = sorted((near, near + side * depth))
-            boxes.append(((x, y[0], -1), (x + length, y[1], tall)))
+            low, high = sorted((near, near + side * depth))
+            boxes.append(((x, low, -1), (x + length, high, tall)))
             x += length + rng.choice([0.0, 0.0, 3.5])
         for x in np.arange(-45, 46, 15.0) + rng.uniform(-3, 3):  # lamps and trees
             y = side * 8.6

@@ -100,7 +100,8 @@ def _samples(side=2, c_in=4, c_out=4, dtype=mx.float32):
 def _explain(arguments):
     if min(arguments.channels) < 1 or not 1 <= arguments.side <= 200:
         raise ValueError("channels must be positive, side in 1..200")
-    calls = _samples(arguments.side, *arguments.channels, getattr(mx, arguments.dtype))
+    c_in, c_out = arguments.channels
+    calls = _samples(arguments.side, c_in, c_out, getattr(mx, arguments.dtype))
     print(explain(getattr(ops, arguments.operation), *calls[arguments.operation]))
 
 

@@ -12,6 +12,7 @@ except ImportError:
     ) from None
 
 import os as _os
+from collections.abc import Callable
 
 from .cloud import PointCloud
 from .kitti import read_kitti, write_kitti
@@ -20,7 +21,7 @@ from .npy import read_npy, read_npz, write_npy, write_npz
 from .pcd import read_pcd, write_pcd
 from .ply import read_ply, write_ply
 
-READERS = {
+READERS: dict[str, Callable] = {
     "ply": read_ply,
     "pcd": read_pcd,
     "las": read_las,
@@ -29,7 +30,7 @@ READERS = {
     "npz": read_npz,
     "bin": read_kitti,
 }
-WRITERS = {
+WRITERS: dict[str, Callable] = {
     "ply": write_ply,
     "pcd": write_pcd,
     "las": write_las,

@@ -65,7 +65,7 @@ def _header(lines):
     """(format, [(element, count, [(property, dtype code or None for a list)])])"""
     if lines[0] != "ply":
         raise ValueError(f"first line: found {lines[0][:40]!r}, expected 'ply'")
-    form, elements = None, []
+    form, elements = None, []  # type: ignore[var-annotated]
     for line in lines[1:-1]:
         words = line.split()
         match words:

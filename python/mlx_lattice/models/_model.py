@@ -10,6 +10,7 @@ Loading checks all of it: an unknown key, a missing weight or a wrong shape is a
 import inspect
 import json
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 import mlx.nn
@@ -18,7 +19,7 @@ from mlx.utils import tree_flatten
 from ..core import GeometryPlan
 
 FORMAT, VERSION = "mlx-lattice-model", 1
-_REGISTRY = {}
+_REGISTRY: dict[str, Any] = {}
 
 
 class Model(mlx.nn.Module):

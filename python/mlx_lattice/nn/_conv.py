@@ -163,7 +163,7 @@ class GenerativeConvTranspose3d(_Conv):
         )  # fmt: skip
 
 
-class _Normalized:
+class _Normalized(nn.Module):
     """Divides by sqrt(conv(1, W^2) + eps), so that rows with few neighbors are not weaker."""
 
     def __init__(self, *args, eps=1e-8, **kwargs):

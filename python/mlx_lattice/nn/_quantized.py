@@ -4,6 +4,8 @@ Parameters are named as in mlx.nn.QuantizedLinear: `weight` (uint32 codes), `sca
 `mlx.nn.quantize`, `save_weights` and `load_weights` work on a whole model.
 """
 
+from typing import Any
+
 import mlx.nn as nn
 
 from ..core import QuantizedWeight
@@ -11,8 +13,10 @@ from ..ops import quantize_weight
 from ._conv import Conv3d, ConvTranspose3d, GenerativeConvTranspose3d, Linear, SubmConv3d
 
 
-class _Quantized:
+class _Quantized(nn.Module):
     """Packs the weight that the dense class has made, and hands it to the operation as a QuantizedWeight."""
+
+    _dense: Any
 
     def __init__(self, *args, group_size=None, bits=4, **kwargs):
         super().__init__(*args, **kwargs)

@@ -1,5 +1,7 @@
 """An operation of one's own with its own derivative."""
 
+from typing import Any
+
 import mlx.core as mx
 from mlx.utils import tree_flatten, tree_unflatten
 
@@ -13,7 +15,7 @@ def custom_sparse_op_with_grad(forward_fn, backward_fn, *args):
     for each array of args, in order (one array may stand alone); None is a zero gradient.
     """
     places = [i for i, a in enumerate(args) if isinstance(a, mx.array)]
-    shape = {}  # how `saved` was built
+    shape: dict[str, Any] = {}  # how `saved` was built
 
     def filled(arrays):
         full = list(args)

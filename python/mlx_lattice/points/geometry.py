@@ -21,7 +21,7 @@ from .._ext import (
 _serial = itertools.count()
 
 
-class PointSet(_ext.PointSet):
+class PointSet(_ext.PointSet):  # type: ignore[name-defined]
     """Points (N, 3) of clouds that follow each other, with the size of a kernel cell. Immutable."""
 
     def __init__(self, positions, lengths=None, *, grid=1.0):

@@ -85,7 +85,7 @@ class PointConv3d(mlx.nn.Module):
         relation = book.relation if isinstance(book, Rulebook) else book
         return point_conv(x, self.weight, relation, self.get("bias"))
 
-    forward = __call__
+    forward = __call__  # type: ignore[assignment]
 
     def _extra_repr(self):
         a, b = self._channels
@@ -107,7 +107,7 @@ class PartitionConv3d(PointConv3d):
         target, book = PointSet.of(points).partition(stride, self._size)
         return self._run(x, book), target
 
-    forward = __call__
+    forward = __call__  # type: ignore[assignment]
 
 
 class FullCoverConv3d(PointConv3d):
@@ -138,7 +138,7 @@ class FullCoverConv3d(PointConv3d):
         target, book = PointSet.of(where).full_cover(stride, self._size, self._margin)
         return self._run(x, book), target
 
-    forward = __call__
+    forward = __call__  # type: ignore[assignment]
 
 
 class GenerativeConv3d(PointConv3d):
@@ -189,7 +189,7 @@ class GenerativeConv3d(PointConv3d):
             target, book = points.generate(self._size, self._expansion, self._stencil)
         return self._run(x, book), target
 
-    forward = __call__
+    forward = __call__  # type: ignore[assignment]
 
 
 class Upsample(PointConv3d):
@@ -233,7 +233,7 @@ class Upsample(PointConv3d):
     def __call__(self, x, coarse, fine):
         return self._run(x, self.rulebook(coarse, fine))
 
-    forward = __call__
+    forward = __call__  # type: ignore[assignment]
 
     def rulebook(self, coarse, fine):
         coarse, fine = PointSet.of(coarse), PointSet.of(fine)
@@ -270,7 +270,7 @@ class GlobalPool(mlx.nn.Module):
         lengths = where if isinstance(where, mx.array) else where.lengths
         return segment_reduce(x, lengths, self._mode, empty_value=self._empty)
 
-    forward = __call__
+    forward = __call__  # type: ignore[assignment]
 
     def _extra_repr(self):
         return f"mode={self._mode}"

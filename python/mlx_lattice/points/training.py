@@ -52,7 +52,7 @@ def train_pointcnn(
     if resume and path is None:
         raise ValueError("[train_pointcnn] resume=True needs checkpoint")
     optimizer.init(model.trainable_parameters())
-    history = _resumed(path, model, optimizer, seed) if resume and path.is_file() else []
+    history = _resumed(path, model, optimizer, seed) if resume and path and path.is_file() else []
 
     def loss_and_outputs(batch):
         outputs = forward(model, batch)

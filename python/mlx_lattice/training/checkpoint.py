@@ -48,7 +48,7 @@ def load(path, model, optimizer):
         fail(
             f"found format {about.get('format')!r} version {about.get('version')!r}, expected {FORMAT!r} {VERSION!r}"
         )
-    parts = {"model": {}, "optimizer": {}}
+    parts: dict[str, dict] = {"model": {}, "optimizer": {}}
     for name, value in arrays.items():
         part, _, rest = name.partition(".")
         parts.setdefault(part, {})[rest] = value

@@ -151,7 +151,8 @@ class VoxelPipeline:
 
 def recipe_of(clouds, voxel, columns=(), label="label", ignored=(), names=None):
     """The recipe of labeled clouds, given as (name, cloud): classes are the label values found, without the ignored ones."""
-    values, widths = set(), {}
+    found: set[int] = set()
+    widths: dict[str, int] = {}
     for name, cloud in clouds:
         if label not in cloud.columns:
             raise ValueError(
@@ -161,7 +162,7 @@ def recipe_of(clouds, voxel, columns=(), label="label", ignored=(), names=None):
             raise ValueError(
                 f"{name}: column {label!r} is {cloud.columns[label].dtype}, expected integers"
             )
-        values |= {int(v) for v in np.unique(cloud.columns[label])}
+        found |= {int(v) for v in np.unique(cloud.columns[label])}
         for column in columns:
             if column not in cloud.columns:
                 raise ValueError(
@@ -176,7 +177,7 @@ def recipe_of(clouds, voxel, columns=(), label="label", ignored=(), names=None):
                 raise ValueError(
                     f"{name}: column {column!r} has {width} values a point, expected {widths[column]} as in the others"
                 )
-    values = sorted(values - set(ignored))
+    values = sorted(found - set(ignored))
     if not 2 <= len(values) <= MOST_CLASSES:
         raise ValueError(
             f"column {label!r}: found {len(values)} classes, expected 2 to {MOST_CLASSES}"

@@ -58,7 +58,24 @@ _VARIANTS = {
 }
 _RUNTIME = {"fast": [], "check": ["-DMSL_CHECK"], "asan": ["-fsanitize=address,undefined"]}
 # Found on a Mac; here all of them are the shim, which is always there.
-_HEADERS = ["metal_array", "metal_atomic", "metal_common", "metal_compute", "metal_geometric", "metal_integer", "metal_limits", "metal_logging", "metal_math", "metal_numeric", "metal_relational", "metal_simdgroup", "metal_simdgroup_matrix", "metal_stdlib", "metal_types", "metal_type_traits"]
+_HEADERS = [
+    "metal_array",
+    "metal_atomic",
+    "metal_common",
+    "metal_compute",
+    "metal_geometric",
+    "metal_integer",
+    "metal_limits",
+    "metal_logging",
+    "metal_math",
+    "metal_numeric",
+    "metal_relational",
+    "metal_simdgroup",
+    "metal_simdgroup_matrix",
+    "metal_stdlib",
+    "metal_types",
+    "metal_type_traits",
+]
 
 
 class CompileError(Exception):

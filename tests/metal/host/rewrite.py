@@ -13,14 +13,66 @@ import re
 from .tokens import Tokens
 
 GUARD = 64  # bytes behind each threadgroup variable that belong to none
-_SCALARS = ["bool", "char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "half", "bfloat", "float"]
+_SCALARS = [
+    "bool",
+    "char",
+    "uchar",
+    "short",
+    "ushort",
+    "int",
+    "uint",
+    "long",
+    "ulong",
+    "half",
+    "bfloat",
+    "float",
+]
 _VECTORS = {scalar + n for scalar in _SCALARS for n in "234"}
-_ATTRIBUTES = set(
-    ["kernel", "msl_kernel", "host_name", "buffer", "max_total_threads_per_threadgroup", "thread_position_in_grid", "thread_position_in_threadgroup", "threadgroup_position_in_grid", "thread_index_in_threadgroup", "thread_index_in_simdgroup", "simdgroup_index_in_threadgroup", "thread_index_in_quadgroup", "quadgroup_index_in_threadgroup", "threads_per_threadgroup", "threads_per_grid", "threadgroups_per_grid", "threads_per_simdgroup", "simdgroups_per_threadgroup", "quadgroups_per_threadgroup", "thread_execution_width", "grid_size", "grid_origin", "dispatch_threads_per_threadgroup", "dispatch_simdgroups_per_threadgroup", "dispatch_quadgroups_per_threadgroup", "maybe_unused", "nodiscard", "fallthrough", "noinline"]
-)
-_ABSENT = set(
-    ["double", "goto", "new", "delete", "throw", "try", "catch", "virtual", "dynamic_cast", "typeid", "thread_local", "std"]
-)
+_ATTRIBUTES = {
+    "kernel",
+    "msl_kernel",
+    "host_name",
+    "buffer",
+    "max_total_threads_per_threadgroup",
+    "thread_position_in_grid",
+    "thread_position_in_threadgroup",
+    "threadgroup_position_in_grid",
+    "thread_index_in_threadgroup",
+    "thread_index_in_simdgroup",
+    "simdgroup_index_in_threadgroup",
+    "thread_index_in_quadgroup",
+    "quadgroup_index_in_threadgroup",
+    "threads_per_threadgroup",
+    "threads_per_grid",
+    "threadgroups_per_grid",
+    "threads_per_simdgroup",
+    "simdgroups_per_threadgroup",
+    "quadgroups_per_threadgroup",
+    "thread_execution_width",
+    "grid_size",
+    "grid_origin",
+    "dispatch_threads_per_threadgroup",
+    "dispatch_simdgroups_per_threadgroup",
+    "dispatch_quadgroups_per_threadgroup",
+    "maybe_unused",
+    "nodiscard",
+    "fallthrough",
+    "noinline",
+}
+_ABSENT = {
+    "double",
+    "goto",
+    "new",
+    "delete",
+    "throw",
+    "try",
+    "catch",
+    "virtual",
+    "dynamic_cast",
+    "typeid",
+    "thread_local",
+    "std",
+}
 _KERNEL, _THREAD, _THREADGROUP = (
     {"kernel", "msl_kernel"},
     {"thread", "__private"},

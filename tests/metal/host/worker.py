@@ -68,7 +68,7 @@ class Worker:
 
     def _start(self):
         self._descriptor = os.memfd_create("metal")
-        self._errors = tempfile.TemporaryFile("w+")
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (close() closes it)
         environment = dict(
             os.environ,
             ASAN_OPTIONS="detect_leaks=0:detect_stack_use_after_return=0",

@@ -6,6 +6,7 @@ zlib is Python's own; zstandard, DracoPy and laspy[lazrs] are shown where they a
 import io
 import time
 import zlib
+from functools import partial
 
 import mlx.core as mx
 
@@ -69,14 +70,8 @@ def bench_entropy(arguments):
     zstd = _import("zstandard")
     if zstd:
         for level in (3, 19):
-            coders.append(
-                (
-                    f"zstd -{level}",
-                    zstd.ZstdCompressor(level=level).compress,
-                    zstd.ZstdDecompressor().decompress,
-                )
-            )
-            coders[-1] = (coders[-1][0], lambda c=coders[-1][1]: c(raw), coders[-1][2])
+            compress = partial(zstd.ZstdCompressor(level=level).compress, raw)
+            coders.append((f"zstd -{level}", compress, zstd.ZstdDecompressor().decompress))
     print(
         f"{n:,} symbols of 256, one table, entropy {-(prob * np.log2(prob)).sum():.3f} bits; CPU time, one thread"
     )
@@ -91,7 +86,7 @@ def bench_entropy(arguments):
                 name,
                 8 * len(data) / n,
                 n / spent * 1e-6,
-                n / _timed(lambda: decode(data), arguments.repeat)[1] * 1e-6,
+                n / _timed(partial(decode, data), arguments.repeat)[1] * 1e-6,
             )
         )
     inflate = rows[2][3]
@@ -115,7 +110,7 @@ def _rivals(cells):
         ):
             yield (
                 name,
-                lambda b=values.tobytes(): zstd.ZstdCompressor(level=19).compress(b),
+                partial(zstd.ZstdCompressor(level=19).compress, values.tobytes()),
                 lambda d: zstd.ZstdDecompressor().decompress(d),
             )
     if laspy:
@@ -165,10 +160,8 @@ def bench_codec(arguments):
         coords = mx.array(np.concatenate([np.zeros((len(cells), 1)), cells], 1).astype(np.int32))
         print(f"\n{name}: {len(cells):,} voxels; CPU time")
         print(f"{'':24} {'bits/voxel':>10} {'encode s':>9} {'decode s':>9}")
-        ours = ("mlx_lattice", lambda: ops.encode_points(coords), ops.decode_points)
+        ours = ("mlx_lattice", partial(ops.encode_points, coords), ops.decode_points)
         for coder, encode, decode in (ours, *_rivals(cells)):
             data, spent = _timed(encode, 2)
-            print(
-                f"{coder:24} {8 * len(data) / len(cells):10.3f} {spent:9.3f} {_timed(lambda: decode(data), 2)[1]:9.3f}",
-                flush=True,
-            )
+            bits, decoding = 8 * len(data) / len(cells), _timed(partial(decode, data), 2)[1]
+            print(f"{coder:24} {bits:10.3f} {spent:9.3f} {decoding:9.3f}", flush=True)

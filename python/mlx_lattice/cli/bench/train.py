@@ -81,7 +81,7 @@ def bench_train(arguments):
                 f"\n{threads} threads: sgemm {gemm:.1f} GFLOP/s per core, the convolutions need {need * 1e3:.0f} ms; the step takes "
                 f"{cpu * 1e3:.0f} ms of CPU, {cpu / need:.2f} times that ({wall * 1e3:.0f} ms elapsed)"
             )
-            parts = {}
+            parts: dict[str, float] = {}
             for module, inputs in calls:
                 alone = {
                     name: best(arguments.repeat, work)[0] for name, work in _works(module, inputs)

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Checks form, not behavior: layout, common mistakes and types. Every check runs even when one before it
+# failed. `make lint`, pre-commit and .ci/run all call this script; `make format` mends what it can.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+tools=$(scripts/lint_tools.sh) || exit 1
+failed=()
+check() {  # check <name> <command...>
+  local name=$1
+  shift
+  "$@" || failed+=("$name")
+}
+check clang-format scripts/format.sh --check
+check 'ruff format' "$tools/ruff" format --quiet --check .
+check 'ruff check' "$tools/ruff" check --quiet .
+check mypy "$tools/mypy" --no-error-summary
+if [ ${#failed[@]} -gt 0 ]; then
+  echo "FAILED: ${failed[*]}" >&2
+  exit 1
+fi
+echo "lint: clean"
