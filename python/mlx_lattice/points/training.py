@@ -1,21 +1,18 @@
-"""Training of point networks: epochs over batches with progress, evaluation, checkpoints and resume.
+"""Training of point networks: `train_pointcnn` is `training.Trainer` on batches that a loader gives.
 
-    history = train_pointcnn(model, batches, optimizer, loss_fn, epochs=10, eval_loader=tests, checkpoint="run.safetensors")
+    history = train_pointcnn(model, batches, optimizer, loss_fn, epochs=10,
+                             eval_loader=tests, checkpoint="run.safetensors")
 
-A checkpoint holds weights, optimizer state and history, and is replaced whole, as `mlx_lattice.training` writes it. Each epoch seeds MLX's random numbers with seed + epoch: a resumed run gives the same bits.
+Each epoch seeds MLX's random numbers with seed + epoch, so that a resumed run gives the same bits.
 """
 
 import math
-import time
 from pathlib import Path
 
 import mlx.core as mx
-import mlx.nn
 
-from ..training.checkpoint import load as load_checkpoint
-from ..training.checkpoint import save as save_checkpoint
 from ..training.distributed import TrainingError
-from ..training.progress import progress
+from ..training.trainer import Trainer
 
 
 def call_model(model, batch):
@@ -40,85 +37,93 @@ def train_pointcnn(
     seed=0,
     log=print,
 ):
-    """Trains up to `epochs` epochs in all; returns a dict for each: epoch, loss, accuracy, seconds, and eval_loss, eval_accuracy.
+    """Trains until `epochs` epochs are done in all. Returns the history: one dict per epoch.
 
-    data_loader, eval_loader: anything that can be iterated again, of dicts with "labels" and either "batch" (a PointCloudBatch) or
-    "positions", "features", "lengths". loss_fn(outputs, labels) -> scalar. forward(model, batch) replaces call_model.
-    checkpoint: a path ending in .safetensors, written after each epoch; resume=True continues from it where it exists.
-    A loss that is not finite is a TrainingError; weights stay those before that step. log=None: silence.
+    The keys of a dict are epoch, loss, seconds and accuracy, and, with `eval_loader`, eval_loss
+    and eval_accuracy.
+
+    data_loader, eval_loader: anything that can be iterated again, of dicts with "labels" and
+        either "batch" (a PointCloudBatch) or "positions", "features" and "lengths".
+    loss_fn(outputs, labels): returns a scalar.
+    forward(model, batch): replaces call_model.
+    checkpoint: a path that ends in .safetensors, written after each epoch.
+    resume: continues from `checkpoint` if that file exists.
+    log: a function that gets one line per epoch; None is silent.
+
+    A loss that is not finite raises TrainingError; the weights are those before that step.
     """
     forward = forward or call_model
     path = None if checkpoint is None else _checkpoint_path(checkpoint)
     if resume and path is None:
         raise ValueError("[train_pointcnn] resume=True needs checkpoint")
-    optimizer.init(model.trainable_parameters())
-    history = _resumed(path, model, optimizer, seed) if resume and path and path.is_file() else []
 
-    def loss_and_outputs(batch):
+    def loss(model, batch):
         outputs = forward(model, batch)
         return loss_fn(outputs, batch["labels"]), outputs
 
-    step = mlx.nn.value_and_grad(model, loss_and_outputs)
-    for epoch in range(len(history) + 1, epochs + 1):
-        begin = time.monotonic()
-        mx.random.seed(seed + epoch)
-        model.train()
-        total = _Mean()
-        batches = (
-            data_loader
-            if log is None
-            else progress(data_loader, f"epoch {epoch}/{epochs}", unit="batches")
-        )
-        for batch in batches:
-            (loss, outputs), gradients = step(batch)
-            _finite(loss, f"epoch {epoch}, batch {total.batches + 1}")
-            optimizer.update(model, gradients)
-            mx.eval(model.parameters(), optimizer.state, loss)
-            total.add(loss, outputs, batch["labels"])
-        if not total.batches:
-            raise ValueError(
-                "[train_pointcnn] data_loader gave no batch; an iterator can be read only once, give a list"
-            )
-        row = {"epoch": epoch, **total.row()}
+    trainer = _LoaderTrainer(
+        model, optimizer, loss, checkpoint_file=path, seed=seed, quiet=log is None
+    )
+    if resume and path and path.is_file():
+        trainer.resume()
+
+    def validate(model, _ranks):
+        row = {"accuracy": trainer.mean.row()["accuracy"]}
         if eval_loader is not None:
-            row |= {
-                f"eval_{name}": value
-                for name, value in evaluate(model, eval_loader, loss_fn, forward).items()
-            }
-        row["seconds"] = time.monotonic() - begin
-        history.append(row)
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            save_checkpoint(path, model, optimizer, epoch=epoch, seed=seed, history=history)
-        if log is not None:
-            log(
-                "  ".join(
-                    f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}"
-                    for k, v in row.items()
-                    if v is not None
-                )
-            )
-    model.eval()
-    return history
+            found = evaluate(model, eval_loader, loss_fn, forward)
+            row |= {f"eval_{name}": value for name, value in found.items()}
+        return row
+
+    on_epoch = None if log is None else lambda row: log(_line(row))
+    return trainer.fit(data_loader, epochs, validate, on_epoch)
 
 
 def evaluate(model, loader, loss_fn, forward=None):
-    """dict(loss, accuracy) in evaluation mode; the model's mode is restored."""
+    """dict(loss, accuracy) in evaluation mode; the mode of the model is restored."""
     forward = forward or call_model
     training = model.training
     model.eval()
-    total = _Mean()
+    mean = _Mean()
     for batch in loader:
         outputs = forward(model, batch)
         loss = loss_fn(outputs, batch["labels"])
-        _finite(loss, f"evaluation, batch {total.batches + 1}")
-        total.add(loss, outputs, batch["labels"])
+        if not math.isfinite(loss.item()):
+            raise TrainingError(
+                f"[evaluate] the loss is {loss.item()} in batch {mean.batches + 1}; "
+                "check its inputs and the weights"
+            )
+        mean.add(loss, outputs, batch["labels"])
     model.train(training)
-    return total.row()
+    return mean.row()
+
+
+class _LoaderTrainer(Trainer):
+    """A Trainer whose items are the batches of a loader, in the loader's order, one per step."""
+
+    unit = "batches"
+
+    def seed_epoch(self):
+        mx.random.seed(self.seed + self.epoch + 1)
+        self.mean = _Mean()
+
+    def batches(self, items):
+        for batch in items:
+            yield [batch], self.ranks.size
+        if not self._batch_number:
+            raise ValueError(
+                "[train_pointcnn] data_loader gave no batch; an iterator can be read only once: "
+                "pass a list"
+            )
+
+    def observe(self, item, loss, outputs):
+        self.mean.add(loss, outputs, item["labels"])
 
 
 class _Mean:
-    """Mean loss of the batches, share of right labels over all rows (None where outputs are no scores of classes)."""
+    """Mean loss of the batches and the share of right labels over all rows.
+
+    The share is None where outputs are no scores of classes.
+    """
 
     def __init__(self):
         self.batches, self._loss, self._right, self._rows = 0, 0.0, 0, 0
@@ -138,18 +143,12 @@ class _Mean:
         }
 
 
-def _finite(loss, where):
-    if not math.isfinite(loss.item()):
-        raise TrainingError(
-            f"[train_pointcnn] the loss is {loss.item()} in {where}: a smaller learning rate may help"
-        )
-
-
-def _resumed(path, model, optimizer, seed):
-    state = load_checkpoint(path, model, optimizer)
-    if state["seed"] != seed:
-        raise TrainingError(f"{path}: was started with seed {state['seed']}, found {seed}")
-    return state["history"]
+def _line(row):
+    return "  ".join(
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in row.items()
+        if value is not None
+    )
 
 
 def _checkpoint_path(path):

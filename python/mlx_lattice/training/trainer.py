@@ -1,12 +1,14 @@
-"""Trainer: epochs over items with progress, validation, checkpoints, resume, and any number of ranks.
+"""Trainer: the one training loop, with progress, validation, checkpoints, resume and any number of ranks.
 
     trainer = Trainer(model, optimizer, loss, directory="run", batch=2)
     trainer.fit(items, epochs=10, validate=lambda model, ranks: {"mean_iou": ...})
 
-loss(model, item) is the mean loss of one item, a scalar. One step takes `batch` items on each rank; its gradient is the mean
-of the gradients of all items of all ranks. Items are not collated: each keeps its coordinates, so that from the second
-epoch on no relation is built. Batch normalization sees one item at a time; running statistics are averaged over the ranks
-at the end of an epoch. Two ranks with batch b follow one rank with batch 2 b within rounding.
+`loss(model, item)` returns the mean loss of one item, a scalar, or the pair (scalar, outputs).
+One step takes `batch` items per rank. The gradient of a step is the mean of the gradients of all
+items of all ranks. Items are not collated: each item keeps its coordinates, so that no relation
+is built after the first epoch. Batch normalization sees one item at a time. The ranks average
+their running statistics at the end of an epoch. Two ranks with batch b follow one rank with
+batch 2 b within rounding.
 """
 
 import math
@@ -28,7 +30,10 @@ __all__ = ["Trainer", "TrainingError", "adamw", "classification_loss", "warm_cos
 
 
 def warm_cosine(rate, steps, warm=0.1):
-    """Learning rate: rises linearly over the first tenth of the steps, then falls as a cosine to a hundredth."""
+    """Learning rate over `steps` steps: a linear rise to `rate`, then a cosine fall to rate / 100.
+
+    warm: the share of the steps in which the rate rises.
+    """
     rise = max(1, round(steps * warm))
 
     def schedule(step):
@@ -39,14 +44,15 @@ def warm_cosine(rate, steps, warm=0.1):
 
 
 def adamw(rate, steps):
-    """AdamW with `warm_cosine`, as the commands use it."""
+    """The optimizer of the commands: AdamW with the schedule `warm_cosine` and weight decay 1e-3."""
     return AdamW(warm_cosine(rate, steps), weight_decay=1e-3)
 
 
 def classification_loss(logits, labels, weights=None):
-    """Mean cross-entropy over rows with label >= 0, each times the weight of its class and divided by their sum.
+    """Cross-entropy over the rows with label >= 0: the mean, weighted by the weight of each row's class.
 
-    No such row: 0. Its gradient, share * (softmax - one-hot), is written out: half the time of MLX's own, of which exp is the most.
+    Without such a row the loss is 0. The gradient, share * (softmax - one-hot), is written out,
+    which takes half the time of MLX's own derivative; most of the rest is exp.
     """
     known = labels >= 0
     index = mx.where(known, labels, 0)
@@ -58,9 +64,10 @@ def classification_loss(logits, labels, weights=None):
 
 @mx.custom_function
 def _cross_entropy(logits, index, share):
-    """sum over rows of share * (logsumexp(logits) - logits[index]), and its gradient.
+    """Sum over rows of share * (logsumexp(logits) - logits[index]), and the gradient of that sum.
 
-    Classes are laid along the first axis: MLX reduces over long rows faster than over many short ones.
+    Classes lie along the first axis, because MLX reduces a few long rows faster than many short
+    ones.
     """
     x = mx.contiguous(logits.T)
     x = x - x.max(axis=0)
@@ -77,21 +84,41 @@ def _cross_entropy_vjp(inputs, cotangents, outputs):
 
 
 class Trainer:
+    """Trains `model`. `checkpoint_file` is by default directory/checkpoint.safetensors.
+
+    A subclass may replace `seed_epoch`, `batches` and `observe`; points.train_pointcnn does.
+    """
+
+    unit = "scans"  # what the line of progress counts
+
     def __init__(
-        self, model, optimizer, loss, *, directory=None, batch=1, seed=0, ranks=None, quiet=False
+        self,
+        model,
+        optimizer,
+        loss,
+        *,
+        directory=None,
+        checkpoint_file=None,
+        batch=1,
+        seed=0,
+        ranks=None,
+        quiet=False,
     ):
         if batch < 1:
             raise ValueError(f"[Trainer] batch: found {batch}, expected >= 1")
         self.model, self.optimizer, self.batch, self.seed = model, optimizer, batch, seed
         self.ranks = ranks or Ranks()
         self.epoch, self.history = 0, []
-        self._path = None if directory is None else Path(directory) / checkpoint.NAME
+        if checkpoint_file is None and directory is not None:
+            checkpoint_file = Path(directory) / checkpoint.NAME
+        self._path = checkpoint_file
         self._quiet = quiet or not self.ranks.first
+        self._batch_number = 0
         self._gradient = mlx.nn.value_and_grad(model, partial(loss, model))
         optimizer.init(model.trainable_parameters())
 
     def resume(self):
-        """Continues from the checkpoint in the directory. Rank 0 reads it; the others get its values."""
+        """Continues from the checkpoint. Rank 0 reads the file; the other ranks get its values."""
         state = {}
         if self.ranks.first:
             state = checkpoint.load(self._path, self.model, self.optimizer)
@@ -110,9 +137,7 @@ class Trainer:
         on_checkpoint(row), on_epoch(row): rank 0 calls them in this order after the checkpoint
         is written, to write more files and to print.
         """
-        if not len(items):
-            raise ValueError("[Trainer] items: found none, expected at least one")
-        self._spread()
+        self._copy_from_first()
         while self.epoch < epochs:
             begin = time.perf_counter()
             loss = self._run_epoch(items, epochs)
@@ -127,21 +152,17 @@ class Trainer:
                 row |= validate(self.model, self.ranks)
             self.epoch += 1
             self.history.append(row)
-            if self.ranks.first and self._path is not None:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                checkpoint.save(
-                    self._path,
-                    self.model,
-                    self.optimizer,
-                    epoch=self.epoch,
-                    seed=self.seed,
-                    history=self.history,
-                )
             if self.ranks.first:
+                self._save()
                 for call in filter(None, (on_checkpoint, on_epoch)):
                     call(row)
         self.model.eval()
         return self.history
+
+    def seed_epoch(self):
+        """Seeds MLX's random numbers with (seed, epoch, rank), so that a resumed run repeats them."""
+        state = np.random.SeedSequence([self.seed, self.epoch, self.ranks.rank]).generate_state(1)
+        mx.random.seed(int(state[0]))
 
     def order(self, count):
         """The items of this epoch in global batches; the same on every rank."""
@@ -149,29 +170,28 @@ class Trainer:
         size = self.batch * self.ranks.size
         return [mixed[i : i + size] for i in range(0, count, size)]
 
-    def _run_epoch(self, items, epochs):
-        self.model.train()
-        state = np.random.SeedSequence([self.seed, self.epoch, self.ranks.rank]).generate_state(1)
-        mx.random.seed(int(state[0]))
-        batches, total = self.order(len(items)), 0.0
-        stream = {"stream": _Silent()} if self._quiet else {}
-        with Progress(f"epoch {self.epoch + 1}/{epochs}", len(items), "scans", **stream) as bar:
-            for batch in batches:
-                loss = self.step([items[i] for i in self.ranks.share(batch)], len(batch))
-                total += loss * len(batch)
-                bar.advance(len(batch), f"loss {loss:.4f}")
-        return total / len(items)
+    def batches(self, items):
+        """Yields (this rank's items of a batch, number of items of all ranks)."""
+        if not len(items):
+            raise ValueError("[Trainer] items: found none, expected at least one")
+        for batch in self.order(len(items)):
+            yield [items[i] for i in self.ranks.share(batch)], len(batch)
+
+    def observe(self, item, loss, outputs):
+        """Called after the gradient of each item with what the loss function returned for it."""
 
     def step(self, items, count=None):
-        """One update with this rank's items of a batch of `count`; returns the mean loss of the batch."""
+        """One update with this rank's items of a batch of `count`. Returns the batch's mean loss."""
         count = len(items) * self.ranks.size if count is None else count
-        loss, gradients = mx.array(0.0), None
+        loss, gradients, seen = mx.array(0.0), None, []
         for item in items:
             value, g = self._gradient(item)
+            value, outputs = value if isinstance(value, tuple) else (value, None)
+            seen.append((item, value, outputs))
             loss = loss + value
             gradients = g if gradients is None else tree_map(mx.add, gradients, g)
             if len(items) > 1:
-                mx.eval(loss, gradients)  # the memory of one item at a time
+                mx.eval(loss, gradients)  # holds the memory of one item at a time
         if gradients is None:
             gradients = tree_map(mx.zeros_like, self.model.trainable_parameters())
         if count != self.ranks.size:
@@ -179,23 +199,49 @@ class Trainer:
         gradients = self.ranks.average_gradients(gradients)
         loss = self.ranks.total(loss) / count
         self.ranks.eval(loss, gradients)
-        value = loss.item()
-        if not math.isfinite(value):
+        mean = loss.item()
+        if not math.isfinite(mean):
             raise TrainingError(
-                f"the loss is {value} in epoch {self.epoch + 1}, step {int(self.optimizer.state['step']) + 1}: a smaller "
-                "learning rate may help; the last checkpoint is as it was"
+                f"the loss is {mean} in epoch {self.epoch + 1}, batch {self._batch_number}: "
+                "a smaller learning rate may help; weights and last checkpoint are unchanged"
             )
         self.optimizer.update(self.model, gradients)
         mx.eval(self.model.parameters(), self.optimizer.state)
-        return value
+        for item, value, outputs in seen:
+            self.observe(item, value, outputs)
+        return mean
 
-    def _spread(self):
+    def _run_epoch(self, items, epochs):
+        """Mean loss of the items of one epoch."""
+        self.model.train()
+        self.seed_epoch()
+        total, done, self._batch_number = 0.0, 0, 0
+        stream = {"stream": _Silent()} if self._quiet else {}
+        size = len(items) if hasattr(items, "__len__") else None
+        with Progress(f"epoch {self.epoch + 1}/{epochs}", size, self.unit, **stream) as bar:
+            for mine, count in self.batches(items):
+                self._batch_number += 1
+                loss = self.step(mine, count)
+                total += loss * count
+                done += count
+                bar.advance(count, f"loss {loss:.4f}")
+        return total / done
+
+    def _save(self):
+        if self._path is None:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        state = {"epoch": self.epoch, "seed": self.seed, "history": self.history}
+        checkpoint.save(self._path, self.model, self.optimizer, **state)
+
+    def _copy_from_first(self):
         """Every rank begins with rank 0's weights and optimizer state."""
         if self.ranks.size > 1:
             self.model.update(self.ranks.from_first(self.model.parameters()))
             self.optimizer.state = self.ranks.from_first(self.optimizer.state)
 
     def _average_statistics(self):
+        """Averages the running statistics of batch normalization over the ranks."""
         own = [
             (k, v)
             for k, v in tree_flatten(self.model.parameters())
