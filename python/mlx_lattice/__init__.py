@@ -12,11 +12,14 @@ from . import (  # noqa: E402
     ops,
     points,
 )
+from . import notebook as _notebook  # noqa: E402
 from ._ext import backend_info, routes  # noqa: E402
 from .core import QuantizedWeight, SparseTensor, SparseTensorComponents  # noqa: E402
 from .devices import on, supported_on  # noqa: E402
 from .explain import explain, selftest  # noqa: E402
 from .ops import dequantize_weight, quantize_weight  # noqa: E402
+
+_notebook.install(core)
 
 __all__ = [
     "QuantizedWeight",

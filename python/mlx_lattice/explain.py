@@ -1,5 +1,6 @@
 """explain(): which route a call takes, and why. selftest(): every route against the oracle."""
 
+from . import notebook
 from ._ext import DecisionLog, selftest_rows
 
 
@@ -19,6 +20,9 @@ class Explanation:
         return "\n".join(d.text for d in self.decisions)
 
     __repr__ = __str__
+
+    def _repr_html_(self):
+        return notebook.explanation(self)
 
 
 def explain(fn, *args, **kwargs):

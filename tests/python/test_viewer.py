@@ -1,6 +1,7 @@
 """The HTML page and the PNG: what is inside, and that a browser draws it."""
 
 import base64
+import html
 import json
 import re
 import shutil
@@ -264,3 +265,137 @@ def test_mouse_fingers_and_legend(tmp_path):
     assert wheeled[2] < moved[2] and np.array_equal(wheeled[:2], moved[:2])
     assert abs(pinched[2] / wheeled[2] - 0.5) < 1e-9 and np.array_equal(pinched[:2], wheeled[:2])
     assert np.array_equal(again, start) and 'data-off="1"' in body[0]
+
+
+def compared(n=4000, seed=0):
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, 3, n)
+    prediction = np.where(rng.random(n) < 0.2, (truth + 1) % 3, truth)
+    truth[:7] = -1
+    return rng.random((n, 3)) * [40, 20, 5] + [100, 200, 300], truth, prediction
+
+
+def test_errors_and_the_table_of_iou():
+    points, truth, prediction = compared()
+    panels = viewer.compare(points, truth, prediction)
+    data = data_of(viewer.page(panels, classes=["road", "car", "tree"]))
+    assert [p["color"] for p in data["panels"]] == ["label", "truth", "errors"]
+    assert [p.get("same") for p in data["panels"]] == [None, 0, 0]
+    values = data["panels"][0]["values"]
+    errors = array(values["errors"], "<u2")
+    assert np.array_equal(errors == 1, (truth != prediction) & (truth >= 0))
+    assert (errors == 2).sum() == 7
+    layers = {layer["name"]: layer for layer in data["layers"]}
+    assert layers["label"]["entries"] == layers["truth"]["entries"]  # the same colors
+    (score,) = data["scores"]
+    kept = truth >= 0
+    for name, value in (("road", 0), ("car", 1), ("tree", 2)):
+        a, b = (truth == value) & kept, (prediction == value) & kept
+        row = next(r for r in score["rows"] if r[0] == name)
+        assert row[1] == a.sum() and abs(row[2] - (a & b).sum() / (a | b).sum()) < 1e-12
+    assert abs(score["mean"] - np.mean([r[2] for r in score["rows"]])) < 1e-12
+    assert data_of(viewer.page(points))["scores"] == []
+    with pytest.raises(ValueError, match=r"prediction: found int64 of shape \(3,\), expected"):
+        viewer.compare(points, truth, prediction[:3])
+
+
+def test_page_and_png_look_from_the_same_direction():
+    pytest.importorskip("PIL")
+    from mlx_lattice.viewer import raster
+
+    yaw, pitch = data_of(viewer.page(a_cloud()))["view"]
+    toward = [np.cos(yaw) * np.cos(pitch), np.sin(yaw) * np.cos(pitch), np.sin(pitch)]
+    assert np.allclose(toward, raster.TOWARD)
+
+
+def test_frames_of_a_notebook():
+    import mlx.core as mx
+    import mlx_lattice as ml
+
+    cloud = a_cloud(50)
+    for text in (cloud._repr_html_(), viewer.show(cloud)._repr_html_()):
+        assert "<iframe srcdoc=" in text and "<script>" not in text
+    x = ml.SparseTensor(mx.array([[0, 0, 0, 0], [0, 1, 0, 0]]), mx.ones((2, 3)))
+    text = x._repr_html_()
+    assert "(2, 3) float32" in text and "<iframe" in text
+    assert (
+        "<iframe" not in ml.SparseTensor(mx.zeros((0, 4), mx.int32), mx.ones((0, 3)))._repr_html_()
+    )
+    relation = ml.ops.submanifold_kernel_relation(x)
+    assert "submanifold" in relation._repr_html_() and "KernelRelation" in relation._repr_html_()
+    assert "neighbors per query" in ml.ops.knn_relation(x, k=1)._repr_html_()
+    told = ml.explain(ml.ops.subm_conv3d, x, mx.ones((4, 3, 3, 3, 3)))
+    assert "conv" in told._repr_html_()
+
+
+LOOK = """<script>
+const seen = {};
+const frame = () => {  // clip coordinates of all points of the first panel
+  const c = cells[0], m = matrix(c.w / c.h), p = data.panels[0].points;
+  let inside = 0, front = 0, n = data.panels[0].shown;
+  for (let i = 0; i < 3 * n; i += 3) {
+    const at = k => m[k] * p[i] + m[k + 4] * p[i + 1] + m[k + 8] * p[i + 2] + m[k + 12], w = at(3);
+    if (w > 0) front++;
+    if (w > 0 && Math.abs(at(0)) <= w && Math.abs(at(1)) <= w) inside++;
+  }
+  return [inside / n, front / n];
+};
+seen.frame = frame();
+const p = data.panels[0].points, m = matrix(cells[0].w / cells[0].h);
+let best = 0;  // the point nearest to the eye lies on top
+for (let i = 0; i < data.panels[0].shown; i++) {
+  const w = k => m[3] * p[3*k] + m[7] * p[3*k+1] + m[11] * p[3*k+2] + m[15];
+  if (w(i) < w(best)) best = i;
+}
+const w = m[3] * p[3*best] + m[7] * p[3*best+1] + m[11] * p[3*best+2] + m[15];
+const x = cells[0].x + ((m[0] * p[3*best] + m[4] * p[3*best+1] + m[8] * p[3*best+2] + m[12]) / w + 1) / 2 * cells[0].w;
+const y = cells[0].y + (1 - (m[1] * p[3*best] + m[5] * p[3*best+1] + m[9] * p[3*best+2] + m[13]) / w) / 2 * cells[0].h;
+canvas.setPointerCapture = () => {};
+for (const type of ["pointerdown", "pointerup"]) canvas.dispatchEvent(new PointerEvent(type, {pointerId: 1, clientX: x, clientY: y, buttons: 1}));
+seen.best = best; seen.tip = $("tip").textContent;
+seen.scores = $("scores").textContent; seen.legend = $("legend").textContent;
+seen.open = document.querySelector("#legend details").open;
+seen.theme = [document.documentElement.dataset.theme]; $("theme").click(); seen.theme.push(document.documentElement.dataset.theme);
+seen.wide = document.documentElement.scrollWidth <= innerWidth && $("bar").getBoundingClientRect().right <= innerWidth;
+overlay(); seen.axes = $("axes").textContent; seen.scale = +document.body.dataset.scale;
+document.body.dataset.seen = JSON.stringify(seen);
+</script>"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: the page is not looked at")
+@pytest.mark.parametrize("size", ["1200,800", "500,850"])
+def test_first_view_values_table_and_theme(tmp_path, size):
+    points, truth, prediction = compared()
+    panels = viewer.compare(points, truth, prediction)
+    text = viewer.page(panels, classes=["road", "car", "tree"], unit="m", theme="dark")
+    (tmp_path / "a.html").write_text(text.replace("</body>", LOOK + "</body>"))
+    result = subprocess.run(
+        [
+            CHROMIUM,
+            "--headless",
+            "--no-sandbox",
+            "--use-angle=swiftshader",
+            "--enable-unsafe-swiftshader",
+            f"--window-size={size}",
+            "--virtual-time-budget=3000",
+            "--dump-dom",
+            (tmp_path / "a.html").as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    body = re.search(r'<body[^>]*data-seen="([^"]*)"', result.stdout)
+    assert body, result.stdout[-2000:] + result.stderr[-2000:]
+    seen = json.loads(html.unescape(body[1]))
+    inside, front = seen["frame"]
+    assert inside > 0.97 and front == 1  # the whole cloud, seen from outside
+    told = re.match(r"position([\d.]+)  ([\d.]+)  ([\d.]+)label", seen["tip"])
+    assert told and np.allclose([float(v) for v in told.groups()], points[seen["best"]], atol=1e-3)
+    for word in ("label", "truth", "errors"):
+        assert word in seen["tip"]
+    assert "mean" in seen["scores"] and "tree" in seen["scores"]
+    assert "prediction compared with truth" in seen["legend"] and "click to hide" in seen["legend"]
+    assert seen["open"] == size.startswith("1200")  # folded on a phone
+    assert seen["theme"] == ["dark", "light"] and seen["wide"]
+    assert "xyz" in seen["axes"] and " m" in seen["axes"] and 0 < seen["scale"] < 60

@@ -140,21 +140,11 @@ def run(arguments):
     )
 
     truth, guess = clouds[scenes].columns["label"], recipe.point_labels(scan, classes)
-    panels = [
-        viewer.Panel(
-            io.PointCloud(
-                clouds[scenes].points,
-                {"label": labels.astype(np.int32), "wrong": (guess != truth).astype(np.uint8)},
-            ),
-            t,
-        )
-        for labels, t in ((guess, "prediction"), (truth, "truth"))
-    ]
     viewer.write(
         arguments.output,
-        panels,
-        color="label",
+        viewer.compare(clouds[scenes].points, truth.astype(np.int32), guess.astype(np.int32)),
         classes=recipe.names,
         title="A street that the network has not seen before",
+        **({} if arguments.output.lower().endswith(".png") else {"unit": "m"}),
     )
     print(f"page: {arguments.output}")

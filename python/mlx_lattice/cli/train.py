@@ -344,16 +344,7 @@ def _draw(path, labeled, recipe, truth, io):
         from .. import viewer
     except ImportError as error:
         raise ValueError(str(error)) from None
-    panels = [
-        viewer.Panel(
-            io.PointCloud(labeled.points, {**labeled.columns, "label": labeled.columns["label"]}),
-            "prediction",
-        )
-    ]
+    panels = [viewer.Panel(labeled, "prediction")]
     if truth is not None:
-        panels.append(
-            viewer.Panel(
-                io.PointCloud(labeled.points, {**labeled.columns, "label": truth}), "truth"
-            )
-        )
+        panels = viewer.compare(labeled, truth, labeled.columns["label"])
     viewer.write(path, panels, color="label", classes=dict(recipe.classes))

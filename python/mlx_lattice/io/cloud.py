@@ -80,6 +80,11 @@ class PointCloud:
         )
         return f"PointCloud({len(self):,} points {self.points.dtype}; {columns or 'no columns'})"
 
+    def _repr_html_(self):
+        from .. import notebook
+
+        return notebook.point_cloud(self)
+
     def finite(self):
         """(N,) mask: rows without NaN or infinite coordinates."""
         x, y, z = np.isfinite(self.points).T

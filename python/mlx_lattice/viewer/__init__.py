@@ -1,39 +1,124 @@
-"""Pictures of point clouds: one HTML page that works offline, or a PNG.
+"""Pictures of point clouds: one HTML page that works offline, a PNG, or a frame of a notebook.
 
-    viewer.write("scan.html", viewer.Panel(cloud))
-    viewer.write("compare.html", [Panel(truth, "truth"), Panel(predicted, "prediction")], color="label", classes={0: "road", 1: "car"})
+    viewer.write("scan.html", cloud)
+    viewer.write("compare.html", viewer.compare(points, truth, prediction), classes={0: "road", 1: "car"})
+    viewer.show(cloud)                       # in a notebook
 
 Panels stand side by side under one camera and share colors and legends. Needs NumPy; a PNG also Pillow.
 """
 
+from __future__ import annotations
+
 try:
-    import numpy as _numpy  # noqa: F401
+    import numpy as _numpy
 except ImportError:
     raise ImportError(
-        "mlx_lattice.viewer needs NumPy: pip install 'mlx-lattice[view]' (or pip install numpy)"
+        "mlx_lattice.viewer needs NumPy: pip install 'lattice-mlx[view]' (or pip install numpy)"
     ) from None
 
 import os as _os
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
+from ..io.cloud import PointCloud as _PointCloud
+from .frame import Frame, show
 from .layers import Panel
+from .layers import Panels as _Panels
 from .web import page
 
-__all__ = ["Panel", "page", "picture", "write"]
+if _TYPE_CHECKING:
+    from PIL import Image as _Image
+
+__all__ = ["Frame", "Panel", "compare", "page", "picture", "show", "write"]
 
 
-def picture(panels, **options):
-    """A Pillow image: picture(panels, color=None, classes=None, title="", limit=5_000_000, size=(1600, 900), point_size=None)."""
+def compare(points: _Any, truth: _Any, prediction: _Any) -> list[Panel]:
+    """Three panels of one cloud: prediction, truth and errors.
+
+    Args:
+        points: Positions (N, 3), or a `PointCloud` whose columns are kept.
+        truth: True class of each point, integers (N,). Points with a negative class do not count.
+        prediction: Predicted class of each point, integers (N,).
+
+    Returns:
+        Panels for `page`, `picture`, `write` and `show`. A page of them also has a table of IoU.
+
+    Raises:
+        ValueError: The three do not have the same number of rows.
+
+    Example:
+        >>> import numpy as np
+        >>> from mlx_lattice import viewer
+        >>> panels = viewer.compare(np.random.rand(4, 3), [0, 0, 1, 1], [0, 1, 1, 1])
+        >>> [panel.title for panel in panels]
+        ['prediction', 'truth', 'errors']
+    """
+    cloud = points if isinstance(points, _PointCloud) else _PointCloud(_numpy.asarray(points))
+    pairs = {"label": _numpy.asarray(prediction), "truth": _numpy.asarray(truth)}
+    for name, values in pairs.items():
+        if values.dtype.kind not in "iub" or values.shape != (len(cloud),):
+            raise ValueError(
+                f"[compare] {'prediction' if name == 'label' else name}: found {values.dtype} of shape "
+                f"{values.shape}, expected integers of shape ({len(cloud)},)"
+            )
+    joined = _PointCloud(cloud.points, {**cloud.columns, **pairs})
+    return [
+        Panel(joined, "prediction", "label"),
+        Panel(joined, "truth", "truth"),
+        Panel(joined, "errors", "errors"),
+    ]
+
+
+def picture(panels: _Panels, **options: _Any) -> _Image.Image:
+    """A Pillow image of panels, seen from the direction in which the page begins.
+
+    Args:
+        panels: As for `page`.
+        **options: color, classes, title, limit, point_size as for `page`; `size` (width, height) in
+            pixels, by default (1600, 900); `theme`, "dark" or "light".
+
+    Returns:
+        A `PIL.Image.Image`.
+
+    Raises:
+        ImportError: Pillow is not installed.
+        ValueError: An option with a value that is not allowed.
+
+    Example:
+        >>> import numpy as np
+        >>> from mlx_lattice import viewer
+        >>> viewer.picture(np.random.rand(100, 3), size=(320, 200)).size
+        (320, 200)
+    """
     try:
         from .raster import render
     except ImportError as error:
         raise ImportError(
-            f"{error}; a PNG needs Pillow: pip install 'mlx-lattice[view]' (or pip install pillow)"
+            f"{error}; a PNG needs Pillow: pip install 'lattice-mlx[view]' (or pip install pillow)"
         ) from None
     return render(panels, **options)
 
 
-def write(path, panels, **options):
-    """Writes .html or .png by extension. options: color, classes, title, limit, point_size; size of a PNG."""
+def write(path: str | _os.PathLike[str], panels: _Panels, **options: _Any) -> None:
+    """Writes a page or a picture.
+
+    Args:
+        path: A name that ends in .html or .png.
+        panels: As for `page`.
+        **options: Options of `page`, or of `picture` for a PNG.
+
+    Raises:
+        ValueError: Another extension, or an option with a value that is not allowed.
+
+    Example:
+        >>> import os, tempfile
+        >>> import numpy as np
+        >>> from mlx_lattice import viewer
+        >>> path = os.path.join(tempfile.mkdtemp(), "cloud.html")
+        >>> viewer.write(path, np.random.rand(100, 3))
+        >>> os.path.getsize(path) > 1000
+        True
+    """
     extension = _os.path.splitext(_os.fspath(path))[1].lower()
     if extension in (".html", ".htm"):
         text = page(panels, **options)

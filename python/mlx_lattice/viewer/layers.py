@@ -4,10 +4,15 @@
     rgb     the column color
     scalar  a column of numbers between its percentiles
     class   an integer column with at most 256 values, one color each, with names
+    errors  where the integer columns label and truth differ
 Layers of one name share range, colors and legend over all panels, so that pictures can be compared.
 """
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Union
 
 import numpy as np
 
@@ -26,7 +31,11 @@ STOPS = np.array(
     ],
     float,
 )
-BACKGROUND = (13, 17, 27)
+BACKGROUNDS = {"dark": (13, 17, 27), "light": (250, 250, 248)}
+BACKGROUND = BACKGROUNDS["dark"]
+# Where the viewer stands at first: the page and the PNG look from the same direction.
+AZIMUTH, TILT = np.radians(32), np.radians(36)
+RIGHT_POINT, WRONG_POINT, UNCOUNTED = (120, 130, 145), (220, 50, 47), (190, 190, 190)
 # Classes: 20 colors that differ also for the color-blind neighbors in the list; more classes repeat them darker.
 CLASSES = (
     (86, 156, 214),
@@ -55,19 +64,38 @@ MOST_CLASSES = 256
 
 @dataclass(frozen=True)
 class Panel:
-    """One cloud of a page: a PointCloud or an (N, 3) array, and its title."""
+    """One picture of a page.
 
-    cloud: object
+    Args:
+        cloud: A `PointCloud`, or positions of shape (N, 3).
+        title: The caption.
+        color: The layer that this panel shows first; `None` takes the layer of the page.
+
+    Example:
+        >>> import numpy as np
+        >>> from mlx_lattice import viewer
+        >>> viewer.Panel(np.zeros((4, 3)), "four points").title
+        'four points'
+    """
+
+    cloud: Any
     title: str = ""
+    color: str | None = None
+
+
+Panels = Union[Panel, Any, Iterable[Any]]
+Classes = Union[Sequence[str], Mapping[int, Any], None]
 
 
 @dataclass(frozen=True)
 class Layer:
+    """One way to color points: its kind, range of values, or entries (value, name, color)."""
+
     name: str
     kind: str
     low: float = 0.0
     high: float = 0.0
-    entries: tuple = ()  # of classes: (value, name, color)
+    entries: tuple[tuple[int, str, tuple[int, ...]], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,47 +103,64 @@ class Drawn:
     """A panel ready to be drawn: points (n, 3) float32 around the scene's center; values by layer."""
 
     title: str
+    color: str | None
+    cloud: int  # panels of the same cloud have the same number
     points: np.ndarray
-    values: dict
+    values: dict[str, np.ndarray]
     total: int
     bad: int
 
 
 @dataclass(frozen=True)
 class Scene:
-    layers: tuple
-    panels: tuple
+    """What the page and the PNG draw."""
+
+    layers: tuple[Layer, ...]
+    panels: tuple[Drawn, ...]
     center: np.ndarray  # float64, subtracted from all points
     radius: float
     first: str  # the layer to begin with
+    scores: list[dict[str, Any]] = field(default_factory=list)  # IoU of clouds with truth
 
 
-def ramp(t):
+def ramp(t: np.ndarray) -> np.ndarray:
     """Colors (n, 3) float of values in 0..1."""
     t = np.clip(np.nan_to_num(t), 0, 1) * (len(STOPS) - 1)
     i = np.minimum(t.astype(int), len(STOPS) - 2)
     return STOPS[i] + (STOPS[i + 1] - STOPS[i]) * (t - i)[:, None]
 
 
-def class_color(i):
+def class_color(i: int) -> tuple[int, ...]:
     shade = 1 - 0.3 * (i // len(CLASSES) % 3)
     return tuple(int(c * shade) for c in CLASSES[i % len(CLASSES)])
 
 
-def scene(panels, color=None, classes=None, limit=1_000_000):
-    """limit: points of all panels together. classes names the values of the integer column `color`, else of `label`: a list,
-    {value: name} or {value: (name, (r, g, b))}."""
-    panels = [panels] if isinstance(panels, (Panel, PointCloud, np.ndarray)) else list(panels)
-    panels = [p if isinstance(p, Panel) else Panel(p) for p in panels]
-    if not 1 <= len(panels) <= 16:
-        raise ValueError(f"[viewer] panels: found {len(panels)}, expected 1 to 16")
-    if limit < len(panels):
+def scene(
+    panels: Panels,
+    color: str | None = None,
+    classes: Classes = None,
+    limit: int = 1_000_000,
+) -> Scene:
+    """The scene of some panels.
+
+    Args:
+        panels: One panel or cloud, or several.
+        color: The layer to begin with.
+        classes: Names of the values of the integer column `color`, else of `label` and `truth`: a list,
+            {value: name} or {value: (name, (r, g, b))}.
+        limit: The number of points of all clouds together.
+    """
+    single = isinstance(panels, (Panel, PointCloud, np.ndarray)) or hasattr(panels, "shape")
+    listed = [panels] if single else list(panels)
+    shown_panels = [p if isinstance(p, Panel) else Panel(p) for p in listed]
+    if not 1 <= len(shown_panels) <= 16:
+        raise ValueError(f"[viewer] panels: found {len(shown_panels)}, expected 1 to 16")
+    owners = {id(p.cloud): p.cloud for p in shown_panels}
+    numbers = {key: i for i, key in enumerate(owners)}
+    if limit < len(owners):
         raise ValueError(f"[viewer] limit: found {limit}, expected a positive number of points")
-    clouds = [
-        p.cloud if isinstance(p.cloud, PointCloud) else PointCloud(np.asarray(p.cloud))
-        for p in panels
-    ]
-    shown = [_sample(cloud, limit // len(panels)) for cloud in clouds]
+    clouds = [as_cloud(cloud) for cloud in owners.values()]
+    shown = [_sample(cloud, limit // len(clouds)) for cloud in clouds]
     points = [c.points.astype(np.float64) for c in shown]
     every = np.concatenate(points)
     center, radius = np.zeros(3), 1.0
@@ -124,25 +169,83 @@ def scene(panels, color=None, classes=None, limit=1_000_000):
         center = (low + high) / 2
         radius = max(float(np.linalg.norm(high - low)) / 2, 1e-6)
     whole = any(color in c.columns and c.columns[color].dtype.kind in "iub" for c in shown)
-    layers = _layers(shown, color if whole else "label", _named(classes))
+    layers = _layers(shown, color if whole and color else "label", _named(classes))
     names = [layer.name for layer in layers]
     first = color or next((n for n in ("rgb", "label") if n in names), "height")
-    if first not in names:
-        raise ValueError(f"[viewer] color: found {first!r}, expected one of {', '.join(names)}")
-    drawn = [
-        Drawn(
-            p.title,
-            (xyz - center).astype(np.float32),
-            {layer.name: _values(c, layer) for layer in layers if _has(c, layer)},
-            len(all_),
-            int((~all_.finite()).sum()),
+    for name in (first, *(p.color for p in shown_panels if p.color)):
+        if name not in names:
+            raise ValueError(f"[viewer] color: found {name!r}, expected one of {', '.join(names)}")
+    drawn = []
+    for p in shown_panels:
+        i = numbers[id(p.cloud)]
+        drawn.append(
+            Drawn(
+                p.title,
+                p.color,
+                i,
+                (points[i] - center).astype(np.float32),
+                {layer.name: _values(shown[i], layer) for layer in layers if _has(shown[i], layer)},
+                len(clouds[i]),
+                int((~clouds[i].finite()).sum()),
+            )
         )
-        for p, c, xyz, all_ in zip(panels, shown, points, clouds)
+    titles = [
+        next(p.title for p in shown_panels if numbers[id(p.cloud)] == i) for i in range(len(clouds))
     ]
-    return Scene(tuple(layers), tuple(drawn), center, radius, first)
+    scores = [
+        _score(cloud, title, layers) for cloud, title in zip(clouds, titles) if _has_truth(cloud)
+    ]
+    return Scene(tuple(layers), tuple(drawn), center, radius, first, scores)
 
 
-def colors(layer, drawn):
+def as_cloud(cloud: Any) -> PointCloud:
+    """A PointCloud as it is; positions (N, 3) as a cloud; a SparseTensor by its coordinates and channels."""
+    if isinstance(cloud, PointCloud):
+        return cloud
+    if hasattr(cloud, "coords") and hasattr(cloud, "feats"):
+        coords = np.asarray(cloud.coords)
+        columns: dict[str, np.ndarray] = {"batch": coords[:, 0]}
+        feats = cloud.feats
+        if feats.shape[1] <= 64:
+            table = np.asarray(feats.astype(_float32()))
+            columns |= {f"channel {i}": table[:, i] for i in range(min(table.shape[1], 8))}
+        return PointCloud((coords[:, 1:] + 0.5).astype(np.float32), columns)
+    return PointCloud(np.asarray(cloud))
+
+
+def _float32() -> Any:
+    import mlx.core as mx
+
+    return mx.float32
+
+
+def _has_truth(cloud: PointCloud) -> bool:
+    return all(
+        name in cloud.columns
+        and cloud.columns[name].ndim == 1
+        and cloud.columns[name].dtype.kind in "iub"
+        for name in ("label", "truth")
+    )
+
+
+def _score(cloud: PointCloud, title: str, layers: list[Layer]) -> dict[str, Any]:
+    """Points and intersection over union per class, over all points of the cloud with a truth of 0 or more."""
+    truth, label = (cloud.columns[name].astype(np.int64) for name in ("truth", "label"))
+    entries = next((x.entries for x in layers if x.name == "truth"), ())
+    rows = []
+    counted = truth >= 0
+    for value, name, _color in entries:
+        if value < 0:
+            continue
+        is_truth, is_label = (truth == value) & counted, (label == value) & counted
+        either = int((is_truth | is_label).sum())
+        both = int((is_truth & is_label).sum())
+        rows.append([name, int(is_truth.sum()), both / either if either else None])
+    found = [row[2] for row in rows if row[2] is not None]
+    return {"title": title, "rows": rows, "mean": sum(found) / len(found) if found else None}
+
+
+def colors(layer: Layer, drawn: Drawn) -> np.ndarray:
     """(n, 3) float colors 0..255 of one panel, for the PNG; a panel without the layer is gray."""
     if layer.name not in drawn.values:
         return np.full((len(drawn.points), 3), 140.0)
@@ -154,7 +257,7 @@ def colors(layer, drawn):
     return ramp((values - layer.low) / max(layer.high - layer.low, 1e-12))
 
 
-def _sample(cloud, limit):
+def _sample(cloud: PointCloud, limit: int) -> PointCloud:
     """The finite points; above the limit a fixed random choice, the same one for clouds of equal length."""
     cloud = cloud[cloud.finite()]
     if len(cloud) <= limit:
@@ -162,16 +265,29 @@ def _sample(cloud, limit):
     return cloud[np.sort(np.random.default_rng(0).choice(len(cloud), limit, replace=False))]
 
 
-def _layers(clouds, classified, classes):
+def _layers(clouds: list[PointCloud], classified: str, classes: dict[int, Any]) -> list[Layer]:
     z = np.concatenate([c.points[:, 2] for c in clouds]).astype(np.float64)
     layers = [Layer("height", "height", *_range(z))]
+    compared = any(_has_truth(c) for c in clouds)
     for name in dict.fromkeys(n for c in clouds for n in c.columns):
+        if name == "errors" and compared:
+            continue  # the layer of that name compares label with truth
         arrays = [c.columns[name] for c in clouds if name in c.columns]
         if name == "color" and all(a.ndim == 2 and a.shape[1] >= 3 for a in arrays):
             layers.append(Layer("rgb", "rgb"))
         elif all(a.ndim == 1 for a in arrays):
             joined = np.concatenate(arrays)
-            named = classes if name == classified else {}
+            paired = compared and name in ("label", "truth")
+            if paired:  # the same colors for both
+                joined = np.concatenate(
+                    [
+                        c.columns[n].astype(np.int64)
+                        for c in clouds
+                        for n in ("label", "truth")
+                        if n in c.columns
+                    ]
+                )
+            named = classes if name == classified or (paired and classified == "label") else {}
             entries = (
                 _entries(joined, named)
                 if joined.dtype.kind in "iub" and name != "intensity"
@@ -182,10 +298,15 @@ def _layers(clouds, classified, classes):
                 if entries
                 else Layer(name, "scalar", *_range(joined))
             )
+    if compared:
+        outcomes = [(0, "right", RIGHT_POINT), (1, "wrong", WRONG_POINT)]
+        if any((c.columns["truth"] < 0).any() for c in clouds if _has_truth(c)):
+            outcomes.append((2, "no truth", UNCOUNTED))
+        layers.append(Layer("errors", "class", entries=tuple(outcomes)))
     return layers
 
 
-def _named(classes):
+def _named(classes: Classes) -> dict[int, Any]:
     named = dict(enumerate(classes)) if isinstance(classes, (list, tuple)) else dict(classes or {})
     bad = [v for v in named if not isinstance(v, (int, np.integer))]
     if bad:
@@ -193,7 +314,9 @@ def _named(classes):
     return named
 
 
-def _entries(values, named):
+def _entries(
+    values: np.ndarray, named: dict[int, Any]
+) -> tuple[tuple[int, str, tuple[int, ...]], ...] | None:
     """((value, name, color), ...) or None when there are too many for classes."""
     found = np.unique(values)
     if not 0 < len(found) <= MOST_CLASSES:
@@ -206,22 +329,31 @@ def _entries(values, named):
     return tuple(entries)
 
 
-def _range(values):
+def _range(values: np.ndarray) -> tuple[float, float]:
     values = values[np.isfinite(values)] if values.dtype.kind == "f" else values
-    return tuple(float(v) for v in np.percentile(values, [1, 99])) if len(values) else (0.0, 1.0)
+    if not len(values):
+        return 0.0, 1.0
+    low, high = np.percentile(values, [1, 99])
+    return float(low), float(high)
 
 
-def _has(cloud, layer):
+def _has(cloud: PointCloud, layer: Layer) -> bool:
+    if layer.name == "errors" and _has_truth(cloud):
+        return True
     return (
         layer.kind == "height" or ("color" if layer.kind == "rgb" else layer.name) in cloud.columns
     )
 
 
-def _values(cloud, layer):
+def _values(cloud: PointCloud, layer: Layer) -> np.ndarray:
     if layer.kind == "height":
         return cloud.points[:, 2].astype(np.float64)
     if layer.kind == "rgb":
         return color8(cloud.columns["color"][:, :3])
+    if layer.name == "errors" and _has_truth(cloud):
+        truth = cloud.columns["truth"]
+        wrong = (truth != cloud.columns["label"]).astype(np.uint16)
+        return np.where(truth < 0, np.uint16(2), wrong)
     values = cloud.columns[layer.name]
     if layer.kind == "class":
         return np.searchsorted([e[0] for e in layer.entries], values.astype(np.int64)).astype(

@@ -3,49 +3,68 @@
 Depth makes edges dark: a pixel is shaded by how far it lies behind its neighbors (eye-dome lighting, Boucheny 2009).
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from .layers import BACKGROUND, colors, ramp, scene
+from .layers import (
+    AZIMUTH,
+    BACKGROUND,
+    BACKGROUNDS,
+    TILT,
+    Classes,
+    Layer,
+    Panels,
+    colors,
+    ramp,
+    scene,
+)
 
 SCALE = 2  # drawn at SCALE times the size, then reduced
-AZIMUTH, TILT = np.radians(32), np.radians(36)  # where the viewer stands
+INKS = {"dark": (223, 230, 240), "light": (30, 34, 42)}
 RIGHT = np.array([-np.sin(AZIMUTH), np.cos(AZIMUTH), 0])
 UP = np.array([-np.cos(AZIMUTH) * np.sin(TILT), -np.sin(AZIMUTH) * np.sin(TILT), np.cos(TILT)])
 TOWARD = np.array([np.cos(AZIMUTH) * np.cos(TILT), np.sin(AZIMUTH) * np.cos(TILT), np.sin(TILT)])
 
 
 def render(
-    panels,
+    panels: Panels,
     *,
-    color=None,
-    classes=None,
-    title="",
-    limit=5_000_000,
-    size=(1600, 900),
-    point_size=None,
-):
-    """A Pillow image of panels side by side, with titles and one legend."""
+    color: str | None = None,
+    classes: Classes = None,
+    title: str = "",
+    limit: int = 5_000_000,
+    size: tuple[int, int] = (1600, 900),
+    point_size: float | None = None,
+    theme: str = "dark",
+) -> Image.Image:
+    """A Pillow image of panels side by side, with titles and one legend per layer."""
     width, height = size
     if not (64 <= width <= 16384 and 64 <= height <= 16384):
-        raise ValueError(f"[viewer] size: found {size}, expected 64 to 16384 pixels a side")
+        raise ValueError(f"[viewer] size: found {size}, expected 64 to 16384 pixels per side")
+    if theme not in BACKGROUNDS:
+        raise ValueError(f"[viewer] theme: found {theme!r}, expected 'dark' or 'light'")
     s = scene(panels, color, classes, limit)
-    layer = next(x for x in s.layers if x.name == s.first)
+    by_name = {x.name: x for x in s.layers}
     n = len(s.panels)
     columns = max(range(1, n + 1), key=lambda c: min(width / c, height / -(-n // c)))
     rows = -(-n // columns)
-    image = Image.new("RGB", size, BACKGROUND)
+    image = Image.new("RGB", size, BACKGROUNDS[theme])
     every = np.concatenate([p.points for p in s.panels])
     view = _view(every, width // columns, height // rows)
     corners = [(i % columns * width // columns, i // columns * height // rows) for i in range(n)]
     for corner, panel in zip(corners, s.panels):
         part = _points(
             panel.points,
-            colors(layer, panel),
+            colors(by_name[panel.color or s.first], panel),
             view,
             width // columns,
             height // rows,
             point_size or 2.0,
+            BACKGROUNDS[theme],
         )
         image.paste(part, corner)
     pen = ImageDraw.Draw(image)
@@ -59,14 +78,18 @@ def render(
         pen.text(
             (corner[0] + 16, corner[1] + 12),
             f"{name}   {shown}".strip(),
-            (223, 230, 240),
+            INKS[theme],
             ImageFont.load_default(18),
         )
-    _legend(pen, layer, height)
+    used = list(dict.fromkeys(p.color or s.first for p in s.panels))
+    used = [name for name in used if not (name == "truth" and "label" in used)]  # one legend
+    left = 16
+    for name in used:
+        left += _legend(pen, by_name[name], left, height, INKS[theme])
     return image
 
 
-def _view(points, width, height):
+def _view(points: np.ndarray, width: int, height: int) -> tuple[np.ndarray, float]:
     """(middle, pixels a unit) that show 98 of 100 points, at SCALE."""
     if not len(points):
         return np.zeros(2), 1.0
@@ -76,10 +99,18 @@ def _view(points, width, height):
     return (low + high) / 2, SCALE * 0.9 * min(width / span[0], height / span[1])
 
 
-def _points(points, color, view, width, height, point_size):
+def _points(
+    points: np.ndarray,
+    color: np.ndarray,
+    view: tuple[np.ndarray, float],
+    width: int,
+    height: int,
+    point_size: float,
+    background: tuple[int, int, int],
+) -> Image.Image:
     w, h = width * SCALE, height * SCALE
     middle, zoom = view
-    buffer = np.full((h * w, 3), BACKGROUND, np.uint8)
+    buffer = np.full((h * w, 3), background, np.uint8)
     depth = np.full(h * w, -np.inf, np.float32)
     order = np.argsort(points @ TOWARD, kind="stable")  # far ones first
     points, color = points[order], color[order].astype(np.uint8)
@@ -101,7 +132,7 @@ def _points(points, color, view, width, height, point_size):
     return image.resize((width, height), Image.LANCZOS)
 
 
-def _edges(depth, unit):
+def _edges(depth: np.ndarray, unit: float) -> np.ndarray:
     """0.35..1: darker the farther a pixel lies behind its four neighbors, in units of `unit`."""
     drop = np.zeros(depth.shape, np.float32)
     lit = np.isfinite(depth)
@@ -113,23 +144,29 @@ def _edges(depth, unit):
     return np.where(lit, np.maximum(np.exp(-drop / (4 * unit)), 0.35), 1)
 
 
-def _legend(pen, layer, height):
-    font, ink = ImageFont.load_default(15), (223, 230, 240)
+def _legend(
+    pen: ImageDraw.ImageDraw, layer: Layer, left: int, height: int, ink: tuple[int, int, int]
+) -> int:
+    """Draws the legend of one layer and returns its width."""
+    font = ImageFont.load_default(15)
     if layer.kind == "class":
         entries = layer.entries[: max(1, (height - 80) // 20)]
         top = height - 20 * len(entries) - 16
         for i, (_value, name, color) in enumerate(entries):
-            pen.rectangle((16, top + 20 * i + 3, 28, top + 20 * i + 15), fill=color)
-            pen.text((36, top + 20 * i), name, ink, font)
-    elif layer.kind != "rgb":
+            pen.rectangle((left, top + 20 * i + 3, left + 12, top + 20 * i + 15), fill=tuple(color))
+            pen.text((left + 20, top + 20 * i), name, ink, font)
+        return 60 + max((int(font.getlength(e[1])) for e in entries), default=0)
+    if layer.kind != "rgb":
         for i, shade in enumerate(ramp(np.linspace(0, 1, 200)).astype(int)):
-            pen.line((16 + i, height - 44, 16 + i, height - 32), fill=tuple(shade))
-        pen.text((16, height - 66), layer.name, ink, font)
-        pen.text((16, height - 28), f"{layer.low:.6g}", ink, font)
-        pen.text((216, height - 28), f"{layer.high:.6g}", ink, font, anchor="ra")
+            pen.line((left + i, height - 44, left + i, height - 32), fill=tuple(shade))
+        pen.text((left, height - 66), layer.name, ink, font)
+        pen.text((left, height - 28), f"{layer.low:.6g}", ink, font)
+        pen.text((left + 200, height - 28), f"{layer.high:.6g}", ink, font, anchor="ra")
+        return 240
+    return 0
 
 
-def cubes(voxels, voxel_size, path, size=(1600, 900)):
+def cubes(voxels: Any, voxel_size: float, path: Any, size: tuple[int, int] = (1600, 900)) -> None:
     """Draws voxels (N, 3), integers, as small cubes colored by height (painter's algorithm, far cubes first)."""
     width, height = size
     image = Image.new("RGB", (width * SCALE, height * SCALE), BACKGROUND)
@@ -140,7 +177,9 @@ def cubes(voxels, voxel_size, path, size=(1600, 900)):
     image.resize(size, Image.LANCZOS).save(path)
 
 
-def _cubes(pen, corner, size, width, height):
+def _cubes(
+    pen: ImageDraw.ImageDraw, corner: np.ndarray, size: float, width: int, height: int
+) -> None:
     flat = np.stack([corner @ RIGHT, corner @ UP], axis=1)
     middle, spread = (
         np.median(flat, axis=0),
@@ -149,7 +188,7 @@ def _cubes(pen, corner, size, width, height):
     zoom = SCALE * min(width * 0.47 / max(spread[0], size), height * 0.47 / max(spread[1], size))
     center = np.array([width, height * 1.04]) * SCALE / 2
 
-    def pixels(points):
+    def pixels(points: np.ndarray) -> np.ndarray:
         p = np.stack([(points @ RIGHT - middle[0]), -(points @ UP - middle[1])], axis=-1)
         return p * zoom + center
 

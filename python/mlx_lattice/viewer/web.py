@@ -1,22 +1,59 @@
 """The HTML page: template page.html with the scene as JSON and base64 buffers inside. No address is ever fetched."""
 
+from __future__ import annotations
+
 import base64
 import html
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from .layers import BACKGROUND, STOPS, scene
+from .layers import AZIMUTH, BACKGROUNDS, STOPS, TILT, Classes, Drawn, Layer, Panels, Scene, scene
 
 TEMPLATE = Path(__file__).with_name("page.html")
+THEMES = ("auto", "dark", "light")
 
 
-def page(panels, *, color=None, classes=None, title="", limit=1_000_000, point_size=None):
-    """The text of the page. limit: points of all panels together; a smaller choice is stated on the page.
+def page(
+    panels: Panels,
+    *,
+    color: str | None = None,
+    classes: Classes = None,
+    title: str = "",
+    limit: int = 1_000_000,
+    point_size: float | None = None,
+    theme: str = "auto",
+    unit: str = "",
+) -> str:
+    """The text of one HTML page that draws panels side by side and works offline.
 
-    color: the layer to begin with, "height", "rgb" or a column. classes: names of its values, or of those of `label`.
+    Args:
+        panels: A `Panel`, `PointCloud`, `SparseTensor` or array (N, 3), or a list of up to 16 of them.
+        color: The layer to begin with: "height", "rgb", "errors" or the name of a column.
+        classes: Names of the values of `color` or of `label`: a list, {value: name} or
+            {value: (name, (r, g, b))}.
+        title: The heading of the page.
+        limit: The number of points of all clouds together. The page says so when it shows fewer than all.
+        point_size: The diameter of a point in pixels.
+        theme: "auto" (as the browser is set), "dark" or "light".
+        unit: The unit of the positions, for the scale bar, such as "m".
+
+    Returns:
+        The text of the page.
+
+    Raises:
+        ValueError: A layer, theme, limit or number of panels that does not exist.
+
+    Example:
+        >>> import numpy as np
+        >>> from mlx_lattice import viewer
+        >>> viewer.page(np.random.rand(100, 3)).startswith("<!DOCTYPE html>")
+        True
     """
+    if theme not in THEMES:
+        raise ValueError(f"[viewer] theme: found {theme!r}, expected one of {', '.join(THEMES)}")
     s = scene(panels, color, classes, limit)
     title = title or " / ".join(p.title for p in s.panels if p.title) or "point cloud"
     data = {
@@ -24,28 +61,18 @@ def page(panels, *, color=None, classes=None, title="", limit=1_000_000, point_s
         "radius": s.radius,
         "center": s.center.tolist(),
         "first": s.first,
+        "view": [float(AZIMUTH), float(TILT)],
+        "theme": theme,
+        "unit": unit,
         "pointSize": point_size or 2.0,
         "stops": STOPS.tolist(),
-        "background": BACKGROUND,
+        "backgrounds": BACKGROUNDS,
+        "scores": s.scores,
         "layers": [
             {"name": x.name, "kind": x.kind, "low": x.low, "high": x.high, "entries": x.entries}
             for x in s.layers
         ],
-        "panels": [
-            {
-                "title": p.title,
-                "shown": len(p.points),
-                "total": p.total,
-                "bad": p.bad,
-                "points": _text(p.points.astype("<f4")),
-                "values": {
-                    x.name: _text(_packed(x, p.values[x.name]))
-                    for x in s.layers
-                    if x.name in p.values and x.kind != "height"
-                },
-            }
-            for p in s.panels
-        ],
+        "panels": _panels(s),
     }
     text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     return (
@@ -55,7 +82,35 @@ def page(panels, *, color=None, classes=None, title="", limit=1_000_000, point_s
     )
 
 
-def _packed(layer, values):
+def _panels(s: Scene) -> list[dict[str, Any]]:
+    """The panels; one that shows the cloud of an earlier panel refers to that panel by its number."""
+    made: list[dict[str, Any]] = []
+    first: dict[int, int] = {}
+    for i, p in enumerate(s.panels):
+        head = {"title": p.title, "color": p.color}
+        if p.cloud in first:
+            made.append({**head, "same": first[p.cloud]})
+        else:
+            first[p.cloud] = i
+            made.append({**head, **_buffers(s, p)})
+    return made
+
+
+def _buffers(s: Scene, p: Drawn) -> dict[str, Any]:
+    return {
+        "shown": len(p.points),
+        "total": p.total,
+        "bad": p.bad,
+        "points": _text(p.points.astype("<f4")),
+        "values": {
+            x.name: _text(_packed(x, p.values[x.name]))
+            for x in s.layers
+            if x.name in p.values and x.kind != "height"
+        },
+    }
+
+
+def _packed(layer: Layer, values: np.ndarray) -> np.ndarray:
     """Bytes of colors, class indices in the smallest size, scalars in 16 bits between low and high (NaN is low)."""
     if layer.kind == "rgb":
         return values
@@ -65,5 +120,5 @@ def _packed(layer, values):
     return np.rint(np.clip(np.nan_to_num(t, posinf=1, neginf=0), 0, 1) * 65535).astype("<u2")
 
 
-def _text(array):
+def _text(array: np.ndarray) -> str:
     return base64.b64encode(np.ascontiguousarray(array)).decode("ascii")

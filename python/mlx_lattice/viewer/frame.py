@@ -1,0 +1,57 @@
+"""The page inside a notebook: an element that holds the whole page, so that nothing is fetched and nothing is written."""
+
+from __future__ import annotations
+
+import html
+from typing import Any
+
+from .layers import Panels
+from .web import page
+
+
+class Frame:
+    """A page that a notebook shows in place. `text` is the page, `height` the height in pixels.
+
+    Example:
+        >>> from mlx_lattice import viewer
+        >>> frame = viewer.Frame("<p>hello</p>", height=100)
+        >>> "hello" in frame._repr_html_()
+        True
+    """
+
+    def __init__(self, text: str, height: int = 480) -> None:
+        self.text, self.height = text, height
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<iframe srcdoc="{html.escape(self.text)}" sandbox="allow-scripts" loading="lazy" '
+            f'style="width:100%;height:{int(self.height)}px;border:1px solid #8884;border-radius:6px">'
+            "</iframe>"
+        )
+
+    def __repr__(self) -> str:
+        return f"Frame({len(self.text):,} characters; a notebook shows it)"
+
+
+def show(panels: Panels, *, height: int = 480, limit: int = 200_000, **options: Any) -> Frame:
+    """Panels as a page inside a notebook.
+
+    Args:
+        panels: As for `page`: clouds, sparse tensors, arrays (N, 3) or panels.
+        height: The height in pixels.
+        limit: The number of points of all clouds together. A notebook keeps what it shows in its file.
+        **options: Other options of `page`.
+
+    Returns:
+        A `Frame`; a notebook shows the frame when it is the last expression of a cell.
+
+    Raises:
+        ValueError: As `page`.
+
+    Example:
+        >>> import numpy as np
+        >>> from mlx_lattice import viewer
+        >>> type(viewer.show(np.random.rand(100, 3))).__name__
+        'Frame'
+    """
+    return Frame(page(panels, limit=limit, **options), height)
