@@ -185,14 +185,14 @@ def test_voxelize_does_not_depend_on_threads(scan):
     "arguments, message",
     [
         (["info", "none.ply"], "No such file"),
-        (["info", "a.xyz"], "format 'xyz', expected one of ply"),
+        (["info", "a.doc"], "format 'doc', expected one of ply"),
         (["voxelize", "none.ply", "--size", "1", "b.ply"], "No such file"),
         (
             ["voxelize", "a.ply", "--size", "-1", "b.ply"],
             "--size: found -1.0, expected a positive number",
         ),
         (["voxelize", "a.ply", "--size", "nan", "b.ply"], "--size: found nan"),
-        (["voxelize", "a.ply", "--size", "1", "b.txt"], "format 'txt'"),
+        (["voxelize", "a.ply", "--size", "1", "b.doc"], "format 'doc'"),
         (["view", "none.ply", "b.html"], "No such file"),
         (["view", "none.ply", "b.html", "--point-size", "-2"], "--point-size: found -2.0"),
     ],

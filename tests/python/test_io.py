@@ -208,7 +208,7 @@ BAD = {
         ),
         "cannot become 1200",
     ),
-    "odd.bin": (bytes(17), "17 bytes, expected a multiple of 16"),
+    "odd.bin": (bytes(17), "17 bytes, expected a multiple of 16 (kitti"),
     "head.las": (b"LASF", "expected b'LASF' and a header of 227 bytes"),
     "shape.npy": (
         b"\x93NUMPY\x01\0v\0"
@@ -236,8 +236,10 @@ def test_bad_files_are_named(tmp_path, name):
 def test_bad_arguments(tmp_path):
     with pytest.raises(FileNotFoundError):
         io.read(tmp_path / "none.ply")
-    with pytest.raises(ValueError, match="format 'xyz', expected one of ply"):
-        io.read("a.xyz")
+    with pytest.raises(ValueError, match="format 'doc', expected one of ply"):
+        io.read("a.doc")
+    with pytest.raises(ValueError, match="format 'obj', expected one of ply"):
+        io.write(tmp_path / "a.obj", a_cloud())
     with pytest.raises(ValueError, match=r"points: found shape \(3,\), expected \(N, 3\)"):
         PointCloud(np.zeros(3))
     with pytest.raises(ValueError, match="column 'c': found shape"):

@@ -23,6 +23,9 @@ SEEDS = {
     "a.npy": {},
     "a.npz": {},
     "a.bin": {},
+    "a.pcd.bin": {},
+    "a.xyz": {},
+    "a.csv": {},
     "a.las": {},
     "a.laz": {},
 }
@@ -80,14 +83,15 @@ def test_mutations(tmp_path, name):
         pytest.importorskip("laspy")
         pytest.importorskip("lazrs")
     rng = np.random.default_rng(7)
-    columns = {"intensity": rng.random(40).astype(np.float32)}
+    n = 41  # not a multiple of 5: such a .bin could be KITTI's or nuScenes'
+    columns = {"intensity": rng.random(n).astype(np.float32)}
     if not name.endswith("bin"):
         columns |= {
-            "color": rng.integers(0, 256, (40, 3), dtype=np.uint8),
-            "label": rng.integers(0, 3, 40).astype(np.uint8),
+            "color": rng.integers(0, 256, (n, 3), dtype=np.uint8),
+            "label": rng.integers(0, 3, n).astype(np.uint8),
         }
     path = tmp_path / name
-    io.write(path, PointCloud(rng.normal(size=(40, 3)).astype(np.float32), columns), **SEEDS[name])
+    io.write(path, PointCloud(rng.normal(size=(n, 3)).astype(np.float32), columns), **SEEDS[name])
     original = path.read_bytes()
     io.read(path)  # imports what the format needs before memory is watched
     read = refused = 0

@@ -8,7 +8,10 @@ import time
 
 from ..training.progress import Progress
 
-FORMATS = "formats: .ply .pcd .las .laz .npy .npz .bin (KITTI)"
+FORMATS = (
+    "formats: .ply .pcd .las .laz .npy .npz .xyz .txt .csv .e57, .bin and .label (kitti, nuscenes),\n"
+    "meshes .off .obj .stl, whose surface is sampled; --format names one where the extension does not tell"
+)
 
 
 def add_command(commands):
@@ -115,7 +118,7 @@ def _voxelize(arguments):
     io = _io()
     if not 0 < arguments.size < float("inf"):
         raise ValueError(f"--size: found {arguments.size}, expected a positive number")
-    io.format_of(arguments.output)  # before the work
+    io.format_of(arguments.output, write=True)  # before the work
     from ..io.downsample import downsample
 
     with Progress("voxelize", 3, "steps") as bar:

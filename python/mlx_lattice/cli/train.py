@@ -10,8 +10,8 @@ import mlx.core as mx
 
 from .. import models, ops
 from ..training.progress import progress
+from .files import FORMATS
 
-FORMATS = "formats: .ply .pcd .las .laz .npy .npz .bin (KITTI)"
 MODEL, RECIPE = "model.safetensors", "recipe.json"
 COARSEST = 16  # voxels a side of a cell at the last of four halvings
 SIZES = {"depth": 14, "width": 16, "stem_kernel_size": 3}
@@ -154,9 +154,13 @@ def _files(data, io):
 
 
 def _known(path, io):
+    """A file of a folder that is a cloud; notes in .txt are told and passed over."""
     try:
-        io.format_of(path)
+        name = io.format_of(path)
     except ValueError:
+        return False
+    if name == "txt" and not io.text.is_points(path):
+        print(f"{path}: no points, passed over")
         return False
     return True
 
@@ -300,7 +304,7 @@ def _predict(arguments):
         )
     picture = Path(arguments.output).suffix.lower() in (".html", ".htm", ".png")
     if not picture:
-        io.format_of(arguments.output)  # before the work
+        io.format_of(arguments.output, write=True)  # before the work
     recipe, model = scans.VoxelPipeline.load(path.with_name(RECIPE)), models.load(path)
     if (model.config["in_channels"], model.config["out_channels"]) != (
         recipe.channels,

@@ -1,7 +1,9 @@
-"""Point-cloud files: PLY, PCD, LAS/LAZ, NPY/NPZ and KITTI .bin, read into and written from `PointCloud`.
+"""Point-cloud files, read into and written from `PointCloud`.
 
-Needs NumPy; LAS and LAZ also laspy and lazrs: pip install 'mlx-lattice[io]'. A file that is not what it says raises
-`ValueError` with its path; memory stays in proportion to the file.
+PLY, PCD, LAS/LAZ, NPY/NPZ, scans of KITTI and nuScenes with their labels, text (XYZ, TXT, CSV),
+meshes (OFF, OBJ, STL) and E57. Needs NumPy; LAS and LAZ also laspy and lazrs:
+pip install 'mlx-lattice[io]'. A file that is not what it says raises `ValueError` with its path;
+memory stays in proportion to the file.
 """
 
 try:
@@ -13,13 +15,28 @@ except ImportError:
 
 import os as _os
 from collections.abc import Callable
+from functools import partial as _partial
 
 from .cloud import PointCloud
-from .kitti import read_kitti, write_kitti
+from .e57 import read_e57
+from .kitti import (
+    read_bin,
+    read_kitti,
+    read_label,
+    read_labeled,
+    read_lidarseg,
+    read_nuscenes,
+    read_panoptic,
+    write_kitti,
+    write_nuscenes,
+)
 from .las import read_las, write_las
+from .mesh import Mesh, read_mesh, read_surface
 from .npy import read_npy, read_npz, write_npy, write_npz
 from .pcd import read_pcd, write_pcd
 from .ply import read_ply, write_ply
+from .scannet import read_scannet
+from .text import read_text, write_csv, write_text
 
 READERS: dict[str, Callable] = {
     "ply": read_ply,
@@ -28,7 +45,18 @@ READERS: dict[str, Callable] = {
     "laz": read_las,
     "npy": read_npy,
     "npz": read_npz,
-    "bin": read_kitti,
+    "bin": read_bin,
+    "kitti": read_kitti,
+    "nuscenes": read_nuscenes,
+    "label": read_labeled,
+    "xyz": read_text,
+    "txt": read_text,
+    "csv": read_text,
+    "off": _partial(read_surface, format="off"),
+    "obj": _partial(read_surface, format="obj"),
+    "stl": _partial(read_surface, format="stl"),
+    "e57": read_e57,
+    "scannet": read_scannet,
 }
 WRITERS: dict[str, Callable] = {
     "ply": write_ply,
@@ -38,55 +66,85 @@ WRITERS: dict[str, Callable] = {
     "npy": write_npy,
     "npz": write_npz,
     "bin": write_kitti,
+    "kitti": write_kitti,
+    "nuscenes": write_nuscenes,
+    "xyz": write_text,
+    "txt": write_text,
+    "csv": write_csv,
 }
 
 __all__ = [
+    "Mesh",
     "PointCloud",
     "format_of",
     "read",
+    "read_bin",
+    "read_e57",
     "read_kitti",
+    "read_label",
+    "read_labeled",
     "read_las",
+    "read_lidarseg",
+    "read_mesh",
     "read_npy",
     "read_npz",
+    "read_nuscenes",
+    "read_panoptic",
     "read_pcd",
     "read_ply",
+    "read_scannet",
+    "read_surface",
+    "read_text",
     "write",
+    "write_csv",
     "write_kitti",
     "write_las",
     "write_npy",
     "write_npz",
+    "write_nuscenes",
     "write_pcd",
     "write_ply",
+    "write_text",
 ]
 
 
-def format_of(path, format=None):
-    """The format's name, from the argument or the extension."""
-    name = format or _os.path.splitext(_os.fspath(path))[1].lstrip(".")
-    name = {"kitti": "bin"}.get(name.lower(), name.lower())
-    if name not in READERS:
-        raise ValueError(f"{path}: format {name!r}, expected one of {', '.join(READERS)}")
-    return name
+def format_of(path, format=None, *, write=False):
+    """The format's name, from the argument or the extension. write: one that can be written."""
+    known = WRITERS if write else READERS
+    name = (format or _os.path.splitext(_os.fspath(path))[1].lstrip(".")).lower()
+    if name not in known:
+        raise ValueError(f"{path}: format {name!r}, expected one of {', '.join(known)}")
+    return "nuscenes" if name == "bin" and str(path).endswith(".pcd.bin") else name
 
 
-def read(path, format=None):
-    """PointCloud of a file; `format` (ply, pcd, las, laz, npy, npz, bin) where the extension does not tell."""
-    return READERS[format_of(path, format)](path)
+def read(path, format=None, **options):
+    """PointCloud of a file. format: a name such as kitti, where the extension does not tell.
+
+    options go to the reader: `samples=` and `seed=` of a mesh, `columns=` of a text file,
+    `labels=` of a scan.
+    """
+    name = format_of(path, format)
+    return _called(READERS[name], "read", name, path, **options)
 
 
 def write(path, cloud, format=None, **options):
     """Writes by extension. options go to the writer: write_ply(format=...) is `encoding=` here.
 
-    encoding: PLY binary_little_endian, binary_big_endian, ascii; PCD binary, binary_compressed, ascii.
+    encoding: PLY binary_little_endian, binary_big_endian, ascii;
+    PCD binary, binary_compressed, ascii.
     """
-    name = format_of(path, format)
+    name = format_of(path, format, write=True)
     if "encoding" in options:
         options["format"] = options.pop("encoding")
     if name in ("las", "laz"):
         options.setdefault("compressed", name == "laz")
+    return _called(WRITERS[name], "write", name, path, cloud, **options)
+
+
+def _called(function, operation, name, *arguments, **options):
     try:
-        return WRITERS[name](path, cloud, **options)
+        return function(*arguments, **options)
     except TypeError as error:
         if "unexpected keyword" in str(error):
-            raise TypeError(f"[write] {name}: {error}") from None
+            raise TypeError(f"[{operation}] {name}: {error}") from None
         raise

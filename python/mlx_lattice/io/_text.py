@@ -22,11 +22,11 @@ def read_rows(file, dtype, count, left):
     return rows
 
 
-def write_rows(file, rows):
+def write_rows(file, rows, separator=" "):
     """The shortest decimals that read back as the same numbers."""
     cells = []
     for name in rows.dtype.names:
         values = rows[name]
         for column in values.T if values.ndim == 2 else [values]:
             cells.append(map(str, column if column.dtype.kind == "f" else column.tolist()))
-    file.write("".join(" ".join(line) + "\n" for line in zip(*cells)).encode())
+    file.write("".join(separator.join(line) + "\n" for line in zip(*cells)).encode())

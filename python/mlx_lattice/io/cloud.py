@@ -59,8 +59,8 @@ class PointCloud:
                 raise ValueError(
                     f"[PointCloud] column {name!r}: found {values.dtype}, expected numbers"
                 )
-            columns[str(name)] = values
-        object.__setattr__(self, "points", points)
+            columns[str(name)] = plain(values)
+        object.__setattr__(self, "points", plain(points))
         object.__setattr__(self, "columns", columns)
 
     def __len__(self):
@@ -114,6 +114,15 @@ class PointCloud:
             origin = np.zeros(3) if bounds is None else bounds[0]
         origin = np.broadcast_to(np.asarray(origin, np.float64), (3,))
         return mx.array((self.points.astype(np.float64) - origin).astype(np.float32)), origin
+
+
+def plain(values):
+    """The same values as a contiguous, aligned array in this machine's byte order, which MLX and C need.
+
+    A column of a structured array has strides of the whole row; such a column is copied.
+    """
+    values = values.astype(values.dtype.newbyteorder("="), copy=False)
+    return np.require(values, requirements=["C", "A"])
 
 
 def gather(fields, what):

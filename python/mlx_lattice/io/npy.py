@@ -68,19 +68,25 @@ def _native(array):
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
+def npz_arrays(file, archive):
+    """{name: array} of an open NPZ file, never with pickled objects, in memory that the file can account for."""
+    entries = [e for e in archive.infolist() if e.filename.endswith(".npy")]
+    if sum(e.file_size for e in entries) > GROWTH * file_size(file):
+        raise ValueError(
+            f"{len(entries)} arrays that claim {sum(e.file_size for e in entries)} bytes, more than deflate can hold"
+        )
+    if any(e.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for e in entries):
+        raise ValueError("compressed by something else than deflate")
+    arrays = {}
+    for entry in entries:
+        with archive.open(entry) as member:
+            arrays[entry.filename[:-4]] = _native(_array(member, entry.file_size))
+    return arrays
+
+
 def read_npz(path):
     with naming(path, "NPZ"), open(path, "rb") as file, zipfile.ZipFile(file) as archive:
-        entries = [e for e in archive.infolist() if e.filename.endswith(".npy")]
-        if sum(e.file_size for e in entries) > GROWTH * file_size(file):
-            raise ValueError(
-                f"{len(entries)} arrays that claim {sum(e.file_size for e in entries)} bytes, more than deflate can hold"
-            )
-        if any(e.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for e in entries):
-            raise ValueError("compressed by something else than deflate")
-        arrays = {}
-        for entry in entries:
-            with archive.open(entry) as member:
-                arrays[entry.filename[:-4]] = _native(_array(member, entry.file_size))
+        arrays = npz_arrays(file, archive)
     with naming(path, "NPZ"):
         for name in ("points", "xyz"):
             if name in arrays:

@@ -1,0 +1,172 @@
+"""Triangle meshes of OFF, OBJ and STL files, and points drawn from their surface.
+
+    P(point in triangle t) = area(t) / sum of areas,    point = a + u (b - a) + v (c - a),    u, v
+    >= 0, u + v <= 1
+
+Points are uniform on the surface and depend on the seed only. A file without faces gives its
+vertices.
+"""
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+
+from ._check import file_size, fits, naming
+from .cloud import PointCloud
+
+SAMPLES = 10_000
+FACET = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute", "<u2")])
+
+
+@dataclass(frozen=True, eq=False)
+class Mesh:
+    """vertices (V, 3) float64; faces (F, 3) int64, rows of vertices."""
+
+    vertices: np.ndarray
+    faces: np.ndarray
+
+    def sample(self, count, seed=0):
+        """PointCloud of `count` points, uniform on the surface, with the columns `normal` and
+        `face`.
+        """
+        if count < 0:
+            raise ValueError(f"[Mesh.sample] count: found {count}, expected 0 or more")
+        a, b, c = (self.vertices[self.faces[:, i]] for i in range(3))
+        cross = np.cross(b - a, c - a)
+        area = np.linalg.norm(cross, axis=1)
+        total = area.cumsum()
+        if not len(total) or not np.isfinite(total[-1]) or total[-1] <= 0:
+            raise ValueError(
+                "[Mesh.sample] the surface has no area: expected finite vertices and a triangle "
+                "that is not flat"
+            )
+        rng = np.random.default_rng(seed)
+        at = np.searchsorted(total, rng.random(count) * total[-1], side="right")
+        face = np.minimum(at, len(total) - 1)
+        u, v = rng.random((2, count))
+        fold = u + v > 1
+        u, v = np.where(fold, 1 - u, u)[:, None], np.where(fold, 1 - v, v)[:, None]
+        points = a[face] + u * (b[face] - a[face]) + v * (c[face] - a[face])
+        normal = cross[face] / np.maximum(area[face], np.finfo(np.float64).tiny)[:, None]
+        columns = {"normal": normal.astype(np.float32), "face": face.astype(np.int32)}
+        return PointCloud(points.astype(np.float32), columns)
+
+
+def read_mesh(path, format=None):
+    """Mesh of a file; format: off, obj or stl where the extension does not tell."""
+    name = (format or str(path).rsplit(".", 1)[-1]).lower()
+    if name not in MESHES:
+        raise ValueError(f"{path}: format {name!r}, expected one of {', '.join(MESHES)}")
+    with naming(path, name.upper()), open(path, "rb") as file:
+        vertices, faces = MESHES[name](file)
+        if not len(vertices):
+            raise ValueError("no vertices")
+        if faces.size and not 0 <= faces.min() <= faces.max() < len(vertices):
+            bad = faces.max() if faces.max() >= len(vertices) else faces.min()
+            raise ValueError(f"a face with vertex {bad}, expected 0..{len(vertices) - 1}")
+        return Mesh(vertices, faces)
+
+
+def read_surface(path, format=None, samples=SAMPLES, seed=0):
+    """PointCloud of `samples` points drawn from the surface of a mesh file; its vertices where it
+    has no faces.
+    """
+    mesh = read_mesh(path, format)
+    if not len(mesh.faces):
+        return PointCloud(mesh.vertices)
+    with naming(path, "mesh"):
+        return mesh.sample(samples, seed)
+
+
+def _off(file):
+    """OFF: counts, vertices, polygons. ModelNet40 has files whose counts stand on the line of the
+    word OFF.
+    """
+    text = file.read().decode("latin-1")
+    if not text[:3].upper() == "OFF":
+        raise ValueError(f"begins with {text[:10]!r}, expected 'OFF'")
+    if "#" in text:
+        text = "\n".join(line.split("#")[0] for line in text.split("\n"))
+    numbers = np.array(text[3:].split(), np.float64)
+    if len(numbers) < 3:
+        raise ValueError("no counts of vertices and faces")
+    n_vertices, n_faces = (_count(v) for v in numbers[:2])
+    if 3 * n_vertices + 4 * n_faces > len(numbers):
+        raise ValueError(
+            f"{n_vertices} vertices and {n_faces} faces cannot stand in {len(numbers)} numbers: "
+            "truncated, or the counts are wrong"
+        )
+    vertices = numbers[3 : 3 + 3 * n_vertices].reshape(-1, 3)
+    rest = numbers[3 + 3 * n_vertices :]
+    if n_faces and len(rest) == 4 * n_faces and (rest[::4] == 3).all():  # triangles only, no colors
+        return vertices, rest.reshape(-1, 4)[:, 1:].astype(np.int64)
+    return vertices, _off_polygons(text, n_vertices, n_faces)
+
+
+def _off_polygons(text, n_vertices, n_faces):
+    """Faces with any number of corners, colors behind them; one face per line."""
+    lines = [line for line in text[3:].split("\n") if line.strip()]
+    lines = lines[len(lines) - n_faces :] if n_faces else []
+    return _fans([[int(w) for w in line.split()[1 : 1 + int(line.split()[0])]] for line in lines])
+
+
+def _obj(file):
+    """Wavefront OBJ: lines `v x y z` and `f a b c ...`; a corner is a, a/t, a//n or a/t/n, counted
+    from 1 or back from -1.
+    """
+    vertices, faces = [], []
+    for number, line in enumerate(file, 1):
+        words = line.split()
+        try:
+            if words[:1] == [b"v"]:
+                vertices.append((float(words[1]), float(words[2]), float(words[3])))
+            elif words[:1] == [b"f"]:
+                corners = [int(w.split(b"/", 1)[0]) for w in words[1:]]
+                if 0 in corners:
+                    raise ValueError("corner 0; corners count from 1")
+                faces.append([c - 1 if c > 0 else len(vertices) + c for c in corners])
+        except (ValueError, IndexError) as error:
+            raise ValueError(f"line {number}: {line[:60].decode('latin-1')!r}: {error}") from None
+    return np.array(vertices, np.float64).reshape(-1, 3), _fans(faces)
+
+
+def _stl(file):
+    """STL, binary (a count and 50 bytes per facet) or text. Corners are not joined."""
+    size = file_size(file)
+    head = file.read(84)
+    if len(head) == 84 and size == 84 + FACET.itemsize * struct.unpack("<I", head[80:])[0]:
+        facets = np.fromfile(file, FACET)
+        corners = facets["corners"].reshape(-1, 3).astype(np.float64)
+    elif head.lstrip().startswith(b"solid"):
+        file.seek(0)
+        words = file.read().split()
+        at = [i for i, w in enumerate(words) if w == b"vertex"]
+        if at and at[-1] + 3 >= len(words):
+            raise ValueError("truncated in the last vertex")
+        corners = np.array([words[i + 1 : i + 4] for i in at], np.float64).reshape(-1, 3)
+        if len(corners) % 3:
+            raise ValueError(f"{len(corners)} vertices, expected three per facet")
+    else:
+        count = struct.unpack("<I", head[80:])[0] if len(head) == 84 else 0
+        fits(count, FACET.itemsize, max(size - 84, 0), "facets")
+        raise ValueError("neither text that begins with 'solid' nor 84 bytes and 50 per facet")
+    return corners, np.arange(len(corners), dtype=np.int64).reshape(-1, 3)
+
+
+def _fans(polygons):
+    """(F, 3): each polygon cut into triangles at its first corner."""
+    for polygon in polygons:
+        if len(polygon) < 3:
+            raise ValueError(f"a face with {len(polygon)} corners, expected 3 or more")
+    triangles = [(p[0], p[i], p[i + 1]) for p in polygons for i in range(1, len(p) - 1)]
+    return np.array(triangles, np.int64).reshape(-1, 3)
+
+
+def _count(value):
+    if value != int(value) or value < 0:
+        raise ValueError(f"count {value}, expected a whole number")
+    return int(value)
+
+
+MESHES = {"off": _off, "obj": _obj, "stl": _stl}
