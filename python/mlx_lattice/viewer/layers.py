@@ -10,9 +10,9 @@ Layers of one name share range, colors and legend over all panels, so that pictu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 
@@ -83,8 +83,8 @@ class Panel:
     color: str | None = None
 
 
-Panels = Union[Panel, Any, Iterable[Any]]
-Classes = Union[Sequence[str], Mapping[int, Any], None]
+Panels = Any  # a Panel, PointCloud, SparseTensor or array (N, 3), or several of them
+Classes = Sequence[str] | Mapping[int, Any] | None
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ def _score(cloud: PointCloud, title: str, layers: list[Layer]) -> dict[str, Any]
     """Points and intersection over union per class, over all points of the cloud with a truth of 0 or more."""
     truth, label = (cloud.columns[name].astype(np.int64) for name in ("truth", "label"))
     entries = next((x.entries for x in layers if x.name == "truth"), ())
-    rows = []
+    rows: list[tuple[str, int, float | None]] = []
     counted = truth >= 0
     for value, name, _color in entries:
         if value < 0:
@@ -240,7 +240,7 @@ def _score(cloud: PointCloud, title: str, layers: list[Layer]) -> dict[str, Any]
         is_truth, is_label = (truth == value) & counted, (label == value) & counted
         either = int((is_truth | is_label).sum())
         both = int((is_truth & is_label).sum())
-        rows.append([name, int(is_truth.sum()), both / either if either else None])
+        rows.append((name, int(is_truth.sum()), both / either if either else None))
     found = [row[2] for row in rows if row[2] is not None]
     return {"title": title, "rows": rows, "mean": sum(found) / len(found) if found else None}
 
@@ -307,7 +307,9 @@ def _layers(clouds: list[PointCloud], classified: str, classes: dict[int, Any]) 
 
 
 def _named(classes: Classes) -> dict[int, Any]:
-    named = dict(enumerate(classes)) if isinstance(classes, (list, tuple)) else dict(classes or {})
+    named: dict[int, Any] = (
+        dict(classes) if isinstance(classes, Mapping) else dict(enumerate(classes or ()))
+    )
     bad = [v for v in named if not isinstance(v, (int, np.integer))]
     if bad:
         raise ValueError(f"[viewer] classes: found {bad[0]!r}, expected integers as keys")
