@@ -1,0 +1,143 @@
+"""Items on disk after a costly preparation, such as voxelization: a byte budget, checksums, any number of processes.
+
+One file per item: 16 bytes of BLAKE2 over the rest, 8 bytes of the header's length, a JSON header,
+the arrays one behind the other. A file is written under another name and then renamed. A file whose
+checksum does not fit is made anew and counted in `rebuilt`. When the files exceed the budget, those
+that were not used for the longest time go.
+"""
+
+import hashlib
+import json
+import os
+import struct
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from ..io import PointCloud
+from .base import Dataset
+
+SUFFIX = ".item"
+
+
+class DiskCache:
+    """cache.get(key, make) is the cloud of `key`, made where it is not on disk."""
+
+    def __init__(self, directory, budget: int = 20 << 30):
+        if budget <= 0:
+            raise ValueError(f"[DiskCache] budget: found {budget}, expected a number of bytes")
+        self.directory, self.budget = Path(directory), budget
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.hits = self.misses = self.rebuilt = 0
+        self._lock = threading.Lock()
+        self._size = sum(size for _, size, _ in self._files())
+
+    def get(self, key: str, make: Callable[[], PointCloud]) -> PointCloud:
+        path = self.directory / (hashlib.blake2b(key.encode(), digest_size=16).hexdigest() + SUFFIX)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            data = b""
+        cloud = _unpack(data) if data else None
+        with self._lock:
+            self.hits += cloud is not None
+            self.misses += not data
+            self.rebuilt += bool(data) and cloud is None
+        if cloud is not None:
+            os.utime(path)
+            return cloud
+        cloud = make()
+        self._write(path, _pack(cloud))
+        return cloud
+
+    def _write(self, path: Path, data: bytes) -> None:
+        if len(data) > self.budget:
+            return
+        temporary = path.with_name(f"{path.stem}.{os.getpid()}.{threading.get_ident()}.writing")
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+        with self._lock:
+            self._size += len(data)
+            if self._size > self.budget:
+                self._shrink(path)
+
+    def _files(self) -> list[tuple[int, int, Path]]:
+        """(last use, bytes, path); a file that another process removed meanwhile is left out."""
+        found = []
+        for path in self.directory.glob("*" + SUFFIX):
+            try:
+                about = path.stat()
+            except FileNotFoundError:
+                continue
+            found.append((about.st_mtime_ns, about.st_size, path))
+        return sorted(found)
+
+    def _shrink(self, keep: Path) -> None:
+        files = self._files()
+        size = sum(s for _, s, _ in files)
+        for _, bytes_, path in files:
+            if size <= 0.9 * self.budget:
+                break
+            if path != keep:
+                path.unlink(missing_ok=True)
+                size -= bytes_
+        self._size = size
+
+
+class Cached(Dataset):
+    """A data set whose items are prepared once: prepare(cloud) is kept on disk.
+
+    prepare needs no seed: it must give the same cloud each time. Its repr is part of the key, so
+    that
+    another voxel size is another item; so are the sizes and times of the item's files.
+    """
+
+    def __init__(self, dataset: Dataset, directory, prepare=None, budget: int = 20 << 30):
+        self._dataset, self._prepare = dataset, prepare
+        self.root, self.split, self.table = dataset.root, dataset.split, dataset.table
+        self._names = [dataset.name(i) for i in range(len(dataset))]
+        self.cache = DiskCache(directory, budget)
+
+    @property
+    def labeled(self):
+        return self._dataset.labeled
+
+    def source(self, i):
+        return self._dataset.source(i)
+
+    def __getattr__(self, name):  # targets, prediction_path, ... of the data set
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._dataset, name)
+
+    def _read(self, i):
+        about = [(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in self.source(i)]
+        key = json.dumps([repr(self._dataset), self._names[i], about, repr(self._prepare)])
+        prepare = self._prepare or (lambda cloud: cloud)
+        return self.cache.get(key, lambda: prepare(self._dataset[i]))
+
+
+def _pack(cloud: PointCloud) -> bytes:
+    arrays = {"points": cloud.points} | {"." + n: v for n, v in cloud.columns.items()}
+    rows = [(name, a.dtype.str, a.shape) for name, a in arrays.items()]
+    header = json.dumps({"arrays": rows, "meta": cloud.meta}, default=str).encode()
+    body = struct.pack("<Q", len(header)) + header + b"".join(a.tobytes() for a in arrays.values())
+    return hashlib.blake2b(body, digest_size=16).digest() + body
+
+
+def _unpack(data: bytes) -> PointCloud | None:
+    """The cloud; None where the checksum does not fit."""
+    body = memoryview(data)[16:]
+    if len(data) < 24 or hashlib.blake2b(body, digest_size=16).digest() != data[:16]:
+        return None
+    at = 8 + struct.unpack_from("<Q", body)[0]
+    header = json.loads(bytes(body[8:at]))
+    arrays = {}
+    for name, code, shape in header["arrays"]:
+        dtype, count = np.dtype(code), int(np.prod(shape, dtype=np.int64))
+        arrays[name] = np.frombuffer(body, dtype, count, at).reshape(shape).copy()
+        at += count * dtype.itemsize
+    columns = {name[1:]: a for name, a in arrays.items() if name != "points"}
+    return PointCloud(arrays["points"], columns, header["meta"])

@@ -1,0 +1,122 @@
+"""nuScenes-lidarseg (Fong et al., 2022): 32-beam scans, 16 classes, through the JSON tables of the
+data set.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..io import PointCloud, read_nuscenes
+from .base import Dataset
+from .tables import NUSCENES, NUSCENES_MINI_VALIDATION, NUSCENES_VALIDATION
+
+PIECE = 1 << 20  # characters of a table in memory at once; sample_data.json has a gigabyte
+
+
+class NuScenes(Dataset):
+    """Key frames of the LiDAR. version: v1.0-trainval, v1.0-test or v1.0-mini; by default by the
+    split.
+    """
+
+    TREE = """
+v1.0-trainval/scene.json sample.json sample_data.json lidarseg.json
+samples/LIDAR_TOP/NAME.pcd.bin                  x y z intensity ring, float32
+lidarseg/v1.0-trainval/TOKEN_lidarseg.bin       uint8 per point
+panoptic/v1.0-trainval/TOKEN_panoptic.npz       with panoptic=True, and panoptic.json
+"""
+    SOURCE = "nuscenes.org/nuscenes (full data set v1.0 and nuScenes-lidarseg)"
+    table = NUSCENES
+
+    def __init__(self, root, split="train", *, version=None, panoptic=False):
+        super().__init__(root, split)
+        self.version = version or ("v1.0-test" if split == "test" else "v1.0-trainval")
+        self._panoptic = panoptic
+        tables = self._folder(self.root / self.version)
+        scenes = self._scenes(tables)
+        samples = {
+            row["token"]
+            for row in rows_of(self._file(tables / "sample.json"), "token", "scene_token")
+            if row["scene_token"] in scenes
+        }
+        labels = {}
+        if self.labeled:
+            kind = "panoptic" if panoptic else "lidarseg"
+            listed = rows_of(self._file(tables / f"{kind}.json"), "sample_data_token", "filename")
+            labels = {row["sample_data_token"]: self.root / row["filename"] for row in listed}
+        self._paths: list[Path] = []
+        self._labels: list[Path] = []
+        self._take(tables, samples, labels)
+
+    def _scenes(self, tables: Path) -> set[str]:
+        held = NUSCENES_MINI_VALIDATION if self.version == "v1.0-mini" else NUSCENES_VALIDATION
+        chosen = set()
+        for row in rows_of(self._file(tables / "scene.json"), "token", "name"):
+            number = int(row["name"].removeprefix("scene-"))
+            if self.split == "test" or (number in held) == (self.split == "valid"):
+                chosen.add(row["token"])
+        if not chosen:
+            self._missing(f"{tables / 'scene.json'} has no scene of the split {self.split}")
+        return chosen
+
+    def _take(self, tables: Path, samples: set[str], labels: dict[str, Path]) -> None:
+        fields = ("token", "sample_token", "filename", "is_key_frame")
+        found = []
+        for row in rows_of(self._file(tables / "sample_data.json"), *fields):
+            lidar = row["is_key_frame"] and row["filename"].startswith("samples/LIDAR_TOP/")
+            if lidar and row["sample_token"] in samples:
+                found.append((row["filename"], row["token"]))
+        for filename, token in sorted(found):
+            if self.labeled:
+                if token not in labels:
+                    self._missing(f"no labels of {filename} (sample_data {token}) are listed")
+                self._labels.append(self._file(labels[token]))
+            self._paths.append(self._file(self.root / filename))
+            self._names.append(token)
+        if not found:
+            self._missing(f"{tables / 'sample_data.json'} lists no scan of samples/LIDAR_TOP")
+
+    def source(self, i):
+        return [self._paths[i], *self._labels[i : i + 1]]
+
+    def _read(self, i):
+        if not self.labeled:
+            return read_nuscenes(self._paths[i])
+        kind = "panoptic" if self._panoptic else "labels"
+        cloud = read_nuscenes(self._paths[i], **{kind: self._labels[i]})
+        classes = self.table.indices(cloud.columns["label"], str(self._labels[i]))
+        return PointCloud(cloud.points, {**cloud.columns, "label": classes})
+
+    def prediction_path(self, i: int) -> str:
+        """Where the benchmark expects the prediction of an item."""
+        kind = {"valid": "val"}.get(self.split, self.split)
+        return f"lidarseg/{kind}/{self._names[i]}_lidarseg.bin"
+
+
+def rows_of(path: Path, *fields: str) -> Iterator[dict]:
+    """Rows of a JSON table, an array of objects, one at a time; each must have the fields."""
+    decoder, text, number = json.JSONDecoder(), "", 0
+
+    def fail(what: str):
+        raise ValueError(f"{path}: {what} after row {number}; expected an array of objects")
+
+    with open(path, encoding="utf-8") as file:
+        text = file.read(PIECE).lstrip()
+        if not text.startswith("["):
+            fail(f"begins with {text[:20]!r}")
+        text = text[1:]
+        while True:
+            text = text.lstrip(", \t\r\n")
+            if text.startswith("]"):
+                return
+            try:
+                row, end = decoder.raw_decode(text)
+            except ValueError:
+                more = file.read(PIECE)
+                if not more:
+                    fail("the text ends or is broken")
+                text += more
+                continue
+            text, number = text[end:], number + 1
+            if not isinstance(row, dict) or any(f not in row for f in fields):
+                fail(f"a row without {', '.join(fields)}")
+            yield {f: row[f] for f in fields}

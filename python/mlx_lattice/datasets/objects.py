@@ -1,0 +1,104 @@
+"""Single objects: ModelNet40 (classification of meshes) and ShapeNetPart (parts of 16 categories)."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from ..io import PointCloud, read_surface, read_text
+from .base import Dataset
+from .tables import MODELNET40_CLASSES, SHAPENET_PARTS, LabelTable
+
+
+class ModelNet40(Dataset):
+    """Objects of 40 categories (Wu et al., 2015): `samples` points of each surface, from a seed.
+
+    `targets[i]` is the class index of an object; `meta["target"]` of a cloud is the same number.
+    """
+
+    TREE = """
+airplane/train/airplane_0001.off
+airplane/test/airplane_0627.off
+...
+xbox/test/...
+"""
+    SOURCE = "modelnet.cs.princeton.edu (ModelNet40.zip, 2 GB)"
+    SPLITS = ("train", "test")
+    table = LabelTable(
+        tuple(MODELNET40_CLASSES), {i: i for i in range(40)}, tuple(range(len(MODELNET40_CLASSES)))
+    )
+    labeled = True  # of the test split, too
+
+    def __init__(self, root, split="train", *, samples=1024, seed=0):
+        super().__init__(root, split)
+        self._samples, self._seed = samples, seed
+        self._paths: list[Path] = []
+        self.targets: list[int] = []
+        for index, name in enumerate(MODELNET40_CLASSES):
+            found = sorted(self._folder(self.root / name / split).glob("*.off"))
+            if not found:
+                self._missing(f"{self.root / name / split} holds no .off file")
+            self._paths += found
+            self._names += [f"{name}/{p.stem}" for p in found]
+            self.targets += [index] * len(found)
+
+    def source(self, i):
+        return [self._paths[i]]
+
+    def _read(self, i):
+        cloud = read_surface(self._paths[i], "off", self._samples, [self._seed, i])
+        return PointCloud(
+            cloud.points, {"normal": cloud.columns["normal"]}, {"target": self.targets[i]}
+        )
+
+
+class ShapeNetPart(Dataset):
+    """Objects with a part per point (Yi et al., 2016): 16 categories, 50 parts, normals.
+
+    `targets[i]` is the category of an object, `parts[category]` the range of its part labels.
+    """
+
+    TREE = """
+train_test_split/shuffled_train_file_list.json   also val and test: "shape_data/SYNSET/NAME"
+02691156/NAME.txt                                x y z nx ny nz part per line
+...
+04379243/...
+"""
+    SOURCE = "shapenet.cs.stanford.edu (shapenetcore_partanno_segmentation_benchmark_v0_normal)"
+    categories = tuple(name for _, name, _ in SHAPENET_PARTS)
+    labeled = True
+
+    def __init__(self, root, split="train"):
+        super().__init__(root, split)
+        names, self.parts, first = [], [], 0
+        for _, name, count in SHAPENET_PARTS:
+            self.parts.append(range(first, first + count))
+            names += [f"{name} {k}" for k in range(count)]
+            first += count
+        self.table = LabelTable(tuple(names), {i: i for i in range(first)}, tuple(range(first)))
+        synsets = [synset for synset, _, _ in SHAPENET_PARTS]
+        listed = {"train": "train", "valid": "val", "test": "test"}[split]
+        path = self._file(self.root / "train_test_split" / f"shuffled_{listed}_file_list.json")
+        try:
+            entries = [str(e).split("/")[-2:] for e in json.loads(path.read_text(encoding="utf-8"))]
+            self.targets = [synsets.index(synset) for synset, _ in entries]
+        except (ValueError, TypeError) as error:
+            raise ValueError(
+                f"{path}: expected a list of shape_data/SYNSET/NAME: {error}"
+            ) from None
+        self._paths = [self._file(self.root / synset / f"{name}.txt") for synset, name in entries]
+        self._names = ["/".join(entry) for entry in entries]
+
+    def source(self, i):
+        return [self._paths[i]]
+
+    def _read(self, i):
+        path, parts = self._paths[i], self.parts[self.targets[i]]
+        cloud = read_text(path, ("x", "y", "z", "nx", "ny", "nz", "label"))
+        label = cloud.columns["label"].astype(np.int32)
+        if label.size and not parts.start <= label.min() <= label.max() < parts.stop:
+            raise ValueError(
+                f"{path}: parts {label.min()}..{label.max()}, expected {parts.start}..{parts.stop - 1}"
+            )
+        columns = {"normal": cloud.columns["normal"].astype(np.float32), "label": label}
+        return PointCloud(cloud.points.astype(np.float32), columns, {"target": self.targets[i]})
