@@ -14,7 +14,7 @@ namespace lattice::cpu {
 
 // Whether this is faster than `outer`. It is not before 2.5 edges a bucket and 64 output channels a
 // group: `outer` reads rows from the first-level cache, the sums go through the second
-// (docs/performance.md). Nor without a local order of the rows: those that a part reaches are
+// (docs/notebook.md). Nor without a local order of the rows: those that a part reaches are
 // copied, from the first to the last.
 bool buckets_pay(const RelationLists& lists, int64_t c_out, int64_t groups);
 
