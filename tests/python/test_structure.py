@@ -36,8 +36,8 @@ RULES = {
     "tests/support": ["gtest/", "hwy/", "tests/support/", "lattice/kernels/"],
     "tests/kernels": ["gtest/", "hwy/", "tests/support/", "lattice/kernels/"],
 }
-# System headers that kernels may use for memory and threads.
-SYSTEM = {"pthread.h", "sched.h", "sys/mman.h", "sys/wait.h", "unistd.h"}
+# System headers that kernels may use for memory, threads and cache sizes.
+SYSTEM = {"pthread.h", "sched.h", "sys/mman.h", "sys/sysctl.h", "sys/wait.h", "unistd.h"}
 
 # Files of lattice/ops that are no topic of their own: the topic they belong to, or None.
 PARTS = {

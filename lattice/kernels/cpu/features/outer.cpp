@@ -1,21 +1,24 @@
-// 1. The output positions are cut into parts of a few tiles, the parts into a fixed number of
-// chains. A chain has its own float32
-//    sums; it walks its parts in order, and the chains are added in order at the end.
-// 2. For a part, the rows of both ends that its edges reach lie near each other in position order:
-// they are copied once to a
-//    small float32 window and stay in the second-level cache while all offsets pass by.
+// 1. The tiles of output positions are cut into a fixed number of chains. A chain has its own
+//    float32 sums; the chains are added in order at the end. Sizes of caches, vectors and threads
+//    do not change the chains, so that they do not change the bits.
+// 2. A chain walks its parts of a few tiles. The rows of both ends that the edges of a part reach
+//    lie near each other in position order: a part copies them once to a small float32 window,
+//    which stays in the second-level cache while all offsets pass by. The input rows of a part
+//    overlap those of the part before, and only the new ones are copied.
 // 3. Edges are taken a hundred or so at a time, so that their rows stay in the first-level cache
-// while blocks of M input channels x
-//    NV vectors of output channels, held in registers, run over them.
+//    while blocks of M input channels x NV vectors of output channels, held in registers, run over
+//    them. Narrow vectors read the channels from panels (outer_panels-inl.h).
 // Threads take (chain, block of input channels).
 #include "lattice/kernels/cpu/features/outer.h"
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <numeric>
 #include <stdexcept>
 #include <string>
 
+#include "lattice/kernels/cpu/base/caches.h"
 #include "lattice/kernels/cpu/base/hwy_targets.h"
 #include "lattice/kernels/cpu/base/threads.h"
 
@@ -26,6 +29,7 @@
 #include <hwy/highway.h>
 
 #include "lattice/kernels/cpu/features/outer-inl.h"
+#include "lattice/kernels/cpu/features/outer_panels-inl.h"
 
 #ifndef LATTICE_KERNELS_CPU_OUTER_CPP
 #define LATTICE_KERNELS_CPU_OUTER_CPP
@@ -34,10 +38,11 @@ namespace {
 
 constexpr int64_t kSumBytes = int64_t{8} << 20;     // sums of all chains
 constexpr int64_t kWindowBytes = int64_t{6} << 20;  // copied rows of one part
-constexpr int64_t kPartBytes = int64_t{1} << 20;    // what the rows of a part should take
 constexpr int64_t kEdgeBytes = 32 << 10;            // rows of the edges taken at a time
 constexpr int64_t kMaxChains = 16;
-constexpr int64_t kChannelBlock = 64;  // input channels of a task
+constexpr int64_t kChainTiles = 4;        // of a chain, at least
+constexpr int64_t kInPlaceChannels = 16;  // whose panels would cost more than they save
+constexpr int64_t kChannelBlock = 64;     // input channels of a task, at least
 
 // Output columns of one group that are summed together.
 struct OuterPanel {
@@ -72,29 +77,28 @@ class Outer {
         depthwise_(args.groups > 1 && args.c_in == args.groups && args.c_out == args.groups),
         groups_(depthwise_ ? 1 : args.groups),
         rows_(depthwise_ ? 1 : args.c_in / args.groups),
-        direct_(std::is_same_v<T, float> && !lists.in_order && !lists.out_order && !depthwise_ &&
-                args.c_out / args.groups % kLanes == 0),
+        direct_(!kPanels && std::is_same_v<T, float> && !lists.in_order && !lists.out_order &&
+                !depthwise_ && args.c_out / args.groups % kLanes == 0),
         task_per_offset_(direct_ && lists.n_k() >= 8) {
     plan();
   }
 
   void run() {
     const int64_t n_k = lists_.n_k();
-    const int64_t chains = this->chains();
     for (int64_t k0 = 0; k0 < n_k; k0 += offsets_) {
       const int64_t k1 = std::min(n_k, k0 + offsets_);
       const int64_t size = (k1 - k0) * offset_sums_;
-      Buffer<float> sums(chains * size);
-      const int64_t blocks = depthwise_ ? 1 : (rows_ + kChannelBlock - 1) / kChannelBlock;
+      Buffer<float> sums(chains_ * size);
       const int64_t lists = task_per_offset_ ? k1 - k0 : 1;
-      parallel_for(chains * lists * blocks, [&](int64_t task) {
-        const int64_t chain = task / (lists * blocks), list = task / blocks % lists,
-                      c0 = task % blocks * kChannelBlock;
-        walk(chain, chains, k0 + list, task_per_offset_ ? k0 + list + 1 : k1, c0,
-             std::min(rows_, c0 + kChannelBlock), sums.data() + chain * size + list * offset_sums_);
+      parallel_for(chains_ * lists * blocks_, [&](int64_t task) {
+        const int64_t chain = task / (lists * blocks_), list = task / blocks_ % lists,
+                      b = task % blocks_;
+        walk(chain, k0 + list, task_per_offset_ ? k0 + list + 1 : k1, rows_ * b / blocks_,
+             rows_ * (b + 1) / blocks_, sums.data() + chain * size + list * offset_sums_);
       });
-      parallel_for(k1 - k0,
-                   [&](int64_t k) { write(k0 + k, sums.data() + k * offset_sums_, chains, size); });
+      parallel_for(k1 - k0, [&](int64_t k) {
+        write(k0 + k, sums.data() + k * offset_sums_, chains_, size);
+      });
     }
   }
 
@@ -112,55 +116,63 @@ class Outer {
                            depthwise_ ? begin * kLanes : g * rows_, offset_sums_});
         offset_sums_ += (end - begin) * kLanes * rows_;
       }
-    offsets_ =
-        std::clamp<int64_t>(kSumBytes / 4 / offset_sums_, 1, std::max<int64_t>(1, lists_.n_k()));
+    // Sums are counted as if vectors had 16 values: chains must not depend on the instruction set.
+    const int64_t counted = round_up(columns, kLine) * groups_ * rows_;
+    offsets_ = std::clamp<int64_t>(kSumBytes / 4 / counted, 1, std::max<int64_t>(1, lists_.n_k()));
+    chains_ = std::max<int64_t>(
+        1, std::min({kMaxChains, kSumBytes / 4 / (offsets_ * counted), n_tiles_ / kChainTiles}));
+    // Narrow vectors: every block copies the output rows again, so that there are no more blocks
+    // than threads need.
+    const int64_t most_blocks = depthwise_ ? 1 : (rows_ + kChannelBlock - 1) / kChannelBlock;
+    const int64_t wanted = (2 * thread_count() + chains_ - 1) / chains_;
+    blocks_ = !kPanels ? most_blocks : thread_count() == 1 ? 1 : std::min(most_blocks, wanted);
+    const int64_t part_bytes = std::clamp<int64_t>(caches().second, 1 << 18, 1 << 20);
     const int64_t part_rows =
-        kPartBytes / 4 / (2 * std::min(args_.c_in, kChannelBlock * groups_) + args_.c_out);
-    part_tiles_ = std::max<int64_t>(1, part_rows / tile_);
-    if (task_per_offset_) part_tiles_ = std::max<int64_t>(1, n_tiles_);
-  }
-
-  int64_t parts() const { return (n_tiles_ + part_tiles_ - 1) / part_tiles_; }
-  int64_t chains() const {
-    const int64_t fit = kSumBytes / 4 / (std::min(offsets_, lists_.n_k()) * offset_sums_ + 1);
-    return std::max<int64_t>(1, std::min({kMaxChains, fit, parts()}));
+        part_bytes / 4 / (2 * ((rows_ + blocks_ - 1) / blocks_) * groups_ + args_.c_out);
+    part_tiles_ =
+        task_per_offset_ ? std::max<int64_t>(1, n_tiles_) : std::max<int64_t>(1, part_rows / tile_);
   }
 
   // Channels [c0, c1) of each group, offsets [k0, k1), the parts of one chain.
-  void walk(int64_t chain, int64_t chains, int64_t k0, int64_t k1, int64_t c0, int64_t c1,
-            float* sums) const {
+  void walk(int64_t chain, int64_t k0, int64_t k1, int64_t c0, int64_t c1, float* sums) const {
     for (int64_t k = k0; k < k1; ++k)
       for (const OuterPanel& p : panels_) {
         float* to = sums + (k - k0) * offset_sums_ + p.sums + c0 * p.vectors * kLanes;
         std::fill(to, to + (c1 - c0) * p.vectors * kLanes, 0.0f);
       }
     Scratch scratch;
-    for (int64_t part = parts() * chain / chains; part < parts() * (chain + 1) / chains; ++part)
-      add_part(part, k0, k1, c0, c1, sums, scratch);
+    const int64_t end = n_tiles_ * (chain + 1) / chains_;
+    for (int64_t t = n_tiles_ * chain / chains_; t < end; t += part_tiles_)
+      add_part(t, std::min(end, t + part_tiles_), k0, k1, c0, c1, sums, scratch);
   }
 
   struct Scratch {
     Buffer<float> x, y;
+    Buffer<float> x_panels;
+    const float* x_end;                 // of the rows that edges read
+    int64_t first = 0, lo = 0, hi = 0;  // x holds the rows [lo, hi), row p at p - first
     Buffer<int32_t> iota;
   };
 
-  void add_part(int64_t part, int64_t k0, int64_t k1, int64_t c0, int64_t c1, float* sums,
+  // The edges of the tiles [t0, t1).
+  void add_part(int64_t t0, int64_t t1, int64_t k0, int64_t k1, int64_t c0, int64_t c1, float* sums,
                 Scratch& scratch) const {
     const int64_t n_k = lists_.n_k();
-    const int32_t* from = bounds_ + part * part_tiles_ * n_k;
-    const int32_t* to = bounds_ + std::min(n_tiles_, (part + 1) * part_tiles_) * n_k;
-    const int64_t first = part * part_tiles_ * tile_;
-    const int64_t rows = std::min(lists_.n_out, first + part_tiles_ * tile_) - first;
+    const int32_t *from = bounds_ + t0 * n_k, *to = bounds_ + t1 * n_k;
+    const int64_t first = t0 * tile_, rows = std::min(lists_.n_out, t1 * tile_) - first;
     if (direct_) return add_direct(from, to, k0, k1, c0, c1, sums, scratch);
     const auto [lo, hi] = reach(from, to, k0, k1);
     if (lo >= hi) return;
     // With groups the channels of a block are not adjacent: copy whole rows.
     const int64_t x_column = groups_ == 1 ? c0 : 0;
     const int64_t x_columns = depthwise_ || groups_ > 1 ? args_.c_in : c1 - c0;
-    const int64_t x_stride = round_up(x_columns, kLine), y_stride = round_up(args_.c_out, kLine);
+    const int64_t x_stride = row_stride(x_columns), y_stride = row_stride(args_.c_out);
     const int64_t edges = edge_block(x_stride, std::min(y_stride, kOuterVectors * kLanes));
     const bool window = (hi - lo) * x_stride * 4 <= kWindowBytes;
-    resize(scratch.x, (window ? hi - lo : edges) * x_stride + kLine);
+    if (window)
+      slide(lo, hi, x_stride, scratch);
+    else
+      resize(scratch.x, edges * x_stride + kLine), scratch.lo = scratch.hi = 0;
     resize(scratch.y, rows * y_stride + kLine);
     if (scratch.iota.size() < std::max(edges, rows)) {
       scratch.iota = Buffer<int32_t>(std::max(edges, part_tiles_ * tile_));
@@ -168,10 +180,15 @@ class Outer {
     }
     copy(static_cast<const T*>(args_.y), lists_.n_out, args_.c_out, 0, args_.c_out,
          lists_.out_order, first, first + rows, scratch.y.data(), y_stride);
-    if (window) copy_x(lo, hi, x_column, x_columns, scratch.x.data(), x_stride);
+    scratch.x_end = scratch.x.data() + scratch.x.size();
+    if (window) {
+      copy_x(scratch.hi, hi, x_column, x_columns,
+             scratch.x.data() + (scratch.hi - scratch.first) * x_stride, x_stride);
+      scratch.hi = hi;
+    }
     // Positions are turned into rows of the windows by moving their bases.
     const float* y_base = scratch.y.data() - first * y_stride;
-    const float* x_base = window ? scratch.x.data() - lo * x_stride : scratch.x.data();
+    const float* x_base = window ? scratch.x.data() - scratch.first * x_stride : scratch.x.data();
     for (int64_t k = k0; k < k1; ++k) {
       const OffsetList& list = lists_.lists[static_cast<size_t>(k)];
       for (int64_t e = from[k]; e < to[k]; e += edges) {
@@ -186,9 +203,34 @@ class Outer {
           some.ahead = 0;
         }
         some.x -= x_column;
-        add_edges(some, c0, c1, sums + (k - k0) * offset_sums_);
+        add_edges(some, c0, c1, sums + (k - k0) * offset_sums_, scratch);
       }
     }
+  }
+
+  // Values between copied rows. Panels want an odd number of cache lines.
+  static int64_t row_stride(int64_t columns) {
+    const int64_t lines = (columns + kLine - 1) / kLine;
+    return (kPanels && lines % 2 == 0 ? lines + 1 : lines) * kLine;
+  }
+
+  // Makes room for the rows [lo, hi) in scratch.x and keeps those that are there already: parts of
+  // a chain follow each other, and their windows overlap.
+  static void slide(int64_t lo, int64_t hi, int64_t stride, Scratch& s) {
+    if (lo < s.lo || lo > s.hi) s.first = s.lo = s.hi = lo;
+    const int64_t needed = (hi - lo) * stride + kLine;
+    if ((hi - s.first) * stride + kLine > s.x.size()) {
+      Buffer<float> larger(
+          needed > s.x.size() ? std::max(needed, std::min(2 * needed, kWindowBytes / 4)) : 0);
+      float* to = larger.empty() ? s.x.data() : larger.data();
+      if (s.hi > lo)
+        std::memmove(to, s.x.data() + (lo - s.first) * stride,
+                     static_cast<size_t>((s.hi - lo) * stride) * sizeof(float));
+      if (!larger.empty()) s.x = std::move(larger);
+      s.first = lo;
+    }
+    s.lo = lo;
+    s.hi = std::max(s.hi, lo);
   }
 
   // n edges of a list from e on; `end` is where edges end that may be fetched early. An identity
@@ -216,23 +258,47 @@ class Outer {
       for (int64_t e = from[k]; e < to[k]; e += edges) {
         const int64_t n = std::min<int64_t>(edges, to[k] - e);
         add_edges(edges_of(list, e, n, to[k], x, args_.c_in, y, args_.c_out, scratch), c0, c1,
-                  sums + (k - k0) * offset_sums_);
+                  sums + (k - k0) * offset_sums_, scratch);
       }
     }
   }
 
   // Edges whose rows of so many values at both ends are taken at a time.
   static int64_t edge_block(int64_t x_columns, int64_t y_columns) {
+    if (kPanels) return kPanelEdges;
     return std::clamp<int64_t>(kEdgeBytes / 4 / (x_columns + y_columns), 16, 1024);
   }
 
-  void add_edges(const OuterEdges& edges, int64_t c0, int64_t c1, float* sums) const {
+  void add_edges(const OuterEdges& edges, int64_t c0, int64_t c1, float* sums,
+                 Scratch& scratch) const {
+    if (kPanels && !depthwise_) return add_packed(edges, c0, c1, sums, scratch);
     for (const OuterPanel& p : panels_) {
       if (depthwise_)
         sum_depthwise(edges, p.x_column, p.column, p.vectors, sums + p.sums);
       else
         kSumEdges[static_cast<size_t>(p.vectors - 1)](edges, p.x_column + c0, c1 - c0, p.column,
                                                       sums + p.sums + c0 * p.vectors * kLanes);
+    }
+  }
+
+  // The same for at most kPanelEdges edges, whose rows go into panels first.
+  void add_packed(const OuterEdges& edges, int64_t c0, int64_t c1, float* sums,
+                  Scratch& scratch) const {
+    const bool in_place = c1 - c0 <= kInPlaceChannels;
+    if (!in_place) resize(scratch.x_panels, channel_panels(c1 - c0) * kPanelX);
+    int64_t x_at[kPanelEdges], y_at[kPanelEdges];
+    if (in_place) find_rows(edges.in, edges.n, edges.x_stride, x_at);
+    find_rows(edges.out, edges.n, edges.y_stride, y_at);
+    int64_t packed = -1;
+    for (const OuterPanel& p : panels_) {
+      if (!in_place && p.x_column != packed) {
+        pack_x(edges, p.x_column + c0, c1 - c0, scratch.x_end, scratch.x_panels.data());
+        packed = p.x_column;
+      }
+      const float* x = in_place ? edges.x + p.x_column + c0 : scratch.x_panels.data();
+      kSumPanels[static_cast<size_t>(p.vectors - 1)](
+          {x, in_place ? x_at : nullptr, edges.y + p.column, y_at, edges.n}, c1 - c0,
+          sums + p.sums + c0 * p.vectors * kLanes);
     }
   }
 
@@ -300,6 +366,8 @@ class Outer {
   std::vector<OuterPanel> panels_;
   int64_t offset_sums_ = 0;  // sums of one offset
   int64_t offsets_ = 1;      // that are summed at a time
+  int64_t chains_ = 1;
+  int64_t blocks_ = 1;  // of input channels
   int64_t part_tiles_ = 1;
 };
 

@@ -4,8 +4,10 @@
 //   group of column m
 //
 // x is (n_in, c_in), y is (n_out, c_out), u is (n_k, c_in / groups, c_out), all row-contiguous and
-// of one storage type. Sums are float32 over fixed parts of the output positions, added in order,
-// rounded once: the bits do not depend on threads.
+// of one storage type. The output positions are cut into at most 16 chains; the cut depends on the
+// lists and the channels only. A chain sums its edges in list order in float32; the chains are
+// added in order, and the result is rounded once. The bits depend neither on the number of threads
+// nor on the instruction set, as long as the machine has a fused multiply-add.
 #pragma once
 
 #include <cstdint>
