@@ -1,0 +1,36 @@
+"""Augmentation of clouds: composable, seeded per item and epoch, labels follow; docs/transforms.md."""
+
+from .base import Compose, OneOf, Sometimes, Transform, rng_of
+from .build import TRANSFORMS, build
+from .color import ColorDrop, ColorJitter
+from .geometry import Elastic, Flip, Jitter, Normalize, Rotate, Scale, Translate
+from .mix import CopyPaste, LaserMix, Mix3D, PolarMix
+from .rows import CropBox, CropRange, CropSphere, Dropout, Voxelize
+
+__all__ = [
+    "TRANSFORMS",
+    "ColorDrop",
+    "ColorJitter",
+    "Compose",
+    "CopyPaste",
+    "CropBox",
+    "CropRange",
+    "CropSphere",
+    "Dropout",
+    "Elastic",
+    "Flip",
+    "Jitter",
+    "LaserMix",
+    "Mix3D",
+    "Normalize",
+    "OneOf",
+    "PolarMix",
+    "Rotate",
+    "Scale",
+    "Sometimes",
+    "Transform",
+    "Translate",
+    "Voxelize",
+    "build",
+    "rng_of",
+]

@@ -1,0 +1,124 @@
+"""Transforms that mix two clouds: Mix3D, PolarMix, LaserMix and instance copy-paste."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .base import Transform, check, join, linear, moved
+from .geometry import turn
+
+
+@dataclass(frozen=True)
+class Mix3D(Transform):
+    """Both clouds, each with its center at the origin (Nekrasov et al., 3DV 2021)."""
+
+    def apply(self, cloud, rng, draw):
+        other = self._second(rng, draw)
+        return join(_centered(cloud), _centered(other), "Mix3D")
+
+
+@dataclass(frozen=True)
+class PolarMix(Transform):
+    """A sector of the other scan replaces that of this one; objects of it are pasted and turned.
+
+    Xiao et al., NeurIPS 2022. classes: class indices whose points are pasted once per angle, in
+    degrees, turned about the scanner; none: only the sector is replaced.
+    """
+
+    sector: float = 180.0
+    classes: tuple = ()
+    angles: tuple = (120.0, 240.0)
+
+    def __post_init__(self):
+        check(self, "sector", 0 < self.sector <= 360, "above 0 and at most 360 degrees")
+
+    def apply(self, cloud, rng, draw):
+        other = self._second(rng, draw)
+        begin = rng.uniform(0, 360)
+        inside = (_azimuth(cloud) - begin) % 360 < self.sector
+        take = (_azimuth(other) - begin) % 360 < self.sector
+        mixed = join(cloud[~inside], other[take], "PolarMix")
+        if len(self.classes):
+            objects = other[np.isin(_labels(self, other), self.classes)]
+            for angle in self.angles:
+                mixed = join(mixed, linear(objects, turn(np.radians(angle))), "PolarMix")
+        return mixed
+
+
+@dataclass(frozen=True)
+class LaserMix(Transform):
+    """Areas of inclination alternate between the two scans (Kong et al., CVPR 2023).
+
+    areas: how many; a number of the tuple is drawn. low, high: inclinations of the scanner in
+    degrees.
+    """
+
+    areas: tuple = (3, 4, 5, 6)
+    low: float = -25.0
+    high: float = 3.0
+
+    def __post_init__(self):
+        check(self, "areas", len(self.areas) > 0 and min(self.areas) >= 2, "numbers of 2 or more")
+        check(self, "high", self.low < self.high, f"above low = {self.low}")
+
+    def apply(self, cloud, rng, draw):
+        other = self._second(rng, draw)
+        cuts = np.linspace(self.low, self.high, int(rng.choice(self.areas)) + 1)[1:-1]
+        first = int(rng.integers(2))
+        mine = np.digitize(_inclination(cloud), cuts) % 2 == first
+        theirs = np.digitize(_inclination(other), cuts) % 2 != first
+        return join(cloud[mine], other[theirs], "LaserMix")
+
+
+@dataclass(frozen=True)
+class CopyPaste(Transform):
+    """Up to `count` objects of the other scan, turned about the scanner, replace what stood there.
+
+    classes: class indices to take objects of. The other cloud needs `label` and `instance`.
+    """
+
+    classes: tuple = ()
+    count: int = 3
+    turned: bool = True
+
+    def __post_init__(self):
+        check(self, "classes", len(self.classes) > 0, "one class or more")
+        check(self, "count", self.count >= 1, "1 or more")
+
+    def apply(self, cloud, rng, draw):
+        other = self._second(rng, draw)
+        if "instance" not in other.columns:
+            raise ValueError("[CopyPaste] needs the column instance in both clouds")
+        instance = other.columns["instance"]
+        usable = np.isin(_labels(self, other), self.classes) & (instance > 0)
+        objects = np.unique(instance[usable])
+        chosen = rng.permutation(objects)[: self.count]
+        for number in chosen:
+            piece = other[usable & (instance == number)]
+            if self.turned:
+                piece = linear(piece, turn(rng.uniform(-np.pi, np.pi)))
+            low, high = piece.points.min(axis=0), piece.points.max(axis=0)
+            free = ((cloud.points < low) | (cloud.points > high)).any(axis=1)
+            cloud = join(cloud[free], piece, "CopyPaste")
+        return cloud
+
+
+def _centered(cloud):
+    bounds = cloud.bounds()
+    middle = 0.0 if bounds is None else (bounds[0] + bounds[1]) / 2
+    return moved(cloud, cloud.points.astype(np.float64) - middle)
+
+
+def _azimuth(cloud):
+    return np.degrees(np.arctan2(cloud.points[:, 1], cloud.points[:, 0]))
+
+
+def _inclination(cloud):
+    flat = np.hypot(cloud.points[:, 0], cloud.points[:, 1])
+    return np.degrees(np.arctan2(cloud.points[:, 2], flat))
+
+
+def _labels(transform, cloud):
+    if "label" not in cloud.columns:
+        raise ValueError(f"[{type(transform).__name__}] needs the column label in both clouds")
+    return cloud.columns["label"]
