@@ -69,6 +69,7 @@ const char* name(TensorOps tier) {
 }
 
 void set_thread_count(int n) { cpu::set_thread_count(n); }
+void limit_simd(const std::string& name) { cpu::limit_simd(name); }
 int thread_count() { return cpu::thread_count(); }
 
 BackendInfo backend_info() {

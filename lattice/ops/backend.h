@@ -38,6 +38,9 @@ BackendInfo backend_info();
 // it.
 void set_thread_count(int n);
 int thread_count();
+// Runs kernels on the named instruction set from now on, as LATTICE_SIMD does; an empty name lifts
+// the limit. Throws std::invalid_argument for names that the machine or the build lacks.
+void limit_simd(const std::string& name);
 
 // GPU generation in an architecture name: "applegpu_g16s" -> 16; 0 when there is none.
 int gpu_generation(const std::string& architecture);

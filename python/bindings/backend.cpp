@@ -70,5 +70,7 @@ void bind_backend(nb::module_& m) {
       "units.");
   m.def("set_thread_count", &lattice::set_thread_count, nb::arg("n"),
         "Threads that one operation may use. Results do not depend on it.");
+  m.def("limit_simd", &lattice::limit_simd, nb::arg("name"),
+        "Runs kernels on the named instruction set from now on; an empty name lifts the limit.");
   m.def("thread_count", &lattice::thread_count, "Threads that one operation may use.");
 }

@@ -4,6 +4,7 @@ from ._build import VERSION as __version__
 from ._load import load_extension
 
 _ext = load_extension()
+_ext.backend_info()  # a wrong LATTICE_SIMD is an error here, not inside the first operation
 
 from . import (  # noqa: E402
     core,

@@ -1,5 +1,6 @@
 """Import, versions and the command line."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,37 @@ def test_backend_info():
     assert (info["tensor_ops"] == "unavailable") == (not mx.metal.is_available())
     assert info["tensor_ops"] in {"unavailable", "gpu", "neural_accelerator"}
     assert info["simd"] and info["threads"] >= 1
+
+
+def run_with_simd(name: str, code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "LATTICE_SIMD": name},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_simd_is_limited_by_the_environment():
+    simd = mlx_lattice.backend_info()["simd"]
+    done = run_with_simd(
+        simd.lower(), "import mlx_lattice as ml; print(ml.backend_info()['simd'])"
+    )
+    assert done.stdout.strip() == simd, done.stderr
+
+
+def test_wrong_simd_is_an_error_at_import():
+    done = run_with_simd("AVX9", "import mlx_lattice")
+    assert done.returncode != 0
+    assert '[LATTICE_SIMD] found "AVX9"; this machine and this build have' in done.stderr
+    assert mlx_lattice.backend_info()["simd"] in done.stderr
+
+
+def test_bench_takes_an_instruction_set(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["bench", "--simd", "AVX9", "conv"])
+    assert "AVX9" in capsys.readouterr().err
 
 
 def test_thread_count_errors():

@@ -14,6 +14,8 @@
 #include <pthread.h>
 #endif
 
+#include "lattice/kernels/cpu/base/simd.h"
+
 namespace lattice::cpu {
 namespace {
 
@@ -32,6 +34,7 @@ void relax() {
 }
 
 int initial_count() {
+  check_simd();
   if (const char* text = std::getenv("LATTICE_NUM_THREADS")) {
     char* end = nullptr;
     long n = std::strtol(text, &end, 10);

@@ -1,10 +1,27 @@
 """`mlx-lattice bench`: measures operations on this machine. One module per topic."""
 
+import argparse
+
+from ..._ext import limit_simd
 from . import codec, conv, model, train
+
+
+def _instruction_set(name: str) -> str:
+    try:
+        limit_simd(name)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return name
 
 
 def add_command(commands):
     parser = commands.add_parser("bench", help="measures operations on this machine")
+    parser.add_argument(
+        "--simd",
+        metavar="NAME",
+        type=_instruction_set,
+        help="limits kernels to an instruction set, as the variable LATTICE_SIMD does",
+    )
     topics = parser.add_subparsers(dest="topic", required=True, metavar="topic")
     for topic in (conv, codec, model, train):
         topic.add_topics(topics)
