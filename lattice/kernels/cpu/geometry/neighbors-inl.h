@@ -176,6 +176,8 @@ void compare(const LeafPoints<float>& sources, const int32_t* rows, int64_t firs
     const auto row = hn::LoadU(di, rows + p);
     const auto near =
         hn::And(hn::Le(distance, worst), hn::RebindMask(d, hn::Gt(row, hn::Set(di, -1))));
+    // Most vectors of a leaf have nothing to keep, and narrow vectors emulate CompressStore.
+    if (hn::AllFalse(d, near)) continue;
     hn::CompressStore(distance, near, d, d2 + n);
     n += static_cast<int64_t>(hn::CompressStore(row, hn::RebindMask(di, near), di, found + n));
   }
