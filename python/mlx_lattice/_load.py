@@ -1,7 +1,7 @@
 """Loads the extension, or says what to install.
 
-MLX changes its C++ ABI in patch releases. The version that this package was built for is compared with the running one
-before the extension is loaded, because a wrong pair ends in undefined symbols or worse.
+MLX changes its C++ ABI in patch releases, and a wrong pair ends in undefined symbols or worse.
+So the version of the build is compared with the running version before the extension is loaded.
 """
 
 import importlib

@@ -12,7 +12,7 @@ _MOST_ANSWERS = 256
 
 @contextlib.contextmanager
 def on(device):
-    """Makes `device` the default inside a `with` block and restores the old one, also after an error."""
+    """Makes `device` the default inside a `with` block; the old default always comes back."""
     before = mx.default_device()
     mx.set_default_device(device)
     try:
@@ -51,7 +51,10 @@ def _arrays(value):
 
 
 def supported_on(device, fn, *args, **kwargs):
-    """Whether `fn(*args, **kwargs)` runs on `device`. Runs it once and remembers the answer for arguments of this kind."""
+    """Whether `fn(*args, **kwargs)` runs on `device`.
+
+    The first call runs `fn` and remembers the answer for arguments of this kind.
+    """
     target = mx.Device(device) if isinstance(device, mx.DeviceType) else device
     key = (str(target), id(fn), _signature(args), _signature(tuple(sorted(kwargs.items()))))
     if key not in _answers:

@@ -26,7 +26,10 @@ class Explanation:
 
 
 def explain(fn, *args, **kwargs):
-    """Builds the graph of `fn(*args, **kwargs)` without evaluating it and tells what was decided for each operation."""
+    """Builds the graph of `fn(*args, **kwargs)` and tells what was decided for each operation.
+
+    The graph is not evaluated.
+    """
     with DecisionLog() as log:
         fn(*args, **kwargs)
         return Explanation(log.decisions)
@@ -67,5 +70,8 @@ class SelftestReport:
 
 
 def selftest(device=None):
-    """Runs every route of every available device, or of one ("cpu", "gpu"), against one float64 oracle."""
+    """Runs every route of every available device against one float64 oracle.
+
+    device: "cpu" or "gpu" for the routes of one device only.
+    """
     return SelftestReport(selftest_rows(device or ""))

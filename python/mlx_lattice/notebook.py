@@ -1,4 +1,6 @@
-"""What a notebook shows for values of the library: a small table, and a view of points or voxels that can be turned.
+"""What a notebook shows for values of the library: a small table and a view to turn.
+
+The view shows points or voxels.
 
 Nothing lazy is evaluated: features appear by shape and dtype only.
 """

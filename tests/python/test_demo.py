@@ -28,7 +28,7 @@ def test_quick_demo_learns_and_explains(tmp_path, capsys):
         "pedestrian",
         "mean",
         "chosen",
-        "ms when its relations are there",
+        "ms once its relations exist",
         str(tmp_path / "demo.html"),
     ):
         assert word in text

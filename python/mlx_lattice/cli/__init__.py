@@ -1,1 +1,1 @@
-"""The command line `mlx-lattice`: one module per group of commands. `main.py` reads the arguments."""
+"""The command line `mlx-lattice`: one module per group of commands; `main` reads the arguments."""

@@ -1,7 +1,8 @@
 """Commands `compress` and `decompress`: point-cloud files to .mlat (docs/codec.md) and back.
 
-A voxel keeps the mean of the colors, intensities and floats of its points, rounded for integers, and the first of other integers
-(labels). That is where points are lost; the voxels themselves are stored without loss.
+A voxel keeps the mean of the colors, intensities and floats of its points, rounded for integers.
+Of other integers (labels) it keeps the first. So points are merged, but the voxels are stored
+without loss.
 """
 
 import argparse
@@ -158,12 +159,14 @@ def _compress(arguments):
         file.write(data)
     n, before = len(coords), os.path.getsize(arguments.input)
     print(
-        f"{len(cloud):,} points, {len(cloud) - used:,} not finite, {n:,} voxels of {arguments.voxel:g}"
+        f"{len(cloud):,} points, {len(cloud) - used:,} not finite, "
+        f"{n:,} voxels of {arguments.voxel:g}"
     )
     for what, size in _sections(data):
-        print(f"  {what:16} {size:12,} bytes {8 * size / max(n, 1):9.3f} bits a voxel")
+        print(f"  {what:16} {size:12,} bytes {8 * size / max(n, 1):9.3f} bits per voxel")
     print(
-        f"{before:,} -> {len(data):,} bytes, ratio {before / len(data):.1f}, {8 * len(data) / max(used, 1):.3f} bits a point; {stages}"
+        f"{before:,} -> {len(data):,} bytes, ratio {before / len(data):.1f}, "
+        f"{8 * len(data) / max(used, 1):.3f} bits per point; {stages}"
     )
 
 
@@ -189,5 +192,6 @@ def _decompress(arguments):
         columns = {name: np.array(values) for name, values in cloud.attributes.items()}
         stages("write", lambda: io.write(arguments.output, io.PointCloud(points, columns)))
     print(
-        f"{len(points):,} points; {len(data):,} -> {os.path.getsize(arguments.output):,} bytes; {stages}"
+        f"{len(points):,} points; {len(data):,} -> {os.path.getsize(arguments.output):,} bytes; "
+        f"{stages}"
     )

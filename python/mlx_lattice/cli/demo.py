@@ -1,8 +1,10 @@
 """mlx-lattice demo: a network learns to label street scans that it has not seen before.
 
-1. Streets of boxes, trees, cars, poles and people, each scanned by one turn of a 64-beam LiDAR (ray casting in NumPy).
-2. A MinkUNet is trained on some of them and measured on the others: intersection over union for each class.
-3. explain() of one convolution, the time of a scan, and a page: prediction beside truth, to turn with the mouse, offline.
+1. One turn of a 64-beam LiDAR scans streets with boxes, trees, cars, poles and people (ray casting
+   in NumPy).
+2. A MinkUNet learns from some streets. The others give the intersection over union per class.
+3. The demo prints explain() of one convolution and the time of a scan. It writes an offline page
+   that shows prediction beside truth.
 """
 
 import argparse
@@ -20,12 +22,14 @@ RATE = 4e-3
 def add_command(commands):
     parser = commands.add_parser(
         "demo",
-        help="trains a network on made-up street scans and shows what it sees",
+        help="trains a network on synthetic street scans and shows what it predicts",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Makes street scans with labels, trains a small MinkUNet for some minutes, reports mean IoU on unseen scans and "
-        "writes a page with prediction beside truth.",
-        epilog="examples:\n  mlx-lattice demo\n  mlx-lattice demo --quick --output quick.html   seconds, to see that all works\n"
-        "  mlx-lattice demo --epochs 20 --scenes 40      better, slower",
+        description="Makes street scans with labels, trains a small MinkUNet for some minutes,\n"
+        "prints the mean IoU on unseen scans, and writes a page with prediction beside truth.",
+        epilog="examples:\n"
+        "  mlx-lattice demo\n"
+        "  mlx-lattice demo --quick --output quick.html   takes seconds, to see that all works\n"
+        "  mlx-lattice demo --epochs 20 --scenes 40       better, slower",
     )
     parser.add_argument("--scenes", type=int, metavar="N", help="scans to learn from; default 24")
     parser.add_argument("--epochs", type=int, metavar="N", help="times each is seen; default 12")
@@ -65,7 +69,8 @@ def run(arguments):
     ):
         if not 0 < value < float("inf"):
             raise ValueError(
-                f"{name}: found {value if name != '--seed' else value - 1}, expected a positive number"
+                f"{name}: found {value if name != '--seed' else value - 1}, "
+                "expected a positive number"
             )
     try:
         import numpy as np
@@ -98,7 +103,8 @@ def run(arguments):
     train, test = made[:scenes], made[scenes:]
     rows = [len(s.tensor.coords) for s in made]
     print(
-        f"{scenes} streets to learn from, {unseen} unseen; voxels of {voxel:g} m, {min(rows):,} to {max(rows):,} a scan"
+        f"{scenes} streets to learn from, {unseen} unseen; voxels of {voxel:g} m, "
+        f"{min(rows):,} to {max(rows):,} per scan"
     )
 
     mx.random.seed(arguments.seed)
@@ -114,7 +120,8 @@ def run(arguments):
         ),
     )
     print(
-        f"trained in {time.perf_counter() - begin:.0f} s; the loss fell from {history[0]['loss']:.3f} to {history[-1]['loss']:.3f}\n"
+        f"trained in {time.perf_counter() - begin:.0f} s; "
+        f"the loss fell from {history[0]['loss']:.3f} to {history[-1]['loss']:.3f}\n"
     )
 
     print("streets that were never seen:")
@@ -136,7 +143,8 @@ def run(arguments):
         classes = scans.predict(model, scan)
         times.append(time.perf_counter() - begin)
     print(
-        f"\none scan of {len(classes):,} voxels: {times[0] * 1e3:.0f} ms, {min(times) * 1e3:.0f} ms when its relations are there"
+        f"\none scan of {len(classes):,} voxels: {times[0] * 1e3:.0f} ms, "
+        f"{min(times) * 1e3:.0f} ms once its relations exist"
     )
 
     truth, guess = clouds[scenes].columns["label"], recipe.point_labels(scan, classes)

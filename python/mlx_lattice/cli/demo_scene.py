@@ -1,4 +1,6 @@
-"""Streets for the demo and the benchmarks, scanned by one turn of a 64-beam LiDAR: rays against boxes and an uneven ground.
+"""Streets for the demo and the benchmarks, scanned by one turn of a 64-beam LiDAR.
+
+Rays are cast against boxes and an uneven ground.
 
 sweep(seed)   the points of one fixed kind of street, for timing
 street(seed)  points and labels of a street of its own for every seed, for training
@@ -70,7 +72,10 @@ class _Street:
                 x += rng.uniform(3, 5)
 
     def _pavement(self, side, half):
-        """Slots of about 6 m along the kerb: a lamp, a sign, a tree or nothing; parked cars; people who walk."""
+        """Fills slots of about 6 m along the kerb: a lamp, a sign, a tree or nothing.
+
+        Adds parked cars and people who walk.
+        """
         rng = self._rng
         for x in np.arange(-48, 49, 6.0) + rng.uniform(-1.5, 1.5, 17):
             y, what = side * (half + rng.uniform(0.8, 1.6)), rng.random()
@@ -117,7 +122,10 @@ def _ground(x, y):
 
 
 def _cast(boxes):
-    """(rays (beams * steps, 3), distance, index of the box that was hit, -1 for the ground); REACH where nothing was."""
+    """(rays (beams * steps, 3), distance, index of the box that was hit).
+
+    The index is -1 for the ground; the distance is REACH where nothing was hit.
+    """
     elevation = np.radians(np.linspace(-24, 12, BEAMS))[:, None]
     azimuth = np.linspace(-np.pi, np.pi, STEPS, endpoint=False)[None, :]
     rays = np.stack(
@@ -153,7 +161,10 @@ def _cast(boxes):
 
 
 def _columns(low, high, azimuth):
-    """Indices of the azimuths that can meet a box: between its corners as seen from the scanner, one step wider."""
+    """Indices of the azimuths that can meet a box.
+
+    They lie between the corners of the box as seen from the scanner, one step wider.
+    """
     x, y = (
         np.array([low[i], low[i], high[i], high[i]])[order]
         for i, order in ((0, [0, 1, 2, 3]), (1, [0, 2, 0, 2]))
@@ -177,9 +188,10 @@ def sweep(seed):
 
 
 def street(seed):
-    """(points (N, 3) float32, labels (N,) int32 into CLASSES). Every seed has its own houses, trees, cars, people and heading.
+    """(points (N, 3) float32, labels (N,) int32 into CLASSES).
 
-    Ranges have 1.5 cm of noise, 10 cm in leaves; one ray in fifty is lost. Beams spread, so that far things have few points.
+    Every seed has its own houses, trees, cars, people and heading. Ranges have 1.5 cm of noise,
+    10 cm in leaves; one ray in fifty is lost. Beams spread, so that far things have few points.
     """
     rng = np.random.default_rng([seed, 7])
     scene = _Street(rng)

@@ -9,8 +9,9 @@ import time
 from ..training.progress import Progress
 
 FORMATS = (
-    "formats: .ply .pcd .las .laz .npy .npz .xyz .txt .csv .e57, .bin and .label (kitti, nuscenes),\n"
-    "meshes .off .obj .stl, whose surface is sampled; --format names one where the extension does not tell"
+    "formats: .ply .pcd .las .laz .npy .npz .xyz .txt .csv .e57, .bin and .label (kitti,\n"
+    "nuscenes), meshes .off .obj .stl, whose surface is sampled; --format names the format if the\n"
+    "extension does not"
 )
 
 
@@ -20,9 +21,12 @@ def add_command(commands):
         "voxelize",
         help="one point for each voxel of a file",
         formatter_class=raw,
-        description="Keeps one point for each voxel. Colors, intensity and float columns are averaged, labels are voted.",
-        epilog=f"examples:\n  mlx-lattice voxelize scan.ply --size 0.05 small.ply\n  mlx-lattice voxelize city.laz --size 0.5 city.ply "
-        f"--points center\n  mlx-lattice voxelize 000000.bin --size 0.1 000000.npz --counts\n\n{FORMATS}",
+        description="Keeps one point per voxel. Colors, intensity and float columns become means; "
+        "labels become the most frequent value.",
+        epilog="examples:\n"
+        "  mlx-lattice voxelize scan.ply --size 0.05 small.ply\n"
+        "  mlx-lattice voxelize city.laz --size 0.5 city.ply --points center\n"
+        f"  mlx-lattice voxelize 000000.bin --size 0.1 000000.npz --counts\n\n{FORMATS}",
     )
     voxels.add_argument("input", help="file to read")
     voxels.add_argument("output", help="file to write; the extension is its format")
@@ -47,9 +51,13 @@ def add_command(commands):
         "view",
         help="an interactive HTML page or a PNG of files",
         formatter_class=raw,
-        description="Writes one HTML page that works offline (turn, move, zoom, choose colors), or a PNG.",
-        epilog="examples:\n  mlx-lattice view scan.ply scan.html\n  mlx-lattice view scan.ply scan.png --color height\n"
-        "  mlx-lattice view truth.ply predicted.ply compare.html --color label --classes road,car,tree\n\n"
+        description="Writes one HTML page that works offline (turn, move, zoom, choose colors), "
+        "or a PNG.",
+        epilog="examples:\n"
+        "  mlx-lattice view scan.ply scan.html\n"
+        "  mlx-lattice view scan.ply scan.png --color height\n"
+        "  mlx-lattice view truth.ply predicted.ply compare.html --color label "
+        "--classes road,car,tree\n\n"
         f"several files stand side by side under one camera\n{FORMATS}",
     )
     view.add_argument("input", nargs="+", help="files to read")
@@ -177,7 +185,8 @@ def _view(arguments):
             point_size=arguments.point_size,
         )
     print(
-        f"{arguments.output}: {_bytes(arguments.output)}, {', '.join(f'{p.title} {len(p.cloud):,} points' for p in panels)}"
+        f"{arguments.output}: {_bytes(arguments.output)}, "
+        f"{', '.join(f'{p.title} {len(p.cloud):,} points' for p in panels)}"
     )
 
 
@@ -199,7 +208,8 @@ def info_file(path, format=None):
         rows.append(
             (
                 "spacing",
-                f"about {spacing:.3g} to the nearest point (median of a sample); voxels of {2 * spacing:.2g} hold several",
+                f"about {spacing:.3g} to the nearest point (median of a sample); "
+                f"voxels of {2 * spacing:.2g} hold several",
             )
         )
     for name, values in cloud.columns.items():
@@ -225,7 +235,10 @@ def _finite(values):
 
 
 def _spacing(cloud, sample=64, piece=1 << 18):
-    """Median distance of some points to their nearest other one, by comparing with all; None below two points."""
+    """Median distance of some points to their nearest other point; None below two points.
+
+    The function compares each of these points with all points.
+    """
     import numpy as np
 
     cloud = cloud[cloud.finite()]

@@ -1,63 +1,105 @@
-"""What happens to every public operation on a GPU: operations of the route table, in backticks, or the reason why there is none."""
+"""What every public function does on a GPU: operations of the route table, or why there is none.
+
+Operations of the table are in backticks.
+"""
 
 _MLX = "operations of MLX, on the GPU"
-_SHARED = (
-    "geometry, made at once by the CPU in shared memory; it is needed there to size what follows"
-)
-_KEPT = _SHARED + "; the tensor's manager keeps it"
+_SHARED = "geometry, which the CPU makes at once in shared memory, because it needs the sizes"
+_KEPT = _SHARED + "; the manager of the tensor keeps it"
 _NUMBERS = "a few numbers, no array to compute on"
-_SEQUENCE = "a stream of bits, one symbol after another: the CPU"
-_CHOSEN = "`gather`; which rows is decided at once by the CPU"
+_SEQUENCE = "a stream of bits, which the CPU codes symbol by symbol"
+_CHOSEN = "`gather`; the CPU chooses the rows at once"
 _POINTS = "`conv`, `outer`, `linear`, `pool` and `segments` through its layers; geometry on the CPU"
+_TRIPLETS = (
+    "`conv`, with one matrix per edge `per_edge_apply`; gradients `conv`, `outer`, `per_edge_outer`"
+)
 
 OPS = {
-    "`conv`, of 1x1x1 `linear`; gradients `conv` and `outer`": """conv3d subm_conv3d conv_transpose3d generative_conv_transpose3d
-        normalized_subm_conv3d normalized_conv_transpose3d normalized_generative_conv_transpose3d""",
+    "`conv`, of 1x1x1 `linear`; gradients `conv` and `outer`": """
+        conv3d subm_conv3d conv_transpose3d generative_conv_transpose3d
+        normalized_subm_conv3d normalized_conv_transpose3d
+        normalized_generative_conv_transpose3d
+    """,
     "`linear`; gradients `linear` and `outer`": "linear linear_features",
-    "`pool`; tangents of max `argmax`": "pool3d sum_pool3d avg_pool3d max_pool3d pool_transpose3d trilinear_upsample3d",
-    "`segments`; gradients `gather`, tangents of max `argmax`": "global_pool global_sum_pool global_avg_pool global_max_pool",
-    "`gather`; gradients `segments`": """broadcast_add broadcast_mul broadcast_cat gather_aligned_features sparse_binary
-        sparse_binary_op sparse_add sparse_sub sparse_mul sparse_maximum sparse_minimum cat sparse_cat_aligned""",
-    "`gather` and `segments`; duplicates are found at once by the CPU": "sparse_from_coordinates sparse_collate",
+    "`pool`; tangents of max `argmax`": """
+        pool3d sum_pool3d avg_pool3d max_pool3d pool_transpose3d trilinear_upsample3d
+    """,
+    "`segments`; gradients `gather`, tangents of max `argmax`": """
+        global_pool global_sum_pool global_avg_pool global_max_pool
+    """,
+    "`gather`; gradients `segments`": """
+        broadcast_add broadcast_mul broadcast_cat gather_aligned_features sparse_binary
+        sparse_binary_op sparse_add sparse_sub sparse_mul sparse_maximum sparse_minimum cat
+        sparse_cat_aligned
+    """,
+    "`gather` and `segments`; the CPU finds duplicates at once": """
+        sparse_from_coordinates sparse_collate
+    """,
     "`lookup` and `gather`; gradients `segments`": "reindex_sparse",
     _CHOSEN: "crop prune prune_mask",
-    "`map_rows`; voxels are found at once by the CPU": "voxelize voxelize_with_quantization devoxelize",
+    "`map_rows`; the CPU finds voxels at once": "voxelize voxelize_with_quantization devoxelize",
     "`map_rows`": "interpolate_point_features gather_neighbor_features",
     "`lookup`": "lookup_coords contains_coords inverse_map intersection_coords difference_coords",
     "`unique`": "union_coords downsample_coords",
-    "`relate`": """build_kernel_relation build_submanifold_kernel_relation build_target_kernel_relation
-        build_transposed_kernel_relation build_generative_relation build_target_transposed_relation""",
+    "`relate`": """
+        build_kernel_relation build_submanifold_kernel_relation build_target_kernel_relation
+        build_transposed_kernel_relation build_generative_relation
+        build_target_transposed_relation
+    """,
     "`neighbors`": "build_knn_relation build_radius_relation knn_relation radius_relation",
-    _MLX: """activation relu sigmoid silu tanh gelu leaky_relu softplus dropout relu_features sigmoid_features silu_features
-        tanh_features gelu_features leaky_relu_features softplus_features dropout_features batch_norm batch_norm_act
-        batch_norm_features layer_norm layer_norm_features rms_norm rms_norm_features feature_statistics quantize_weight
-        dequantize_weight adamw_step""",
-    _KEPT: """kernel_relation submanifold_kernel_relation target_kernel_relation transposed_kernel_relation
-        generative_kernel_relation target_transposed_kernel_relation""",
-    _SHARED: """align_sparse build_sparse_alignment build_point_voxel_map sparse_quantize morton_codes morton_order morton_sort_coords
-        hilbert_order occupancy_downsample occupancy_expand child_coords_from_indices topk_rows""",
+    _MLX: """
+        activation relu sigmoid silu tanh gelu leaky_relu softplus dropout relu_features
+        sigmoid_features silu_features tanh_features gelu_features leaky_relu_features
+        softplus_features dropout_features batch_norm batch_norm_act batch_norm_features
+        layer_norm layer_norm_features rms_norm rms_norm_features feature_statistics
+        quantize_weight dequantize_weight adamw_step
+    """,
+    _KEPT: """
+        kernel_relation submanifold_kernel_relation target_kernel_relation
+        transposed_kernel_relation generative_kernel_relation
+        target_transposed_kernel_relation
+    """,
+    _SHARED: """
+        align_sparse build_sparse_alignment build_point_voxel_map sparse_quantize
+        morton_codes morton_order morton_sort_coords hilbert_order occupancy_downsample
+        occupancy_expand child_coords_from_indices topk_rows
+    """,
     _NUMBERS: "kernel_offsets replace_feature",
-    _SEQUENCE: """normalized_cdf range_encode range_decode range_encode_from_prob range_decode_from_prob rans_encode_from_prob
-        rans_decode_from_prob encode_points decode_points""",
+    _SEQUENCE: """
+        normalized_cdf range_encode range_decode range_encode_from_prob
+        range_decode_from_prob rans_encode_from_prob rans_decode_from_prob encode_points
+        decode_points
+    """,
 }
 
 POINTS = {
-    "`conv`, with a matrix for each edge `per_edge_apply`; gradients `conv`, `outer`, `per_edge_outer`": """mvmr mvmr_on mvmr_with_grad point_conv
-        sparse_matrix_vector_multiplication_reduction""",
+    _TRIPLETS: """
+        mvmr mvmr_on mvmr_with_grad point_conv sparse_matrix_vector_multiplication_reduction
+    """,
     "`outer`, `per_edge_outer`": "vvor sparse_vector_vector_outer_product_reduction",
-    "`conv`; the rulebook is made at once by the CPU": "conv_with_stride conv_with_stride_disjoint conv_with_stride_full_cover",
+    "`conv`; the CPU makes the rulebook at once": """
+        conv_with_stride conv_with_stride_disjoint conv_with_stride_full_cover
+    """,
     "`pool`; tangents of max `argmax`": "indexed_segment_reduce max_pool3d",
-    "`segments`; gradients `gather`, tangents of max `argmax`": "segment_reduce segment_reduce_offsets scatter_reduce",
+    "`segments`; gradients `gather`, tangents of max `argmax`": """
+        segment_reduce segment_reduce_offsets scatter_reduce
+    """,
     "`gather`; gradients `segments`": "segment_expand",
     "`segments` and `gather`": "segment_softmax",
     "`distance`; gradients `linear`": "indexed_distance indexed_distance_blocked",
     "`neighbors`; relative positions by MLX": "knn_graph",
     _MLX: "indexed_pair_distance",
-    _SHARED: """build_rulebook build_partition_rulebook build_full_cover_rulebook build_generative_rulebook build_subdivision_rulebook
-        build_triplets rulebook_from_triplets triplet_relation radius_search nearest_neighbors clip_neighbors grid_downsample grid_sample_filter voxel_tap voxelize_3d""",
+    _SHARED: """
+        build_rulebook build_partition_rulebook build_full_cover_rulebook
+        build_generative_rulebook build_subdivision_rulebook build_triplets
+        rulebook_from_triplets triplet_relation radius_search nearest_neighbors
+        clip_neighbors grid_downsample grid_sample_filter voxel_tap voxelize_3d
+    """,
     _NUMBERS: "radius_scaler radius_scaler_for_kernel_size",
-    _POINTS: """resnet18 resnet34 resnet50 resnet101 resnet152 resnext50_32x4d resnext101_32x8d wide_resnet50_2 wide_resnet101_2
-        train_pointcnn evaluate""",
+    _POINTS: """
+        resnet18 resnet34 resnet50 resnet101 resnet152 resnext50_32x4d resnext101_32x8d
+        wide_resnet50_2 wide_resnet101_2 train_pointcnn evaluate
+    """,
     "what the given functions do": "custom_sparse_op_with_grad",
 }
 

@@ -1,7 +1,8 @@
 """The command line: `mlx-lattice COMMAND`, or `python -m mlx_lattice COMMAND`.
 
-A command is a module with `add_command(commands)`, which adds its parser and sets `run=` to a function of the parsed
-arguments. Modules are listed in COMMANDS and imported when the command line starts.
+A command is a module with `add_command(commands)`. This function adds the parser of the command
+and sets `run=` to a function of the parsed arguments. COMMANDS lists the modules; they are
+imported when the command line starts.
 """
 
 import argparse
@@ -14,13 +15,14 @@ COMMANDS = ("demo", "train", "bench", "routes", "files", "codec", "quantize")
 
 EXAMPLES = """examples:
   mlx-lattice info scan.ply                            what a file holds
-  mlx-lattice voxelize scan.ply --size 0.05 small.ply  one point a voxel
+  mlx-lattice voxelize scan.ply --size 0.05 small.ply  one point per voxel
   mlx-lattice view small.ply small.html                a page that opens offline
-  mlx-lattice compress scan.ply scan.mlat --voxel 0.01 lossless voxels, small; decompress gives points back
+    mlx-lattice compress scan.ply scan.mlat --voxel 0.01 lossless voxels; decompress gives points
   mlx-lattice train scans/ --voxel 0.1 --output run    a network that labels points; predict uses it
   mlx-lattice selftest                                 every kernel against a float64 oracle
 
-`mlx-lattice COMMAND --help` explains a command. Exit status: 0 done, 1 an error that is printed, 2 wrong usage.
+`mlx-lattice COMMAND --help` explains a command.
+Exit status: 0 on success, 1 on an error that is printed, 2 on wrong usage.
 """
 
 
@@ -69,7 +71,7 @@ def build_parser():
 
 
 def main(argv=None):
-    """Returns the exit status: 0 done, 1 the user's mistake, 130 interrupted. argparse leaves with 2."""
+    """Returns the exit status: 0 success, 1 the user's mistake, 130 interrupted."""
     arguments = build_parser().parse_args(argv)
     try:
         return arguments.run(arguments) or 0

@@ -1,4 +1,7 @@
-"""`quantize model.safetensors`: what packed weights would save and cost, layer by layer; `--output` writes them."""
+"""`quantize model.safetensors`: what packed weights would save and cost per layer.
+
+`--output` writes the packed weights.
+"""
 
 import json
 import pathlib
@@ -62,7 +65,10 @@ def _relative_error(weight, restored):
 
 
 def pack(arrays, bits, group_size=None, skip=()):
-    """(arrays with packed weights, rows of (name, text of the packing, bytes before, bytes after, error or None))."""
+    """(arrays with packed weights, rows for the printed table).
+
+    A row is (name, text of the packing, bytes before, bytes after, error or None).
+    """
     packed, rows = {}, []
     for name, value in arrays.items():
         packed[name] = value
@@ -102,7 +108,8 @@ def run(arguments):
     packed, rows = pack(arrays, arguments.bits, arguments.group_size, arguments.skip)
     if not any(error is not None for *_, error in rows):
         raise ValueError(
-            f'{source} has no float weight that packing makes smaller: expected names ending in "weight" of 2, 3 or 5 axes'
+            f"{source} has no float weight that packing makes smaller: "
+            'expected names ending in "weight" of 2, 3 or 5 axes'
         )
     width = max(len(name) for name, *_ in rows)
     print(

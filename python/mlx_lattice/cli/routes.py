@@ -1,4 +1,7 @@
-"""Commands about routes and devices: `routes` and `devices` list them, `explain` tells which is taken, `selftest` checks them."""
+"""Commands about routes and devices.
+
+`routes` and `devices` list them, `explain` tells which route runs, `selftest` checks all routes.
+"""
 
 import mlx.core as mx
 
@@ -53,10 +56,13 @@ def markdown():
     lines = [
         "# Routes",
         "",
-        "A route is one way to evaluate an operation. Rows are tried in this order, on the call's device; the first that fits",
-        'is taken. `LATTICE_ROUTE="conv=cpu.reference"` forces one, `mlx_lattice.explain(fn, *args)` tells which was chosen and why.',
+        "A route is one way to evaluate an operation. The library tries the rows in this order,",
+        "on the device of the call, and takes the first row that fits.",
+        '`LATTICE_ROUTE="conv=cpu.reference"` forces a route. `mlx_lattice.explain(fn, *args)`',
+        "tells which route was chosen and why.",
         "",
-        "This page is made by `python -m mlx_lattice routes --markdown`; a test compares it with the table in the library.",
+        "`python -m mlx_lattice routes --markdown` makes this page; a test compares the page with",
+        "the table in the library.",
         "",
         "| operation | device | route | fits |",
         "|---|---|---|---|",
@@ -66,8 +72,8 @@ def markdown():
         "",
         "## Every public operation on a GPU",
         "",
-        "Names in backticks are operations of the table above; a test runs a sample of the calls and compares. Modules, files and commands",
-        "are made of these.",
+        "Names in backticks are operations of the table above. A test runs a sample of the calls",
+        "and compares. Modules, files and commands are made of these functions.",
         "",
         "| function | on a GPU |",
         "|---|---|",
@@ -85,7 +91,10 @@ def _routes(arguments):
 
 
 def _samples(side=2, c_in=4, c_out=4, dtype=mx.float32):
-    """A call of every operation on features of a block of voxels, at stride 2 so that transposed ones divide."""
+    """One call per operation on the features of a block of voxels.
+
+    The stride is 2, so that transposed operations can divide it.
+    """
     axis = mx.arange(side)
     xyz = mx.stack([a.reshape(-1) for a in mx.meshgrid(axis, axis, axis, indexing="ij")], axis=1)
     coords = mx.concatenate([mx.zeros((side**3, 1), mx.int32), xyz.astype(mx.int32)], axis=1)

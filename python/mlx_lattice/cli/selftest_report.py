@@ -1,4 +1,4 @@
-"""What a self test found, as a file that can be sent: machine, versions, errors and times of every route."""
+"""What a self test found, as a file to send: machine, versions, errors and times of each route."""
 
 import json
 import platform
@@ -52,16 +52,19 @@ def _text(content):
         lines += [f"{part}.{key}: {value}" for key, value in content[part].items()]
     lines += [
         "",
-        f"{'operation':10} {'device':6} {'route':16} {'cases':>6} {'worst error':>12} {'seconds':>9} {'fastest':>9}",
+        f"{'operation':10} {'device':6} {'route':16} {'cases':>6} {'worst error':>12} "
+        f"{'seconds':>9} {'fastest':>9}",
     ]
     for e in content["routes"]:
         times = f"{e['seconds']:9.3f} {e['fastest_seconds']:9.6f}"
         lines.append(
-            f"{e['operation']:10} {e['device']:6} {e['route']:16} {e['cases']:6} {e['worst_error']:12.3f} {times}"
+            f"{e['operation']:10} {e['device']:6} {e['route']:16} {e['cases']:6} "
+            f"{e['worst_error']:12.3f} {times}"
         )
         lines += [f"    FAILED {f['case']}: {f['failure'] or f['error']}" for f in e["failed"]]
     lines += [
         "",
-        "worst error: in units of the tolerance, at most 1 is right. seconds: all cases, with compiling; fastest: one case.",
+        "worst error: in units of the tolerance; at most 1 is right.",
+        "seconds: all cases, compiling included; fastest: one case.",
     ]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""Commands `train` and `predict`: labeled clouds in, a network out; a network and a cloud in, labels out."""
+"""Commands `train` (labeled clouds in, a network out) and `predict` (labels for a cloud)."""
 
 import argparse
 import importlib
@@ -13,7 +13,7 @@ from ..training.progress import progress
 from .files import FORMATS
 
 MODEL, RECIPE = "model.safetensors", "recipe.json"
-COARSEST = 16  # voxels a side of a cell at the last of four halvings
+COARSEST = 16  # voxels per side of a cell at the last of four halvings
 SIZES = {"depth": 14, "width": 16, "stem_kernel_size": 3}
 
 
@@ -23,14 +23,19 @@ def add_command(commands):
         "train",
         help="trains a MinkUNet on labeled point clouds",
         formatter_class=raw,
-        description="Trains a network that gives every point a class. Each cloud needs an integer column with the class of its points.\n"
-        "The output folder gets model.safetensors and model.json (the network; the best epoch on the validation part),\n"
-        "recipe.json (how clouds become voxels) and checkpoint.safetensors (after every epoch; --resume goes on from it).",
+        description="Trains a network that predicts one class per point. Each cloud needs an\n"
+        "integer column with the class of its points. The output folder gets\n"
+        "  model.safetensors, model.json  the network of the best epoch on the validation part\n"
+        "  recipe.json                    how clouds become voxels\n"
+        "  checkpoint.safetensors         after every epoch; --resume continues from it",
         epilog="examples:\n  mlx-lattice train scans/ --voxel 0.1 --output run\n"
-        "  mlx-lattice train a.ply b.ply c.ply --voxel 0.05 --columns intensity --ignore 0 --output run\n"
+        "  mlx-lattice train a.ply b.ply c.ply --voxel 0.05 --columns intensity --ignore 0 "
+        "--output run\n"
         "  mlx-lattice train scans/ --voxel 0.1 --output run --epochs 40 --resume\n"
-        "  mlx.launch -n 2 --backend ring -- python -m mlx_lattice train scans/ --voxel 0.1 --output run   two processes\n\n"
-        f'--config is a JSON file such as {{"depth": 18, "width": 32, "stem_kernel_size": 3}}; docs/models.md.\n{FORMATS}',
+        "  mlx.launch -n 2 --backend ring -- python -m mlx_lattice train scans/ --voxel 0.1 "
+        "--output run\n\n"
+        '--config is a JSON file such as {"depth": 18, "width": 32, "stem_kernel_size": 3};\n'
+        f"see docs/models.md.\n{FORMATS}",
     )
     train.add_argument("data", nargs="+", help="files, or folders of files")
     train.add_argument(
@@ -107,9 +112,12 @@ def add_command(commands):
         "predict",
         help="labels the points of a cloud with a trained network",
         formatter_class=raw,
-        description="Writes the cloud with the predicted class of each point in the column `label`. If the cloud has labels of its own,\n"
-        "the intersection over union is printed, the old labels stay in `truth`, and a page shows both side by side.",
-        epilog=f"examples:\n  mlx-lattice predict run scan.ply labeled.ply\n  mlx-lattice predict run scan.ply look.html\n\n{FORMATS}; "
+        description="Writes the cloud with the predicted class of each point in column `label`.\n"
+        "If the cloud has labels, the command prints the intersection over union, keeps the old\n"
+        "labels in column `truth`, and a page shows both side by side.",
+        epilog="examples:\n"
+        "  mlx-lattice predict run scan.ply labeled.ply\n"
+        f"  mlx-lattice predict run scan.ply look.html\n\n{FORMATS}; "
         "also .html and .png for the output",
     )
     predict.add_argument("model", help="folder that `train` wrote, or its model.safetensors")
@@ -202,7 +210,8 @@ def _train(arguments):
     ):
         if not least < getattr(arguments, name) < float("inf"):
             raise ValueError(
-                f"--{name.replace('_', '-')}: found {getattr(arguments, name)}, expected more than {least}"
+                f"--{name.replace('_', '-')}: found {getattr(arguments, name)}, "
+                f"expected more than {least}"
             )
     sizes, output = _sizes(arguments.config), Path(arguments.output)
     if output.exists() and not output.is_dir():
@@ -228,14 +237,16 @@ def _train(arguments):
     for scan in made:
         if len(ops.downsample_coords(scan.tensor.coords, COARSEST)) < 2:
             raise ValueError(
-                f"{scan.name}: all its voxels fall into one cell of {COARSEST}, the network's coarsest level, where nothing can "
+                f"{scan.name}: all its voxels fall into one cell of {COARSEST}, "
+                "the network's coarsest level, where nothing can "
                 "be normalized; a smaller --voxel or a larger cloud is needed"
             )
     learned, held = (
         [made[i] for i in part] for part in _split(len(made), arguments.validation, arguments.seed)
     )
     say(
-        f"{len(learned)} clouds to learn from, {len(held)} to measure on; {sum(len(s.tensor.coords) for s in made):,} voxels; "
+        f"{len(learned)} clouds to learn from, {len(held)} to measure on; "
+        f"{sum(len(s.tensor.coords) for s in made):,} voxels; "
         f"classes {', '.join(recipe.names)}" + (f"; {ranks.size} ranks" if ranks.size > 1 else "")
     )
 
@@ -285,7 +296,8 @@ def _train(arguments):
 
     if trainer.epoch >= arguments.epochs:
         say(
-            f"nothing to do: the checkpoint has {trainer.epoch} epochs; --epochs is the number in all"
+            f"nothing to do: the checkpoint has {trainer.epoch} epochs; "
+            "--epochs is the number in all"
         )
         return
     trainer.fit(
@@ -330,7 +342,8 @@ def _predict(arguments):
         dict(cloud.meta),
     )
     print(
-        f"{len(cloud):,} points, {len(classes):,} voxels: {(voxelized - begin) * 1e3:.0f} ms voxels, {(done - voxelized) * 1e3:.0f} ms network"
+        f"{len(cloud):,} points, {len(classes):,} voxels: {(voxelized - begin) * 1e3:.0f} ms "
+        f"for voxels, {(done - voxelized) * 1e3:.0f} ms for the network"
     )
     if truth is not None:
         confusion = scans.Confusion(recipe.names)

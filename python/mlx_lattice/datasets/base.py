@@ -20,7 +20,7 @@ class DatasetError(ValueError):
 
 
 class Dataset(Sequence):
-    """Subclasses give `_names`, `_read(i)`, TREE (the expected tree) and SOURCE (where to get it)."""
+    """Subclasses define `_names`, `_read(i)`, TREE (the expected tree) and SOURCE (its origin)."""
 
     TREE = ""
     SOURCE = ""

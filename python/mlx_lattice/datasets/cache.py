@@ -1,4 +1,6 @@
-"""Items on disk after a costly preparation, such as voxelization: a byte budget, checksums, any number of processes.
+"""Items on disk after a costly preparation, such as voxelization.
+
+The cache has a byte budget and checksums, and serves any number of processes.
 
 One file per item: 16 bytes of BLAKE2 over the rest, 8 bytes of the header's length, a JSON header,
 the arrays one behind the other. A file is written under another name and then renamed. A file whose

@@ -10,8 +10,10 @@ from .tables import LabelTable
 class Folder(Dataset):
     """All clouds below `root`. The split `valid` is the share `held` of them, chosen by the seed.
 
-    label: the integer column of the classes. classes: {id: name}; by default the ids that the files
-    have, which are read once for it. ignored: ids that do not count. format: see io.read.
+    label: the integer column of the classes.
+    classes: {id: name}; by default the ids that the files have, found by reading all files once.
+    ignored: ids that do not count.
+    format: see io.read.
     """
 
     TREE = """

@@ -1,4 +1,4 @@
-"""Single objects: ModelNet40 (classification of meshes) and ShapeNetPart (parts of 16 categories)."""
+"""Single objects: ModelNet40 (classes of meshes) and ShapeNetPart (parts of 16 categories)."""
 
 import json
 from pathlib import Path
@@ -98,7 +98,8 @@ train_test_split/shuffled_train_file_list.json   also val and test: "shape_data/
         label = cloud.columns["label"].astype(np.int32)
         if label.size and not parts.start <= label.min() <= label.max() < parts.stop:
             raise ValueError(
-                f"{path}: parts {label.min()}..{label.max()}, expected {parts.start}..{parts.stop - 1}"
+                f"{path}: parts {label.min()}..{label.max()}, "
+                f"expected {parts.start}..{parts.stop - 1}"
             )
         columns = {"normal": cloud.columns["normal"].astype(np.float32), "label": label}
         return PointCloud(cloud.points.astype(np.float32), columns, {"target": self.targets[i]})

@@ -105,7 +105,7 @@ scannetv2-labels.combined.tsv                           (200 classes)
         return PointCloud(cloud.points, {**cloud.columns, "label": label, "instance": instance})
 
     def _annotation(self, folder: Path, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """(class index, object number from 1) of each vertex, from segments and groups of segments."""
+        """(class index, object number from 1) per vertex, from segments and groups of segments."""
         segments_path, groups_path = self._label_paths(folder)
         segments = np.array(_json(segments_path, "segIndices"), np.int64)
         if len(segments) != count:
@@ -116,7 +116,8 @@ scannetv2-labels.combined.tsv                           (200 classes)
         for group in _json(groups_path, "segGroups"):
             if group["label"] not in self._ids:
                 raise ValueError(
-                    f"{groups_path}: label {group['label']!r} is not in scannetv2-labels.combined.tsv"
+                    f"{groups_path}: label {group['label']!r} is not in "
+                    "scannetv2-labels.combined.tsv"
                 )
             rows = np.isin(values, group["segments"])
             label[rows] = index.get(self._ids[group["label"]], -1)

@@ -12,8 +12,8 @@ from .tables import SEMANTIC_KITTI, SEMANTIC_KITTI_SPLITS
 class SemanticKITTI(Dataset):
     """Scans of sequences. scans: how many, the item's own and those before it, lie in one cloud.
 
-    With scans > 1 the earlier scans are moved into the frame of the item's scan by the poses of the
-    data set, and the column `time` counts back: 0, -1, -2, ... Only points of time 0 are evaluated.
+    With scans > 1 the poses of the data set move the earlier scans into the frame of the item's
+    scan. The column `time` counts back: 0, -1, -2, ... Only points of time 0 are evaluated.
     """
 
     TREE = """

@@ -1,4 +1,4 @@
-"""What every reader needs: errors that name the file, sizes that are checked before memory is taken."""
+"""What every reader needs: errors that name the file, and sizes checked before allocation."""
 
 import os
 from contextlib import contextmanager
@@ -13,7 +13,10 @@ class FileError(ValueError):
 
 @contextmanager
 def naming(path, kind):
-    """Every complaint about what is inside a file becomes a FileError that names it. A missing file stays an OSError."""
+    """Turns every error about the contents of a file into a FileError that names the file.
+
+    A missing file stays an OSError.
+    """
     try:
         yield
     except FileError:
@@ -59,7 +62,7 @@ def whole(text, what, low=0, high=(1 << 48) - 1):
 
 
 def fits(count, row_bytes, left, what="points"):
-    """Compares a count of the header with the bytes that are there, before anything is allocated."""
+    """Compares a count of the header with the bytes that exist, before anything is allocated."""
     if row_bytes > ROW_LIMIT:
         raise ValueError(f"a row of {row_bytes} bytes, expected at most {ROW_LIMIT}")
     if count * row_bytes > left:
@@ -70,7 +73,10 @@ def fits(count, row_bytes, left, what="points"):
 
 
 def header_lines(file, last, kind):
-    """Lines of a text header up to and including the one that begins with `last`; the file stands behind it."""
+    """Lines of a text header up to and including the line that begins with `last`.
+
+    Afterwards the file stands behind that line.
+    """
     lines, left = [], HEADER_LIMIT
     while True:
         line = file.readline(left + 1)

@@ -6,11 +6,15 @@ import numpy as np
 
 
 def read_rows(file, dtype, count, left):
-    """The next `count` lines as a structured array. A value takes at least two bytes, itself and what separates it."""
+    """The next `count` lines as a structured array.
+
+    A value takes at least two bytes: itself and what separates it from the next value.
+    """
     values = sum(int(np.prod(dtype[i].shape, dtype=np.int64)) for i in range(len(dtype)))
     if count * 2 * values - 1 > left:
         raise ValueError(
-            f"{count} points of {values} values cannot stand in {left} bytes: truncated, or the count is wrong"
+            f"{count} points of {values} values cannot stand in {left} bytes: "
+            "truncated, or the count is wrong"
         )
     if count == 0:
         return np.empty(0, dtype)

@@ -30,8 +30,9 @@ ALIASES = {
 class PointCloud:
     """points (N, 3), float32 or float64 as the file has them; columns: name -> (N,) or (N, k).
 
-    NumPy arrays, because coordinates of maps need float64, which MLX has only on the CPU. `local()` gives MLX arrays.
-    `meta` holds what a format knows besides (LAS: scale and offset, so that writing gives the same integers again).
+    The arrays are NumPy's, because coordinates of maps need float64, which MLX has only on the
+    CPU. `local()` returns MLX arrays. `meta` holds what else a format knows, such as scale and
+    offset of LAS; writing with these gives the same integers again.
     """
 
     points: np.ndarray
@@ -53,7 +54,8 @@ class PointCloud:
             values = np.asarray(values)
             if values.ndim not in (1, 2) or len(values) != len(points):
                 raise ValueError(
-                    f"[PointCloud] column {name!r}: found shape {values.shape}, expected {len(points)} rows"
+                    f"[PointCloud] column {name!r}: found shape {values.shape}, "
+                    f"expected {len(points)} rows"
                 )
             if values.dtype.kind not in "fiub":
                 raise ValueError(
@@ -96,16 +98,17 @@ class PointCloud:
         points = self.points if finite.all() else self.points[finite]
         if not len(points):
             return None
-        # Axis by axis, as in finite(): 18 ns a point; reducing over rows of three took 85.
+        # Axis by axis, as in finite(): 18 ns per point; reducing over rows of three took 85.
         return tuple(
             np.array([pick(points[:, i]) for i in range(3)], np.float64)
             for pick in (np.min, np.max)
         )
 
     def local(self, origin=None):
-        """(mx.array (N, 3) float32, origin): points relative to `origin`, which is subtracted in float64.
+        """(mx.array (N, 3) float32, origin): points less `origin`, subtracted in float64.
 
-        The default is the low corner. Coordinates of a map (400,000 m) keep their millimeters this way.
+        The default origin is the low corner. So coordinates of a map (400,000 m) keep their
+        millimeters.
         """
         import mlx.core as mx
 
@@ -117,7 +120,9 @@ class PointCloud:
 
 
 def plain(values):
-    """The same values as a contiguous, aligned array in this machine's byte order, which MLX and C need.
+    """The same values as a contiguous, aligned array in the byte order of this machine.
+
+    MLX and C need such an array.
 
     A column of a structured array has strides of the whole row; such a column is copied.
     """
@@ -126,7 +131,7 @@ def plain(values):
 
 
 def gather(fields, what):
-    """PointCloud of fields as a file names them: {name: (N,) or (N, k)}; x, y and z are required."""
+    """A PointCloud from {name in the file: (N,) or (N, k)}; x, y and z are required."""
     fields = dict(fields)
     lower = {name.lower(): name for name in reversed(fields)}
     missing = [axis for axis in "xyz" if axis not in lower]
@@ -171,9 +176,10 @@ def gather(fields, what):
 
 
 def scatter(cloud, dtypes, what, flat=True):
-    """Structured array for a file: x, y, z, red, green, blue ... ; `dtypes` are those the format has.
+    """Structured array for a file: x, y, z, red, green, blue ...
 
-    color becomes 8 bits, as viewers of these formats expect. flat: a column (N, k) becomes name_0 ... name_{k-1}.
+    `dtypes` are the dtypes of the format. color becomes 8 bits, as viewers of these formats
+    expect. flat: a column (N, k) becomes name_0 ... name_{k-1}.
     """
     parts = [(axis, cloud.points[:, i]) for i, axis in enumerate("xyz")]
     for name, values in cloud.columns.items():
@@ -191,7 +197,8 @@ def scatter(cloud, dtypes, what, flat=True):
     for name in names:
         if names.count(name) > 1 or not name or name != "".join(name.split()) or not name.isascii():
             raise ValueError(
-                f"column {name!r} cannot be a field of a {what} file: names are unique, ASCII and without spaces"
+                f"column {name!r} cannot be a field of a {what} file: "
+                "names are unique, ASCII and without spaces"
             )
     rows = np.empty(len(cloud), [(name, values.dtype, values.shape[1:]) for name, values in parts])
     for name, values in parts:
@@ -200,7 +207,7 @@ def scatter(cloud, dtypes, what, flat=True):
 
 
 def color8(values):
-    """Colors as uint8: 16-bit ones lose their low byte (unless all are below 256), floats are 0..1."""
+    """Colors as uint8: floats are 0..1; 16-bit colors lose their low byte if one is above 255."""
     if values.dtype == np.uint8:
         return values
     if values.dtype.kind == "f":

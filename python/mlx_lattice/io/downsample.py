@@ -1,8 +1,8 @@
-"""One point for each voxel of a cloud, with its columns: what the command `voxelize` does.
+"""One point per voxel of a cloud, with its columns: what the command `voxelize` does.
 
-points            mean of the voxel's points, its center, or its first point
-float columns, color, intensity   mean, rounded back to the dtype of the column; normals are made unit vectors again
-other integers    majority vote; of equal counts the smallest value
+points           mean of the points of the voxel, center of the voxel, or its first point
+color, intensity, float columns   mean, rounded back to the dtype; normals stay unit vectors
+other integers   the most frequent value; the smallest in a tie
 """
 
 import mlx.core as mx
@@ -15,9 +15,10 @@ AVERAGED = ("color", "intensity")  # also when they are integers
 
 
 def downsample(cloud, size, points="mean"):
-    """(PointCloud of the voxels in first-seen order, counts (V,), rows left out because they are not finite).
+    """(PointCloud of the voxels, counts (V,), number of rows that are not finite and left out).
 
-    The grid is aligned to multiples of `size`; its origin is subtracted in float64, so that maps keep their precision.
+    Voxels come in the order of their first point. The grid is aligned to multiples of `size`. Its
+    origin is subtracted in float64, so that maps keep their precision.
     """
     if not (np.isfinite(size) and size > 0):
         raise ValueError(f"[voxelize] size: found {size}, expected a positive number")

@@ -1,7 +1,8 @@
 """LAS and LAZ through laspy (and lazrs). Coordinates are float64: integer times scale plus offset.
 
-The counts of the header are compared with the file before laspy sees it, and points arrive in pieces, so that memory grows
-with what is really there. `meta` keeps scale and offset; writing with them gives the same integers again.
+The counts of the header are compared with the file before laspy sees the file. Points arrive in
+pieces, so that memory grows with the points that really exist. `meta` keeps scale and offset;
+writing with them gives the same integers again.
 """
 
 import struct
@@ -12,7 +13,8 @@ from ._check import file_size, naming, require
 from .cloud import PointCloud, gather
 
 PIECE = 16 << 20  # bytes decoded at once
-GROWTH = 4096  # how many times its size a LAZ file may become (and 64 MiB more): layers of equal values cost it nothing
+# A LAZ file may become 4096 times its size and 64 MiB more: layers of equal values take no bytes.
+GROWTH = 4096
 STANDARD = (
     "intensity",
     "return_number",
@@ -35,9 +37,10 @@ STANDARD = (
 
 
 def read_las(path):
-    """PointCloud of a .las or .laz file: points float64, color uint16, intensity, label (classification) and the rest by name.
+    """PointCloud of a .las or .laz file: points float64, color uint16, intensity, label, others.
 
-    Columns of the standard record that are 0 everywhere are left out.
+    The label is the classification; other columns keep their names. Columns of the standard record
+    that are 0 everywhere are left out.
     """
     laspy = require("laspy", "io")
     with naming(path, "LAS"), open(path, "rb") as file:
@@ -54,7 +57,10 @@ def read_las(path):
 
 
 def _check_header(file):
-    """Counts and offsets of the public header against the size of the file. Returns whether the points are compressed."""
+    """Checks counts and offsets of the public header against the size of the file.
+
+    Returns whether the points are compressed.
+    """
     size = file_size(file)
     head = file.read(375)
     if len(head) < 227 or head[:4] != b"LASF":
@@ -79,12 +85,14 @@ def _check_header(file):
     if kind < 128:
         if count * row > size - start:
             raise ValueError(
-                f"{count} points of {row} bytes need {count * row} bytes, found {size - start}: truncated, or the count is wrong"
+                f"{count} points of {row} bytes need {count * row} bytes, found {size - start}: "
+                "truncated, or the count is wrong"
             )
         return False
     if count * row > GROWTH * size + (64 << 20):
         raise ValueError(
-            f"{count} points of {row} bytes from a compressed file of {size} bytes, expected at most {GROWTH} times its size"
+            f"{count} points of {row} bytes from a compressed file of {size} bytes, "
+            f"expected at most {GROWTH} times its size"
         )
     if count:
         _check_chunks(file, start, size)
@@ -150,9 +158,11 @@ def _read(laspy, file):
 
 
 def write_las(path, cloud, *, scale=None, offset=None, compressed=None):
-    """LAS 1.4; compressed (LAZ) by the extension unless given. scale: meters of one integer step, default the cloud's, else 0.001.
+    """Writes LAS 1.4; the extension says whether compressed (LAZ), unless `compressed` is given.
 
-    color becomes 16 bits, intensity 16 bits (floats in 0..1 are stretched), label the classification; others are extra bytes.
+    scale: meters per integer step, by default that of the cloud, else 0.001. color and intensity
+    become 16 bits (intensities in 0..1 are stretched), label becomes the classification. Other
+    columns become extra bytes.
     """
     laspy = require("laspy", "io")
     if compressed is None:
@@ -173,12 +183,14 @@ def write_las(path, cloud, *, scale=None, offset=None, compressed=None):
     bad = np.flatnonzero(~cloud.finite())
     if len(bad):
         raise ValueError(
-            f"{path}: LAS cannot hold point {bad[0]}, {cloud.points[bad[0]]}; drop such points: cloud[cloud.finite()]"
+            f"{path}: LAS cannot hold point {bad[0]}, {cloud.points[bad[0]]}; "
+            "drop such points: cloud[cloud.finite()]"
         )
     steps = np.rint((cloud.points.astype(np.float64) - offset) / scale)
     if len(steps) and np.abs(steps).max() >= 2**31 - 1:
         raise ValueError(
-            f"{path}: points span more than 2^31 steps of scale {scale.tolist()}; give a larger scale="
+            f"{path}: points span more than 2^31 steps of scale {scale.tolist()}; "
+            "give a larger scale="
         )
 
     columns = dict(cloud.columns)
@@ -238,6 +250,7 @@ def _intensity(path, values):
         return np.rint(values * 65535).astype(np.uint16)
     if not _within(values, 65535) or not np.isfinite(values).all():
         raise ValueError(
-            f"{path}: intensity in {values.min()}..{values.max()}; LAS holds 0..65535 (floats: 0..1)"
+            f"{path}: intensity in {values.min()}..{values.max()}; "
+            "LAS holds 0..65535 (floats: 0..1)"
         )
     return np.rint(values).astype(np.uint16)

@@ -3,7 +3,8 @@
     000lllll  l+1 literal bytes follow
     LLLooooo oooooooo            copy L+2 bytes from o+1 back, L in 1..6
     111ooooo LLLLLLLL oooooooo   copy L+9 bytes
-A token of three bytes makes at most 264, so that a stream can grow at most 88 times; more is refused before memory is taken.
+A token of three bytes makes at most 264 bytes, so that a stream can grow at most 88 times. A larger
+claim is refused before memory is allocated.
 """
 
 import numpy as np
@@ -44,13 +45,17 @@ def decompress(data, size):
         raise ValueError("compressed data end inside a token") from None
     if len(out) != size:
         raise ValueError(
-            f"compressed data make {'more than ' if len(out) > size else ''}{min(len(out), size)} bytes, expected {size}"
+            f"compressed data make {'more than ' if len(out) > size else ''}"
+            f"{min(len(out), size)} bytes, expected {size}"
         )
     return bytes(out)
 
 
 def compress(data):
-    """Greedy: at each position the nearest earlier place with the same three bytes, found for all positions at once."""
+    """Compresses greedily: each position copies from the nearest earlier place.
+
+    Such a place has the same three bytes; NumPy finds the places of all positions at once.
+    """
     data = bytes(data)
     n = len(data)
     out = bytearray()

@@ -1,7 +1,7 @@
 """NPY and NPZ of NumPy, never with pickled objects.
 
-NPY: (N, 3), or (N, C) whose further columns become `features`, or a structured array with named fields.
-NPZ: `points` (N, 3) or x, y, z, and one array a column.
+NPY: (N, 3), or (N, C) whose further columns become `features`, or a structured array with named
+fields. NPZ: `points` (N, 3) or x, y, z, and one array per column.
 """
 
 import warnings
@@ -40,7 +40,8 @@ def _array(file, size):
     left = size - file.tell()
     if count * dtype.itemsize > left:
         raise ValueError(
-            f"shape {shape} of {dtype} needs {count * dtype.itemsize} bytes, found {left}: truncated, or the shape is wrong"
+            f"shape {shape} of {dtype} needs {count * dtype.itemsize} bytes, found {left}: "
+            "truncated, or the shape is wrong"
         )
     data = bytearray(file.read(count * dtype.itemsize))
     if len(data) != count * dtype.itemsize:
@@ -69,11 +70,15 @@ def _native(array):
 
 
 def npz_arrays(file, archive):
-    """{name: array} of an open NPZ file, never with pickled objects, in memory that the file can account for."""
+    """{name: array} of an open NPZ file, without pickled objects.
+
+    The arrays never take more memory than the size of the file can account for.
+    """
     entries = [e for e in archive.infolist() if e.filename.endswith(".npy")]
     if sum(e.file_size for e in entries) > GROWTH * file_size(file):
         raise ValueError(
-            f"{len(entries)} arrays that claim {sum(e.file_size for e in entries)} bytes, more than deflate can hold"
+            f"{len(entries)} arrays that claim {sum(e.file_size for e in entries)} bytes, "
+            "more than deflate can hold"
         )
     if any(e.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for e in entries):
         raise ValueError("compressed by something else than deflate")

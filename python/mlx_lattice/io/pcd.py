@@ -1,4 +1,7 @@
-"""PCD of the Point Cloud Library: ASCII, binary and binary_compressed (LZF, column by column). Little-endian."""
+"""PCD of the Point Cloud Library: ASCII, binary and binary_compressed (LZF by column).
+
+Numbers are little-endian.
+"""
 
 import struct
 
@@ -62,14 +65,16 @@ def _header(lines):
     counts = entries.get("COUNT", ["1"] * len(names))
     if not len(names) == len(sizes) == len(kinds) == len(counts):
         raise ValueError(
-            f"{len(names)} FIELDS, {len(sizes)} SIZE, {len(kinds)} TYPE, {len(counts)} COUNT; expected as many of each"
+            f"{len(names)} FIELDS, {len(sizes)} SIZE, {len(kinds)} TYPE, {len(counts)} COUNT; "
+            "expected as many of each"
         )
     fields = []
     for i, (name, size, kind, count) in enumerate(zip(names, sizes, kinds, counts)):
         code = TYPES.get((kind, whole(size, f"SIZE of {name!r}")))
         if code is None:
             raise ValueError(
-                f"field {name[:40]!r} of TYPE {kind[:20]} and SIZE {size}, expected I, U or F of 1, 2, 4 or 8 bytes"
+                f"field {name[:40]!r} of TYPE {kind[:20]} and SIZE {size}, "
+                "expected I, U or F of 1, 2, 4 or 8 bytes"
             )
         n = whole(count, f"COUNT of {name!r}", 1, ROW_LIMIT)
         fields.append((f"_{i}" if name == "_" else name, code, *([(n,)] if n > 1 else [])))
@@ -109,7 +114,10 @@ def _compressed(file, dtype, count, left):
 
 
 def write_pcd(path, cloud, *, format="binary"):
-    """format: ascii, binary or binary_compressed. `color` is written as the packed field rgb, or rgba with four channels."""
+    """Writes a PCD file. format: ascii, binary or binary_compressed.
+
+    `color` becomes the packed field rgb, or rgba with four channels.
+    """
     if format not in FORMS:
         raise ValueError(
             f"[write_pcd] format: found {format!r}, expected one of {', '.join(FORMS)}"
@@ -161,6 +169,7 @@ def write_pcd(path, cloud, *, format="binary"):
             packed = lzf.compress(data)
             if max(len(packed), len(data)) >= 1 << 32:
                 raise ValueError(
-                    f"{path}: binary_compressed holds less than 4 GiB, found {len(data)} bytes; use binary"
+                    f"{path}: binary_compressed holds less than 4 GiB, found {len(data)} bytes; "
+                    "use binary"
                 )
             file.write(struct.pack("<II", len(packed), len(data)) + packed)

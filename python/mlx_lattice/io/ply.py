@@ -1,6 +1,7 @@
-"""PLY: ASCII and both binary orders. The element `vertex` becomes points, other elements (faces) are passed over.
+"""PLY: ASCII and both binary orders; the element `vertex` becomes points, others are skipped.
 
-Own code on structured dtypes: `plyfile` allocates what a header promises, and is slower on text (docs/io.md has figures).
+This module reads with structured dtypes. The package `plyfile` allocates what a header promises,
+and is slower on text (docs/io.md has figures).
 """
 
 import numpy as np
@@ -41,7 +42,8 @@ def read_ply(path):
             lists = [p for p, code in properties if code is None]
             if lists and (name == "vertex" or count):
                 raise ValueError(
-                    f"list property {lists[0]!r} in element {name!r}, expected single values up to the vertices"
+                    f"list property {lists[0]!r} in element {name!r}, "
+                    "expected single values up to the vertices"
                 )
             dtype = np.dtype([(p, order + code) for p, code in properties])
             if name != "vertex":

@@ -1,4 +1,7 @@
-"""Networks, configured by numbers, that train with `mlx.optimizers` and are saved as safetensors with a JSON beside it."""
+"""Networks that are made from a few numbers, train with `mlx.optimizers`, and save themselves.
+
+A saved network is a safetensors file with a JSON file beside it.
+"""
 
 from . import convert
 from ._model import Model, load

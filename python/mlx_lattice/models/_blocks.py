@@ -1,4 +1,4 @@
-"""Parts of residual networks: convolution + norm, residual blocks, the encoder. All act on sparse tensors."""
+"""Parts of residual networks on sparse tensors: convolution + norm, residual blocks, encoder."""
 
 import mlx.nn
 
@@ -41,7 +41,7 @@ def up(in_channels, out_channels):
 
 
 class Block(mlx.nn.Module):
-    """relu(x + f(x)), He et al. 2016. Where the channels differ, x passes a pointwise convolution with norm."""
+    """relu(x + f(x)), He et al. 2016. If channels differ, x passes a pointwise convolution."""
 
     expansion = 1
 

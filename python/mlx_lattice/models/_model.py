@@ -4,7 +4,8 @@
 
     {"format": "mlx-lattice-model", "version": 1, "model": "MinkUNet", "config": {...}}
 
-Loading checks all of it: an unknown key, a missing weight or a wrong shape is a ValueError that names it.
+Loading checks everything: an unknown key, a missing weight or a wrong shape is a ValueError that
+names the culprit.
 """
 
 import inspect
@@ -23,7 +24,7 @@ _REGISTRY: dict[str, Any] = {}
 
 
 class Model(mlx.nn.Module):
-    """Base of the networks. The keyword arguments of a subclass's constructor are its configuration."""
+    """Base class of the networks. The keyword arguments of a constructor are the configuration."""
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -41,7 +42,8 @@ class Model(mlx.nn.Module):
     def plan(self, x, gradients=True):
         """All relations that this network needs on x's coordinates, as a GeometryPlan.
 
-        They stay with x's coordinate manager: afterwards the network on x, and on `plan.bind(feats)`, builds nothing.
+        The relations stay with the coordinate manager of x. Afterwards the network builds nothing
+        on x and on `plan.bind(feats)`.
         `gradients=False` leaves out what only training reads.
         """
         modes = [(module, module.training) for module in self.modules()]
@@ -54,7 +56,7 @@ class Model(mlx.nn.Module):
         return GeometryPlan.record(x, gradients)
 
     def save(self, path):
-        """Weights to `path`, which ends in .safetensors, configuration to the same name with .json."""
+        """Writes the weights to `path` (.safetensors) and the configuration beside it (.json)."""
         path = _weights_path(path)
         mx.save_safetensors(str(path), dict(tree_flatten(self.parameters())))
         text = {
@@ -71,7 +73,8 @@ class Model(mlx.nn.Module):
         model = load(path)
         if not isinstance(model, cls):
             raise ValueError(
-                f"[{cls.__name__}.load] {path} holds a {type(model).__name__}, expected a {cls.__name__}"
+                f"[{cls.__name__}.load] {path} holds a {type(model).__name__}, "
+                f"expected a {cls.__name__}"
             )
         return model
 

@@ -1,17 +1,19 @@
 """Convolution weights of other libraries as (C_out, Kx, Ky, Kz, C_in).
 
-What each function assumes about its library, in words; docs/models.md says how to check it with one voxel. All of them
-correlate, as this library does: the weight of offset o meets the input at output + o, without a flip.
+The table says what each function assumes about its library; docs/models.md says how to check the
+assumption with one voxel. All libraries are taken to correlate, as this library does: the weight of
+offset o meets the input at output + o, without a flip.
 
 | library | array | offsets |
 |---|---|---|
-| MinkowskiEngine | (K, C_in, C_out); (C_in, C_out) for one offset | the first axis runs fastest: k = ix + Kx (iy + Ky iz) |
+| MinkowskiEngine | (K, C_in, C_out), (C_in, C_out) | first axis fastest: k = ix + Kx (iy + Ky iz) |
 | TorchSparse | the same shapes | odd K: the first axis fastest; even K: the last axis fastest |
 | spconv 1 | (K1, K2, K3, C_in, C_out) | axes 1 2 3 as its indices have them, usually z y x |
 | spconv 2 | (C_out, K1, K2, K3, C_in) | the same |
 
-Point convolutions have weights (K, G, C_in / G, C_out / G); `from_legacy_points` makes them from the (C_in, C_out / G, K) of older
-checkpoints of PointCNN++. The array is an MLX or NumPy array; a torch tensor goes through `.numpy()`.
+Point convolutions have weights (K, G, C_in / G, C_out / G). `from_legacy_points` makes them from
+the (C_in, C_out / G, K) of older checkpoints of PointCNN++. The array is an MLX or NumPy array; a
+torch tensor goes through `.numpy()`.
 """
 
 import mlx.core as mx
@@ -25,7 +27,7 @@ def from_minkowski(weight, kernel_size=3):
 
 
 def from_torchsparse(weight, kernel_size=3):
-    """(K, C_in, C_out); the first axis runs fastest where K is odd, the last one where K is even."""
+    """From (K, C_in, C_out): the first axis runs fastest for odd K, the last axis for even K."""
     volume = KernelSpec(kernel_size).volume
     return _from_kernel_major(
         "from_torchsparse", weight, kernel_size, first_fastest=volume % 2 == 1
@@ -33,7 +35,7 @@ def from_torchsparse(weight, kernel_size=3):
 
 
 def from_spconv1(weight, axes="zyx"):
-    """(K1, K2, K3, C_in, C_out); `axes` names what the three columns after the batch of its indices were."""
+    """From (K1, K2, K3, C_in, C_out); `axes` names the three columns after the batch column."""
     weight = _array("from_spconv1", weight, 5, "(K1, K2, K3, C_in, C_out)")
     order = _axes("from_spconv1", axes)
     return weight.transpose(4, *order, 3)
@@ -47,7 +49,10 @@ def from_spconv2(weight, axes="zyx"):
 
 
 def from_legacy_points(weight, groups=1):
-    """(C_in, C_out / G, K) of an old PointCNN++ checkpoint as the weight of `points.PointConv3d`: new[k, g, c, m] = old[g C_in / G + c, m, k]."""
+    """The weight of `points.PointConv3d` from (C_in, C_out / G, K) of an old PointCNN++ checkpoint.
+
+    new[k, g, c, m] = old[g C_in / G + c, m, k]
+    """
     weight = _array("from_legacy_points", weight, 3, "(C_in, C_out / G, K)")
     c_in, c_out, volume = weight.shape
     if groups < 1 or c_in % groups:
@@ -65,7 +70,8 @@ def _from_kernel_major(name, weight, kernel_size, first_fastest):
         weight = weight[None]
     if weight.ndim != 3 or weight.shape[0] != volume:
         raise ValueError(
-            f"[{name}] weight must have shape ({volume}, C_in, C_out) for kernel_size {tuple(size)}, got {weight.shape}"
+            f"[{name}] weight must have shape ({volume}, C_in, C_out) "
+            f"for kernel_size {tuple(size)}, got {weight.shape}"
         )
     c_in, c_out = weight.shape[1:]
     if first_fastest:

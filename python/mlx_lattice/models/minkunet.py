@@ -4,7 +4,7 @@ from .. import nn, ops
 from ._blocks import BasicBlock, Bottleneck, Encoder, checked, choose, run, stage, up
 from ._model import Model
 
-# depth -> (block, blocks of the four encoder levels); each of the four decoder levels has one (14) or two.
+# depth -> (block, blocks of the four encoder levels); a decoder level has one block (14) or two.
 _DEPTHS = {
     14: (BasicBlock, (1, 1, 1, 1), 1),
     18: (BasicBlock, (2, 2, 2, 2), 2),
@@ -16,14 +16,18 @@ _ENCODER, _DECODER = (1, 2, 4, 8), (8, 4, 3, 3)  # times the width
 
 
 class MinkUNet(Model):
-    """A residual U-Net with four levels: x (N, in_channels) -> logits (N, out_channels) on x's own coordinates.
+    """A residual U-Net with four levels: x (N, in_channels) -> logits (N, out_channels).
 
-    Choy, Gwak and Savarese, "4D Spatio-Temporal ConvNets: Minkowski Convolutional Neural Networks", CVPR 2019; the blocks
-    are those of He et al., "Deep Residual Learning for Image Recognition", CVPR 2016.
+    The logits lie on the coordinates of x. The network is that of Choy, Gwak and Savarese, "4D
+    Spatio-Temporal ConvNets: Minkowski Convolutional Neural Networks", CVPR 2019. Its blocks are
+    those of He et al., "Deep Residual Learning for Image Recognition", CVPR 2016.
 
-    depth: 14, 18 or 34 with basic blocks, 50 or 101 with bottlenecks. width: channels of the stem; the levels have
-    width * (1, 2, 4, 8) going down and width * (8, 4, 3, 3) going up, times 4 with bottlenecks. Going down is a 2x2x2
-    convolution of stride 2, going up its transpose onto the coordinates of the skip, which is concatenated by identity.
+    depth: 14, 18 or 34 with basic blocks, 50 or 101 with bottlenecks.
+    width: channels of the stem. The levels have width * (1, 2, 4, 8) channels going down and
+        width * (8, 4, 3, 3) going up, times 4 with bottlenecks.
+
+    Going down is a 2x2x2 convolution of stride 2. Going up is its transpose onto the coordinates of
+    the skip, which is then concatenated by identity.
     """
 
     def __init__(self, in_channels, out_channels, depth=18, width=32, stem_kernel_size=5):

@@ -14,12 +14,17 @@ _DEPTHS = {
 
 
 class SparseResNet(Model):
-    """Residual encoder with four halvings: x (N, in_channels) -> the coarsest tensor, or (B, out_channels) logits.
+    """Residual encoder with four halvings: x (N, in_channels) -> the coarsest tensor, or logits.
 
-    He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, on sparse voxels as in Choy, Gwak and Savarese, "4D
-    Spatio-Temporal ConvNets", CVPR 2019. depth: 14, 18, 34 with basic blocks, 50, 101 with bottlenecks; levels have
-    width * (1, 2, 4, 8) channels, times 4 with bottlenecks. With `out_channels` the mean over each batch item goes through a
-    linear layer; an empty item has the logits of zeros. `pyramid(x)` gives the tensors of all five levels.
+    With `out_channels` the mean over each batch item goes through a linear layer: (B, out_channels)
+    logits; an empty item has the logits of zeros. `pyramid(x)` returns the tensors of all five
+    levels.
+
+    The network is that of He et al., "Deep Residual Learning for Image Recognition", CVPR 2016. It
+    runs on sparse voxels as in Choy, Gwak and Savarese, "4D Spatio-Temporal ConvNets", CVPR 2019.
+
+    depth: 14, 18 or 34 with basic blocks, 50 or 101 with bottlenecks.
+    width: the levels have width * (1, 2, 4, 8) channels, times 4 with bottlenecks.
     """
 
     def __init__(self, in_channels, out_channels=None, depth=18, width=32, stem_kernel_size=3):

@@ -1,4 +1,4 @@
-"""The sparse part of SECOND: voxels of a LiDAR scan to a dense bird's-eye view for a detection head."""
+"""The sparse part of SECOND: from voxels of a LiDAR scan to a dense bird's-eye view."""
 
 import mlx.core as mx
 
@@ -9,15 +9,18 @@ from ._model import Model
 
 
 class SecondBackbone(Model):
-    """x (N, in_channels) in a grid of (X, Y, Z) voxels -> (B, ceil(X / 8), ceil(Y / 8), channels * ceil(Z / 16)).
+    """From voxels in a grid (X, Y, Z) to a dense bird's-eye view for a detection head.
 
-    Yan, Mao and Li, "SECOND: Sparsely Embedded Convolutional Detection", Sensors 2018. Two submanifold convolutions a level,
-    between levels a 3x3x3 convolution of stride 2, at the end one of size (1, 1, 3) and stride (1, 1, 2) that halves the
-    height. The grid then becomes dense, with channel and height in one axis: index c * Z' + z.
+    x (N, in_channels) -> (B, ceil(X / 8), ceil(Y / 8), channels * ceil(Z / 16)). The last axis
+    holds channel and height: index c * Z' + z.
 
-    A strided layer lives on the halved coordinates of its input; cells that no voxel falls into stay empty, where the
-    paper's convolution also fills their neighbors. Coordinates outside 0 .. grid - 1 are a ValueError. batch_counts, else
-    the largest batch index, give B.
+    The network is that of Yan, Mao and Li, "SECOND: Sparsely Embedded Convolutional Detection",
+    Sensors 2018. Each level has two submanifold convolutions. Between levels is a 3x3x3 convolution
+    of stride 2. A last convolution of size (1, 1, 3) and stride (1, 1, 2) halves the height.
+
+    The output rows of a strided layer are the halved coordinates of its input. Cells without a
+    voxel stay empty; the convolution of the paper also fills their neighbors. Coordinates outside
+    0 .. grid - 1 raise ValueError. B is given by batch_counts, else by the largest batch index.
     """
 
     def __init__(self, in_channels, grid_size, channels=(16, 32, 64, 64), out_channels=128):

@@ -1,4 +1,7 @@
-"""Convolution modules and Linear. Weights are (C_out, Kx, Ky, Kz, C_in), uniform in +-sqrt(1 / (C_in * K)); biases start at 0."""
+"""Convolution modules and Linear.
+
+Weights are (C_out, Kx, Ky, Kz, C_in), uniform in +-sqrt(1 / (C_in * K)); biases start at 0.
+"""
 
 import math
 
@@ -20,7 +23,8 @@ class _Conv(nn.Module):
         groups = integer(self, "groups", groups)
         if in_channels % groups or out_channels % groups:
             raise ValueError(
-                f"[{type(self).__name__}] groups must divide in_channels {in_channels} and out_channels {out_channels}, "
+                f"[{type(self).__name__}] groups must divide in_channels {in_channels} "
+                f"and out_channels {out_channels}, "
                 f"got {groups}"
             )
         self._spec, self._groups, self._channels = spec, groups, (in_channels, out_channels)
@@ -63,7 +67,10 @@ class _Conv(nn.Module):
 
 
 class Conv3d(_Conv):
-    """Sparse convolution; output stride is x.stride * stride. A second argument gives the output coordinates."""
+    """Sparse convolution; the output stride is x.stride * stride.
+
+    A second argument of the call gives the output coordinates.
+    """
 
     def __init__(
         self,
@@ -87,9 +94,16 @@ class Conv3d(_Conv):
     def __call__(self, x, coordinates=None):
         s = self._spec
         return ops.conv3d(
-            x, self._weight(), self.get("bias"), kernel_size=s.size, stride=s.stride, padding=s.padding,
-            dilation=s.dilation, coordinates=coordinates, groups=self._groups,
-        )  # fmt: skip
+            x,
+            self._weight(),
+            self.get("bias"),
+            kernel_size=s.size,
+            stride=s.stride,
+            padding=s.padding,
+            dilation=s.dilation,
+            coordinates=coordinates,
+            groups=self._groups,
+        )
 
 
 class SubmConv3d(_Conv):
@@ -101,20 +115,29 @@ class SubmConv3d(_Conv):
         spec = KernelSpec(kernel_size, 1, 0, dilation)
         if not spec.is_centered_submanifold:
             raise ValueError(
-                f"[{type(self).__name__}] needs an odd kernel_size on each axis, got {tuple(spec.size)}"
+                f"[{type(self).__name__}] needs an odd kernel_size on each axis, "
+                f"got {tuple(spec.size)}"
             )
         super().__init__(in_channels, out_channels, spec, groups, bias)
 
     def __call__(self, x):
         s = self._spec
         return self._run(
-            x, self._weight(), self.get("bias"), kernel_size=s.size, dilation=s.dilation, groups=self._groups,
+            x,
+            self._weight(),
+            self.get("bias"),
+            kernel_size=s.size,
+            dilation=s.dilation,
+            groups=self._groups,
             **self._arguments(),
-        )  # fmt: skip
+        )
 
 
 class ConvTranspose3d(_Conv):
-    """Transposed convolution; output stride is x.stride / stride. A second argument gives the output coordinates."""
+    """Transposed convolution; the output stride is x.stride / stride.
+
+    A second argument of the call gives the output coordinates.
+    """
 
     _run = staticmethod(ops.conv_transpose3d)
 
@@ -140,13 +163,21 @@ class ConvTranspose3d(_Conv):
     def __call__(self, x, coordinates=None):
         s = self._spec
         return self._run(
-            x, self._weight(), self.get("bias"), kernel_size=s.size, stride=s.stride, padding=s.padding,
-            dilation=s.dilation, coordinates=coordinates, groups=self._groups, **self._arguments(),
-        )  # fmt: skip
+            x,
+            self._weight(),
+            self.get("bias"),
+            kernel_size=s.size,
+            stride=s.stride,
+            padding=s.padding,
+            dilation=s.dilation,
+            coordinates=coordinates,
+            groups=self._groups,
+            **self._arguments(),
+        )
 
 
 class GenerativeConvTranspose3d(_Conv):
-    """Transposed convolution that makes its own support: every input row gives one output row per offset."""
+    """Transposed convolution that makes its support: one output row per input row and offset."""
 
     _run = staticmethod(ops.generative_conv_transpose3d)
 
@@ -158,9 +189,15 @@ class GenerativeConvTranspose3d(_Conv):
     def __call__(self, x, coordinates=None):
         s = self._spec
         return self._run(
-            x, self._weight(), self.get("bias"), kernel_size=s.size, stride=s.stride, coordinates=coordinates,
-            groups=self._groups, **self._arguments(),
-        )  # fmt: skip
+            x,
+            self._weight(),
+            self.get("bias"),
+            kernel_size=s.size,
+            stride=s.stride,
+            coordinates=coordinates,
+            groups=self._groups,
+            **self._arguments(),
+        )
 
 
 class _Normalized(nn.Module):

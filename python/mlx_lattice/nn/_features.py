@@ -1,4 +1,7 @@
-"""Activations, dropout and normalization. Each takes a SparseTensor, whose identity stays, or an (N, C) array."""
+"""Activations, dropout and normalization of a SparseTensor or an (N, C) array.
+
+A SparseTensor keeps the identity of its coordinates.
+"""
 
 import math
 
@@ -108,9 +111,10 @@ class Dropout(nn.Module):
 
 
 class BatchNorm(nn.Module):
-    """Normalizes each channel over all rows of all batch items; running statistics as `mlx.nn.BatchNorm` keeps them.
+    """Normalizes each channel over all rows of all batch items.
 
-    running = (1 - momentum) * running + momentum * statistics; the running variance is divided by N - 1.
+    Running statistics are kept as in `mlx.nn.BatchNorm`:
+    running = (1 - momentum) * running + momentum * statistics, with the variance divided by N - 1.
     """
 
     def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True):
@@ -168,7 +172,8 @@ class BatchNorm(nn.Module):
 
     def _extra_repr(self):
         return (
-            f"{self._channels}, eps={self._eps}, momentum={self._momentum}, affine={'weight' in self}, "
+            f"{self._channels}, eps={self._eps}, momentum={self._momentum}, "
+            f"affine={'weight' in self}, "
             f"track_running_stats={self._track}"
         )
 

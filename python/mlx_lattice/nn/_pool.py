@@ -1,4 +1,4 @@
-"""Pooling modules; they own nothing. Transposed ones take the target as optional second argument."""
+"""Pooling modules, which own no parameters. Transposed modules take a target as second argument."""
 
 import mlx.nn as nn
 

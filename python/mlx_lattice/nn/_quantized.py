@@ -1,7 +1,7 @@
-"""Modules with packed weights: codes, scales and biases of ops.quantize_weight as frozen parameters.
+"""Modules with packed weights: the arrays of ops.quantize_weight as frozen parameters.
 
-Parameters are named as in mlx.nn.QuantizedLinear: `weight` (uint32 codes), `scales`, `biases` and, if any, `bias`. So
-`mlx.nn.quantize`, `save_weights` and `load_weights` work on a whole model.
+Parameters are named as in mlx.nn.QuantizedLinear: `weight` (uint32 codes), `scales`, `biases` and,
+if any, `bias`. So `mlx.nn.quantize`, `save_weights` and `load_weights` work on a whole model.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from ._conv import Conv3d, ConvTranspose3d, GenerativeConvTranspose3d, Linear, S
 
 
 class _Quantized(nn.Module):
-    """Packs the weight that the dense class has made, and hands it to the operation as a QuantizedWeight."""
+    """Packs the weight that the dense class has made; the operation gets a QuantizedWeight."""
 
     _dense: Any
 
@@ -79,31 +79,34 @@ class _QuantizedConv(_Quantized):
 
 
 class QuantizedConv3d(_QuantizedConv, Conv3d):
-    """Conv3d with packed weights. Further arguments: group_size (32, 64 or 128) and bits (4 or 8)."""
+    """Conv3d with packed weights; also takes group_size (32, 64 or 128) and bits (4 or 8)."""
 
     _dense = Conv3d
 
 
 class QuantizedSubmConv3d(_QuantizedConv, SubmConv3d):
-    """SubmConv3d with packed weights. Further arguments: group_size (32, 64 or 128) and bits (4 or 8)."""
+    """SubmConv3d with packed weights; also takes group_size (32, 64 or 128) and bits (4 or 8)."""
 
     _dense = SubmConv3d
 
 
 class QuantizedConvTranspose3d(_QuantizedConv, ConvTranspose3d):
-    """ConvTranspose3d with packed weights. Further arguments: group_size (32, 64 or 128) and bits (4 or 8)."""
+    """ConvTranspose3d with packed weights; takes group_size (32, 64 or 128) and bits (4 or 8)."""
 
     _dense = ConvTranspose3d
 
 
 class QuantizedGenerativeConvTranspose3d(_QuantizedConv, GenerativeConvTranspose3d):
-    """GenerativeConvTranspose3d with packed weights. Further arguments: group_size (32, 64 or 128) and bits (4 or 8)."""
+    """GenerativeConvTranspose3d with packed weights.
+
+    It also takes group_size (32, 64 or 128) and bits (4 or 8).
+    """
 
     _dense = GenerativeConvTranspose3d
 
 
 class QuantizedLinear(_Quantized, Linear):
-    """Linear with packed weights. Further arguments: group_size (32, 64 or 128) and bits (4 or 8)."""
+    """Linear with packed weights; also takes group_size (32, 64 or 128) and bits (4 or 8)."""
 
     _dense = Linear
 
@@ -117,7 +120,8 @@ def quantized_form(module, group_size, bits, mode, quantize_input):
     """What `to_quantized` of a dense module returns."""
     if mode != "affine" or quantize_input:
         raise ValueError(
-            f'[{type(module).__name__}] packed weights are mode="affine" with quantize_input=False, got mode={mode!r}, '
+            f'[{type(module).__name__}] packed weights are mode="affine" with '
+            f"quantize_input=False, got mode={mode!r}, "
             f"quantize_input={quantize_input}"
         )
     bits = 4 if bits is None else bits

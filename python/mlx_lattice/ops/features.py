@@ -59,14 +59,14 @@ __all__ = [
 
 
 def _key(training, key):
-    """Drawn from Python's generator, which mx.random.seed sets; that of MLX's C++ library is another one."""
+    """A key from Python's generator, which mx.random.seed sets; MLX's C++ side has another one."""
     if key is not None or not training:
         return key
     return mx.random.randint(0, (1 << 31) - 1, (2,)).astype(mx.uint32)
 
 
 def dropout(x, p=0.5, *, training=True, key=None, stream=None):
-    """Each value is 0 with probability p, otherwise divided by 1 - p; x itself when not training."""
+    """Sets values to 0 with probability p, divides others by 1 - p; x itself when not training."""
     return _ext.dropout(x, p, training=training, key=_key(training, key), stream=stream)
 
 

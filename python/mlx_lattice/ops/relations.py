@@ -1,4 +1,7 @@
-"""Builders of kernel relations: build_* on arrays, the others on tensors, cached in the tensor's manager."""
+"""Builders of kernel relations: build_* on arrays, the others on tensors.
+
+The manager of the tensor caches the relations of the latter.
+"""
 
 from .._ext import (
     build_generative_relation,

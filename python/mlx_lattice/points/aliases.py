@@ -31,7 +31,7 @@ def conv_with_stride(conv, x, points, stride=1, rfs=None):
 
 
 def conv_with_stride_disjoint(conv, x, points, stride=2):
-    """A PointConv3d on the partition of the points: each point belongs to one cell of stride * grid."""
+    """A PointConv3d on a partition: each point belongs to one cell of stride * grid."""
     target, book = PointSet.of(points).partition(stride, conv._size)
     return conv._run(x, book), target
 

@@ -2,8 +2,9 @@
 
     cloud b of the batch = rows offsets[b] .. offsets[b + 1]
 
-PointCloudBatch is made from lengths (or from the cloud of each row), OffsetPointCloudBatch from offsets. A cloud may be empty,
-a batch may have no clouds. Both are immutable; geometry is evaluated and checked when a batch is made.
+PointCloudBatch is made from lengths (or from the cloud of each row), OffsetPointCloudBatch from
+offsets. A cloud may be empty, and a batch may have no clouds. Batches are immutable; their geometry
+is evaluated and checked when a batch is made.
 """
 
 import itertools
@@ -47,7 +48,8 @@ class _Ragged:
         channels = (
             "no features" if self._features is None else f"{self._features.shape[1]} channels"
         )
-        return f"{type(self).__name__}({self.batch_size} clouds, {self.total_points} points, {channels})"
+        name, clouds, rows = type(self).__name__, self.batch_size, self.total_points
+        return f"{name}({clouds} clouds, {rows} points, {channels})"
 
     def get_points(self, b):
         """Positions of cloud b; a negative b counts from the end."""
@@ -73,10 +75,11 @@ class _Ragged:
         return other
 
     def to_dense(self, max_len=None, values=None, fill=0.0, return_mask=False):
-        """(B, max_len, C): cloud b in rows 0 .. of plane b, `fill` behind it; rows beyond max_len are dropped.
+        """(B, max_len, C): plane b holds cloud b, then `fill`; rows beyond max_len are dropped.
 
-        `values` (T, ...) are the features, without features the positions. max_len is the longest cloud where it is not given.
-        The mask (B, max_len) is True where there is a point. Differentiable in values.
+        `values` (T, ...) are by default the features, without features the positions. max_len is
+        by default the longest cloud. The mask (B, max_len) is True where there is a point. The
+        result is differentiable in values.
         """
         values = self._values("to_dense", values)
         size = max([b - a for a, b in itertools.pairwise(self._borders)], default=0)
@@ -102,7 +105,8 @@ class _Ragged:
             raise TypeError(f"[gather_by_index] idx must hold integers, got {idx.dtype}")
         if idx.size and (idx.min().item() < 0 or idx.max().item() >= self.total_points):
             raise ValueError(
-                f"[gather_by_index] idx must be in 0..{self.total_points - 1}, found {idx.min().item()}..{idx.max().item()}"
+                f"[gather_by_index] idx must be in 0..{self.total_points - 1}, "
+                f"found {idx.min().item()}..{idx.max().item()}"
             )
         return (
             values[idx]
@@ -122,7 +126,8 @@ class _Ragged:
         values = mx.array(values)
         if values.ndim == 0 or values.shape[0] != self.total_points:
             raise ValueError(
-                f"[{operation}] values must have {self.total_points} rows, got shape {tuple(values.shape)}"
+                f"[{operation}] values must have {self.total_points} rows, "
+                f"got shape {tuple(values.shape)}"
             )
         return values
 
@@ -138,7 +143,8 @@ class _Ragged:
         positions = mx.array(positions)
         if positions.ndim != 2 or positions.shape[1] != 3 or positions.dtype not in FLOATS:
             raise ValueError(
-                f"[{name}] positions must be floats of shape (T, 3), got {positions.dtype} {tuple(positions.shape)}"
+                f"[{name}] positions must be floats of shape (T, 3), "
+                f"got {positions.dtype} {tuple(positions.shape)}"
             )
         return positions
 
@@ -155,9 +161,10 @@ class _Ragged:
 
 
 class PointCloudBatch(_Ragged):
-    """Clouds given by lengths, or by `indices`, the cloud of each row in ascending order; without both, one cloud.
+    """Clouds given by lengths or by `indices`; without both, one cloud.
 
-    Lengths made from indices end with the last cloud that has a point: give lengths to have empty clouds at the end.
+    `indices` holds the cloud of each row in ascending order. Lengths made from indices end with the
+    last cloud that has a point: pass lengths to have empty clouds at the end.
     """
 
     def __init__(self, positions, features=None, lengths=None, indices=None):
@@ -184,7 +191,7 @@ class PointCloudBatch(_Ragged):
 
     @classmethod
     def from_list(cls, clouds):
-        """From arrays (n, 3), or from pairs (positions, features); the list may be empty, and so may clouds."""
+        """From arrays (n, 3), or from pairs (positions, features); list and clouds may be empty."""
         pairs = [c if isinstance(c, (tuple, list)) else (c, None) for c in clouds]
         if len({features is None for _, features in pairs}) > 1:
             raise ValueError(
@@ -202,11 +209,15 @@ class PointCloudBatch(_Ragged):
 
     @classmethod
     def from_dense(cls, positions, lengths=None, features=None, mask=None):
-        """From padded planes (B, L, 3) and (B, L, C): the first lengths[b] rows of plane b, or the rows where mask is True."""
+        """From padded planes (B, L, 3) and (B, L, C).
+
+        Keeps the first lengths[b] rows of plane b, or the rows where mask is True.
+        """
         positions = mx.array(positions)
         if positions.ndim != 3:
             raise ValueError(
-                f"[{cls.__name__}.from_dense] positions must have shape (B, L, 3), got {tuple(positions.shape)}"
+                f"[{cls.__name__}.from_dense] positions must have shape (B, L, 3), "
+                f"got {tuple(positions.shape)}"
             )
         b, size = positions.shape[:2]
         if (lengths is None) == (mask is None):
@@ -215,14 +226,16 @@ class PointCloudBatch(_Ragged):
             counts = _integers(cls.__name__, "lengths", lengths)
             if len(counts) != b or not all(0 <= n <= size for n in counts):
                 raise ValueError(
-                    f"[{cls.__name__}.from_dense] lengths must be {b} numbers in 0..{size}, got {counts}"
+                    f"[{cls.__name__}.from_dense] lengths must be {b} numbers in 0..{size}, "
+                    f"got {counts}"
                 )
             keep = [[True] * n + [False] * (size - n) for n in counts]
         else:
             keep = mx.array(mask).astype(mx.bool_).tolist()
             if mx.array(mask).shape != (b, size):
                 raise ValueError(
-                    f"[{cls.__name__}.from_dense] mask must have shape {(b, size)}, got {mx.array(mask).shape}"
+                    f"[{cls.__name__}.from_dense] mask must have shape {(b, size)}, "
+                    f"got {mx.array(mask).shape}"
                 )
         rows = [
             plane * size + i
@@ -251,7 +264,10 @@ class PointCloudBatch(_Ragged):
         return OffsetPointCloudBatch(self._positions, self._features, self._offsets)
 
     def point_set(self, grid):
-        """The PointSet of these positions at a grid size. The batch keeps it with its rulebooks: a second epoch searches nothing."""
+        """The PointSet of these positions at a grid size.
+
+        The batch keeps the set with its rulebooks, so that a second epoch searches nothing.
+        """
         from .geometry import PointSet
 
         if grid not in self._sets:

@@ -11,8 +11,9 @@ __all__ = ["custom_sparse_op_with_grad"]
 def custom_sparse_op_with_grad(forward_fn, backward_fn, *args):
     """forward_fn(*args), with backward_fn(saved, grad) as its derivative.
 
-    forward_fn returns the output, or (output, saved); without saved, saved is the tuple of args. backward_fn returns one gradient
-    for each array of args, in order (one array may stand alone); None is a zero gradient.
+    forward_fn returns the output, or (output, saved). Without `saved`, the tuple of args takes its
+    place. Then backward_fn returns one gradient per array of args, in order. A single gradient may
+    stand alone, and None is a zero gradient.
     """
     places = [i for i, a in enumerate(args) if isinstance(a, mx.array)]
     shape: dict[str, Any] = {}  # how `saved` was built
@@ -47,7 +48,8 @@ def custom_sparse_op_with_grad(forward_fn, backward_fn, *args):
         grads = list(grads) if isinstance(grads, (tuple, list)) else [grads]
         if len(grads) != len(arrays):
             raise ValueError(
-                f"[custom_sparse_op_with_grad] backward_fn must return {len(arrays)} gradients, got {len(grads)}"
+                f"[custom_sparse_op_with_grad] backward_fn must return {len(arrays)} gradients, "
+                f"got {len(grads)}"
             )
         return tuple(mx.zeros_like(a) if g is None else g for a, g in zip(arrays, grads))
 

@@ -1,4 +1,7 @@
-"""Sums over triplets, distances and geometry under their full names; docs/ops/{triplets,distance,rulebook}.md."""
+"""Sums over triplets, distances and geometry under their full names.
+
+See docs/ops/{triplets,distance,rulebook}.md.
+"""
 
 import mlx.core as mx
 
@@ -62,7 +65,8 @@ def sparse_matrix_vector_multiplication_reduction(
 ):
     """y[r, g] = sum over the triplets t with o_idx[t] == r of a[a_idx[t], g] b[b_idx[t], g].
 
-    Indices are always checked, whatever `validate` says: they are read when the triplets are sorted.
+    Indices are always checked, whatever `validate` says, because the sort of the triplets reads
+    them.
     """
     return mvmr(a, a_idx, b, b_idx, o_idx, n_o, layout=layout, stream=stream)
 
@@ -70,7 +74,7 @@ def sparse_matrix_vector_multiplication_reduction(
 def sparse_vector_vector_outer_product_reduction(
     a, a_idx, b, b_idx, o_idx, n_o, *, validate=True, stream=None
 ):
-    """u[r, g, m, c] = sum over the triplets t with o_idx[t] == r of a[a_idx[t], g, m] b[b_idx[t], g, c]."""
+    """u[r, g, m, c] = sum over t with o_idx[t] == r of a[a_idx[t], g, m] b[b_idx[t], g, c]."""
     return vvor(a, a_idx, b, b_idx, o_idx, n_o, stream=stream)
 
 
@@ -78,7 +82,10 @@ mvmr_with_grad = sparse_matrix_vector_multiplication_reduction  # it has all der
 
 
 def nearest_neighbors(points, queries, lengths=None, query_lengths=None):
-    """(rows, distances) of the point of its own cloud nearest to each query, the lowest row in a tie; -1 and inf in an empty cloud."""
+    """(rows, distances) of the nearest point of each query in its own cloud.
+
+    Ties go to the lowest row; in an empty cloud row and distance are -1 and inf.
+    """
     clouds = [
         as_batch(p, lengths=n).indices for p, n in ((points, lengths), (queries, query_lengths))
     ]

@@ -1,7 +1,8 @@
-"""Point sets that remember what was made from them, so that layers with equal arguments share one search.
+"""Point sets that remember what was made from them.
 
-A rulebook depends on source, target, kernel, radius and shape; these are its key. Targets are named by a number that no other set
-of the process has: an address could come back. What is remembered lives as long as the source set.
+So layers with equal arguments share one search. The key of a rulebook is source, target, kernel,
+radius and shape. A target is named by a number that no other set of the process has, because an
+address could come back. What a source set remembers lives as long as the set.
 """
 
 import itertools
@@ -39,7 +40,10 @@ class PointSet(_ext.PointSet):  # type: ignore[name-defined]
         )
 
     def downsample(self, stride):
-        """(PointSet, rows): of each cell of stride * grid the point nearest its center; rows of this set that were kept."""
+        """(PointSet, rows): the point nearest the center of each cell of stride * grid.
+
+        The rows are those of this set that were kept.
+        """
 
         def make():
             coarse, rows, _ = grid_downsample(self, self.grid * stride)
@@ -57,7 +61,10 @@ class PointSet(_ext.PointSet):  # type: ignore[name-defined]
         return self._once(("partition", float(stride), kernel_size), make)
 
     def full_cover(self, stride, kernel_size, margin=0.01):
-        """(PointSet, Rulebook): points of this set so that every one lies within sqrt(3) / 2 * stride * grid of one of them."""
+        """(PointSet, Rulebook): points of this set that cover all its points.
+
+        Every point lies within sqrt(3) / 2 * stride * grid of a chosen one.
+        """
 
         def make():
             book, coarse, _, _ = build_full_cover_rulebook(self, stride, kernel_size, margin)
@@ -66,7 +73,10 @@ class PointSet(_ext.PointSet):  # type: ignore[name-defined]
         return self._once(("full_cover", float(stride), kernel_size, float(margin)), make)
 
     def generate(self, kernel_size=3, expansion=1.0, stencil=None):
-        """(PointSet, Rulebook): the voxels of grid / expansion around the voxel of each point; stencil (K, 3) or the whole cube."""
+        """(PointSet, Rulebook): the voxels of grid / expansion around the voxel of each point.
+
+        stencil: offsets (K, 3), by default the whole cube.
+        """
 
         def make():
             book, made = build_generative_rulebook(self, kernel_size, expansion, stencil=stencil)

@@ -1,8 +1,9 @@
-"""Layers on points as they are: convolution with targets that are kept, chosen or made, upsampling, pooling.
+"""Layers on points without voxels: convolution, upsampling and pooling.
 
-    y_i = bias + sum over edges (j, i, k) of weight[k] x_j        one matrix for each of the kernel_size^3 cells around i
+    y_i = bias + sum over edges (j, i, k) of weight[k] x_j,  k: one of kernel_size^3 cells around i
 
-Features x are (N, C) arrays; a PointSet says where their rows are. docs/points.md explains the geometry.
+Targets are kept, chosen or made. Features x are (N, C) arrays; a PointSet says where their rows
+are. docs/points.md explains the geometry.
 """
 
 import math
@@ -23,9 +24,11 @@ class PointConv3d(mlx.nn.Module):
     """Convolution with kernel_size^3 weights of shape (groups, in / groups, out / groups).
 
     conv(x, rulebook) -> y
-    conv(x, points, stride=1, rfs=None) -> (y, points of y): at stride 1 the same points; else the point nearest the center of each cell of
-    stride * grid, searched and quantized at the finer grid.
-    kernel_size 1 is not a linear layer: it adds up the points within 0.62 grid.
+    conv(x, points, stride=1, rfs=None) -> (y, points of y)
+
+    At stride 1 the points stay. Otherwise y lies at the point nearest the center of each cell of
+    stride * grid, with neighbors searched and quantized at the finer grid.
+    A kernel_size of 1 is not a linear layer: it adds up the points within 0.62 grid.
     """
 
     def __init__(
@@ -56,7 +59,8 @@ class PointConv3d(mlx.nn.Module):
         radius_scaler(self._size, self._rfs, shape)
         if self._channels[0] % self._groups or self._channels[1] % self._groups:
             raise ValueError(
-                f"[{type(self).__name__}] groups must divide channels {self._channels}, got {self._groups}"
+                f"[{type(self).__name__}] groups must divide channels {self._channels}, "
+                f"got {self._groups}"
             )
         if init not in INITS:
             raise ValueError(
@@ -89,13 +93,17 @@ class PointConv3d(mlx.nn.Module):
 
     def _extra_repr(self):
         a, b = self._channels
-        return f"{a}, {b}, kernel_size={self._size}, groups={self._groups}, rfs={self._rfs}, bias={'bias' in self}"
+        return (
+            f"{a}, {b}, kernel_size={self._size}, groups={self._groups}, rfs={self._rfs}, "
+            f"bias={'bias' in self}"
+        )
 
 
 class PartitionConv3d(PointConv3d):
-    """Strided convolution in which each point belongs to one cell: (x, points, stride) -> (y, cell centers).
+    """Strided convolution in which each point belongs to one cell.
 
-    The weight is chosen by the place of the point in its cell, kernel_size parts an axis.
+    (x, points, stride) -> (y, cell centers). The place of the point in its cell chooses the weight;
+    each axis of the cell has kernel_size parts.
     """
 
     def __init__(
@@ -111,11 +119,13 @@ class PartitionConv3d(PointConv3d):
 
 
 class FullCoverConv3d(PointConv3d):
-    """Strided convolution that sees every point: (x, points, stride) -> (y, points of y); (x, rulebook) -> y.
+    """Strided convolution that sees every point.
 
-    Targets are points so that each point lies within R = sqrt(3) / 2 * stride * (1 + margin) * grid of one; edges are the points
-    within R, and no offset is clamped: kernel_size >= 2 ceil(R / grid) + 1, at stride 2 five cells an axis. The way back is
-    another layer on `points.full_cover(stride, kernel_size)[1].transposed(negate=True)`.
+    (x, points, stride) -> (y, points of y); (x, rulebook) -> y. Each point lies within
+    R = sqrt(3) / 2 * stride * (1 + margin) * grid of a target. Edges are the points within R; no
+    offset is clamped. This needs kernel_size >= 2 ceil(R / grid) + 1, at stride 2 five cells per
+    axis. The way back is another layer on
+    `points.full_cover(stride, kernel_size)[1].transposed(negate=True)`.
     """
 
     def __init__(
@@ -142,11 +152,14 @@ class FullCoverConv3d(PointConv3d):
 
 
 class GenerativeConv3d(PointConv3d):
-    """Convolution that makes its targets: (x, points) -> (y, voxel centers); every point reaches all cells of its kernel.
+    """Convolution that makes its targets: (x, points) -> (y, voxel centers).
 
-    Voxels have the side grid / expansion. By default targets are the kernel_size^3 voxels around the voxel of each point; with
-    `stencil`, (K, 3) integers, the voxels at these offsets, with K weights; with `subdivide` the expansion^3 parts of the voxel of
-    side grid, with as many weights (kernel_size is not used).
+    Every point reaches all cells of its kernel. Voxels have the side grid / expansion. By default
+    targets are the kernel_size^3 voxels around the voxel of each point.
+
+    stencil: (K, 3) integers; targets are the voxels at these offsets, with K weights.
+    subdivide: targets are the expansion^3 parts of the voxel of side grid, with as many weights.
+        kernel_size is not used.
     """
 
     def __init__(
@@ -177,7 +190,8 @@ class GenerativeConv3d(PointConv3d):
                 or not self._stencil.size
             ):
                 raise ValueError(
-                    f"[GenerativeConv3d] stencil must have shape (K, 3), without subdivide, got {self._stencil.shape}"
+                    "[GenerativeConv3d] stencil must have shape (K, 3), without subdivide, "
+                    f"got {self._stencil.shape}"
                 )
             self._fill(self._stencil.shape[0], bias, init)
 
@@ -195,9 +209,12 @@ class GenerativeConv3d(PointConv3d):
 class Upsample(PointConv3d):
     """Convolution from coarse points onto the fine ones: (x, coarse, fine) -> y.
 
-    By default neighbors are searched within coarse.grid * radius_scaler and quantized at the coarse grid; a fine point without any
-    gets the bias. straight_recover: the edges of the strided convolution from fine to coarse with this layer's kernel and rfs, with
-    their weights, which is the transposed convolution. recompute_k: those edges, weights chosen by coarse - fine at the fine grid.
+    By default neighbors are searched within coarse.grid * radius_scaler and quantized at the coarse
+    grid. A fine point without neighbors gets the bias.
+
+    straight_recover: the transposed convolution. It uses edges and weights of the strided
+        convolution from fine to coarse with the kernel and rfs of this layer.
+    recompute_k: uses those edges with weights chosen by coarse - fine at the fine grid.
     """
 
     def __init__(
@@ -226,7 +243,8 @@ class Upsample(PointConv3d):
             and radius_scaler(self._size, self._rfs, shape) < reach
         ):
             warnings.warn(
-                "[Upsample] the radius is less than a cell's diagonal: a fine point may have no neighbor",
+                "[Upsample] the radius is less than a cell's diagonal: "
+                "a fine point may have no neighbor",
                 stacklevel=2,
             )
 
@@ -250,7 +268,7 @@ class Upsample(PointConv3d):
 
 
 def max_pool3d(x, points, kernel_size=3, stride=2, *, rfs=1.0, shape="ball"):
-    """(y, points of y): the largest value of each channel over the neighbors that a convolution would have."""
+    """(y, points of y): the largest value per channel over the neighbors of a convolution."""
     points = PointSet.of(points)
     target = points if stride == 1 else points.downsample(stride)[0]
     rows, counts = points.near(target, kernel_size, rfs=rfs, shape=shape)
@@ -258,7 +276,10 @@ def max_pool3d(x, points, kernel_size=3, stride=2, *, rfs=1.0, shape="ball"):
 
 
 class GlobalPool(mlx.nn.Module):
-    """(x, lengths or points) -> (B, C): max, min, mean or sum of each cloud; an empty cloud gives `empty_value`."""
+    """(x, lengths or points) -> (B, C): max, min, mean or sum of each cloud.
+
+    An empty cloud gives `empty_value`.
+    """
 
     def __init__(self, mode="mean", empty_value=0.0):
         super().__init__()

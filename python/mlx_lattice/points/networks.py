@@ -1,7 +1,8 @@
-"""Networks of point convolutions: residual blocks, classifier, U-Net. All take a PointCloudBatch, or positions, features, lengths.
+"""Networks of point convolutions: residual blocks, classifier, U-Net.
 
-Without features every point has the feature 1, so that the network sees geometry alone. The base class saves and loads
-them with their configuration, as `mlx_lattice.models` does.
+A network takes a PointCloudBatch, or positions, features and lengths. Without features every point
+has the feature 1, so that the network sees geometry alone. The base class saves and loads networks
+with their configuration, as `mlx_lattice.models` does.
 """
 
 import mlx.core as mx
@@ -22,7 +23,8 @@ def _start(model, positions, features, lengths, grid):
         x = mx.ones((batch.total_points, model.config["in_channels"]))
     if x.shape[1] != model.config["in_channels"]:
         raise ValueError(
-            f"[{type(model).__name__}] features must have {model.config['in_channels']} channels, got {x.shape[1]}"
+            f"[{type(model).__name__}] features must have {model.config['in_channels']} channels, "
+            f"got {x.shape[1]}"
         )
     return x, batch.point_set(grid)
 
@@ -51,7 +53,7 @@ class ConvNormRelu(mlx.nn.Module):
 class _Residual(mlx.nn.Module):
     """relu(skip(x) + branch(x)); stride is that of the one strided convolution in the branch.
 
-    Where the channels or the points change, skip is a linear layer with norm on the rows that were kept.
+    If the channels or the points change, skip is a linear layer with norm on the kept rows.
     """
 
     def _skip(self, in_channels, out_channels, stride, norm):
@@ -75,7 +77,7 @@ class _Residual(mlx.nn.Module):
 
 
 class BasicBlock(_Residual):
-    """relu(skip(x) + norm(conv(relu(norm(conv(x)))))), He et al. 2016; stride is that of the first convolution."""
+    """relu(skip(x) + norm(conv(relu(norm(conv(x)))))), He et al. 2016; the first conv strides."""
 
     def __init__(self, in_channels, out_channels, stride=1, norm="batch", rfs=1.0):
         super().__init__()
@@ -89,10 +91,11 @@ class BasicBlock(_Residual):
 
 
 class Bottleneck(_Residual):
-    """A linear layer to fewer channels, a 3x3x3 convolution, a linear layer to 4 * channels, each with norm; He et al. 2016.
+    """A linear layer to fewer channels, a 3x3x3 convolution, a linear layer to 4 * channels.
 
-    The convolution has int(channels * width_per_group / 64) * groups channels in `groups` groups (Xie et al. 2017; wide networks,
-    Zagoruyko and Komodakis 2016, have a larger width_per_group).
+    Each has a norm (He et al. 2016). The convolution has int(channels * width_per_group / 64) *
+    groups channels in `groups` groups (Xie et al. 2017). Wide networks (Zagoruyko and Komodakis
+    2016) have a larger width_per_group.
     """
 
     expansion = 4
@@ -124,7 +127,9 @@ class Bottleneck(_Residual):
 
 
 class PointClassifier(Model):
-    """A class for each cloud: convolutions at strides 1, 2, 2, ..., the mean of each cloud, a linear layer -> (B, num_classes).
+    """One class per cloud -> (B, num_classes).
+
+    Convolutions at strides 1, 2, 2, ... come first, then the mean of each cloud and a linear layer.
 
     `blocks` residual blocks follow each convolution.
     """
@@ -170,9 +175,11 @@ class PointClassifier(Model):
 
 
 class PointUNet(Model):
-    """Scores for each point -> (T, num_classes). Each level halves the resolution and comes back onto the points of the finer one.
+    """Scores per point -> (T, num_classes).
 
-    stem -> blocks; down: strided residual block, blocks; up: Upsample, norm, relu, blocks, then the skip is concatenated.
+    Each level halves the resolution and comes back onto the points of the finer level. The parts:
+    stem -> blocks; down: strided residual block, blocks; up: Upsample, norm, relu, blocks; then the
+    skip is concatenated.
     """
 
     def __init__(
@@ -199,7 +206,8 @@ class PointUNet(Model):
         )
         if len(channels) != len(blocks) or not channels:
             raise ValueError(
-                f"[PointUNet] channels and blocks must have equal lengths >= 1, got {channels} and {blocks}"
+                "[PointUNet] channels and blocks must have equal lengths >= 1, "
+                f"got {channels} and {blocks}"
             )
         self.stem = ConvNormRelu(in_channels, channels[0], stem, norm=norm, rfs=rfs)
         self.encoders = []

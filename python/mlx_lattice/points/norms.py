@@ -2,9 +2,16 @@
 
     y = (x - mean) / sqrt(var + eps) * weight + bias
 
-RaggedBatchNorm takes mean and var of a channel over all rows, RaggedInstanceNorm over the rows of a cloud, RaggedGroupNorm over
-the rows of a cloud and a group of channels, RaggedLayerNorm over all of a cloud, RowNorm over the channels of one row.
-A single value has variance 0, so that y = bias. Called with (x, lengths); those that do not need lengths ignore them.
+| norm | mean and var over |
+|---|---|
+| RowNorm | the channels of one row |
+| RaggedBatchNorm | all rows, per channel |
+| RaggedInstanceNorm | the rows of a cloud, per channel |
+| RaggedGroupNorm | the rows of a cloud and a group of channels |
+| RaggedLayerNorm | the rows and channels of a cloud |
+
+A single value has variance 0, so that y = bias. Call a norm with (x, lengths); norms that do not
+need lengths ignore them.
 """
 
 import math
@@ -27,7 +34,10 @@ class RowNorm(nn.LayerNorm):
 
 
 class RaggedBatchNorm(nn.BatchNorm):
-    """Each channel over all rows of all clouds, with running statistics. One row leaves those as they are."""
+    """Normalizes each channel over all rows of all clouds, with running statistics.
+
+    One row alone does not change the running statistics.
+    """
 
     def __call__(self, x, lengths=None):
         if self.training and x.shape[0] == 1:
@@ -45,7 +55,8 @@ class _CloudNorm(mlx.nn.Module):
         self._groups = integer(self, "groups", groups)
         if self._channels % self._groups:
             raise ValueError(
-                f"[{type(self).__name__}] groups must divide {self._channels} channels, got {self._groups}"
+                f"[{type(self).__name__}] groups must divide {self._channels} channels, "
+                f"got {self._groups}"
             )
         self._eps = number(self, "eps", eps, 0, math.inf, high_included=False)
         if affine:
@@ -91,7 +102,7 @@ class RaggedGroupNorm(_CloudNorm):
 
 
 class RaggedLayerNorm(_CloudNorm):
-    """One mean and variance per cloud, over its points and channels. Not the LayerNorm of a row; that is RowNorm."""
+    """One mean and variance per cloud, over points and channels. (RowNorm is the norm of a row.)"""
 
     def __init__(self, channels, eps=1e-5, affine=True):
         super().__init__(channels, 1, eps, affine)

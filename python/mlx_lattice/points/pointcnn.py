@@ -1,10 +1,11 @@
-"""Convolution over the k nearest neighbors: a shared network on each neighbor, and the largest value of each channel.
+"""Convolution over the k nearest neighbors.
 
     y_i = max over neighbors j of i of W2 relu(W1 [x_j, p_j - p_i] + b1) + b2
 
-This is the simple form, `PointCNNConv`; `xconv=True` is the X-Conv of PointCNN (Li et al. 2018, arXiv 1801.07791), which weighs and
-permutes the neighbors by a learned k x k matrix before an ordinary convolution. The convolution with real kernel geometry is
-`PointConv3d`.
+`PointCNNConv` runs a shared network on each neighbor and takes the largest value per channel.
+`xconv=True` is the X-Conv of PointCNN (Li et al. 2018, arXiv 1801.07791): a learned k x k matrix
+weights and permutes the neighbors before an ordinary convolution. The convolution with real kernel
+geometry is `PointConv3d`.
 """
 
 import mlx.core as mx
@@ -18,10 +19,11 @@ from .segments import indexed_segment_reduce
 
 
 def knn_graph(points, k, lengths=None):
-    """(idx (T, k) int32, rel_pos (T, k, 3)): each point's k nearest of its own cloud, itself first, by (distance, row).
+    """(idx (T, k) int32, rel_pos (T, k, 3)): the k nearest points in the cloud of each point.
 
-    Where a cloud has fewer than k points the remaining places repeat the first neighbor, so that a maximum stays right.
-    rel_pos = points[idx] - point, differentiable in the points.
+    Neighbors are ordered by (distance, row); the point itself comes first. In a cloud with fewer
+    than k points the remaining places repeat the first neighbor, so that a maximum stays right.
+    The array rel_pos = points[idx] - point is differentiable in the points.
     """
     batch = as_batch(points, lengths=lengths)
     if not isinstance(k, int) or k < 1:
@@ -38,9 +40,10 @@ def knn_graph(points, k, lengths=None):
 
 
 class PointCNNConv(mlx.nn.Module):
-    """in -> hidden -> relu -> out on each neighbor, then the maximum; equal values share the gradient.
+    """in -> hidden -> relu -> out on each neighbor, then the maximum; ties share the gradient.
 
-    use_rel_pos: p_j - p_i is part of the input. xconv=True needs k, the number of neighbors it is made for.
+    use_rel_pos: p_j - p_i is part of the input.
+    xconv: uses the X-Conv; needs k, the number of neighbors.
     """
 
     def __init__(
@@ -66,10 +69,11 @@ class PointCNNConv(mlx.nn.Module):
                 self.relative = Linear(3, hidden, bias=False)
 
     def __call__(self, x, coords, neighbors_idx, neighbors_rel_pos=None, batch_indices=None):
-        """x (T, C), neighbors_idx (T, k) rows of x, neighbors_rel_pos (T, k, 3) -> (T, out). Others are not needed."""
+        """(T, out) from x (T, C), rows neighbors_idx (T, k) and neighbors_rel_pos (T, k, 3)."""
         if neighbors_idx.ndim != 2 or neighbors_idx.shape[0] != x.shape[0]:
             raise ValueError(
-                f"[PointCNNConv] neighbors_idx must have shape ({x.shape[0]}, k), got {tuple(neighbors_idx.shape)}"
+                f"[PointCNNConv] neighbors_idx must have shape ({x.shape[0]}, k), "
+                f"got {tuple(neighbors_idx.shape)}"
             )
         if (
             self._kind == "features"
@@ -79,7 +83,8 @@ class PointCNNConv(mlx.nn.Module):
         if neighbors_rel_pos is None or neighbors_rel_pos.shape != (*neighbors_idx.shape, 3):
             found = None if neighbors_rel_pos is None else tuple(neighbors_rel_pos.shape)
             raise ValueError(
-                f"[PointCNNConv] neighbors_rel_pos must have shape {(*neighbors_idx.shape, 3)}, got {found}"
+                "[PointCNNConv] neighbors_rel_pos must have shape "
+                f"{(*neighbors_idx.shape, 3)}, got {found}"
             )
         return (self._relative if self._kind == "relative" else self._xconv)(
             x, neighbors_idx, neighbors_rel_pos
@@ -109,9 +114,10 @@ class PointCNNConv(mlx.nn.Module):
 
 
 class PointCNNEncoder(mlx.nn.Module):
-    """num_layers PointCNNConv with relu between them, on neighbors that are searched once: (x, coords, lengths) -> (T, channels).
+    """num_layers PointCNNConv with relu between them: (x, coords, lengths) -> (T, channels).
 
-    k is cut to the largest cloud, except for X-Conv. Options (`hidden`, `use_rel_pos`, `xconv`) go to the convolutions.
+    All layers share one search of neighbors. k is cut to the largest cloud, except for X-Conv. The
+    options `hidden`, `use_rel_pos` and `xconv` go to the convolutions.
     """
 
     def __init__(self, num_layers=3, in_channels=3, channels=64, k=16, **conv_kw):

@@ -1,7 +1,8 @@
-"""Residual networks on points, 18 to 152 layers (He et al. 2016), with the groups of ResNeXt and the widths of wide networks.
+"""Residual networks on points, 18 to 152 layers (He et al. 2016), ResNeXt and wide networks.
 
-    stem: convolution of kernel size 7, stride 2 -> norm -> relu -> max pool of kernel size 3, stride 2
-    four stages of blocks with 1, 2, 4, 8 times `width` channels, at strides 1, 2, 2, 2 -> mean of each cloud -> linear
+    stem: convolution of kernel size 7, stride 2 -> norm -> relu -> max pool of size 3, stride 2
+    four stages of blocks with 1, 2, 4, 8 times `width` channels, at strides 1, 2, 2, 2
+    mean of each cloud -> linear
 
 The points of the last stage lie in cells of 32 * grid.
 """
@@ -21,9 +22,11 @@ BLOCKS = {
 
 
 class PointResNet(Model):
-    """A class for each cloud -> (B, num_classes). depth 18 and 34: basic blocks; 50, 101, 152: bottlenecks.
+    """One class per cloud -> (B, num_classes).
 
-    `groups` and `width_per_group` are those of the bottlenecks' 3x3x3 convolutions: 32 and 4 make a ResNeXt, 1 and 128 a wide network.
+    depth: 18 and 34 have basic blocks; 50, 101 and 152 have bottlenecks.
+    groups, width_per_group: of the 3x3x3 convolutions of the bottlenecks. 32 and 4 make a ResNeXt,
+        1 and 128 a wide network.
     """
 
     def __init__(
@@ -55,7 +58,8 @@ class PointResNet(Model):
             raise ValueError(f"[PointResNet] depth must be one of {sorted(BLOCKS)}, got {depth!r}")
         if depth < 50 and (groups, width_per_group) != (1, 64):
             raise ValueError(
-                f"[PointResNet] basic blocks have groups 1 and width_per_group 64, got {groups} and {width_per_group}"
+                "[PointResNet] basic blocks have groups 1 and width_per_group 64, "
+                f"got {groups} and {width_per_group}"
             )
         self.stem = ConvNormRelu(in_channels, width, stem, norm=norm, rfs=rfs)
         self.stages, channels = [], width

@@ -1,4 +1,4 @@
-"""Training of point networks: `train_pointcnn` is `training.Trainer` on batches that a loader gives.
+"""Training of point networks: `train_pointcnn` is `training.Trainer` on the batches of a loader.
 
     history = train_pointcnn(model, batches, optimizer, loss_fn, epochs=10,
                              eval_loader=tests, checkpoint="run.safetensors")

@@ -1,4 +1,4 @@
-"""Training: one loop for any model and loss, checkpoints, several processes, metrics, optimizers."""
+"""Training: one loop for any model and loss, checkpoints, several ranks, metrics, optimizers."""
 
 from . import checkpoint, distributed, metrics, optimizers, progress, scans
 from .distributed import Ranks, TrainingError

@@ -1,7 +1,8 @@
 """Checkpoints: one safetensors file with weights, optimizer state, epoch, seed and history.
 
-Written to a temporary file, flushed to disk, then renamed: after a crash the file is the old one or the new one, whole.
-Random numbers of an epoch are drawn from (seed, epoch, rank), so that seed and epoch are the whole random state.
+A checkpoint is written to a temporary file, flushed to disk, then renamed. So after a crash the
+file is either the old one or the new one, complete. The random numbers of an epoch follow from
+(seed, epoch, rank), so that seed and epoch are the whole random state.
 """
 
 import json
@@ -16,7 +17,10 @@ NAME, FORMAT, VERSION = "checkpoint.safetensors", "mlx-lattice-checkpoint", "1"
 
 
 def replace_file(path, write):
-    """write(temporary path), then the file is `path`. The temporary name has the same ending, as writers look at it."""
+    """Calls write(temporary path), then renames that file to `path`.
+
+    The temporary name has the same ending, because writers look at it.
+    """
     temporary = path.with_name(f".writing.{path.name}")
     write(temporary)
     with open(temporary, "rb+") as file:
@@ -46,7 +50,8 @@ def load(path, model, optimizer):
         fail(f"not a checkpoint: {error}")
     if about.get("format") != FORMAT or about.get("version") != VERSION:
         fail(
-            f"found format {about.get('format')!r} version {about.get('version')!r}, expected {FORMAT!r} {VERSION!r}"
+            f"found format {about.get('format')!r} version {about.get('version')!r}, "
+            f"expected {FORMAT!r} {VERSION!r}"
         )
     parts: dict[str, dict] = {"model": {}, "optimizer": {}}
     for name, value in arrays.items():

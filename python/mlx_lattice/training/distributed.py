@@ -1,9 +1,10 @@
-"""Ranks of a data-parallel run through mlx.core.distributed; one process alone is a run of one rank.
+"""Ranks of a data-parallel run through mlx.core.distributed; one process alone is one rank.
 
     mlx.launch -n 2 --backend ring -- python train.py
 
-Every rank calls the same methods in the same order. A rank that dies is noticed by the ring ("connection lost"); one that
-hangs by a watchdog: after `timeout` seconds in one collective the process says so and leaves with status 3. docs/distributed.md.
+Every rank calls the same methods in the same order. The ring notices a rank that dies ("connection
+lost"). A watchdog notices a rank that hangs: after `timeout` seconds in one collective the process
+says so and exits with status 3. See docs/distributed.md.
 """
 
 import os
@@ -19,11 +20,14 @@ LOST = 3  # exit status of a rank that waits in vain
 
 
 class TrainingError(ValueError):
-    """Training cannot go on: a loss that is not finite, a rank that is gone, a checkpoint that does not fit."""
+    """Training cannot continue: a loss is not finite, a rank is gone, a checkpoint does not fit."""
 
 
 class Ranks:
-    """rank of size processes. `group` is what mx.distributed.init returned; by default it is called here."""
+    """This process as rank `rank` of `size`.
+
+    group: what mx.distributed.init returned; by default it is called here.
+    """
 
     def __init__(self, group=None, timeout=600.0):
         if not 0 < timeout < float("inf"):
@@ -47,7 +51,10 @@ class Ranks:
         return mlx.nn.average_gradients(gradients, self._group)
 
     def total(self, tree):
-        """The sum over the ranks of an array, or of every array of a tree: in the order of their names, the same on every rank."""
+        """The sum over the ranks of an array, or of every array of a tree.
+
+        Arrays of a tree are summed in the order of their names, the same on every rank.
+        """
         if self.size == 1:
             return tree
         if isinstance(tree, mx.array):
@@ -65,7 +72,7 @@ class Ranks:
         return self.total(tree if self.first else tree_map(mx.zeros_like, tree))
 
     def eval(self, *trees):
-        """mx.eval that does not wait for ever; a lost rank is a TrainingError."""
+        """mx.eval that does not wait forever; a lost rank is a TrainingError."""
         with self._watched():
             try:
                 mx.eval(*trees)
@@ -92,7 +99,8 @@ class Ranks:
 
     def _give_up(self):
         print(
-            f"mlx_lattice: rank {self.rank} of {self.size} has waited {self._timeout:g} s for the others; one of them hangs or its "
+            f"mlx_lattice: rank {self.rank} of {self.size} has waited {self._timeout:g} s for "
+            "the other ranks; one of them hangs or its "
             "network does. Start all ranks again with --resume.",
             file=sys.stderr,
             flush=True,

@@ -1,4 +1,6 @@
-"""Confusion: counts of (truth, prediction), from which intersection over union and accuracy follow. NumPy only.
+"""Confusion: counts of (truth, prediction), which give intersection over union and accuracy.
+
+Needs NumPy only.
 
     IoU(c) = |truth = c and prediction = c| / |truth = c or prediction = c|
 A class that is in neither has no IoU (NaN) and does not enter the mean.

@@ -24,7 +24,7 @@ class AdamW(mlx.optimizers.AdamW):
         return step
 
     def _rates(self):
-        """(3,): decay, rate and correction of this step, the same array for all parameters; see ops.adamw_step."""
+        """(3,): decay, rate and correction of this step, for all parameters; see ops.adamw_step."""
         made_for, rates = getattr(self, "_made", (None, None))
         if made_for is not self.step:
             rates = self._new_rates()

@@ -1,4 +1,6 @@
-"""One line of progress on a terminal: what, how far, how fast, how long still. Nothing is printed elsewhere.
+"""One line of progress on a terminal: what, how far, how fast, how long still.
+
+Nothing is printed if the stream is not a terminal.
 
     with Progress("read", total=3, unit="steps") as p:
         p.advance(1, "loss 0.31")

@@ -1,8 +1,15 @@
-"""From point clouds to what a network sees: voxels with features and labels, and back to points. Needs NumPy.
+"""From point clouds to what a network sees: voxels with features and labels, and back to points.
 
-Recipe is written beside a trained network, so that prediction treats a cloud as training did.
-Features of a voxel, lengths in voxels: 1, mean offset of its points from its center (3), height above the second percentile
-of z divided by 10, log(1 + points) / 2, then the means of the chosen columns (integers divided by 255 or 65535).
+The pipeline is written beside a trained network, so that prediction treats a cloud as training did.
+The features of a voxel, with lengths in voxels, are:
+
+- the number 1
+- the mean offset of its points from its center (3)
+- its height above the second percentile of z, divided by 10
+- log(1 + points) / 2
+- the means of the chosen columns (integers divided by 255 or 65535)
+
+This module needs NumPy.
 """
 
 import json
@@ -23,7 +30,12 @@ MOST_CLASSES = 256
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """tensor: the voxels; labels: class index of each, -1 unknown, or None; rows: the voxel of each point, -1 for none."""
+    """The voxels of a cloud.
+
+    tensor: the voxels.
+    labels: the class index of each voxel, -1 if unknown; or None.
+    rows: the voxel of each point, -1 for none.
+    """
 
     tensor: object
     labels: object
@@ -33,7 +45,7 @@ class Scan:
 
 @dataclass(frozen=True)
 class VoxelPipeline:
-    """How clouds become scans. classes: (label value, name), in the order of the network's outputs."""
+    """How clouds become scans. classes: (label value, name), in the order of the outputs."""
 
     voxel: float
     classes: tuple
@@ -87,7 +99,10 @@ class VoxelPipeline:
         return Scan(SparseTensor(q.coords, mx.array(feats)), labels, rows, name)
 
     def point_labels(self, scan, classes):
-        """(P,) label values of the points of a scan, from the class indices of its voxels; -1 where a point has no voxel."""
+        """(P,) label values of the points of a scan, from the class indices of its voxels.
+
+        A point without a voxel gets -1.
+        """
         return np.where(
             scan.rows >= 0, self.values[np.asarray(classes)[scan.rows]] if len(classes) else -1, -1
         )
@@ -150,7 +165,10 @@ class VoxelPipeline:
 
 
 def recipe_of(clouds, voxel, columns=(), label="label", ignored=(), names=None):
-    """The recipe of labeled clouds, given as (name, cloud): classes are the label values found, without the ignored ones."""
+    """The pipeline of labeled clouds, given as (name, cloud).
+
+    Its classes are the label values found, without the ignored ones.
+    """
     found: set[int] = set()
     widths: dict[str, int] = {}
     for name, cloud in clouds:
@@ -175,7 +193,8 @@ def recipe_of(clouds, voxel, columns=(), label="label", ignored=(), names=None):
             )
             if widths.setdefault(column, width) != width:
                 raise ValueError(
-                    f"{name}: column {column!r} has {width} values a point, expected {widths[column]} as in the others"
+                    f"{name}: column {column!r} has {width} values per point, "
+                    f"expected {widths[column]} as in the other clouds"
                 )
     values = sorted(found - set(ignored))
     if not 2 <= len(values) <= MOST_CLASSES:
@@ -193,7 +212,7 @@ def recipe_of(clouds, voxel, columns=(), label="label", ignored=(), names=None):
 
 
 def class_weights(scans, count):
-    """(classes,) 1 / sqrt(share of the voxels), so that rare classes are heard; mean 1 over the voxels."""
+    """(classes,) 1 / sqrt(share of the voxels), so that rare classes count; the mean is 1."""
     share = sum(
         np.bincount(np.array(s.labels)[np.array(s.labels) >= 0], minlength=count) for s in scans
     ).astype(float)
@@ -230,7 +249,7 @@ def _scaled(cloud, column, width, name):
     values = cloud.columns[column].reshape(len(cloud), -1)
     if values.shape[1] != width:
         raise ValueError(
-            f"{name}: column {column!r} has {values.shape[1]} values a point, expected {width}"
+            f"{name}: column {column!r} has {values.shape[1]} values per point, expected {width}"
         )
     scale = {"u1": 255.0, "u2": 65535.0}.get(values.dtype.str[1:], 1.0)
     values = values / scale
@@ -240,7 +259,10 @@ def _scaled(cloud, column, width, name):
 
 
 def _vote(labels, rows, n, classes):
-    """(n,) int32: the most frequent class of each voxel's points, of equal ones the first; -1 where none is known."""
+    """(n,) int32: the most frequent class of the points of each voxel.
+
+    Ties go to the first class; -1 where no class is known.
+    """
     known = labels >= 0
     votes = np.bincount(rows[known] * classes + labels[known], minlength=n * classes).reshape(
         n, classes

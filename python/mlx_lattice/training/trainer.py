@@ -1,4 +1,4 @@
-"""Trainer: the one training loop, with progress, validation, checkpoints, resume and any number of ranks.
+"""Trainer: the one training loop, with validation, checkpoints, resume and any number of ranks.
 
     trainer = Trainer(model, optimizer, loss, directory="run", batch=2)
     trainer.fit(items, epochs=10, validate=lambda model, ranks: {"mean_iou": ...})
@@ -44,12 +44,12 @@ def warm_cosine(rate, steps, warm=0.1):
 
 
 def adamw(rate, steps):
-    """The optimizer of the commands: AdamW with the schedule `warm_cosine` and weight decay 1e-3."""
+    """The optimizer of the commands: AdamW with `warm_cosine` and weight decay 1e-3."""
     return AdamW(warm_cosine(rate, steps), weight_decay=1e-3)
 
 
 def classification_loss(logits, labels, weights=None):
-    """Cross-entropy over the rows with label >= 0: the mean, weighted by the weight of each row's class.
+    """Mean cross-entropy over the rows with label >= 0, weighted by the class of each row.
 
     Without such a row the loss is 0. The gradient, share * (softmax - one-hot), is written out,
     which takes half the time of MLX's own derivative; most of the rest is exp.
@@ -160,7 +160,7 @@ class Trainer:
         return self.history
 
     def seed_epoch(self):
-        """Seeds MLX's random numbers with (seed, epoch, rank), so that a resumed run repeats them."""
+        """Seeds MLX's random numbers by (seed, epoch, rank), so that a resumed run repeats them."""
         state = np.random.SeedSequence([self.seed, self.epoch, self.ranks.rank]).generate_state(1)
         mx.random.seed(int(state[0]))
 
@@ -181,7 +181,7 @@ class Trainer:
         """Called after the gradient of each item with what the loss function returned for it."""
 
     def step(self, items, count=None):
-        """One update with this rank's items of a batch of `count`. Returns the batch's mean loss."""
+        """One update with this rank's items of a batch of `count`; returns the mean loss."""
         count = len(items) * self.ranks.size if count is None else count
         loss, gradients, seen = mx.array(0.0), None, []
         for item in items:

@@ -1,10 +1,11 @@
 """Pictures of point clouds: one HTML page that works offline, a PNG, or a frame of a notebook.
 
     viewer.write("scan.html", cloud)
-    viewer.write("compare.html", viewer.compare(points, truth, prediction), classes={0: "road", 1: "car"})
+    viewer.write("compare.html", viewer.compare(points, truth, prediction), classes=["road", "car"])
     viewer.show(cloud)                       # in a notebook
 
-Panels stand side by side under one camera and share colors and legends. Needs NumPy; a PNG also Pillow.
+Panels stand side by side under one camera and share colors and legends. The module needs NumPy,
+for a PNG also Pillow.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def compare(points: _Any, truth: _Any, prediction: _Any) -> list[Panel]:
     for name, values in pairs.items():
         if values.dtype.kind not in "iub" or values.shape != (len(cloud),):
             raise ValueError(
-                f"[compare] {'prediction' if name == 'label' else name}: found {values.dtype} of shape "
+                f"[compare] {'prediction' if name == 'label' else name}: "
+                f"found {values.dtype} of shape "
                 f"{values.shape}, expected integers of shape ({len(cloud)},)"
             )
     joined = _PointCloud(cloud.points, {**cloud.columns, **pairs})

@@ -1,4 +1,7 @@
-"""The page inside a notebook: an element that holds the whole page, so that nothing is fetched and nothing is written."""
+"""The page inside a notebook: one element that holds the whole page.
+
+Nothing is fetched and nothing is written.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ class Frame:
     def _repr_html_(self) -> str:
         return (
             f'<iframe srcdoc="{html.escape(self.text)}" sandbox="allow-scripts" loading="lazy" '
-            f'style="width:100%;height:{int(self.height)}px;border:1px solid #8884;border-radius:6px">'
+            f'style="width:100%;height:{int(self.height)}px;'
+            'border:1px solid #8884;border-radius:6px">'
             "</iframe>"
         )
 
@@ -39,7 +43,7 @@ def show(panels: Panels, *, height: int = 480, limit: int = 200_000, **options: 
     Args:
         panels: As for `page`: clouds, sparse tensors, arrays (N, 3) or panels.
         height: The height in pixels.
-        limit: The number of points of all clouds together. A notebook keeps what it shows in its file.
+        limit: The number of points of all clouds together. A notebook stores what it shows.
         **options: Other options of `page`.
 
     Returns:

@@ -1,4 +1,4 @@
-"""From clouds to what can be drawn: sub-sampled points around one center, and layers, the ways to color them.
+"""From clouds to what can be drawn: sub-sampled points around one center, and colored layers.
 
     height  z between its 1st and 99th percentile
     rgb     the column color
@@ -36,7 +36,8 @@ BACKGROUND = BACKGROUNDS["dark"]
 # Where the viewer stands at first: the page and the PNG look from the same direction.
 AZIMUTH, TILT = np.radians(32), np.radians(36)
 RIGHT_POINT, WRONG_POINT, UNCOUNTED = (120, 130, 145), (220, 50, 47), (190, 190, 190)
-# Classes: 20 colors that differ also for the color-blind neighbors in the list; more classes repeat them darker.
+# Colors of 20 classes. Neighbors in the list differ also for the color-blind. More classes repeat
+# the colors darker.
 CLASSES = (
     (86, 156, 214),
     (230, 159, 0),
@@ -100,7 +101,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A panel ready to be drawn: points (n, 3) float32 around the scene's center; values by layer."""
+    """A panel ready to be drawn: points (n, 3) float32 around the center; values by layer."""
 
     title: str
     color: str | None
@@ -146,8 +147,8 @@ def scene(
     Args:
         panels: One panel or cloud, or several.
         color: The layer to begin with.
-        classes: Names of the values of the integer column `color`, else of `label` and `truth`: a list,
-            {value: name} or {value: (name, (r, g, b))}.
+        classes: Names of the values of the integer column `color`, else of `label` and `truth`: a
+            list, {value: name} or {value: (name, (r, g, b))}.
         limit: The number of points of all clouds together.
     """
     single = isinstance(panels, (Panel, PointCloud, np.ndarray)) or hasattr(panels, "shape")
@@ -199,7 +200,7 @@ def scene(
 
 
 def as_cloud(cloud: Any) -> PointCloud:
-    """A PointCloud as it is; positions (N, 3) as a cloud; a SparseTensor by its coordinates and channels."""
+    """A PointCloud from a cloud, positions (N, 3), or coordinates and channels of a tensor."""
     if isinstance(cloud, PointCloud):
         return cloud
     if hasattr(cloud, "coords") and hasattr(cloud, "feats"):
@@ -229,7 +230,7 @@ def _has_truth(cloud: PointCloud) -> bool:
 
 
 def _score(cloud: PointCloud, title: str, layers: list[Layer]) -> dict[str, Any]:
-    """Points and intersection over union per class, over all points of the cloud with a truth of 0 or more."""
+    """Points and intersection over union per class, over the points with a truth of 0 or more."""
     truth, label = (cloud.columns[name].astype(np.int64) for name in ("truth", "label"))
     entries = next((x.entries for x in layers if x.name == "truth"), ())
     rows: list[tuple[str, int, float | None]] = []
@@ -258,7 +259,10 @@ def colors(layer: Layer, drawn: Drawn) -> np.ndarray:
 
 
 def _sample(cloud: PointCloud, limit: int) -> PointCloud:
-    """The finite points; above the limit a fixed random choice, the same one for clouds of equal length."""
+    """The finite points; above the limit a fixed random choice.
+
+    Clouds of equal length get the same choice.
+    """
     cloud = cloud[cloud.finite()]
     if len(cloud) <= limit:
         return cloud

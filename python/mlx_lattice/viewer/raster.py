@@ -1,6 +1,7 @@
-"""PNG without a graphics card: points as squares (last written is nearest), or voxels as cubes, seen from above at an angle.
+"""PNG without a graphics card, seen from above at an angle.
 
-Depth makes edges dark: a pixel is shaded by how far it lies behind its neighbors (eye-dome lighting, Boucheny 2009).
+Points are squares, drawn from far to near; voxels are cubes. A pixel is shaded by how far it lies
+behind its neighbors, so that edges are dark (eye-dome lighting, Boucheny 2009).
 """
 
 from __future__ import annotations
@@ -123,7 +124,8 @@ def _points(
             column, row = x + dx - side // 2, y + dy - side // 2
             inside = (column >= 0) & (column < w) & (row >= 0) & (row < h)
             at = row[inside].astype(np.int64) * w + column[inside].astype(np.int64)
-            # Squares of several points meet: a pixel goes to a nearer one only. Of equal indices the last, the nearest, counts.
+            # Where squares of several points meet, a pixel goes to the nearest point. NumPy keeps
+            # the last of equal indices, and the last point is the nearest.
             z, shade = near[inside], color[inside]
             nearer = z >= depth[at]
             depth[at[nearer]], buffer[at[nearer]] = z[nearer], shade[nearer]
@@ -167,7 +169,7 @@ def _legend(
 
 
 def cubes(voxels: Any, voxel_size: float, path: Any, size: tuple[int, int] = (1600, 900)) -> None:
-    """Draws voxels (N, 3), integers, as small cubes colored by height (painter's algorithm, far cubes first)."""
+    """Draws voxels (N, 3), integers, as small cubes colored by height, far cubes first."""
     width, height = size
     image = Image.new("RGB", (width * SCALE, height * SCALE), BACKGROUND)
     if len(voxels):

@@ -1,4 +1,4 @@
-"""The HTML page: template page.html with the scene as JSON and base64 buffers inside. No address is ever fetched."""
+"""The HTML page: page.html with the scene inside as JSON and base64; no address is ever fetched."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def page(
     """The text of one HTML page that draws panels side by side and works offline.
 
     Args:
-        panels: A `Panel`, `PointCloud`, `SparseTensor` or array (N, 3), or a list of up to 16 of them.
+        panels: A `Panel`, `PointCloud`, `SparseTensor` or array (N, 3), or up to 16 of them.
         color: The layer to begin with: "height", "rgb", "errors" or the name of a column.
         classes: Names of the values of `color` or of `label`: a list, {value: name} or
             {value: (name, (r, g, b))}.
         title: The heading of the page.
-        limit: The number of points of all clouds together. The page says so when it shows fewer than all.
+        limit: The number of points of all clouds together. The page says when it shows fewer.
         point_size: The diameter of a point in pixels.
         theme: "auto" (as the browser is set), "dark" or "light".
         unit: The unit of the positions, for the scale bar, such as "m".
@@ -83,7 +83,7 @@ def page(
 
 
 def _panels(s: Scene) -> list[dict[str, Any]]:
-    """The panels; one that shows the cloud of an earlier panel refers to that panel by its number."""
+    """The panels. A panel that shows the cloud of an earlier panel refers to it by its number."""
     made: list[dict[str, Any]] = []
     first: dict[int, int] = {}
     for i, p in enumerate(s.panels):
@@ -111,7 +111,10 @@ def _buffers(s: Scene, p: Drawn) -> dict[str, Any]:
 
 
 def _packed(layer: Layer, values: np.ndarray) -> np.ndarray:
-    """Bytes of colors, class indices in the smallest size, scalars in 16 bits between low and high (NaN is low)."""
+    """Bytes of a layer: colors, class indices in the smallest size, or scalars in 16 bits.
+
+    Scalars lie between low and high; NaN is low.
+    """
     if layer.kind == "rgb":
         return values
     if layer.kind == "class":

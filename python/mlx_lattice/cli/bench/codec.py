@@ -1,6 +1,7 @@
-"""`bench entropy` and `bench codec`: our coders beside zlib, zstd, Draco and LAZ, in one run, as tables.
+"""`bench entropy` and `bench codec`: our coders beside zlib, zstd, Draco and LAZ in one run.
 
-zlib is Python's own; zstandard, DracoPy and laspy[lazrs] are shown where they are installed.
+Python itself brings zlib. The tables show zstandard, DracoPy and laspy[lazrs] if they are
+installed.
 """
 
 import io
@@ -73,7 +74,8 @@ def bench_entropy(arguments):
             compress = partial(zstd.ZstdCompressor(level=level).compress, raw)
             coders.append((f"zstd -{level}", compress, zstd.ZstdDecompressor().decompress))
     print(
-        f"{n:,} symbols of 256, one table, entropy {-(prob * np.log2(prob)).sum():.3f} bits; CPU time, one thread"
+        f"{n:,} symbols of 256, one table, entropy {-(prob * np.log2(prob)).sum():.3f} bits; "
+        "CPU time, one thread"
     )
     print(
         f"\n{'':12} {'bits/symbol':>12} {'encode MB/s':>12} {'decode MB/s':>12} {'/ inflate':>10}"

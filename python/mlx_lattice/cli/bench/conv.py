@@ -58,11 +58,13 @@ def bench_conv(arguments):
     info = backend_info()
     gemm = gemm_rate(arguments.repeat)
     print(
-        f"{len(cells)} rows, {relation.edge_count} edges, 3x3x3 submanifold, {arguments.dtype}, {info['simd']}"
+        f"{len(cells)} rows, {relation.edge_count} edges, 3x3x3 submanifold, {arguments.dtype}, "
+        f"{info['simd']}"
     )
     print(f"dense float32 product of NumPy: {gemm:.1f} GFLOP/s per core")
     print(
-        f"\n{'C':>5} {'pass':12} {'threads':>7} {'ms':>9} {'GFLOP/s':>9} {'per core':>9} {'/ dense':>8} {'/ plain MLX':>12}"
+        f"\n{'C':>5} {'pass':12} {'threads':>7} {'ms':>9} {'GFLOP/s':>9} {'per core':>9} "
+        f"{'/ dense':>8} {'/ plain MLX':>12}"
     )
     before = thread_count()
     try:
@@ -96,7 +98,8 @@ def _bench_channels(arguments, x, relation, channels, dtype, gemm):
             rate = flop / cpu * 1e-9
             ratio = f"{plain / cpu:12.1f}" if name == "forward" else f"{'':12}"
             print(
-                f"{channels:5} {name:12} {threads:7} {wall * 1e3:9.2f} {flop / wall * 1e-9:9.1f} {rate:9.1f} "
+                f"{channels:5} {name:12} {threads:7} {wall * 1e3:9.2f} "
+                f"{flop / wall * 1e-9:9.1f} {rate:9.1f} "
                 f"{rate / gemm:8.2f} {ratio}",
                 flush=True,
             )

@@ -1,4 +1,4 @@
-"""How `bench` measures: the best of several runs, and the rate of a dense product in the same run."""
+"""How `bench` measures: the best of several runs, and the rate of a dense product in one run."""
 
 import time
 
@@ -15,7 +15,7 @@ def best(repeat, work):
 
 
 def gemm_rate(repeat):
-    """GFLOP/s of a large square float32 product through NumPy's BLAS, by CPU time of all its threads."""
+    """GFLOP/s of a large square float32 product of NumPy's BLAS, by CPU time of all its threads."""
     import numpy as np
 
     n = 2048

@@ -1,4 +1,7 @@
-"""`bench model`: a MinkUNet on a LiDAR-like sweep: geometry, inference and a training step, against dense products and plain MLX."""
+"""`bench model`: geometry, inference and a training step of a MinkUNet on a LiDAR-like sweep.
+
+Each time is compared with dense products and with plain MLX operations.
+"""
 
 import contextlib
 
@@ -47,7 +50,10 @@ def _relation(conv, x, coordinates):
 
 @contextlib.contextmanager
 def _layers_as(run):
-    """While it lasts, `run(layer, x, y, coordinates, residual)` gives the features of each layer; y is the lazy convolution."""
+    """Inside the `with` block `run(layer, x, y, coordinates, residual)` replaces each layer's call.
+
+    `run` returns the features of the layer; y is the lazy convolution.
+    """
     from ...models._blocks import ConvNorm
 
     before = ConvNorm.__call__
@@ -125,15 +131,18 @@ def bench_model(arguments):
     flop = _count(model, x)
     gemm = gemm_rate(arguments.repeat)
     print(
-        f"MinkUNet-{arguments.depth}, width {arguments.width}, {x.active_count} voxels, {arguments.dtype}, {backend_info()['simd']}"
+        f"MinkUNet-{arguments.depth}, width {arguments.width}, {x.active_count} voxels, "
+        f"{arguments.dtype}, {backend_info()['simd']}"
     )
     print(
-        f"convolutions: {flop * 1e-9:.1f} GFLOP an inference; relations: {len(plan.relations)}, {plan.nbytes / 2**20:.0f} MiB"
+        f"convolutions: {flop * 1e-9:.1f} GFLOP per inference; "
+        f"relations: {len(plan.relations)}, {plan.nbytes / 2**20:.0f} MiB"
     )
     print(f"dense float32 product of NumPy: {gemm:.1f} GFLOP/s per core")
     plain = None if arguments.no_plain else _time_plain(model, x, best)
     print(
-        f"\n{'what':28} {'threads':>7} {'ms':>9} {'CPU ms':>9} {'GFLOP/s per core':>17} {'/ dense':>8} {'/ plain MLX':>12}"
+        f"\n{'what':28} {'threads':>7} {'ms':>9} {'CPU ms':>9} {'GFLOP/s per core':>17} "
+        f"{'/ dense':>8} {'/ plain MLX':>12}"
     )
     before = thread_count()
     try:
@@ -184,7 +193,10 @@ def _bench_threads(arguments, model, x, flop, gemm, plain, threads, best):
 
 
 def _time_layers(model, x, repeat, best):
-    """(stride, kernel, C_in, C_out, rows, edges, CPU s of the convolution, CPU s of norm, residual and ReLU) of each layer."""
+    """One tuple per layer: stride, kernel, C_in, C_out, rows, edges, and two CPU times in seconds.
+
+    The times are those of the convolution, and of norm, residual and ReLU.
+    """
     lines = []
 
     def run(layer, x, y, coordinates, residual):
@@ -217,12 +229,16 @@ def _time_layers(model, x, repeat, best):
 
 def _print_layers(lines, gemm):
     print(
-        f"\n{'stride':>6} {'kernel':>6} {'C_in':>5} {'C_out':>5} {'rows':>7} {'edges':>8} {'GFLOP':>7} {'CPU ms':>8} {'/ dense':>8} {'norm ms':>8}"
+        f"\n{'stride':>6} {'kernel':>6} {'C_in':>5} {'C_out':>5} {'rows':>7} {'edges':>8} "
+        f"{'GFLOP':>7} {'CPU ms':>8} {'/ dense':>8} {'norm ms':>8}"
     )
     for stride, size, c_in, c_out, rows, edges, conv, after in lines:
         flop = 2 * edges * c_in * c_out
-        print(f"{stride:6} {size:6} {c_in:5} {c_out:5} {rows:7} {edges:8} {flop * 1e-9:7.2f} {conv * 1e3:8.2f} "
-              f"{flop / conv * 1e-9 / gemm:8.2f} {after * 1e3:8.2f}")  # fmt: skip
+        print(
+            f"{stride:6} {size:6} {c_in:5} {c_out:5} {rows:7} {edges:8} {flop * 1e-9:7.2f} "
+            f"{conv * 1e3:8.2f} {flop / conv * 1e-9 / gemm:8.2f} {after * 1e3:8.2f}"
+        )
     print(
-        f"convolutions {sum(v[6] for v in lines) * 1e3:.0f} ms, norm and ReLU {sum(v[7] for v in lines) * 1e3:.0f} ms"
+        f"convolutions {sum(v[6] for v in lines) * 1e3:.0f} ms, "
+        f"norm and ReLU {sum(v[7] for v in lines) * 1e3:.0f} ms"
     )

@@ -1,8 +1,9 @@
-"""`bench train`: one training step of the demo's MinkUNet with its relations built, part by part, against dense products.
+"""`bench train`: one training step of the demo's MinkUNet, part by part, against dense products.
 
-need = FLOP of all convolutions (forward, input gradient, weight gradient; linear layers are 1x1x1) / rate of a large sgemm.
-Product and step are timed in turns. Parts are timed alone, each the best of some runs, by CPU seconds; "rest" is the step
-less their sum: concatenation, sums of gradients, loss, optimizer.
+The relations are built before. need = FLOP of all convolutions (forward, input gradient, weight
+gradient; linear layers are 1x1x1) / rate of a large sgemm. Product and step are timed in turns.
+Each part is timed alone, the best of some runs, in CPU seconds. "rest" is the step less the sum of
+the parts: concatenation, sums of gradients, loss, optimizer.
 """
 
 import mlx.core as mx
@@ -62,7 +63,7 @@ def bench_train(arguments):
     flop = sum(d.flop for d in decisions if d.operation in ("conv", "outer", "linear"))
     trainer.step([scan])  # builds the relations
     calls = _calls(model, scan.tensor)
-    print(f"MinkUNet {sizes}, {len(scan.tensor.coords):,} voxels, {flop * 1e-9:.1f} GFLOP a step")
+    print(f"MinkUNet {sizes}, {len(scan.tensor.coords):,} voxels, {flop * 1e-9:.1f} GFLOP per step")
     before = thread_count()
     try:
         for threads in arguments.threads:
@@ -78,8 +79,10 @@ def bench_train(arguments):
             )
             need = flop * 1e-9 / gemm
             print(
-                f"\n{threads} threads: sgemm {gemm:.1f} GFLOP/s per core, the convolutions need {need * 1e3:.0f} ms; the step takes "
-                f"{cpu * 1e3:.0f} ms of CPU, {cpu / need:.2f} times that ({wall * 1e3:.0f} ms elapsed)"
+                f"\n{threads} threads: sgemm {gemm:.1f} GFLOP/s per core, "
+                f"the convolutions need {need * 1e3:.0f} ms; the step takes "
+                f"{cpu * 1e3:.0f} ms of CPU time, {cpu / need:.2f} times that "
+                f"({wall * 1e3:.0f} ms elapsed)"
             )
             parts: dict[str, float] = {}
             for module, inputs in calls:
@@ -100,7 +103,7 @@ def bench_train(arguments):
 
 
 def _calls(model, x):
-    """(module, its inputs) of every convolution, linear layer and norm, in the order in which they run."""
+    """(module, inputs) of every convolution, linear layer and norm, in the order of their calls."""
     found, originals = [], {kind: kind.__call__ for kind in _TIMED}
 
     def recording(kind):
