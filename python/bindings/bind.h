@@ -23,5 +23,6 @@ void bind_routes(nb::module_& m);
 void bind_relations(nb::module_& m);
 void bind_rulebook(nb::module_& m);
 void bind_segments(nb::module_& m);
+void bind_surface(nb::module_& m);
 void bind_tensor(nb::module_& m);
 void bind_triplets(nb::module_& m);

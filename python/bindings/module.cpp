@@ -31,6 +31,7 @@ NB_MODULE(_ext, m) {
   bind_features(m);
   bind_segments(m);
   bind_neighbors(m);
+  bind_surface(m);
   bind_triplets(m);
   bind_distance(m);
   bind_rulebook(m);

@@ -59,6 +59,7 @@ def test_files_of_a_run(trained, capsys):
     output, _ = trained
     assert sorted(p.name for p in output.iterdir()) == [
         "checkpoint.safetensors",
+        "history.csv",
         "model.json",
         "model.safetensors",
         "recipe.json",

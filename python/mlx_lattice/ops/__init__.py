@@ -13,6 +13,7 @@ from . import (
     pool,
     quantize,
     relations,
+    surface,
 )
 from .algebra import *  # noqa: F403
 from .codec import *  # noqa: F403
@@ -26,6 +27,7 @@ from .points import *  # noqa: F403
 from .pool import *  # noqa: F403
 from .quantize import *  # noqa: F403
 from .relations import *  # noqa: F403
+from .surface import *  # noqa: F403
 
 __all__ = [
     *algebra.__all__,
@@ -40,4 +42,5 @@ __all__ = [
     *pool.__all__,
     *quantize.__all__,
     *relations.__all__,
+    *surface.__all__,
 ]

@@ -1,26 +1,54 @@
 """Training: one loop for any model and loss, checkpoints, several ranks, metrics, optimizers."""
 
-from . import checkpoint, distributed, metrics, optimizers, progress, scans
+from . import (
+    checkpoint,
+    distributed,
+    inference,
+    losses,
+    metrics,
+    optimizers,
+    progress,
+    scans,
+    schedules,
+)
+from .average import WeightAverage
 from .distributed import Ranks, TrainingError
+from .inference import predict_points, probabilities
+from .loader import ClassBalanced, Loader, LoaderError, class_counts
 from .metrics import Confusion
 from .optimizers import AdamW
 from .scans import VoxelPipeline
+from .stages import checkpoint_stages
+from .sync_norm import SyncBatchNorm, synchronize_batch_norm
 from .trainer import Trainer, adamw, classification_loss, warm_cosine
 
 __all__ = [
     "AdamW",
+    "ClassBalanced",
     "Confusion",
+    "Loader",
+    "LoaderError",
     "Ranks",
+    "SyncBatchNorm",
     "Trainer",
     "TrainingError",
     "VoxelPipeline",
+    "WeightAverage",
     "adamw",
     "checkpoint",
+    "checkpoint_stages",
+    "class_counts",
     "classification_loss",
     "distributed",
+    "inference",
+    "losses",
     "metrics",
     "optimizers",
+    "predict_points",
+    "probabilities",
     "progress",
     "scans",
+    "schedules",
+    "synchronize_batch_norm",
     "warm_cosine",
 ]

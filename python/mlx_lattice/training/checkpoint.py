@@ -28,16 +28,19 @@ def replace_file(path, write):
     os.replace(temporary, path)
 
 
-def save(path, model, optimizer, **state):
-    """state: plain values that JSON holds."""
+def save(path, model, optimizer, average=None, **state):
+    """average: a WeightAverage, or None. state: plain values that JSON holds."""
     arrays = {f"model.{k}": v for k, v in tree_flatten(model.parameters())}
+    if average is not None:
+        arrays |= {f"average.{k}": v for k, v in tree_flatten(average.values)}
+        state["average_steps"] = average.steps
     arrays |= {f"optimizer.{k}": v for k, v in tree_flatten(optimizer.state)}
     about = {"format": FORMAT, "version": VERSION, "state": json.dumps(state)}
     replace_file(path, lambda p: mx.save_safetensors(str(p), arrays, about))
 
 
-def load(path, model, optimizer):
-    """Sets weights and optimizer state; returns the state that was saved."""
+def load(path, model, optimizer, average=None):
+    """Sets weights, optimizer state and average; returns the state that was saved."""
 
     def fail(what):
         raise TrainingError(f"{path}: {what}")
@@ -53,15 +56,24 @@ def load(path, model, optimizer):
             f"found format {about.get('format')!r} version {about.get('version')!r}, "
             f"expected {FORMAT!r} {VERSION!r}"
         )
-    parts: dict[str, dict] = {"model": {}, "optimizer": {}}
+    parts: dict[str, dict] = {"model": {}, "optimizer": {}, "average": {}}
     for name, value in arrays.items():
         part, _, rest = name.partition(".")
         parts.setdefault(part, {})[rest] = value
-    for part, now in (("model", model.parameters()), ("optimizer", optimizer.state)):
+    averaged = {} if average is None else average.values
+    for part, now in (
+        ("model", model.parameters()),
+        ("optimizer", optimizer.state),
+        ("average", averaged),
+    ):
         _compare(dict(tree_flatten(now)), parts[part], part, fail)
     model.load_weights(list(parts["model"].items()))
     optimizer.state = tree_unflatten(list(parts["optimizer"].items()))
-    return json.loads(about["state"])
+    state = json.loads(about["state"])
+    if average is not None:
+        average.values = tree_unflatten(list(parts["average"].items()))
+        average.steps = state["average_steps"]
+    return state
 
 
 def _compare(expected, found, part, fail):

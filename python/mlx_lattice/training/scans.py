@@ -37,10 +37,15 @@ class Scan:
     rows: the voxel of each point, -1 for none.
     """
 
-    tensor: object
+    tensor: SparseTensor
     labels: object
     rows: np.ndarray
     name: str = ""
+
+    def with_feats(self, cast):
+        """The same scan with the features cast(feats), for mixed precision."""
+        tensor = self.tensor.replace(feats=cast(self.tensor.feats))
+        return Scan(tensor, self.labels, self.rows, self.name)
 
 
 @dataclass(frozen=True)

@@ -13,18 +13,25 @@ batch 2 b within rounding.
 
 import math
 import time
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
 import mlx.core as mx
 import mlx.nn
+import mlx.optimizers
 import numpy as np
 from mlx.utils import tree_flatten, tree_map, tree_unflatten
 
 from . import checkpoint
+from .average import WeightAverage
+from .callbacks import HISTORY, write_history
 from .distributed import Ranks, TrainingError
 from .optimizers import AdamW
+from .precision import Precision
+from .precision import value_and_grad as cast_value_and_grad
 from .progress import Progress
+from .sync_norm import synchronize_batch_norm
 
 __all__ = ["Trainer", "TrainingError", "adamw", "classification_loss", "warm_cosine"]
 
@@ -86,6 +93,15 @@ def _cross_entropy_vjp(inputs, cotangents, outputs):
 class Trainer:
     """Trains `model`. `checkpoint_file` is by default directory/checkpoint.safetensors.
 
+    batch: items per step and rank. They are not collated, so that this is gradient accumulation.
+    clip_norm: the largest norm of the gradient of all parameters; None for any.
+    average: decay of the exponential moving average of the weights, which validation then sees.
+    precision: float32, bfloat16 or float16; see training.precision.
+    patience: ends after so many epochs in which `monitor`, a value of `validate`, was not higher.
+    sync_batch_norm: statistics over all ranks. Every rank then takes as many items as the others;
+    what is left over at the end of an epoch is left out.
+    directory also gets history.csv, the rows of all epochs.
+
     A subclass may replace `seed_epoch`, `batches` and `observe`; points.train_pointcnn does.
     """
 
@@ -103,9 +119,19 @@ class Trainer:
         seed=0,
         ranks=None,
         quiet=False,
+        clip_norm=None,
+        average=None,
+        precision="float32",
+        patience=None,
+        monitor="mean_iou",
+        sync_batch_norm=False,
     ):
         if batch < 1:
             raise ValueError(f"[Trainer] batch: found {batch}, expected >= 1")
+        if clip_norm is not None and not clip_norm > 0:
+            raise ValueError(f"[Trainer] clip_norm: found {clip_norm}, expected a positive number")
+        if patience is not None and patience < 1:
+            raise ValueError(f"[Trainer] patience: found {patience}, expected >= 1")
         self.model, self.optimizer, self.batch, self.seed = model, optimizer, batch, seed
         self.ranks = ranks or Ranks()
         self.epoch, self.history = 0, []
@@ -114,14 +140,24 @@ class Trainer:
         self._path = checkpoint_file
         self._quiet = quiet or not self.ranks.first
         self._batch_number = 0
-        self._gradient = mlx.nn.value_and_grad(model, partial(loss, model))
+        self._history_path = None if directory is None else Path(directory) / HISTORY
+        self._clip_norm, self._patience, self._monitor = clip_norm, patience, monitor
+        self._even = sync_batch_norm and self.ranks.size > 1
+        if sync_batch_norm:
+            synchronize_batch_norm(model, self.ranks)
+        self.precision = Precision(precision)
+        if self.precision.plain:
+            self._gradient = mlx.nn.value_and_grad(model, partial(loss, model))
+        else:
+            self._gradient = cast_value_and_grad(model, loss, self.precision)
         optimizer.init(model.trainable_parameters())
+        self.average = None if average is None else WeightAverage(model, average)
 
     def resume(self):
         """Continues from the checkpoint. Rank 0 reads the file; the other ranks get its values."""
         state = {}
         if self.ranks.first:
-            state = checkpoint.load(self._path, self.model, self.optimizer)
+            state = checkpoint.load(self._path, self.model, self.optimizer, self.average)
             if state["seed"] != self.seed:
                 raise TrainingError(
                     f"{self._path}: was started with seed {state['seed']}, found {self.seed}"
@@ -129,6 +165,12 @@ class Trainer:
         about = self.ranks.total(mx.array([state.get("epoch", 0)]))
         self.ranks.eval(about)
         self.epoch, self.history = about.item(), state.get("history", [])
+        if self.average is not None and self.ranks.size > 1:
+            self.average.values = self.ranks.from_first(self.average.values)
+            steps = self.ranks.total(mx.array([self.average.steps if self.ranks.first else 0]))
+            self.average.steps = steps.item()
+        if "precision" in state:
+            self.precision.state = state["precision"]
 
     def fit(self, items, epochs, validate=None, on_epoch=None, on_checkpoint=None):
         """Trains until `epochs` epochs are done in all. Returns the history: one dict per epoch.
@@ -138,7 +180,7 @@ class Trainer:
         is written, to write more files and to print.
         """
         self._copy_from_first()
-        while self.epoch < epochs:
+        while self.epoch < epochs and not self._stalled():
             begin = time.perf_counter()
             loss = self._run_epoch(items, epochs)
             row = {
@@ -149,15 +191,37 @@ class Trainer:
             self._average_statistics()
             if validate is not None:
                 self.model.eval()
-                row |= validate(self.model, self.ranks)
+                with self.averaged():
+                    row |= validate(self.model, self.ranks)
             self.epoch += 1
             self.history.append(row)
             if self.ranks.first:
                 self._save()
+                if self._history_path is not None:
+                    write_history(self._history_path, self.history)
                 for call in filter(None, (on_checkpoint, on_epoch)):
                     call(row)
         self.model.eval()
         return self.history
+
+    def averaged(self):
+        """A context in which the model has its averaged weights, where there is an average."""
+        return nullcontext(self.model) if self.average is None else self.average.applied()
+
+    def _stalled(self):
+        """Whether `patience` epochs have passed since `monitor` was highest; the same on all ranks."""
+        if self._patience is None:
+            return False
+        values = [row.get(self._monitor, float("-inf")) for row in self.history]
+        stop = bool(values) and len(values) - 1 - int(np.argmax(values)) >= self._patience
+        if values and self._monitor not in self.history[-1]:
+            raise TrainingError(
+                f"[Trainer] monitor: validation gave no {self._monitor!r}; "
+                f"found {', '.join(self.history[-1])}"
+            )
+        if self.ranks.size > 1:
+            stop = self.ranks.total(mx.array([int(stop and self.ranks.first)])).item() > 0
+        return stop
 
     def seed_epoch(self):
         """Seeds MLX's random numbers by (seed, epoch, rank), so that a resumed run repeats them."""
@@ -168,14 +232,26 @@ class Trainer:
         """The items of this epoch in global batches; the same on every rank."""
         mixed = np.random.default_rng([self.seed, self.epoch]).permutation(count)
         size = self.batch * self.ranks.size
-        return [mixed[i : i + size] for i in range(0, count, size)]
+        if self._even:
+            mixed = mixed[: count - count % self.ranks.size]
+        return [mixed[i : i + size] for i in range(0, len(mixed), size)]
 
     def batches(self, items):
         """Yields (this rank's items of a batch, number of items of all ranks)."""
         if not len(items):
             raise ValueError("[Trainer] items: found none, expected at least one")
-        for batch in self.order(len(items)):
-            yield [items[i] for i in self.ranks.share(batch)], len(batch)
+        order = self.order(len(items))
+        if not hasattr(items, "stream"):
+            for batch in order:
+                yield [items[i] for i in self.ranks.share(batch)], len(batch)
+            return
+        mine = [self.ranks.share(batch) for batch in order]
+        stream = items.stream([i for part in mine for i in part], self.epoch)
+        try:
+            for part, batch in zip(mine, order, strict=True):
+                yield [next(stream) for _ in part], len(batch)
+        finally:
+            stream.close()  # ends the threads of a Loader, also after an error
 
     def observe(self, item, loss, outputs):
         """Called after the gradient of each item with what the loss function returned for it."""
@@ -200,13 +276,19 @@ class Trainer:
         loss = self.ranks.total(loss) / count
         self.ranks.eval(loss, gradients)
         mean = loss.item()
+        if not self.precision.usable(gradients):
+            return mean if math.isfinite(mean) else 0.0  # the scale of the loss was too large
         if not math.isfinite(mean):
             raise TrainingError(
                 f"the loss is {mean} in epoch {self.epoch + 1}, batch {self._batch_number}: "
                 "a smaller learning rate may help; weights and last checkpoint are unchanged"
             )
+        if self._clip_norm is not None:
+            gradients, _ = mlx.optimizers.clip_grad_norm(gradients, self._clip_norm)
         self.optimizer.update(self.model, gradients)
         mx.eval(self.model.parameters(), self.optimizer.state)
+        if self.average is not None:
+            self.average.update()
         for item, value, outputs in seen:
             self.observe(item, value, outputs)
         return mean
@@ -232,7 +314,9 @@ class Trainer:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
         state = {"epoch": self.epoch, "seed": self.seed, "history": self.history}
-        checkpoint.save(self._path, self.model, self.optimizer, **state)
+        if not self.precision.plain:
+            state["precision"] = self.precision.state
+        checkpoint.save(self._path, self.model, self.optimizer, self.average, **state)
 
     def _copy_from_first(self):
         """Every rank begins with rank 0's weights and optimizer state."""

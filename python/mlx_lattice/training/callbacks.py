@@ -1,0 +1,63 @@
+"""Callbacks of an epoch's row: history.csv, TensorBoard, Weights & Biases.
+
+A callback is a function of the row, a dict of numbers by name with the key `epoch`. Rank 0 calls
+it.
+"""
+
+import csv
+import io
+import os
+from pathlib import Path
+
+HISTORY = "history.csv"
+
+
+def write_history(path, history: list[dict]) -> None:
+    """All rows as CSV, replaced whole. The columns are the names of all rows, in the order seen."""
+    names = list(dict.fromkeys(name for row in history for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(history)
+    path = Path(path)
+    temporary = path.with_name(f".writing.{path.name}")
+    temporary.write_text(text.getvalue(), encoding="utf-8")
+    os.replace(temporary, path)
+
+
+class TensorBoard:
+    """Writes every number of a row as a scalar. Needs the package tensorboard."""
+
+    def __init__(self, directory):
+        try:
+            from tensorboard.summary import Writer
+        except ImportError:
+            raise ImportError(
+                "[TensorBoard] the package tensorboard is missing: pip install tensorboard"
+            ) from None
+        self._writer = Writer(str(directory))
+
+    def __call__(self, row: dict) -> None:
+        for name, value in _numbers(row):
+            self._writer.add_scalar(name, value, row["epoch"])
+        self._writer.flush()
+
+
+class WeightsAndBiases:
+    """Logs every number of a row. Needs the package wandb, which knows its own account."""
+
+    def __init__(self, project: str, config: dict | None = None, **options):
+        try:
+            import wandb
+        except ImportError:
+            raise ImportError(
+                "[WeightsAndBiases] the package wandb is missing: pip install wandb"
+            ) from None
+        self._run = wandb.init(project=project, config=config, **options)
+
+    def __call__(self, row: dict) -> None:
+        self._run.log(dict(_numbers(row)), step=row["epoch"])
+
+
+def _numbers(row: dict):
+    return ((k, float(v)) for k, v in row.items() if k != "epoch" and isinstance(v, int | float))

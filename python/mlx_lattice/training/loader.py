@@ -1,0 +1,174 @@
+"""Loader: items of a data set, read, augmented and prepared ahead of the training step by threads.
+
+    loader = Loader(dataset, pipeline.scan, transform=Compose([...]), seed=1, workers=2)
+    Trainer(model, optimizer, loss).fit(loader, epochs=10)
+
+The item at position p of epoch e is made from (seed, e, p) alone: any number of workers gives the
+same bits. At most `ahead` items wait at a time, so that memory does not grow with the data set.
+Threads are enough: NumPy and the kernels of this library run without Python's lock. An error in a
+worker is raised where its item would have come, and names the item. The threads end with the epoch,
+with an error and with Ctrl-C.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from ..io import PointCloud
+from ..transforms import rng_of
+from .distributed import TrainingError
+
+
+class LoaderError(TrainingError):
+    """An item that cannot be read or prepared; the message begins with its name."""
+
+
+class Loader:
+    """prepare(cloud, name) makes what the loss takes; transform: see mlx_lattice.transforms.
+
+    workers: threads; 0 prepares in the caller. ahead: prepared items that may wait.
+    sampler: gives the data-set index of each position of an epoch; by default every item once.
+    """
+
+    def __init__(
+        self,
+        dataset: Sequence[PointCloud],
+        prepare: Callable,
+        *,
+        transform=None,
+        seed: int = 0,
+        workers: int = 2,
+        ahead: int = 4,
+        sampler=None,
+    ):
+        if workers < 0:
+            raise ValueError(f"[Loader] workers: found {workers}, expected 0 or more")
+        if ahead < 1:
+            raise ValueError(f"[Loader] ahead: found {ahead}, expected 1 or more")
+        if not len(dataset):
+            raise ValueError("[Loader] dataset: found no item, expected at least one")
+        self._dataset, self._prepare, self._transform = dataset, prepare, transform
+        self._seed, self._workers, self._ahead, self._sampler = seed, workers, ahead, sampler
+        self.waited = 0.0  # seconds that the caller spent waiting for items
+
+    def __len__(self) -> int:
+        return len(self._dataset) if self._sampler is None else len(self._sampler)
+
+    def item(self, position: int, epoch: int):
+        """The prepared item at a position of an epoch, made here and now."""
+        index = position if self._sampler is None else self._sampler.index(position, epoch)
+        name = self._dataset.name(index) if hasattr(self._dataset, "name") else f"item {index}"
+        try:
+            cloud = self._dataset[index]
+            if self._transform is not None:
+                cloud = self._transform(cloud, rng_of(self._seed, epoch, position), self._draw)
+            return self._prepare(cloud, name)
+        except Exception as error:  # of any file, transform or preparation
+            raise LoaderError(f"{name}: {error}") from error
+
+    def _draw(self, rng: np.random.Generator) -> PointCloud:
+        return self._dataset[int(rng.integers(len(self._dataset)))]
+
+    def stream(self, positions: Sequence[int], epoch: int) -> Iterator:
+        """The items at the positions, in their order. Close the iterator to end the threads."""
+        if self._workers == 0:
+            for position in positions:
+                begin = time.perf_counter()
+                item = self.item(int(position), epoch)
+                self.waited += time.perf_counter() - begin
+                yield item
+            return
+        work = _Work(self, positions, epoch)
+        threads = [
+            threading.Thread(target=work.run, name=f"loader {i}", daemon=True)
+            for i in range(min(self._workers, max(1, len(positions))))
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            for ticket in range(len(positions)):
+                begin = time.perf_counter()
+                item = work.take(ticket)
+                self.waited += time.perf_counter() - begin
+                yield item
+        finally:
+            work.stop()
+            for thread in threads:
+                thread.join()
+
+
+class _Work:
+    """Tickets 0, 1, ...: worker threads make them in any order, the caller takes them in order."""
+
+    def __init__(self, loader: Loader, positions: Sequence[int], epoch: int):
+        self._loader, self._positions, self._epoch = loader, positions, epoch
+        self._changed = threading.Condition()
+        self._next = self._taken = 0
+        self._ready: dict[int, tuple] = {}
+        self._stopped = False
+
+    def run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._stopped and self._next >= self._taken + self._loader._ahead:
+                    self._changed.wait()
+                if self._stopped or self._next >= len(self._positions):
+                    return
+                ticket = self._next
+                self._next += 1
+            try:
+                made: tuple = (self._loader.item(int(self._positions[ticket]), self._epoch), None)
+            except BaseException as error:
+                made = (None, error)
+            with self._changed:
+                self._ready[ticket] = made
+                self._changed.notify_all()
+
+    def take(self, ticket: int):
+        with self._changed:
+            while ticket not in self._ready:
+                self._changed.wait(0.5)  # wakes up for Ctrl-C
+            item, error = self._ready.pop(ticket)
+            self._taken = ticket + 1
+            self._changed.notify_all()
+        if error is not None:
+            raise error
+        return item
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+
+def class_counts(dataset) -> np.ndarray:
+    """(items, classes) int64: points of each class in each item. Reads every item once."""
+    counts = np.zeros((len(dataset), len(dataset.classes)), np.int64)
+    for i in range(len(dataset)):
+        label = dataset[i].columns["label"]
+        counts[i] = np.bincount(label[label >= 0], minlength=counts.shape[1])
+    return counts
+
+
+class ClassBalanced:
+    """Sampler: a class at random, then an item that has it. counts: see class_counts.
+
+    length: positions of an epoch, by default the number of items. Classes that no item has are
+    left out.
+    """
+
+    def __init__(self, counts: np.ndarray, *, seed: int = 0, length: int | None = None):
+        self._rows = [np.flatnonzero(c) for c in np.asarray(counts).T if c.any()]
+        if not self._rows:
+            raise ValueError("[ClassBalanced] counts: no item has a class that counts")
+        self._seed, self._length = seed, len(counts) if length is None else length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def index(self, position: int, epoch: int) -> int:
+        rng = np.random.default_rng([self._seed, epoch, position, 7])
+        rows = self._rows[rng.integers(len(self._rows))]
+        return int(rows[rng.integers(len(rows))])

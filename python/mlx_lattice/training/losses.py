@@ -1,0 +1,139 @@
+"""Losses of segmentation and classification: loss(logits (N, C), labels (N,)) is a scalar.
+
+Rows with label -1 do not count; without a row that counts every loss is 0. All are computed in
+float32. `combine` adds several; recipes name them.
+"""
+
+from collections.abc import Callable
+
+import mlx.core as mx
+
+from .trainer import classification_loss
+
+Loss = Callable[[mx.array, mx.array], mx.array]
+
+
+def cross_entropy(weights=None, smoothing: float = 0.0) -> Loss:
+    """Cross-entropy with class weights w and label smoothing s:
+
+    target = (1 - s) one-hot + s / C,    loss = sum_i w_i CE(target_i) / sum_i w_i
+    """
+    if not 0 <= smoothing < 1:
+        raise ValueError(f"[cross_entropy] smoothing: found {smoothing}, expected 0 to below 1")
+
+    def loss(logits, labels):
+        plain = classification_loss(logits, labels, weights)
+        if smoothing == 0:
+            return plain
+        share = _share(labels, weights)
+        x = logits.astype(mx.float32)
+        flat = mx.logsumexp(x, axis=1) - x.mean(axis=1)  # cross-entropy with the uniform target
+        return (1 - smoothing) * plain + smoothing * (flat * share).sum()
+
+    return loss
+
+
+def focal(gamma: float = 2.0, weights=None) -> Loss:
+    """Focal loss (Lin et al., 2017): the mean of (1 - p)^gamma (-log p), p of the true class."""
+    if gamma < 0:
+        raise ValueError(f"[focal] gamma: found {gamma}, expected 0 or more")
+
+    def loss(logits, labels):
+        log_p = _true_log(logits, labels)
+        rest = mx.maximum(1 - mx.exp(log_p), 1e-8)  # its power has a slope at 0
+        return -(rest**gamma * log_p * _share(labels, weights)).sum()
+
+    return loss
+
+
+def dice(smooth: float = 1.0) -> Loss:
+    """Soft Dice (Milletari et al., 2016): mean over the classes present of 1 - (2 |pt| + s) / (|p|
+    + |t| + s).
+    """
+    if smooth < 0:
+        raise ValueError(f"[dice] smooth: found {smooth}, expected 0 or more")
+
+    def loss(logits, labels):
+        p, truth, known = _probabilities(logits, labels)
+        p = p * known[:, None]
+        present = (truth.sum(axis=0) > 0).astype(mx.float32)
+        both = 2 * (p * truth).sum(axis=0) + smooth
+        either = p.sum(axis=0) + truth.sum(axis=0) + smooth
+        lost = (1 - both / mx.maximum(either, 1e-12)) * present
+        return lost.sum() / mx.maximum(present.sum(), 1)
+
+    return loss
+
+
+def lovasz() -> Loss:
+    """Lovasz-softmax (Berman et al., CVPR 2018): the convex extension of 1 - IoU, mean over the classes present.
+
+    For class c with errors e_i = |[label_i = c] - p_i| in descending order, the loss is the sum of
+    e_i (J_i - J_(i-1)), where J_i = 1 - IoU when the first i rows are wrong.
+    """
+
+    def loss(logits, labels):
+        p, truth, known = _probabilities(logits, labels)
+        error = mx.abs(truth - p)
+        error = mx.where(known[:, None], error, -1.0)  # rows that do not count come last
+        order = mx.stop_gradient(mx.argsort(-error, axis=0))
+        error = mx.take_along_axis(error, order, axis=0)
+        truth = mx.take_along_axis(truth, order, axis=0)
+        counted = mx.take_along_axis(
+            mx.broadcast_to(known[:, None].astype(mx.float32), truth.shape), order, axis=0
+        )
+        total = truth.sum(axis=0)
+        both = total - mx.cumsum(truth, axis=0)
+        either = total + mx.cumsum((1 - truth) * counted, axis=0)
+        jaccard = 1 - both / mx.maximum(either, 1)
+        before = mx.concatenate([mx.zeros((1, jaccard.shape[1])), jaccard[:-1]], axis=0)
+        grades = mx.stop_gradient((jaccard - before) * counted)
+        present = (total > 0).astype(mx.float32)
+        per_class = (error * grades).sum(axis=0) * present
+        return per_class.sum() / mx.maximum(present.sum(), 1)
+
+    return loss
+
+
+def combine(parts: list[tuple[float, Loss]]) -> Loss:
+    """The weighted sum of losses."""
+
+    def loss(logits, labels):
+        total = mx.array(0.0)
+        for factor, part in parts:
+            total = total + factor * part(logits, labels)
+        return total
+
+    return loss
+
+
+LOSSES: dict[str, Callable[..., Loss]] = {
+    "cross_entropy": cross_entropy,
+    "focal": focal,
+    "dice": dice,
+    "lovasz": lovasz,
+}
+
+
+def _share(labels, weights):
+    """Weight of each row over the sum of all weights; 0 where the label is -1."""
+    known = labels >= 0
+    w = known.astype(mx.float32)
+    if weights is not None:
+        w = mx.where(known, weights[mx.where(known, labels, 0)], 0.0)
+    return w / mx.maximum(w.sum(), 1e-12)
+
+
+def _true_log(logits, labels):
+    """log p of the true class; 0 where the label is -1."""
+    x = logits.astype(mx.float32)
+    index = mx.where(labels >= 0, labels, 0)
+    own = mx.take_along_axis(x, index[:, None], axis=1)[:, 0]
+    return mx.where(labels >= 0, own - mx.logsumexp(x, axis=1), 0.0)
+
+
+def _probabilities(logits, labels):
+    """(softmax (N, C), one-hot (N, C), rows that count (N,))"""
+    x = logits.astype(mx.float32)
+    truth = (labels[:, None] == mx.arange(x.shape[1])).astype(mx.float32)
+    return mx.softmax(x, axis=1), truth, labels >= 0

@@ -1,0 +1,67 @@
+"""Learning rates by step, and the optimizers that recipes name.
+
+    one_cycle    rises as a cosine to `rate`, then falls as a cosine to rate / 10^4 (Smith, 2018)
+    cosine       rises linearly, then falls as a cosine to rate / 100: trainer.warm_cosine
+    polynomial   rises linearly, then rate (1 - t)^power
+    constant     rises linearly, then stays
+
+`warm` is the share of the steps in which the rate rises.
+"""
+
+import math
+from collections.abc import Callable
+
+import mlx.core as mx
+import mlx.optimizers
+
+from .optimizers import AdamW
+from .trainer import warm_cosine
+
+Schedule = Callable[[mx.array], mx.array]
+
+
+def one_cycle(rate: float, steps: int, warm: float = 0.3) -> Schedule:
+    rise = max(1, round(steps * warm))
+
+    def schedule(step):
+        up = 0.5 - 0.5 * mx.cos(math.pi * mx.clip((step + 1) / rise, 0, 1))
+        turn = mx.clip((step + 1 - rise) / max(1, steps - rise), 0, 1)
+        down = 0.5 + 0.5 * mx.cos(math.pi * turn)
+        low = mx.where(step + 1 <= rise, 1 / 25, 1e-4)
+        return rate * (low + (1 - low) * mx.where(step + 1 <= rise, up, down))
+
+    return schedule
+
+
+def polynomial(rate: float, steps: int, warm: float = 0.0, power: float = 0.9) -> Schedule:
+    rise = max(1, round(steps * warm))
+
+    def schedule(step):
+        turn = mx.clip((step - rise) / max(1, steps - rise), 0, 1)
+        return rate * mx.minimum((step + 1) / rise, (1 - turn) ** power)
+
+    return schedule
+
+
+def constant(rate: float, steps: int, warm: float = 0.0) -> Schedule:
+    rise = max(1, round(steps * warm))
+    return lambda step: rate * mx.minimum((step + 1) / rise, 1.0)
+
+
+SCHEDULES: dict[str, Callable[..., Schedule]] = {
+    "one_cycle": one_cycle,
+    "cosine": warm_cosine,
+    "polynomial": polynomial,
+    "constant": constant,
+}
+
+
+def make_optimizer(name: str, schedule: Schedule, weight_decay: float = 0.0, momentum: float = 0.9):
+    """ "adamw", or "sgd" with Nesterov momentum."""
+    if name == "adamw":
+        return AdamW(schedule, weight_decay=weight_decay)
+    if name == "sgd":
+        return mlx.optimizers.SGD(
+            schedule, momentum=momentum, weight_decay=weight_decay, nesterov=momentum > 0
+        )
+    raise ValueError(f"[make_optimizer] name: found {name!r}, expected adamw or sgd")

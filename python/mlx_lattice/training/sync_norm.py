@@ -1,0 +1,71 @@
+"""Synchronized batch normalization: statistics over the rows of all ranks.
+
+    mean = sum over ranks of sum x / n,   var = sum over ranks of sum (x - mean)^2 / n,   n of all
+    ranks
+
+Every rank must normalize as often as the others: each step needs the same number of items per rank.
+"""
+
+import mlx.core as mx
+
+from .. import nn
+from ..nn._features import _on_rows
+
+
+def synchronize_batch_norm(model, ranks) -> int:
+    """Turns every nn.BatchNorm of a model into a synchronized one; returns how many.
+
+    One rank alone keeps the usual layers, which give the same result.
+    """
+    found = [m for m in model.modules() if type(m) in (nn.BatchNorm, SyncBatchNorm)]
+    if ranks.size > 1:
+        for module in found:
+            module.__class__ = SyncBatchNorm
+            module._ranks = ranks
+    return len(found)
+
+
+class SyncBatchNorm(nn.BatchNorm):
+    """nn.BatchNorm whose training statistics are those of all ranks."""
+
+    def __call__(self, x, residual=None, relu=False):
+        if not self.training:
+            return super().__call__(x, residual, relu)
+        if residual is not None and not isinstance(residual, mx.array):
+            residual = residual.feats
+        return _on_rows(x, lambda f: self._over_ranks(f, residual, relu))
+
+    def _over_ranks(self, f, residual, relu):
+        x = f.astype(mx.float32)
+        add = total_over(self._ranks)
+        n = add(mx.array([float(f.shape[0])]))
+        mean = add(x.sum(axis=0)) / n
+        centered = x - mean
+        var = add((centered * centered).sum(axis=0)) / n
+        y = centered * mx.rsqrt(var + self._eps)
+        if "weight" in self:
+            y = y * self.weight + self.bias
+        if residual is not None:
+            y = y + residual.astype(mx.float32)
+        if relu:
+            y = mx.maximum(y, 0)
+        if self._track:
+            m = self._momentum
+            unbiased = mx.stop_gradient(var * n / mx.maximum(n - 1, 1))
+            self.running_mean = (1 - m) * self.running_mean + m * mx.stop_gradient(mean)
+            self.running_var = (1 - m) * self.running_var + m * unbiased
+        return y.astype(f.dtype)
+
+
+def total_over(ranks):
+    """Sum over the ranks whose derivative is the sum of the ranks' cotangents."""
+
+    @mx.custom_function
+    def add(a):
+        return ranks.total(a)
+
+    @add.vjp
+    def add_vjp(_inputs, cotangent, _output):
+        return ranks.total(cotangent)
+
+    return add
