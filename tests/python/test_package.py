@@ -38,9 +38,7 @@ def run_with_simd(name: str, code: str) -> subprocess.CompletedProcess[str]:
 
 def test_simd_is_limited_by_the_environment():
     simd = mlx_lattice.backend_info()["simd"]
-    done = run_with_simd(
-        simd.lower(), "import mlx_lattice as ml; print(ml.backend_info()['simd'])"
-    )
+    done = run_with_simd(simd.lower(), "import mlx_lattice as ml; print(ml.backend_info()['simd'])")
     assert done.stdout.strip() == simd, done.stderr
 
 

@@ -11,7 +11,7 @@ import sys
 
 from .. import __version__, backend_info
 
-COMMANDS = ("demo", "train", "bench", "routes", "files", "codec", "quantize")
+COMMANDS = ("demo", "train", "evaluate", "bench", "routes", "files", "codec", "quantize")
 
 EXAMPLES = """examples:
   mlx-lattice info scan.ply                            what a file holds

@@ -11,9 +11,11 @@ import mlx.core as mx
 from .. import models, ops
 from ..training.progress import progress
 from .files import FORMATS
+from .recipe import train_recipe
 
 MODEL, RECIPE = "model.safetensors", "recipe.json"
 COARSEST = 16  # voxels per side of a cell at the last of four halvings
+DEFAULTS = {"epochs": 20, "batch": 1, "learning_rate": 4e-3, "seed": 0}
 SIZES = {"depth": 14, "width": 16, "stem_kernel_size": 3}
 
 
@@ -32,18 +34,24 @@ def add_command(commands):
         "  mlx-lattice train a.ply b.ply c.ply --voxel 0.05 --columns intensity --ignore 0 "
         "--output run\n"
         "  mlx-lattice train scans/ --voxel 0.1 --output run --epochs 40 --resume\n"
+        "  mlx-lattice train --recipe semantickitti-minkunet34 --data /data/SemanticKITTI --output run\n"
         "  mlx.launch -n 2 --backend ring -- python -m mlx_lattice train scans/ --voxel 0.1 "
         "--output run\n\n"
         '--config is a JSON file such as {"depth": 18, "width": 32, "stem_kernel_size": 3};\n'
         f"see docs/models.md.\n{FORMATS}",
     )
-    train.add_argument("data", nargs="+", help="files, or folders of files")
+    train.add_argument("files", nargs="*", metavar="data", help="files, or folders of files")
+    train.add_argument(
+        "--recipe",
+        metavar="R",
+        help="a recipe of the package, or a .toml file: data set, network, losses, augmentation",
+    )
+    train.add_argument("--data", metavar="PATH", help="where the data set of the recipe lies")
     train.add_argument(
         "--voxel",
         type=float,
-        required=True,
         metavar="S",
-        help="side of a voxel, in the files' unit",
+        help="side of a voxel, in the files' unit; a recipe has its own",
     )
     train.add_argument(
         "--output", required=True, metavar="FOLDER", help="where the network and the checkpoint go"
@@ -51,23 +59,20 @@ def add_command(commands):
     train.add_argument(
         "--epochs",
         type=int,
-        default=20,
         metavar="N",
-        help="in all, also with --resume (default: %(default)s)",
+        help="in all, also with --resume (default: 20, or the recipe's)",
     )
     train.add_argument(
         "--batch",
         type=int,
-        default=1,
         metavar="N",
-        help="clouds in a step on each rank (default: %(default)s)",
+        help="clouds in a step on each rank (default: 1, or the recipe's)",
     )
     train.add_argument(
         "--learning-rate",
         type=float,
-        default=4e-3,
         metavar="R",
-        help="the highest; default: %(default)s",
+        help="the highest (default: 0.004, or the recipe's)",
     )
     train.add_argument(
         "--validation",
@@ -94,7 +99,7 @@ def add_command(commands):
     )
     train.add_argument("--classes", metavar="A,B", help="names of the classes, by ascending label")
     train.add_argument(
-        "--seed", type=int, default=0, help="of weights, order and split (default: %(default)s)"
+        "--seed", type=int, help="of weights, order and split (default: 0, or the recipe's)"
     )
     train.add_argument(
         "--resume", action="store_true", help="go on from the checkpoint in the output folder"
@@ -199,6 +204,18 @@ def _sizes(path):
 
 
 def _train(arguments):
+    if arguments.recipe:
+        train_recipe(arguments)
+        return
+    if arguments.data:
+        raise ValueError("--data belongs to --recipe; without it, name files or folders")
+    if not arguments.files:
+        raise ValueError("no data: name files or folders, or give --recipe R --data PATH")
+    if arguments.voxel is None:
+        raise ValueError("--voxel is missing: the side of a voxel, in the files' unit")
+    for name, value in DEFAULTS.items():
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, value)
     io, scans, training, distributed, checkpoint = _modules()
     for name, least in (
         ("voxel", 0),
@@ -223,7 +240,7 @@ def _train(arguments):
     ranks = distributed.Ranks(timeout=arguments.timeout)
     say = print if ranks.first else lambda *_, **__: None
 
-    files = _files(arguments.data, io)
+    files = _files(arguments.files, io)
     clouds = [
         (str(path), io.read(path))
         for path in (progress(files, "reading") if ranks.first else files)

@@ -6,6 +6,7 @@ from .batches import OffsetPointCloudBatch, PointCloudBatch
 from .custom import custom_sparse_op_with_grad
 from .functions import *  # noqa: F403
 from .geometry import PointSet
+from .graphs import DGCNN, EdgeConv
 from .layers import (
     FullCoverConv3d,
     GenerativeConv3d,
@@ -18,6 +19,8 @@ from .layers import (
 from .networks import BasicBlock, Bottleneck, PointClassifier, PointUNet
 from .norms import RaggedBatchNorm, RaggedGroupNorm, RaggedInstanceNorm, RaggedLayerNorm, RowNorm
 from .pointcnn import PointCNNConv, PointCNNEncoder, knn_graph
+from .pointnet2 import FeaturePropagation, PointNet2, SetAbstraction
+from .registration import Registration, icp, radius_inliers, statistical_inliers
 from .resnet import (
     PointResNet,
     resnet18,
@@ -34,8 +37,11 @@ from .segments import *  # noqa: F403
 from .training import evaluate, train_pointcnn
 
 __all__ = [
+    "DGCNN",
     "BasicBlock",
     "Bottleneck",
+    "EdgeConv",
+    "FeaturePropagation",
     "FullCoverConv3d",
     "GenerativeConv3d",
     "GlobalPool",
@@ -46,6 +52,7 @@ __all__ = [
     "PointClassifier",
     "PointCloudBatch",
     "PointConv3d",
+    "PointNet2",
     "PointResNet",
     "PointSet",
     "PointUNet",
@@ -53,12 +60,16 @@ __all__ = [
     "RaggedGroupNorm",
     "RaggedInstanceNorm",
     "RaggedLayerNorm",
+    "Registration",
     "RowNorm",
+    "SetAbstraction",
     "Upsample",
     "custom_sparse_op_with_grad",
     "evaluate",
+    "icp",
     "knn_graph",
     "max_pool3d",
+    "radius_inliers",
     "resnet18",
     "resnet34",
     "resnet50",
@@ -66,6 +77,7 @@ __all__ = [
     "resnet152",
     "resnext50_32x4d",
     "resnext101_32x8d",
+    "statistical_inliers",
     "train_pointcnn",
     "wide_resnet50_2",
     "wide_resnet101_2",

@@ -15,6 +15,7 @@ from .. import ops
 from ..nn import Linear
 from ..nn._checks import integer
 from .batches import as_batch
+from .graphs import feature_graph
 from .segments import indexed_segment_reduce
 
 
@@ -24,7 +25,13 @@ def knn_graph(points, k, lengths=None):
     Neighbors are ordered by (distance, row); the point itself comes first. In a cloud with fewer
     than k points the remaining places repeat the first neighbor, so that a maximum stays right.
     The array rel_pos = points[idx] - point is differentiable in the points.
+
+    An array points (T, C) of another width is searched in its C dimensions, as EdgeConv does with
+    features; rel_pos is then (T, k, C).
     """
+    if isinstance(points, mx.array) and points.ndim == 2 and points.shape[1] != 3:
+        idx = feature_graph(points, k, lengths)
+        return idx, points[idx.reshape(-1)].reshape(*idx.shape, -1) - points[:, None]
     batch = as_batch(points, lengths=lengths)
     if not isinstance(k, int) or k < 1:
         raise ValueError(f"[knn_graph] k must be an integer >= 1, got {k!r}")

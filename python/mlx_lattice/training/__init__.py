@@ -13,9 +13,9 @@ from . import (
 )
 from .average import WeightAverage
 from .distributed import Ranks, TrainingError
-from .inference import predict_points, probabilities
+from .inference import evaluate_points, predict_points, probabilities
 from .loader import ClassBalanced, Loader, LoaderError, class_counts
-from .metrics import Confusion
+from .metrics import Confusion, PartIoU
 from .optimizers import AdamW
 from .scans import VoxelPipeline
 from .stages import checkpoint_stages
@@ -28,6 +28,7 @@ __all__ = [
     "Confusion",
     "Loader",
     "LoaderError",
+    "PartIoU",
     "Ranks",
     "SyncBatchNorm",
     "Trainer",
@@ -40,6 +41,7 @@ __all__ = [
     "class_counts",
     "classification_loss",
     "distributed",
+    "evaluate_points",
     "inference",
     "losses",
     "metrics",

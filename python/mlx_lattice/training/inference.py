@@ -16,6 +16,7 @@ import numpy as np
 from ..io import PointCloud
 from ..transforms.base import linear
 from ..transforms.geometry import turn
+from .metrics import Confusion
 
 
 def standard_views() -> list[np.ndarray]:
@@ -61,6 +62,34 @@ def probabilities(
 def predict_points(model, pipeline, cloud: PointCloud, **options) -> np.ndarray:
     """(P,) class index of each point; see probabilities."""
     return probabilities(model, pipeline, cloud, **options).argmax(axis=1).astype(np.int32)
+
+
+def evaluate_points(model, pipeline, dataset, ranks=None, on_item=None, **options) -> Confusion:
+    """Confusion over the points of a data set, as the benchmarks count: -1 does not count.
+
+    ranks: each takes its share and all get the sum. on_item(i, classes): called with the prediction
+    of each item, also where the data set has no labels. Points with `time` below 0, of earlier
+    scans,
+    are not predicted. options: see probabilities.
+    """
+    confusion = Confusion(dataset.classes)
+    mine = range(len(dataset)) if ranks is None else ranks.share(range(len(dataset)))
+    for i in mine:
+        cloud = dataset[i]
+        classes = predict_points(model, pipeline, cloud, **options)
+        now = cloud.columns["time"] == 0 if "time" in cloud.columns else np.ones(len(cloud), bool)
+        if dataset.labeled:
+            confusion.add(cloud.columns["label"][now], classes[now])
+        if on_item is not None:
+            on_item(i, classes[now])
+    if ranks is not None and ranks.size > 1:
+        # int32 holds 2^31 points; two halves hold the points of any data set
+        low, high = confusion.counts & 0xFFFFFF, confusion.counts >> 24
+        halves = ranks.total(mx.array(np.stack([low, high]).astype(np.int32)))
+        ranks.eval(halves)
+        low, high = np.array(halves).astype(np.int64)
+        confusion = Confusion(dataset.classes, low + (high << 24))
+    return confusion
 
 
 def windows(

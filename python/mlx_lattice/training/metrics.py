@@ -51,6 +51,13 @@ class Confusion:
     def accuracy(self):
         return float(np.diag(self.counts).sum() / max(self.counts.sum(), 1))
 
+    @property
+    def mean_accuracy(self):
+        """Mean over the classes present of the share of their rows that are right."""
+        rows = self.counts.sum(1)
+        share = np.diag(self.counts)[rows > 0] / rows[rows > 0]
+        return float(share.mean()) if len(share) else float("nan")
+
     def __str__(self):
         width = max(len(str(c)) for c in (*self.classes, "mean"))
         lines = [f"{'class':<{width}}  {'voxels':>10}  {'recall':>6}  {'IoU':>6}"]
@@ -65,3 +72,39 @@ class Confusion:
                 f"{'mean':<{width}}  {rows.sum():>10,}  {self.accuracy:6.3f}  {self.mean_iou:6.3f}",
             ]
         )
+
+
+class PartIoU:
+    """IoU of parts as ShapeNetPart counts it: per object, the mean over the parts of its category.
+
+    A part that neither truth nor prediction has counts as 1. `instance_iou` is the mean over all
+    objects, `category_iou` the mean over the categories of the mean over their objects.
+    """
+
+    def __init__(self, parts):
+        self._parts = list(parts)
+        self._found: list[list[float]] = [[] for _ in self._parts]
+
+    def add(self, category, truth, prediction):
+        """One object: its category and the part of each point, true and predicted."""
+        truth, prediction = np.asarray(truth), np.asarray(prediction)
+        if truth.shape != prediction.shape or truth.ndim != 1:
+            raise ValueError(
+                f"[PartIoU] prediction: found shape {prediction.shape}, expected {truth.shape}"
+            )
+        scores = []
+        for part in self._parts[category]:
+            either = ((truth == part) | (prediction == part)).sum()
+            both = ((truth == part) & (prediction == part)).sum()
+            scores.append(both / either if either else 1.0)
+        self._found[category].append(float(np.mean(scores)))
+
+    @property
+    def instance_iou(self):
+        every = [score for scores in self._found for score in scores]
+        return float(np.mean(every)) if every else float("nan")
+
+    @property
+    def category_iou(self):
+        means = [np.mean(scores) for scores in self._found if scores]
+        return float(np.mean(means)) if means else float("nan")

@@ -1,0 +1,105 @@
+"""`mlx-lattice train --recipe R --data PATH`: a data set as downloaded in, a network out."""
+
+from pathlib import Path
+
+import mlx.core as mx
+
+MODEL, PIPELINE, RECIPE = "model.safetensors", "recipe.json", "recipe.toml"
+
+
+def train_recipe(arguments) -> None:
+    try:
+        from ..training import checkpoint, recipes
+        from ..training.distributed import Ranks
+    except ImportError as error:
+        raise ValueError(str(error)) from None
+    if not arguments.data or arguments.files:
+        raise ValueError("--recipe needs --data PATH, where the data set lies, and no other files")
+    if arguments.voxel is not None or arguments.config is not None:
+        raise ValueError("--voxel and --config belong to the recipe: copy it and change the copy")
+    recipe = recipes.load_recipe(arguments.recipe).changed(
+        epochs=arguments.epochs,
+        batch=arguments.batch,
+        rate=arguments.learning_rate,
+        seed=arguments.seed,
+    )
+    output = Path(arguments.output)
+    if output.exists() and not output.is_dir():
+        raise ValueError(f"--output: {output} is a file, expected a folder")
+    if (output / checkpoint.NAME).exists() and not arguments.resume:
+        raise ValueError(
+            f"{output} holds a checkpoint: --resume goes on from it, another --output begins anew"
+        )
+    ranks = Ranks(timeout=arguments.timeout)
+    mx.set_cache_limit(4 << 30)  # MLX keeps 32 MB; larger arrays would be new memory in every step
+    train = recipe.dataset(arguments.data, recipe["data"]["train"])
+    valid = recipe.dataset(arguments.data, recipe["data"]["valid"])
+    fit(recipe, train, valid, output, ranks, arguments.resume)
+
+
+def fit(recipe, train, valid, output: Path | None, ranks, resume=False, say=print):
+    """Trains by a recipe on two data sets; returns (network, pipeline, trainer).
+
+    output: gets the best network, the pipeline, the recipe, the checkpoint and history.csv.
+    """
+    from ..training import checkpoint
+    from ..training.inference import evaluate_points
+    from ..training.recipes import planned
+
+    if not ranks.first:
+        say = lambda *_, **__: None  # noqa: E731
+    pipeline = recipe.pipeline(train)
+    network, shape = recipe.network(pipeline), recipe.network(pipeline)
+    loader = recipe.loader(train, planned(shape, pipeline))
+    trainer = recipe.trainer(
+        network, len(pipeline.classes), len(loader), directory=output, ranks=ranks
+    )
+    if resume:
+        trainer.resume()
+        say(f"resumed after epoch {trainer.epoch}")
+    if ranks.first and output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        checkpoint.replace_file(output / PIPELINE, pipeline.save)
+        checkpoint.replace_file(
+            output / RECIPE, lambda p: p.write_text(recipe.text, encoding="utf-8")
+        )
+    held = "" if valid is None else f", {len(valid):,} to measure on"
+    say(f"{len(train):,} clouds to learn from{held}; {len(pipeline.classes)} classes")
+
+    def validate(model, ranks):
+        found = evaluate_points(model, pipeline, valid, ranks)
+        return {"mean_iou": round(found.mean_iou, 6), "accuracy": round(found.accuracy, 6)}
+
+    def saved(row):
+        before = [r.get("mean_iou", r["epoch"]) for r in trainer.history[:-1]]
+        if output is None or row.get("mean_iou", row["epoch"]) < max(before, default=-1.0):
+            return
+        with trainer.averaged() as model:
+            model.save(output / f"writing.{MODEL}")
+        for suffix in (".json", ".safetensors"):
+            (output / f"writing.{MODEL}").with_suffix(suffix).replace(
+                (output / MODEL).with_suffix(suffix)
+            )
+
+    def report(row):
+        told = f"  mean IoU {row['mean_iou']:.3f}" if "mean_iou" in row else ""
+        waited = f"  waited {loader.waited:.1f} s" if loader.waited >= 0.05 else ""
+        loader.waited = 0.0
+        say(
+            f"epoch {row['epoch']:3}  loss {row['loss']:.4f}{told}  {row['seconds']:.1f} s{waited}",
+            flush=True,
+        )
+
+    epochs = recipe["train"]["epochs"]
+    if trainer.epoch >= epochs:
+        say(f"nothing to do: the checkpoint has {trainer.epoch} epochs of {epochs}")
+    trainer.fit(
+        loader,
+        epochs,
+        None if valid is None else validate,
+        on_epoch=report,
+        on_checkpoint=saved,
+    )
+    if output is not None:
+        say(f"network: {output / MODEL}")
+    return network, pipeline, trainer

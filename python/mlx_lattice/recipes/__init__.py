@@ -1,0 +1,1 @@
+"""Recipes that come with the package: `mlx-lattice train --recipe NAME --data PATH`; docs/training.md."""

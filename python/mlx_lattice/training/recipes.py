@@ -1,0 +1,303 @@
+"""Recipes: everything a run needs but the data, as one TOML file; docs/training.md has a table of the keys.
+
+    recipe = load_recipe("semantickitti-minkunet34")   # by name, or a path that ends in .toml
+    data = recipe.dataset("/data/SemanticKITTI", "train")
+
+A wrong key or value is a ValueError that names the file and the key.
+"""
+
+import difflib
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import mlx.core as mx
+
+from .. import models
+from ..datasets import DATASETS, Cached
+from ..datasets.base import Dataset
+from ..transforms import Voxelize, build
+from . import losses, schedules
+from .loader import ClassBalanced, Loader, class_counts
+from .scans import Scan, VoxelPipeline
+from .stages import checkpoint_stages
+from .trainer import Trainer
+
+NUMBER, WHOLE, TEXT, YES, LIST, TABLE = (int, float), int, str, bool, list, dict
+
+# section -> key -> (type, default, least value or None)
+KEYS: dict[str, dict[str, tuple]] = {
+    "data": {
+        "name": (TEXT, None, None),
+        "options": (TABLE, {}, None),
+        "train": (TEXT, "train", None),
+        "valid": (TEXT, "valid", None),
+        "cache": (TEXT, "", None),
+        "cache_gigabytes": (NUMBER, 20, 0),
+        "cache_voxel": (NUMBER, 0, 0),
+        "workers": (WHOLE, 2, 0),
+        "ahead": (WHOLE, 4, 1),
+        "balanced": (YES, False, None),
+    },
+    "voxels": {"size": (NUMBER, None, 0), "columns": (LIST, [], None)},
+    "network": {"name": (TEXT, "MinkUNet", None), "options": (TABLE, {}, None)},
+    "train": {
+        "epochs": (WHOLE, None, 1),
+        "batch": (WHOLE, 1, 1),
+        "accumulate": (WHOLE, 1, 1),
+        "optimizer": (TEXT, "adamw", None),
+        "rate": (NUMBER, None, 0),
+        "schedule": (TEXT, "one_cycle", None),
+        "warm": (NUMBER, 0.1, 0),
+        "weight_decay": (NUMBER, 0.01, 0),
+        "momentum": (NUMBER, 0.9, 0),
+        "clip_norm": (NUMBER, 0, 0),
+        "average": (NUMBER, 0, 0),
+        "precision": (TEXT, "float32", None),
+        "checkpoint_stages": (YES, False, None),
+        "sync_batch_norm": (YES, False, None),
+        "patience": (WHOLE, 0, 0),
+        "seed": (WHOLE, 0, 0),
+    },
+}
+WORDS: dict = {
+    int: "a whole number",
+    str: "a text",
+    bool: "true or false",
+    list: "a list",
+    dict: "a table",
+}
+LISTS = ("loss", "augment")
+NETWORKS = {"MinkUNet": models.MinkUNet}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The tables of a recipe, complete and checked; `text` is the file."""
+
+    name: str
+    tables: dict
+    text: str
+
+    def __getitem__(self, section: str):
+        return self.tables[section]
+
+    def changed(self, **train) -> "Recipe":
+        """The same recipe with other values in [train]; None keeps a value."""
+        kept = {k: v for k, v in train.items() if v is not None}
+        tables = {**self.tables, "train": {**self.tables["train"], **kept}}
+        _section(self.name, "train", tables["train"])
+        return Recipe(self.name, tables, self.text)
+
+    def dataset(self, root, split: str) -> Dataset:
+        """A split of the data set at `root`, through the cache where the recipe names one."""
+        data = self["data"]
+        kind = DATASETS[data["name"]]
+        try:
+            made = kind(root, split, **data["options"])
+        except TypeError as error:
+            raise ValueError(f"{self.name}: data.options: {error}") from None
+        if not data["cache"]:
+            return made
+        prepare = Voxelize(data["cache_voxel"]) if data["cache_voxel"] else None
+        budget = int(data["cache_gigabytes"] * (1 << 30))
+        return Cached(made, Path(data["cache"]).expanduser(), prepare, budget)
+
+    def pipeline(self, dataset: Dataset) -> VoxelPipeline:
+        """How the clouds of a data set become voxels."""
+        first, columns = dataset[0], tuple(self["voxels"]["columns"])
+        widths = []
+        for column in columns:
+            if column not in first.columns:
+                raise ValueError(
+                    f"{self.name}: voxels.columns: {dataset.name(0)} has no column {column!r}; "
+                    f"found {', '.join(first.columns) or 'none'}"
+                )
+            widths.append(first.columns[column].reshape(len(first), -1).shape[1])
+        classes = tuple(enumerate(dataset.classes))
+        return VoxelPipeline(
+            float(self["voxels"]["size"]), classes, columns, tuple(widths), ignored=(-1,)
+        )
+
+    def network(self, pipeline: VoxelPipeline):
+        """The network, with weights from the seed."""
+        network = self["network"]
+        mx.random.seed(self["train"]["seed"])
+        kind = NETWORKS[network["name"]]
+        try:
+            return kind(pipeline.channels, len(pipeline.classes), **network["options"])
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{self.name}: network.options: {error}") from None
+
+    def loss(self, classes: int):
+        """loss(logits, labels): the weighted sum of the recipe's losses."""
+        parts = []
+        for i, table in enumerate(self["loss"]):
+            options = {k: v for k, v in table.items() if k not in ("name", "factor")}
+            if isinstance(options.get("weights"), list):
+                if len(options["weights"]) != classes:
+                    raise ValueError(
+                        f"{self.name}: loss[{i}].weights: found {len(options['weights'])} numbers, "
+                        f"expected one for each of {classes} classes"
+                    )
+                options["weights"] = mx.array(options["weights"], dtype=mx.float32)
+            try:
+                part = losses.LOSSES[table["name"]](**options)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{self.name}: loss[{i}]: {error}") from None
+            parts.append((float(table.get("factor", 1.0)), part))
+        return losses.combine(parts)
+
+    def loader(self, dataset: Dataset, prepare) -> Loader:
+        data, seed = self["data"], self["train"]["seed"]
+        sampler = ClassBalanced(class_counts(dataset), seed=seed) if data["balanced"] else None
+        return Loader(
+            dataset,
+            prepare,
+            transform=build(self["augment"], f"{self.name}: augment") if self["augment"] else None,
+            seed=seed,
+            workers=data["workers"],
+            ahead=data["ahead"],
+            sampler=sampler,
+        )
+
+    def trainer(
+        self, network, classes: int, items: int, *, directory=None, ranks=None, quiet=False
+    ):
+        """Trainer for `items` items per epoch, with this recipe's optimizer, schedule and loss."""
+        train = self["train"]
+        size = train["batch"] * train["accumulate"]
+        steps = train["epochs"] * -(-items // (size * (ranks.size if ranks else 1)))
+        schedule = schedules.SCHEDULES[train["schedule"]](train["rate"], steps, train["warm"])
+        optimizer = schedules.make_optimizer(
+            train["optimizer"], schedule, train["weight_decay"], train["momentum"]
+        )
+        if train["checkpoint_stages"]:
+            checkpoint_stages(network)
+        loss = self.loss(classes)
+        return Trainer(
+            network,
+            optimizer,
+            lambda model, scan: loss(model(scan.tensor).feats, scan.labels),
+            directory=directory,
+            batch=size,
+            seed=train["seed"],
+            ranks=ranks,
+            quiet=quiet,
+            clip_norm=train["clip_norm"] or None,
+            average=train["average"] or None,
+            precision=train["precision"],
+            patience=train["patience"] or None,
+            sync_batch_norm=train["sync_batch_norm"],
+        )
+
+
+def planned(network, pipeline: VoxelPipeline):
+    """prepare(cloud, name) for a Loader: voxels, and every relation of the network built ahead.
+
+    network: one that nobody trains; only its shape matters. Its call sees no running statistics.
+    """
+    network.eval()
+
+    def prepare(cloud, name: str) -> Scan:
+        scan = pipeline.scan(cloud, name)
+        if scan.labels is None:
+            raise ValueError("no column label")
+        tensor = network.plan(scan.tensor).bind(scan.tensor.feats)
+        return Scan(tensor, scan.labels, scan.rows, scan.name)
+
+    return prepare
+
+
+def recipe_names() -> list[str]:
+    """Names of the recipes that come with the package."""
+    folder = resources.files("mlx_lattice.recipes")
+    return sorted(p.name[:-5] for p in folder.iterdir() if p.name.endswith(".toml"))
+
+
+def load_recipe(name) -> Recipe:
+    """The recipe of a name that recipe_names() lists, or of a path that ends in .toml."""
+    text = str(name)
+    if text.endswith(".toml"):
+        return parse_recipe(Path(name).read_text(encoding="utf-8"), text)
+    if text not in recipe_names():
+        raise ValueError(
+            f"recipe {text!r} is unknown; found {', '.join(recipe_names())}, "
+            "or give the path of a .toml file"
+        )
+    path = resources.files("mlx_lattice.recipes") / f"{text}.toml"
+    return parse_recipe(path.read_text(encoding="utf-8"), text)
+
+
+def parse_recipe(text: str, name: str = "recipe") -> Recipe:
+    """A recipe from its text, checked; missing keys get their defaults."""
+    try:
+        import tomllib
+    except ImportError:  # Python 3.10
+        try:
+            import tomli as tomllib  # type: ignore[no-redef]
+        except ImportError:
+            raise ImportError("recipes need Python 3.11, or: pip install tomli") from None
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{name}: not TOML: {error}") from None
+    for section in tables:
+        _known(name, section, (*KEYS, *LISTS))
+    made: dict = {s: _section(name, s, tables.get(s, {})) for s in KEYS}
+    for key, choices in (
+        ("data.name", DATASETS),
+        ("network.name", NETWORKS),
+        ("train.schedule", schedules.SCHEDULES),
+        ("train.optimizer", ("adamw", "sgd")),
+        ("train.precision", ("float32", "bfloat16", "float16")),
+    ):
+        section, _, word = key.partition(".")
+        if made[section][word] not in choices:
+            raise ValueError(
+                f"{name}: {key}: found {made[section][word]!r}, expected one of {', '.join(choices)}"
+            )
+    made["augment"] = tables.get("augment", [])
+    build(made["augment"], f"{name}: augment")
+    made["loss"] = _losses(name, tables.get("loss", [{"name": "cross_entropy"}]))
+    return Recipe(name, made, text)
+
+
+def _section(name: str, section: str, table) -> dict:
+    if not isinstance(table, dict):
+        raise ValueError(f"{name}: {section}: found {table!r}, expected a table [{section}]")
+    for key in table:
+        _known(name, f"{section}.{key}", [f"{section}.{k}" for k in KEYS[section]])
+    made = {}
+    for key, (kind, default, least) in KEYS[section].items():
+        value = table.get(key, default)
+        where = f"{name}: {section}.{key}"
+        if value is None:
+            raise ValueError(f"{where}: is missing")
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            wanted = WORDS.get(kind, "a number")
+            raise ValueError(f"{where}: found {value!r}, expected {wanted}")
+        if least is not None and (value < least or (value == least == 0 and default is None)):
+            more = "more than" if default is None and least == 0 else "at least"
+            raise ValueError(f"{where}: found {value!r}, expected {more} {least}")
+        made[key] = value
+    return made
+
+
+def _known(name: str, key: str, choices) -> None:
+    if key not in choices:
+        near = difflib.get_close_matches(key, choices, 1)
+        hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(choices)}"
+        raise ValueError(f"{name}: {key}: unknown key; {hint}")
+
+
+def _losses(name: str, tables) -> list[dict]:
+    if not isinstance(tables, list) or not tables:
+        raise ValueError(f"{name}: loss: expected tables [[loss]] with the key name")
+    for i, table in enumerate(tables):
+        if table.get("name") not in losses.LOSSES:
+            raise ValueError(
+                f"{name}: loss[{i}].name: found {table.get('name')!r}, "
+                f"expected one of {', '.join(losses.LOSSES)}"
+            )
+    return tables
