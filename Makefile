@@ -1,10 +1,11 @@
 # The commands of this project. Everything happens inside this folder: .venv/ and build/.
-#   make demo    build, then train a network on street scans for some minutes: build/demo.html; ARGS=--quick for seconds
+#   make demo    build, then train a network on street scans for some minutes: build/demo.html;
+#                ARGS=--quick takes seconds
 #   make test    build, C++ and Python tests, then the C++ tests under AddressSanitizer and UBSan
 #   make tsan    the kernels' tests under ThreadSanitizer
-#   make fuzz    a million hostile inputs for every decoder, under AddressSanitizer and UBSan; INPUTS=... for fewer
+#   make fuzz    a million hostile inputs per decoder, under AddressSanitizer and UBSan; INPUTS=...
 #   make bench   all benchmarks; make bench BENCH=conv ARGS=--benchmark_filter=lidar
-#   make lint    layout, common mistakes and types of C++ and Python files; make format mends what it can
+#   make lint    layout, common mistakes, types and text; make format mends layout
 #   make tidy    clang-tidy on the C++ files that differ from main; ARGS=--all for all files
 #   make clean   removes build/; make distclean also .venv/
 

@@ -1,4 +1,4 @@
-// Joins and row selection on `room` (172,802 rows, shuffled), CPU ns a row, best of several runs,
+// Joins and row selection on `room` (172,802 rows, shuffled), CPU ns per row, best of several runs,
 // one and two threads.
 //
 //   algebra_bench [channels]     default 64
@@ -37,7 +37,7 @@ void measure(const std::string& what, int threads, const std::function<int64_t()
     rows = work();
     least = std::min(least, bench::cpu_seconds() - begin);
   }
-  std::printf("%-34s %d threads %9lld rows %8.1f CPU ns a row\n", what.c_str(), threads,
+  std::printf("%-34s %d threads %9lld rows %8.1f CPU ns per row\n", what.c_str(), threads,
               static_cast<long long>(rows), least / static_cast<double>(rows) * 1e9);
 }
 

@@ -1,5 +1,5 @@
-// Octree coding of scenes: best CPU time, ns a row (counter ns_row), and bits a voxel. `python -m
-// mlx_lattice bench codec` puts Draco, zstd and LAZ beside it.
+// Octree coding of scenes: best CPU time, ns per row (counter ns_row), and bits per voxel. `python
+// -m mlx_lattice bench codec` puts Draco, zstd and LAZ beside it.
 //   codec_bench --benchmark_filter=room
 #include <benchmark/benchmark.h>
 

@@ -6,9 +6,9 @@
 //   conv_bench --benchmark_format=json            Google Benchmark's own report; also console, csv
 //
 // FLOP = 2 * edges * C_in * C_out. "core" is FLOP over the CPU seconds of all threads, which a busy
-// machine disturbs little; "wall" is FLOP over elapsed time. The last three columns are ratios of
-// "core": to a large square sgemm of the same threads, to gather + sgemm + scatter with one thread,
-// to plain MLX operations. Values are checked against the reference kernel before timing.
+// machine disturbs little; "wall" is FLOP over elapsed time. The last three columns divide "core"
+// by the rate of a large square sgemm of the same threads, of gather + sgemm + scatter, of
+// plain MLX. Values are checked against the reference kernel before timing.
 #include <benchmark/benchmark.h>
 #include <mlx/mlx.h>
 

@@ -1,5 +1,5 @@
-// Operations on coordinate sets, indexes included: best CPU time of all threads, ns a row (counter
-// ns_row), against std::unordered_map code for the look-up.
+// Operations on coordinate sets, indexes included: best CPU time of all threads, ns per row
+// (counter ns_row), against std::unordered_map code for the look-up.
 //   coords_bench --benchmark_filter=room
 #include <benchmark/benchmark.h>
 

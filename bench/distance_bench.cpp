@@ -40,7 +40,8 @@ int main() {
           mx::sum(mx::square(mx::subtract(mx::expand_dims(a, 1), mx::expand_dims(b, 0))), 2));
     });
     std::printf(
-        "%d x %d x %-3d %8.2f ms, %5.2f ns a pair, gradient %8.2f ms, MLX %8.2f ms (%.1f times)\n",
+        "%d x %d x %-3d %8.2f ms, %5.2f ns per pair, gradient %8.2f ms, MLX %8.2f ms (%.1f "
+        "times)\n",
         kRows, kRows, c, ours * 1e3, ours * 1e9 / (double{kRows} * kRows), gradient * 1e3,
         plain * 1e3, plain / ours);
   }

@@ -1,5 +1,5 @@
 // Entropy coders on 4 million symbols of a peaked distribution: best CPU time, million symbols a
-// second (counter Msym_s) and bits a symbol. `python -m mlx_lattice bench entropy` puts zlib and
+// second (counter Msym_s) and bits per symbol. `python -m mlx_lattice bench entropy` puts zlib and
 // zstd beside them.
 //   entropy_bench --benchmark_filter=decode
 #include <benchmark/benchmark.h>

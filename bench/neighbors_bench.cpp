@@ -1,6 +1,6 @@
 // Neighbors of every point among all points, build and query: best CPU time of all threads in one
-// run (cpu_ms), against nanoflann where it is installed (k nearest with the same result arrays;
-// radius with sorted results).
+// run (cpu_ms). Where nanoflann is installed, the program compares with it: k nearest with the same
+// result arrays, radius with sorted results.
 //   neighbors_bench --benchmark_filter=sweep
 #include <benchmark/benchmark.h>
 

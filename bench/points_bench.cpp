@@ -1,5 +1,5 @@
-// Points to voxels: best CPU time of all threads, ns a point (counter ns_point); best wall time is
-// wall_point.
+// Points to voxels: best CPU time of all threads, ns per point (counter ns_point); best wall time
+// is wall_point.
 //   points_bench --benchmark_filter=scan
 #include <benchmark/benchmark.h>
 #include <mlx/mlx.h>

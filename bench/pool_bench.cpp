@@ -4,9 +4,9 @@
 //   pool_bench [channels]        default 64; float32, one thread, best CPU time of several runs
 //
 // bytes = what must move: the row of each edge for each array that is read by edge, and every row
-// that is written (matching and sharing also read their own row). The copy moves 256 MB; its bytes
+// that is written. Matching and sharing also read their own row. The copy moves 256 MB; its bytes
 // are read + written. The scenes are shuffled in memory, so that a row is a random access of
-// channels * 4 bytes; "sorted" scenes have their rows in the order (batch, x, y, z). "rows" is the
+// channels * 4 bytes. "sorted" scenes have their rows in the order (batch, x, y, z). "rows" is the
 // copy of all rows in the order of a shuffled scene: what such an access can reach.
 #include <mlx/mlx.h>
 
@@ -43,7 +43,7 @@ double copy_bandwidth() {
          });
 }
 
-// Rows copied in shuffled order: bytes a second, read + written.
+// Rows copied in shuffled order: bytes per second, read + written.
 double row_bandwidth(int64_t channels) {
   const int64_t n = 172802;
   support::Random random(1);

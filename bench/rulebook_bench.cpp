@@ -4,9 +4,9 @@
 //   rulebook_bench        float32, 3x3x3, 32 and 64 channels, one thread, best CPU time
 //
 // "centers": points at the voxel centers of a scene, so that both convolutions have the same edges.
-// "dense": five points for each voxel at random places in it. Forward + backward is the gradient of
-// all inputs with the value. "buckets": the two sums over the edges of dense scans, with and
-// without adding the rows of a bucket first; "flat" is the same relation without a count of its
+// "dense": five points per voxel at random places in the voxel. Forward + backward is the gradient
+// of all inputs with the value. "buckets": the two sums over the edges of dense scans, with and
+// without adding the rows of a bucket first. "flat": the same relation without a count of its
 // buckets.
 #include <mlx/mlx.h>
 
@@ -110,7 +110,7 @@ void buckets(const std::vector<std::array<int32_t, 4>>& rows, int per) {
   const Relation::Ptr flat = Relation::from_lists(std::move(lists));
   const double ratio =
       static_cast<double>(book.relation->edge_count()) / static_cast<double>(book.n_buckets());
-  std::printf("%d points a voxel: %d points, %lld edges, %.2f a bucket\n", per, n,
+  std::printf("%d points per voxel: %d points, %lld edges, %.2f per bucket\n", per, n,
               static_cast<long long>(book.relation->edge_count()), ratio);
   for (const int c : {16, 32, 64, 128}) {
     mx::array x = mx::random::normal({n, c}), w = mx::random::normal({27, c, c}),
@@ -202,7 +202,7 @@ int main() {
     memory(xs, w, d.relation);
     std::fflush(stdout);
   }
-  // A part of the scene that is whole in itself, so that many points a voxel fit.
+  // A part of the scene that is whole in itself, so that many points per voxel fit.
   std::sort(rows.begin(), rows.end());
   rows.resize(rows.size() / 4);
   for (const int per : {2, 5, 11}) buckets(rows, per);

@@ -49,7 +49,7 @@ double copy_bandwidth() {
          });
 }
 
-// What a plain loop that only reads reaches: bytes a second.
+// What a plain loop that only reads reaches: bytes per second.
 double read_bandwidth() {
   std::vector<uint64_t> a(size_t{16} << 20, 1);
   uint64_t sum = 0;

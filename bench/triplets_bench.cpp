@@ -135,7 +135,7 @@ void shared(int groups, int c, double sgemm) {
   line("vvor", groups, c, flop, u, sgemm, times_text("times MLX", plain_outer / u.least));
 }
 
-// One matrix a triplet: matrices of 2,048 triplets are 8 MiB and more, far beyond the caches.
+// One matrix per triplet: matrices of 2,048 triplets are 8 MiB and more, far beyond the caches.
 void each(int groups, int c, double sgemm) {
   const int n = (64 << 20) / (4 * groups * c * c);
   const mx::array i = ids(n, kRows, 2), o = ids(n, kRows, 3);

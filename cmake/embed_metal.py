@@ -1,7 +1,8 @@
 """Writes a C++ file that holds the text of .metal files.
 
-MLX compiles Metal kernels from text at run time and finds no files of ours, so each `#include "lattice/..."` is
-replaced by the file it names, once per topic. `#pragma once` lines are dropped.
+MLX compiles Metal kernels from text at run time and finds no files of this library. So each
+`#include "lattice/..."` is replaced by the file that it names, once per topic. `#pragma once` lines
+are dropped.
 """
 
 import argparse

@@ -1,8 +1,9 @@
-# find_mlx(): finds the CMake package of MLX and makes the target `mlx` usable. Used by this build and, installed, by
-# latticeConfig.cmake.
+# find_mlx(): finds the CMake package of MLX and makes the target `mlx` usable. This build uses it,
+# and so does the installed latticeConfig.cmake.
 #
-# Order: MLX_DIR or MLX_ROOT or CMAKE_PREFIX_PATH; the `mlx` folder beside LATTICE_PACKAGE_DIR, which the installed
-# configuration sets; the Python interpreter's environment. mlx.core is not imported: `mlx` is a namespace package and its path is enough.
+# The order is: MLX_DIR or MLX_ROOT or CMAKE_PREFIX_PATH; the `mlx` folder beside
+# LATTICE_PACKAGE_DIR, which the installed configuration sets; the environment of the Python
+# interpreter. mlx.core is not imported: `mlx` is a namespace package, and its path is enough.
 
 macro(find_mlx)
   if(NOT TARGET mlx)
@@ -23,9 +24,9 @@ macro(find_mlx)
       find_package(MLX CONFIG QUIET HINTS ${_mlx_hints})
     endif()
     if(NOT MLX_FOUND)
-      message(FATAL_ERROR "MLX was not found. Install it with `pip install 'mlx[cpu]==${LATTICE_MLX_PIN}'` (macOS: without "
-        "[cpu]) into the Python environment that is active, or set MLX_ROOT to the folder that holds MLX's include/, "
-        "lib/ and share/.")
+      message(FATAL_ERROR "MLX was not found. Install it with "
+        "`pip install 'mlx[cpu]==${LATTICE_MLX_PIN}'` (macOS: without [cpu]) into the active "
+        "Python environment, or set MLX_ROOT to the folder with MLX's include/, lib/ and share/.")
     endif()
     # Headers of MLX are not ours to warn about.
     get_target_property(_mlx_includes mlx INTERFACE_INCLUDE_DIRECTORIES)

@@ -1,14 +1,16 @@
 # Compiler flags of all targets: lattice_flags(target).
 #
 # Release is -O3 for the generic architecture; instruction sets are chosen at run time by Highway.
-# -ffp-contract=off: a*b + c is two roundings on every machine, unless a kernel asks for a fused multiply-add by name.
+# -ffp-contract=off: a*b + c is two roundings on every machine, unless a kernel asks for a fused
+# multiply-add by name.
 
 set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
 
 if(LATTICE_SANITIZE)
   add_compile_options(-fsanitize=${LATTICE_SANITIZE} -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${LATTICE_SANITIZE})
-  # With sanitizers a vector kernel takes minutes to compile per instruction set: two of them (AVX2, AVX-512) are enough.
+  # With sanitizers a vector kernel takes minutes to compile per instruction set: two sets (AVX2,
+  # AVX-512) are enough.
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     add_compile_options(-march=haswell)
   endif()
@@ -31,6 +33,7 @@ endif()
 function(lattice_flags target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -ffp-contract=off)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-    target_compile_options(${target} PRIVATE -Wno-restrict) # false alarm on "[" + std::string (GCC bug 105651)
+    # False alarm on "[" + std::string (GCC bug 105651).
+    target_compile_options(${target} PRIVATE -Wno-restrict)
   endif()
 endfunction()

@@ -1,4 +1,5 @@
-# Highway: the CMake package, else pkg-config, else (needs network) a pinned download. Target hwy::hwy.
+# Highway: the CMake package, else pkg-config, else a pinned download (needs network). Target
+# hwy::hwy.
 find_package(hwy CONFIG QUIET)
 if(NOT TARGET hwy::hwy)
   find_package(PkgConfig QUIET)
@@ -8,7 +9,7 @@ if(NOT TARGET hwy::hwy)
   if(TARGET PkgConfig::libhwy)
     add_library(hwy::hwy ALIAS PkgConfig::libhwy)
   else()
-    message(STATUS "Highway is not installed (Debian: libhwy-dev, Homebrew: highway); downloading it")
+    message(STATUS "Highway is not installed (Debian: libhwy-dev, Homebrew: highway); downloading")
     include(FetchContent)
     set(HWY_ENABLE_TESTS OFF CACHE BOOL "")
     set(HWY_ENABLE_EXAMPLES OFF CACHE BOOL "")

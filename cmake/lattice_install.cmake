@@ -1,5 +1,6 @@
-# cmake --install: lib/liblattice, include/lattice, lib/cmake/lattice. The wheel installs the components `lattice` and
-# `python` into mlx_lattice/, where the CMake package lies in share/cmake/lattice.
+# cmake --install: lib/liblattice, include/lattice, lib/cmake/lattice. The wheel installs the
+# components `lattice` and `python` into mlx_lattice/, with the CMake package in
+# share/cmake/lattice.
 if(LATTICE_KERNELS_ONLY)
   return()
 endif()
@@ -14,8 +15,10 @@ configure_file("${PROJECT_SOURCE_DIR}/cmake/latticeConfig.cmake.in" latticeConfi
 write_basic_package_version_file(latticeConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 
 function(install_cmake_package destination)
-  install(EXPORT lattice NAMESPACE lattice:: FILE latticeTargets.cmake DESTINATION "${destination}" ${ARGN})
-  install(FILES "${PROJECT_BINARY_DIR}/latticeConfig.cmake" "${PROJECT_BINARY_DIR}/latticeConfigVersion.cmake"
+  install(EXPORT lattice NAMESPACE lattice:: FILE latticeTargets.cmake
+    DESTINATION "${destination}" ${ARGN})
+  install(FILES "${PROJECT_BINARY_DIR}/latticeConfig.cmake"
+    "${PROJECT_BINARY_DIR}/latticeConfigVersion.cmake"
     "${PROJECT_SOURCE_DIR}/cmake/find_mlx.cmake" DESTINATION "${destination}" ${ARGN})
 endfunction()
 install_cmake_package(lib/cmake/lattice COMPONENT cmake)

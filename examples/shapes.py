@@ -1,11 +1,14 @@
-"""Which surface is it? A network of point convolutions on made-up clouds: ragged, turned, scaled, noisy.
+"""Which surface is it? A network of point convolutions on made-up clouds.
 
-    python examples/shapes.py                    1,440 clouds, 12 epochs; at least 94 % of 360 unseen clouds
+Ragged, turned, scaled, noisy.
+
+    python examples/shapes.py                    1,440 clouds, 12 epochs; 94 % or more on 360 others
     python examples/shapes.py --knn              the same with the network over nearest neighbors
     python examples/shapes.py --checkpoint run.safetensors --resume
 
-The only feature is the constant 1: all that the network can see is where the points are. Clouds are thinned to a third of the
-grid before the network, so that the density of the sampling tells nothing. Each epoch turns the training clouds another way.
+The only feature is the constant 1: all that the network can see is where the points are. Clouds are
+thinned to a third of the grid before the network, so that the density of the sampling tells
+nothing. Each epoch turns the training clouds another way.
 """
 
 import argparse
@@ -76,7 +79,8 @@ def cloud(label, rng):
 class Clouds:
     """Batches of clouds, what train_pointcnn takes: dicts with "batch" and "labels".
 
-    turned: each time in another order, and each cloud turned another way. Else made once, with the rulebooks of the first use.
+    turned: each time in another order, and each cloud turned another way. Else made once, with the
+    rulebooks of the first use.
     """
 
     def __init__(self, count, seed, size=20, turned=False):
@@ -159,5 +163,6 @@ if __name__ == "__main__":
         resume=args.resume,
     )
     print(
-        f"test accuracy {100 * rows[-1]['eval_accuracy']:.1f} %, {time.monotonic() - begin:.0f} s, CPU {time.process_time() - cpu:.0f} s"
+        f"test accuracy {100 * rows[-1]['eval_accuracy']:.1f} %, "
+        f"{time.monotonic() - begin:.0f} s, CPU {time.process_time() - cpu:.0f} s"
     )

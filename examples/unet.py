@@ -1,9 +1,11 @@
-"""A residual U-Net on sparse tensors: strided convolutions down, transposed convolutions back onto the skip's coordinates.
+"""A residual U-Net on sparse tensors.
 
-    python examples/unet.py        labels the voxels of a made-up scene; the loss falls to under 1 % of its start
+Strided convolutions down, transposed convolutions back onto the skip's coordinates.
 
-Going up, `ConvTranspose3d(x, skip)` lands on the skip's own coordinates, so that concatenation is by shared identity: no
-coordinate is looked up, no row can be misaligned.
+    python examples/unet.py        labels a synthetic scene; the loss falls below 1 % of its start
+
+Going up, `ConvTranspose3d(x, skip)` lands on the skip's own coordinates, so that concatenation is
+by shared identity: no coordinate is looked up, no row can be misaligned.
 """
 
 import itertools

@@ -1,4 +1,7 @@
-"""Writes a MinkUNet, a scan and its logits for examples/cpp/minkunet.cpp: write_minkunet.py <folder>"""
+"""Writes a MinkUNet, a scan and its logits for examples/cpp/minkunet.cpp.
+
+Write_minkunet.py <folder>
+"""
 
 import pathlib
 import sys

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds and runs examples/cpp, a project of its own, against an installed library: example.sh <prefix>
+# Builds and runs examples/cpp, a separate project, against an installed library: example.sh
+# <prefix>
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rm -rf build/example

@@ -3,7 +3,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools=$(scripts/lint_tools.sh)
-sources() { find lattice python/bindings tests bench examples -name '*.h' -o -name '*.cpp' -o -name '*.metal'; }
+sources() {
+  find lattice python/bindings tests bench examples \
+    -name '*.h' -o -name '*.cpp' -o -name '*.metal'
+}
 if [ "${1:-}" = --check ]; then
   sources | sort | xargs "$tools/clang-format" --dry-run --Werror
 else

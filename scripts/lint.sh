@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks form, not behavior: layout, common mistakes and types. Every check runs even when one before it
-# failed. `make lint`, pre-commit and .ci/run all call this script; `make format` mends what it can.
+# Checks form, not behavior: layout, common mistakes, types and text. Every check runs even when one
+# before it failed. `make lint`, pre-commit and .ci/run call this script; `make format` mends
+# layout.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 tools=$(scripts/lint_tools.sh) || exit 1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the tools of scripts/lint_requirements.txt into build/lint and prints the folder of the programs.
-# A second run finds the tools in place.
+# Installs the tools of scripts/lint_requirements.txt into build/lint and prints the folder of their
+# programs. A second run finds the tools in place.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 wanted=scripts/lint_requirements.txt

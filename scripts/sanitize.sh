@@ -6,5 +6,6 @@ scripts/setup.sh
 export PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv"
 echo "building into build/$1"
 cmake --preset "$1" >/dev/null
-cmake --build --preset "$1" --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(getconf _NPROCESSORS_ONLN)}" -- --quiet
+cores=${CMAKE_BUILD_PARALLEL_LEVEL:-$(getconf _NPROCESSORS_ONLN)}
+cmake --build --preset "$1" --parallel "$cores" -- --quiet
 ctest --preset "$1"

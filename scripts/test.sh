@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All tests: C++ and Python on the release build, then C++ under AddressSanitizer and UndefinedBehaviorSanitizer. Each
+# All tests: C++ and Python on the release build, then C++ under AddressSanitizer and UBSan. Each
 # part runs even when one before it failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# clang-tidy on C++ files. Without arguments: the files that differ from the branch main. `tidy.sh --all`: all files, which
-# takes long. Needs a build, because clang-tidy reads its compile_commands.json.
+# clang-tidy on the C++ files that differ from the branch main; `tidy.sh --all` takes all files,
+# which takes long. Needs a build, because clang-tidy reads its compile_commands.json.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools=$(scripts/lint_tools.sh)
@@ -16,4 +16,5 @@ else
   files=$(git diff --name-only --diff-filter=d "$base" -- 'lattice/*.cpp' 'python/bindings/*.cpp')
 fi
 [ -z "$files" ] && { echo "no C++ file to check"; exit 0; }
-echo "$files" | xargs -P "$(nproc)" -n 1 "$tools/clang-tidy" --quiet -p "$build" --warnings-as-errors='*'
+echo "$files" | xargs -P "$(nproc)" -n 1 \
+  "$tools/clang-tidy" --quiet -p "$build" --warnings-as-errors='*'

@@ -1,8 +1,8 @@
 // Inference of a saved MinkUNet without Python: minkunet <folder>
 //
-// The folder holds what `python examples/write_minkunet.py <folder>` writes: net.safetensors and
-// net.json of a model, and scan.safetensors with coords, feats and the logits that Python computed,
-// to compare with. Exit status 77: no folder.
+// `python examples/write_minkunet.py <folder>` writes the folder: net.safetensors and net.json of a
+// model, and scan.safetensors with coords, feats and the logits that Python computed. The program
+// compares its logits with these. Exit status 77: no folder.
 #include <mlx/mlx.h>
 
 #include <chrono>

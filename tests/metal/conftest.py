@@ -1,4 +1,7 @@
-"""Where kernels of these tests run: on the host, which needs clang; on a Mac the routes also run on the GPU itself."""
+"""Where kernels of these tests run: on the host, which needs clang.
+
+On a Mac the routes also run on the GPU itself.
+"""
 
 import mlx.core as mx
 import pytest

@@ -1,8 +1,10 @@
-"""What the Metal kernels cost, counted while the host runs them: `PYTHONPATH=tests python -m metal.cost` prints the table of
-docs/metal.md. No number here is a time.
+"""What the Metal kernels cost, counted while the host runs them.
 
-FLOP and bytes of an output value come from the accesses of the kernel's own text. The share of the bandwidth is a roofline:
-bytes / (bytes per second) against FLOP / (FLOP per second) of an M2 with 10 cores, whose figures are below.
+`PYTHONPATH=tests python -m metal.cost` prints the table of docs/metal.md. No number here is a time.
+
+FLOP and bytes of an output value come from the accesses of the kernel's own text. The share of the
+bandwidth is a roofline: bytes / (bytes per second) against FLOP / (FLOP per second) of an M2 with
+10 cores, whose figures are below.
 """
 
 import os
@@ -41,7 +43,10 @@ class Cost:
 
     @property
     def occupancy(self):
-        """Threads of a core that threadgroup memory leaves, of those it can hold; registers may leave fewer."""
+        """Threads of a core that threadgroup memory leaves, of those it can hold.
+
+        Registers may leave fewer.
+        """
         if self.memory == 0:
             return 1.0
         return min(1.0, CORE_MEMORY // self.memory * self.threads / CORE_THREADS)
@@ -52,7 +57,7 @@ class Cost:
 
 
 def surface():
-    """A rough floor of SIDE x SIDE voxels: about 9 to 10 neighbors a row, as in a street scan."""
+    """A rough floor of SIDE x SIDE voxels: about 9 to 10 neighbors per row, as in a street scan."""
     random = np.random.default_rng(0)
     x, y = (a.reshape(-1) for a in np.meshgrid(np.arange(SIDE), np.arange(SIDE), indexing="ij"))
     z = np.round(2 * np.sin(x / 7) + random.random(x.size)).astype(int)
@@ -153,28 +158,38 @@ def measure(operation, route, call, other=None):
     matrices = sum(ran.matrix_flop for ran in launches)
     outputs = int(np.prod(launches[-1].outputs[0]))
     return Cost(
-        operation, route, main.name.removeprefix("custom_kernel_").split("__")[0], int(np.prod(main.threadgroup)),
-        main.threadgroup_bytes, outputs, decision.flop, matrices or decision.flop,
-        sum(ran.touched_bytes for ran in launches), sum(ran.device_bytes for ran in launches),
-    )  # fmt: skip
+        operation,
+        route,
+        main.name.removeprefix("custom_kernel_").split("__")[0],
+        int(np.prod(main.threadgroup)),
+        main.threadgroup_bytes,
+        outputs,
+        decision.flop,
+        matrices or decision.flop,
+        sum(ran.touched_bytes for ran in launches),
+        sum(ran.device_bytes for ran in launches),
+    )
 
 
 def table(costs):
     lines = [
-        "| operation | route | threads | threadgroup memory | occupancy | FLOP / output | bytes / output | all accesses | executed FLOP | FLOP / byte | share of bandwidth |",
+        "| operation | route | threads | threadgroup memory | occupancy | FLOP / output "
+        "| bytes / output | all accesses | executed FLOP | FLOP / byte | share of bandwidth |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for c in costs:
         executed = f"{c.executed / c.flop:.2f} x" if c.flop else "-"
-        # What tables and searches do besides reading is not counted, so that nothing can be said of their share.
+        # Only the reads of tables and searches are counted, so that their share stays open.
         geometry = c.operation in {"unique", "lookup", "relate", "neighbors"}
         share = (
             "-"
             if geometry
-            else f"{c.bandwidth_share:.0%} {'(memory)' if c.bandwidth_share == 1 else '(arithmetic)'}"
+            else f"{c.bandwidth_share:.0%} "
+            + ("(memory)" if c.bandwidth_share == 1 else "(arithmetic)")
         )
         lines.append(
-            f"| {c.operation} | `{c.route}` | {c.threads} | {c.memory:,} B | {c.occupancy:.0%} | {c.flop / c.outputs:,.1f} "
+            f"| {c.operation} | `{c.route}` | {c.threads} | {c.memory:,} B | {c.occupancy:.0%} "
+            f"| {c.flop / c.outputs:,.1f} "
             f"| {c.touched / c.outputs:,.2f} B | {c.accessed / c.outputs:,.1f} B | {executed} "
             f"| {c.flop / c.touched:,.1f} | {share} |"
         )

@@ -1,4 +1,7 @@
-"""Convolutions, weight gradients, packed weights and products an edge on the host, against the routes of the CPU."""
+"""Convolutions, weight gradients, packed weights and products per edge on the host.
+
+Each result is compared with the routes of the CPU.
+"""
 
 import mlx.core as mx
 import mlx_lattice as ml
@@ -10,9 +13,11 @@ from mlx_lattice import ops, points
 pytestmark = pytest.mark.usefixtures("needs_host")
 
 DTYPES = [mx.float32, mx.float16, mx.bfloat16]
-# Of the largest value; sums of float32 may differ by their order, and then by a unit in the last place of the dtype.
+# Relative to the largest value. Sums of float32 may differ by their order, and then by one unit in
+# the last place of the dtype.
 TOLERANCE = {mx.float32: 2e-6, mx.float16: 2e-3, mx.bfloat16: 1.6e-2}
-# Around a strip of 16 rows, a tile of 64, a simdgroup matrix of 8 and arrays of fewer than 8 elements.
+# Sizes around a strip of 16 rows, a tile of 64, a simdgroup matrix of 8 and arrays of fewer than 8
+# elements.
 ROWS = [0, 1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65]
 CHANNELS = [1, 3, 7, 8, 9, 16, 17, 32, 33, 64]
 THREADGROUP_MEMORY = 32768
@@ -134,7 +139,10 @@ def test_whole_gradients(kind, dtype):
 
 @pytest.mark.parametrize("rows", [1, 7, 8, 9, 16, 17])
 def test_lists_around_tiles(rows):
-    """8 * rows output rows with one edge each; the list of an offset has `rows` edges or, of the strided one, fewer."""
+    """8 * rows output rows with one edge each.
+
+    The list of an offset has `rows` edges or, of the strided one, fewer.
+    """
     check(case("generative", rows, 8, 40), routes=KINDS["generative"])
     check(case("strided", 8 * rows, 33, 8), routes=KINDS["strided"])
 
@@ -167,7 +175,10 @@ def test_masks_of_many_words():
 
 @pytest.mark.parametrize("edges", [1023, 1024, 1025, 2049])
 def test_weight_gradient_of_long_lists(edges):
-    """Lists of more than 1,024 edges are summed in parts; one offset is long, one short, one has none."""
+    """Lists of more than 1,024 edges are summed in parts.
+
+    One offset is long, one short, one has none.
+    """
     random = np.random.default_rng(4)
     kernel = mx.array(np.concatenate([np.zeros(edges), np.full(40, 2)]).astype(np.int32))
     i, o = (mx.array(random.integers(0, n, kernel.size).astype(np.int32)) for n in (50, 30))
@@ -293,7 +304,7 @@ def small_calls():
 
 @pytest.mark.parametrize("variant", ["check", "asan"])
 def test_no_mistake_and_same_bits_in_any_order(variant):
-    """No access outside an array, no race, no value that nobody wrote, no barrier that some threads miss."""
+    """No access outside an array, no race, no unwritten value, no barrier that threads miss."""
     for run in small_calls():
         results = [
             on_host(run, variant=variant, order=order, seed=7)[0]

@@ -1,4 +1,7 @@
-"""Geometry on the host: tables of coordinates, relations and neighbors. The same arrays as on the CPU, in any order of threads."""
+"""Geometry on the host: tables of coordinates, relations and neighbors.
+
+The same arrays as on the CPU, in any order of threads.
+"""
 
 import contextlib
 
@@ -230,7 +233,10 @@ def test_distances_are_rounded_once(on_metal):
 
 @pytest.mark.parametrize("variant", ["check", "asan"])
 def test_any_order_of_threads(variant, on_metal):
-    """No race, no access outside an array; every second weak compare-exchange fails for no reason."""
+    """No race, no access outside an array.
+
+    Every second weak compare-exchange fails for no reason.
+    """
     coords = rows(150)
     clean = distinct(coords)
     place = mx.array(np.random.default_rng(6).uniform(-1, 1, (70, 3)).astype(np.float32))
@@ -247,7 +253,10 @@ def test_any_order_of_threads(variant, on_metal):
 
 
 def test_a_slot_that_failed_for_no_reason_is_tried_again(on_metal):
-    """The mistake that the documentation warns of: taking such a slot for an occupied one gives wrong rows."""
+    """The mistake that the documentation warns of.
+
+    Taking such a slot for an occupied one gives wrong rows.
+    """
     coords = rows(257, seed=4)
     want = np.array(ops.lookup_coords(coords, coords))
     plain, wrong = (

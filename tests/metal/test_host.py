@@ -35,7 +35,10 @@ def test_threads_exchange_through_threadgroup_memory(variant, order):
 
 
 def test_places_of_threads_in_three_dimensions():
-    """The last groups of an axis are smaller; a group larger than the grid shrinks to it, as in MLX."""
+    """The last groups of an axis are smaller.
+
+    A group larger than the grid shrinks to it, as in MLX.
+    """
     grid, group = (7, 5, 3), (4, 2, 8)
     source = """
         const uint3 p = thread_position_in_grid;
@@ -43,8 +46,9 @@ def test_places_of_threads_in_three_dimensions():
         out[8 * i] = thread_position_in_threadgroup.x + 10 * threadgroup_position_in_grid.x;
         out[8 * i + 1] = thread_position_in_threadgroup.y + 10 * threadgroup_position_in_grid.y;
         out[8 * i + 2] = thread_position_in_threadgroup.z + 10 * threadgroup_position_in_grid.z;
-        out[8 * i + 3] = threads_per_threadgroup.x * 100 + threads_per_threadgroup.y * 10 + threads_per_threadgroup.z;
-        out[8 * i + 4] = threadgroups_per_grid.x * 100 + threadgroups_per_grid.y * 10 + threadgroups_per_grid.z;
+        const uint3 size = threads_per_threadgroup, groups = threadgroups_per_grid;
+        out[8 * i + 3] = size.x * 100 + size.y * 10 + size.z;
+        out[8 * i + 4] = groups.x * 100 + groups.y * 10 + groups.z;
         out[8 * i + 5] = thread_index_in_threadgroup;
         out[8 * i + 6] = simdgroup_index_in_threadgroup * 100 + thread_index_in_simdgroup;
         out[8 * i + 7] = threads_per_grid.x * 100 + threads_per_grid.y * 10 + threads_per_grid.z;

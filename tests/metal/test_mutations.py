@@ -1,6 +1,9 @@
-"""Mistakes planted in the library's own kernels: each must be found, and the message must name its kind.
+"""Mistakes planted in the library's own kernels.
 
-A plant replaces a piece of the text that MLX would compile. Where a kernel no longer has that piece the test says so.
+Each must be found, and the message must name its kind.
+
+A plant replaces a piece of the text that MLX would compile. Where a kernel no longer has that piece
+the test says so.
 """
 
 import re
@@ -21,8 +24,10 @@ BEGIN = "constexpr int kRows = 64, kDepth = 16, kThreads = 128;"
 
 
 def convolution(dtype=mx.float32, apart=False):
-    """Result of the CPU, and a call that takes the tiles of conv.metal. apart: no row has a neighbor, and its own offset is
-    not in the first word."""
+    """Result of the CPU, and a call that takes the tiles of conv.metal.
+
+    Apart: no row has a neighbor, and its own offset is not in the first word.
+    """
     random = np.random.default_rng(0)
     places = random.permutation(np.stack(np.meshgrid(*[np.arange(6)] * 3), -1).reshape(-1, 3))[
         :ROWS
@@ -101,7 +106,7 @@ def apart():
     return convolution(apart=True)
 
 
-# ------------------------------------------------------------------------------------------------ before it runs
+# ------------------------------------------------------------------------------- before it runs
 STATIC = {
     "wrong address space": (
         "threadgroup float* strips",
@@ -148,7 +153,7 @@ def test_implicit_conversion_to_bfloat():
     assert "implicit conversion" in found(case, mistake, "fast")
 
 
-# ------------------------------------------------------------------------------------------------ while it runs
+# ------------------------------------------------------------------------------- while it runs
 @pytest.mark.parametrize("nth", range(4))
 @pytest.mark.parametrize(
     "instead",
@@ -242,13 +247,33 @@ def test_accesses_under_address_sanitizer(name, conv):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("offsets[at.y + 1];\n  float value = kMode", "offsets[at.y + 2];\n  float value = kMode", "out of bounds: read"),
-        ("out[size_t(at.y) * channels + at.x] = static_cast<Out>(first", "if (first < last) out[size_t(at.y) * channels + at.x] = static_cast<Out>(first", "unwritten output: 10 of 25"),
-        ("out[size_t(at.y) * channels + at.x] = static_cast<Out>(first", "out[at.x] = static_cast<Out>(first", "race: two writes of device"),
-        ("int channels, Offsets offsets, Rows rows,\n                                Weights weights, uint2 at) {\n  const int first", "int channels, const threadgroup int* offsets, Rows rows,\n                                Weights weights, uint2 at) {\n  const int first", "no matching function"),
+        (
+            "offsets[at.y + 1];\n  float value = kMode",
+            "offsets[at.y + 2];\n  float value = kMode",
+            "out of bounds: read",
+        ),
+        (
+            "out[size_t(at.y) * channels + at.x] = static_cast<Out>(first",
+            "if (first < last) out[size_t(at.y) * channels + at.x] = static_cast<Out>(first",
+            "unwritten output: 10 of 25",
+        ),
+        (
+            "out[size_t(at.y) * channels + at.x] = static_cast<Out>(first",
+            "out[at.x] = static_cast<Out>(first",
+            "race: two writes of device",
+        ),
+        (
+            "int channels, Offsets offsets, Rows rows,\n"
+            "                                Weights weights, uint2 at) {\n"
+            "  const int first",
+            "int channels, const threadgroup int* offsets, Rows rows,\n"
+            "                                Weights weights, uint2 at) {\n"
+            "  const int first",
+            "no matching function",
+        ),
     ],
     ids=["segment past the end", "empty segment", "segments on each other", "wrong address space"],
-)  # fmt: skip
+)
 def test_reductions(old, new, message):
     assert message in found(reduction(), plant(old, new))
 
@@ -263,7 +288,7 @@ def test_wrong_numbers_are_the_oracles(conv):
     assert same and not other  # weights past the channels meet zeros; row 0 does count
 
 
-# ------------------------------------------------------------------------------------------------ atomics
+# ------------------------------------------------------------------------------- atomics
 INSERT = """
     device atomic_uint* table = (device atomic_uint*)slots;
     const uint key = x[thread_position_in_grid.x];
@@ -274,7 +299,10 @@ INSERT = """
       at = (at + 1u) %% 64u;
     }
 """
-SWAP = "atomic_compare_exchange_weak_explicit(&table[at], &seen, key, memory_order_relaxed, memory_order_relaxed)"
+SWAP = (
+    "atomic_compare_exchange_weak_explicit(&table[at], &seen, key, memory_order_relaxed, "
+    "memory_order_relaxed)"
+)
 
 
 def insert(body, order="random", seed=0, variant="check"):

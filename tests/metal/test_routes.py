@@ -1,6 +1,9 @@
-"""Every Metal route against the float64 oracle: on the host here, on the GPU itself where MLX has one.
+"""Every Metal route against the float64 oracle.
 
-To save time a run takes every so-many-th case of each route, half of them at least once; LATTICE_METAL_FULL=1 takes all.
+On the host here, on the GPU itself where MLX has one.
+
+To save time a run takes every so-many-th case of each route, half of them at least once;
+LATTICE_METAL_FULL=1 takes all.
 """
 
 import functools
@@ -64,7 +67,7 @@ def test_the_order_of_threads_changes_no_bit(operation, route, order):
 
 
 def same_bits(some, every):
-    """Labels repeat: rows of the same label come in the same sequence, of which `some` may leave out any."""
+    """Labels repeat. Rows of one label come in one sequence, of which `some` may leave out any."""
     bits = {}
     for row in every:
         bits.setdefault(row.label, []).append(row.bits)

@@ -1,4 +1,7 @@
-"""Reductions over rows on the host: segments, pooling, gathers and maps against the routes of the CPU."""
+"""Reductions over rows on the host.
+
+Segments, pooling, gathers and maps against the routes of the CPU.
+"""
 
 import mlx.core as mx
 import mlx_lattice as ml

@@ -89,7 +89,7 @@ OF_HALF = {
 
 
 def table(expressions, arrays, kind, rows, out=None):
-    """Row r of the result is expressions[r] of rows r of the arguments a, b, c and of the index i."""
+    """Row r of the result is expressions[r] of rows r of a, b and c, and of the index i."""
     body = "\n".join(
         "{ "
         + " ".join(f"const {kind} {n} = {n}s[{r * N}u + i];" for n in arrays)

@@ -1,4 +1,7 @@
-"""What threads do together: simdgroups, matrices, atomics, barriers. Each operation against NumPy."""
+"""What threads do together: simdgroups, matrices, atomics, barriers.
+
+Each operation against NumPy.
+"""
 
 import mlx.core as mx
 import numpy as np
@@ -175,7 +178,10 @@ def test_votes():
 @pytest.mark.parametrize("kind", ["float", "half", "bfloat"])
 @pytest.mark.parametrize("memory", ["device", "threadgroup"])
 def test_matrices(kind, memory):
-    """d = a @ b + c and e = a.T @ b, read at an origin, stored turned; a diagonal and a filled matrix."""
+    """d = a @ b + c and e = a.T @ b, read at an origin, stored turned.
+
+    A diagonal and a filled matrix.
+    """
     dtype = KINDS[kind]
     a, b, c = (mx.random.randint(-4, 5, (16, 16)).astype(dtype) for _ in range(3))
     load, store = ("as", "out") if memory == "device" else ("tile", "tile")
@@ -241,7 +247,7 @@ FETCHES = {
 @pytest.mark.parametrize("memory", ["device", "threadgroup"])
 @pytest.mark.parametrize("order", ["forward", "random"])
 def test_atomics(kind, memory, order):
-    """All threads fetch; the last value is the reduction, and every fetched value is one that was there."""
+    """All threads fetch. The last value is the reduction; every fetched value was once stored."""
     x = mx.array(np.random.default_rng(3).integers(1, 1000, 64)).astype(KINDS[kind])
     memory_text = (
         "threadgroup atomic<{0}> at[9];"
@@ -290,7 +296,8 @@ def test_atomic_floats_and_wide_integers():
         const uint i = thread_position_in_grid.x;
         atomic_fetch_add_explicit((device atomic_float*)sum, x[i], memory_order_relaxed);
         atomic_min_explicit((device atomic_ulong*)ends, ulong(x[i]) << 40, memory_order_relaxed);
-        atomic_max_explicit((device atomic_ulong*)ends + 1, ulong(x[i]) << 40, memory_order_relaxed);
+        device atomic_ulong* end = (device atomic_ulong*)ends + 1;
+        atomic_max_explicit(end, ulong(x[i]) << 40, memory_order_relaxed);
     """
     x = mx.array(np.random.default_rng(3).integers(1, 1000, 100)).astype(mx.float32)
     outputs = {"sum": ((1,), mx.float32), "ends": ((2,), mx.uint64)}
@@ -308,7 +315,8 @@ def test_a_weak_compare_exchange_fails_for_no_reason(fails):
         device atomic_uint* at = (device atomic_uint*)out;
         const uint i = thread_position_in_grid.x;
         uint tries = 0, seen = atomic_load_explicit(at, memory_order_relaxed);
-        do { ++tries; } while (!atomic_compare_exchange_weak_explicit(at, &seen, seen + i, memory_order_relaxed, memory_order_relaxed));
+        do { ++tries; } while (!atomic_compare_exchange_weak_explicit(
+            at, &seen, seen + i, memory_order_relaxed, memory_order_relaxed));
         atomic_fetch_add_explicit(at + 1, tries, memory_order_relaxed);
     """
     host = MetalHost(fails=fails)

@@ -108,8 +108,8 @@ TEST(CpuCall, several_outputs_of_different_dtypes) {
 }
 
 // A node that fails, followed by `behind` more on its stream. MLX counts tasks in groups of ten
-// nodes and stops eval while more than ten groups are under way: neither many failures nor one with
-// a long tail may leave that count wrong.
+// nodes and stops eval while more than ten groups are under way. Neither many failures nor one
+// failure with a long tail may leave that count wrong.
 void fail_with_tail(int behind) {
   auto run = [](std::span<const Input>, std::span<const Output>) {
     throw std::invalid_argument("[bad] on purpose");

@@ -153,7 +153,7 @@ TEST(Rulebook, PointsAtVoxelCentersAreTheSubmanifoldConvolution) {
       mx::allclose(mx::grad(points_loss)(x), mx::grad(voxel_loss)(x), 1e-3, 1e-3).item<bool>());
 }
 
-// A dense cloud has several points a cell: buckets are summed before the product.
+// A dense cloud has several points per cell: buckets are summed before the product.
 TEST(Rulebook, ConvolutionOfADenseCloudMatchesItsTriplets) {
   const PointSet src = cloud(9, {400, 300}, 0.8f, 1), dst = grid_downsample(src, 1.2f).points;
   const Rulebook r = build_rulebook(src, dst, 3);

@@ -1,4 +1,7 @@
-"""One rank of test_distributed.py: python distributed_worker.py FOLDER EPOCHS [die|hang] [resume]."""
+"""One rank of test_distributed.py.
+
+Python distributed_worker.py FOLDER EPOCHS [die|hang] [resume].
+"""
 
 import os
 import sys

@@ -29,7 +29,10 @@ def relate(
     target=None,
     dtype=np.int32,
 ):
-    """(output coordinates, edges) in the documented order. A produced coordinate outside dtype: OverflowError."""
+    """(output coordinates, edges) in the documented order.
+
+    A produced coordinate outside dtype: OverflowError.
+    """
     coords = [tuple(int(v) for v in row) for row in coords]
     if kind == "submanifold":
         stride, padding = (1, 1, 1), (0, 0, 0)

@@ -1,4 +1,7 @@
-"""Point convolution in NumPy, by the definition: geometry in float32 as documented, features in float64, all pairs."""
+"""Point convolution in NumPy, by the definition.
+
+Geometry in float32 as documented, features in float64, all pairs.
+"""
 
 import math
 
@@ -36,7 +39,10 @@ def edges(src, src_lengths, dst, dst_lengths, ks, grid, radius, shape="ball"):
 
 
 def downsample(p, lengths, size):
-    """(rows kept, lengths, cell of each row, centers): by cloud, z, y, x; nearest the center, ties to the smallest row."""
+    """(rows kept, lengths, cell of each row, centers): by cloud, z, y, x.
+
+    Nearest the center, ties to the smallest row.
+    """
     size = F(size)
     cloud = clouds_of(lengths)
     cell = np.floor(p / size)
@@ -69,7 +75,10 @@ def far(a, b):
 
 
 def full_cover(p, lengths, grid, stride, margin=0.01):
-    """(rows of the targets, lengths, R): nearest the center of each cell, then a net over the points that no target sees."""
+    """(rows of the targets, lengths, R).
+
+    Nearest the center of each cell, then a net over the points that no target sees.
+    """
     radius = F(float(F(grid)) * (math.sqrt(3) / 2 * float(F(stride)) * (1 + float(F(margin)))))
     chosen, _, place, _ = downsample(p, lengths, F(grid) * F(stride))
     cloud = clouds_of(lengths)
@@ -97,7 +106,10 @@ def full_cover(p, lengths, grid, stride, margin=0.01):
 
 
 def generate(p, lengths, side, stencil, scale=1, target_side=None):
-    """(i, j, k, centers, lengths): voxels scale * floor(p / side) + stencil[k] of each point, each once, by cloud, z, y, x."""
+    """(i, j, k, centers, lengths).
+
+    Voxels scale * floor(p / side) + stencil[k] of each point, each once, by cloud, z, y, x.
+    """
     side, target_side = F(side), F(side if target_side is None else target_side)
     v = np.floor(p / side).astype(np.int64)
     made = scale * v[:, None] + np.asarray(stencil)[None]

@@ -1,4 +1,7 @@
-"""Hypothesis strategies: coordinate sets and relation cases, the ends of the integer range included."""
+"""Hypothesis strategies.
+
+Coordinate sets and relation cases, the ends of the integer range included.
+"""
 
 from dataclasses import dataclass, field
 
@@ -15,7 +18,7 @@ def triples(values):
 
 @st.composite
 def coordinate_sets(draw, dtype=np.int32, max_rows=40, extent=4, ends=True, min_rows=0):
-    """Distinct rows (batch, x, y, z) of `dtype`, shape (N, 4), in any order, around one or two places."""
+    """Distinct rows (batch, x, y, z) of `dtype`, (N, 4), in any order, around one or two places."""
     limits = np.iinfo(dtype)
     places = [0, 0, 0, limits.min, limits.max] if ends else [0]
     centers = draw(st.lists(triples(st.sampled_from(places)), min_size=1, max_size=2))

@@ -1,4 +1,7 @@
-"""Algebra of sparse tensors from Python: values against dictionaries, operators, identity, dtypes, gradients, errors."""
+"""Algebra of sparse tensors from Python.
+
+Values against dictionaries, operators, identity, dtypes, gradients, errors.
+"""
 
 import mlx.core as mx
 import mlx_lattice as ml

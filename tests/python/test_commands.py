@@ -79,7 +79,11 @@ def test_bench_model(capsys):
     out = capsys.readouterr().out
     assert "MinkUNet-14, width 2" in out and "/ plain MLX" in out
     assert [line.split("  ")[0] for line in out.splitlines()[-4:]] == [
-        "plan from coordinates", "inference, warm plan", "its convolutions alone", "forward and backward"]  # fmt: skip
+        "plan from coordinates",
+        "inference, warm plan",
+        "its convolutions alone",
+        "forward and backward",
+    ]
     assert cli.main(["bench", "model", *small, "--no-plain", "--layers"]) == 0
     lines = capsys.readouterr().out.splitlines()
     header = next(i for i, line in enumerate(lines) if line.startswith("stride"))

@@ -47,16 +47,28 @@ def by_edges(relation, x, w, bias=None):
 
 
 CALLS = {
-    "forward": (lambda x, w, **k: ops.conv3d(x, w, kernel_size=2, stride=2, **k), 8,
-                lambda x: ops.kernel_relation(x, kernel_size=2, stride=2)),
+    "forward": (
+        lambda x, w, **k: ops.conv3d(x, w, kernel_size=2, stride=2, **k),
+        8,
+        lambda x: ops.kernel_relation(x, kernel_size=2, stride=2),
+    ),
     "same": (lambda x, w, **k: ops.conv3d(x, w, **k), 27, lambda x: ops.kernel_relation(x)),
-    "submanifold": (lambda x, w, **k: ops.subm_conv3d(x, w, **k), 27,
-                    lambda x: ops.submanifold_kernel_relation(x)),
-    "transposed": (lambda x, w, **k: ops.conv_transpose3d(x, w, **k), 8,
-                   lambda x: ops.transposed_kernel_relation(x, kernel_size=2, stride=2)),
-    "generative": (lambda x, w, **k: ops.generative_conv_transpose3d(x, w, **k), 8,
-                   lambda x: ops.generative_kernel_relation(x, kernel_size=2, stride=2)),
-}  # fmt: skip
+    "submanifold": (
+        lambda x, w, **k: ops.subm_conv3d(x, w, **k),
+        27,
+        lambda x: ops.submanifold_kernel_relation(x),
+    ),
+    "transposed": (
+        lambda x, w, **k: ops.conv_transpose3d(x, w, **k),
+        8,
+        lambda x: ops.transposed_kernel_relation(x, kernel_size=2, stride=2),
+    ),
+    "generative": (
+        lambda x, w, **k: ops.generative_conv_transpose3d(x, w, **k),
+        8,
+        lambda x: ops.generative_kernel_relation(x, kernel_size=2, stride=2),
+    ),
+}
 
 
 @pytest.mark.parametrize("name", CALLS)

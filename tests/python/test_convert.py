@@ -1,4 +1,7 @@
-"""Weights of other libraries: a float64 convolution in each library's own terms against ours with converted weights."""
+"""Weights of other libraries.
+
+A float64 convolution in each library's own terms against ours with converted weights.
+"""
 
 from itertools import product
 
@@ -12,7 +15,7 @@ C_IN, C_OUT = 3, 4
 
 
 def fixture(size, seed=0):
-    """Rows in a box, their features, and a weight for each offset triple (ix, iy, iz), all float64."""
+    """Rows in a box, their features, and one weight per offset (ix, iy, iz), all float64."""
     rng = np.random.default_rng(seed)
     rows = np.unique(rng.integers(0, 6, (150, 3)), axis=0)
     rng.shuffle(rows)
@@ -24,7 +27,10 @@ def fixture(size, seed=0):
 
 
 def convolve(rows, feats, size, weight_at):
-    """y[c] = sum over the kernel of x[c + index - center] W(index); even sizes have their center at 0."""
+    """y[c] = sum over the kernel of x[c + index - center] W(index).
+
+    Even sizes have their center at 0.
+    """
     at = {tuple(r): f for r, f in zip(rows.tolist(), feats)}
     center = [n // 2 if n % 2 else 0 for n in size]
     y = np.zeros((len(rows), C_OUT))

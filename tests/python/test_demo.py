@@ -45,9 +45,22 @@ def test_page_draws_both_panels(page, tmp_path):
     from PIL import Image
 
     shot = tmp_path / "shot.png"
-    subprocess.run([CHROMIUM, "--headless", "--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
-                    "--window-size=1000,600", "--virtual-time-budget=4000", f"--screenshot={shot}", page.as_uri()],
-                   check=True, capture_output=True, timeout=120)  # fmt: skip
+    subprocess.run(
+        [
+            CHROMIUM,
+            "--headless",
+            "--no-sandbox",
+            "--use-angle=swiftshader",
+            "--enable-unsafe-swiftshader",
+            "--window-size=1000,600",
+            "--virtual-time-budget=4000",
+            f"--screenshot={shot}",
+            page.as_uri(),
+        ],
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
     picture = Image.open(shot).convert("RGB")
     for half in (picture.crop((0, 60, 500, 600)), picture.crop((500, 60, 1000, 600))):
         assert len(half.getcolors(1 << 24)) > 200

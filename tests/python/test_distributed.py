@@ -1,4 +1,7 @@
-"""Two processes on loopback: same weights as one with the doubled batch; a rank that dies or hangs; resume."""
+"""Two processes on loopback: same weights as one with the doubled batch.
+
+A rank that dies or hangs; resume.
+"""
 
 import json
 import os
@@ -20,7 +23,10 @@ WORKER = Path(__file__).with_name("distributed_worker.py")
 
 
 def launch(folder, epochs, *words, size=2):
-    """What mlx.launch --backend ring does on one host, with free ports. Returns the processes, ended."""
+    """What mlx.launch --backend ring does on one host, with free ports.
+
+    Returns the processes, ended.
+    """
     sockets = [socket.socket() for _ in range(size)]
     for s in sockets:
         s.bind(("127.0.0.1", 0))
@@ -29,9 +35,16 @@ def launch(folder, epochs, *words, size=2):
     for s in sockets:
         s.close()
     ended = []
-    running = [subprocess.Popen([sys.executable, str(WORKER), str(folder), str(epochs), *words], text=True, stderr=subprocess.PIPE,
-                                stdout=subprocess.PIPE, env={**os.environ, "MLX_RANK": str(r), "MLX_HOSTFILE": str(hosts)})
-               for r in range(size)]  # fmt: skip
+    running = [
+        subprocess.Popen(
+            [sys.executable, str(WORKER), str(folder), str(epochs), *words],
+            text=True,
+            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "MLX_RANK": str(r), "MLX_HOSTFILE": str(hosts)},
+        )
+        for r in range(size)
+    ]
     try:
         for process in running:
             out, err = process.communicate(timeout=60)

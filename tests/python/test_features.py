@@ -1,4 +1,7 @@
-"""Feature operations and the modules without convolution: values, running statistics, training, saving, repr, errors."""
+"""Feature operations and the modules without convolution.
+
+Values, running statistics, training, saving, repr, errors.
+"""
 
 import mlx.core as mx
 import mlx.nn
@@ -141,13 +144,29 @@ def test_dropout():
 
 
 FEATURES = {
-    nn.ReLU: (), nn.Sigmoid: (), nn.SiLU: (), nn.Tanh: (), nn.Softplus: (2.0,), nn.GELU: (True,), nn.LeakyReLU: (0.2,),
-    nn.Dropout: (0.1,), nn.BatchNorm: (4,), nn.LayerNorm: (4,), nn.RMSNorm: (4,),
-}  # fmt: skip
+    nn.ReLU: (),
+    nn.Sigmoid: (),
+    nn.SiLU: (),
+    nn.Tanh: (),
+    nn.Softplus: (2.0,),
+    nn.GELU: (True,),
+    nn.LeakyReLU: (0.2,),
+    nn.Dropout: (0.1,),
+    nn.BatchNorm: (4,),
+    nn.LayerNorm: (4,),
+    nn.RMSNorm: (4,),
+}
 POOLS = {
-    nn.Pool3d: ("max", 3, 2, 1), nn.SumPool3d: (), nn.AvgPool3d: (3,), nn.MaxPool3d: (), nn.PoolTranspose3d: (),
-    nn.TrilinearUpsample3d: (), nn.GlobalSumPool: (), nn.GlobalAvgPool: (2,), nn.GlobalMaxPool: (),
-}  # fmt: skip
+    nn.Pool3d: ("max", 3, 2, 1),
+    nn.SumPool3d: (),
+    nn.AvgPool3d: (3,),
+    nn.MaxPool3d: (),
+    nn.PoolTranspose3d: (),
+    nn.TrilinearUpsample3d: (),
+    nn.GlobalSumPool: (),
+    nn.GlobalAvgPool: (2,),
+    nn.GlobalMaxPool: (),
+}
 
 
 @pytest.mark.parametrize("kind, arguments", [*FEATURES.items(), *POOLS.items()])

@@ -122,9 +122,11 @@ def test_plyfile_agrees(tmp_path):
 
 def test_names_of_other_programs(tmp_path):
     (tmp_path / "a.ply").write_text(
-        "ply\r\nformat ascii 1.0\r\nobj_info x\nelement camera 1\nproperty float f\nelement vertex 2\nproperty double x\nproperty double y\n"
-        "property double z\nproperty uchar r\nproperty uchar g\nproperty uchar b\nproperty float scalar_Intensity\n"
-        "property int Classification\nelement face 1\nproperty list uchar int vertex_indices\nend_header\n"
+        "ply\r\nformat ascii 1.0\r\nobj_info x\nelement camera 1\nproperty float f\n"
+        "element vertex 2\nproperty double x\nproperty double y\nproperty double z\n"
+        "property uchar r\nproperty uchar g\nproperty uchar b\nproperty float scalar_Intensity\n"
+        "property int Classification\nelement face 1\n"
+        "property list uchar int vertex_indices\nend_header\n"
         "9\n1 2 3 4 5 6 0.5 7\n1 2 4 4 5 6 nan 8\n3 0 1 1\n"
     )
     cloud = io.read(tmp_path / "a.ply")
@@ -157,8 +159,14 @@ def test_npy_forms(tmp_path):
         io.read(tmp_path / "o.npy")
 
 
-PLY = "ply\nformat {form} 1.0\nelement vertex {count}\nproperty {kind} x\nproperty float y\nproperty float z\n{more}end_header\n"
-PCD = "FIELDS x y z\nSIZE 4 4 {size}\nTYPE F F {kind}\nWIDTH {count}\nHEIGHT 1\nPOINTS {points}\nDATA {form}\n"
+PLY = (
+    "ply\nformat {form} 1.0\nelement vertex {count}\nproperty {kind} x\nproperty float y\n"
+    "property float z\n{more}end_header\n"
+)
+PCD = (
+    "FIELDS x y z\nSIZE 4 4 {size}\nTYPE F F {kind}\nWIDTH {count}\nHEIGHT 1\n"
+    "POINTS {points}\nDATA {form}\n"
+)
 
 
 def ply(form="binary_little_endian", count="2", kind="float", more="", body=bytes(24)):
@@ -186,7 +194,8 @@ BAD = {
     "empty.ply": (b"", "header of a PLY file"),
     "novertex.ply": (b"ply\nformat ascii 1.0\nend_header\n", "no element vertex"),
     "noz.ply": (
-        b"ply\nformat ascii 1.0\nelement vertex 0\nproperty float x\nproperty float y\nend_header\n",
+        b"ply\nformat ascii 1.0\nelement vertex 0\nproperty float x\nproperty float y\n"
+        b"end_header\n",
         "without z",
     ),
     "truncated.pcd": (pcd(body=bytes(23)), "2 points of 12 bytes need 24 bytes, found 23"),

@@ -1,4 +1,6 @@
-"""Mutated files of every format: a reader returns a cloud or raises ValueError with the path; memory stays small.
+"""Mutated files of every format: a reader returns a cloud or raises ValueError with the path.
+
+Memory stays small.
 
 LATTICE_FUZZ_SECONDS sets the budget of all formats together (default 8 s).
 """
@@ -48,7 +50,7 @@ WORDS = [
 
 
 def mutate(data, rng):
-    """One to four changes: bits, bytes, words, extreme integers, cuts, repeated or removed pieces."""
+    """One to four changes: bits, bytes, words, extreme integers, cuts, repetitions, removals."""
     data = bytearray(data)
     head = min(len(data), 400)
     for _ in range(rng.integers(1, 5)):

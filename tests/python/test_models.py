@@ -274,22 +274,28 @@ def saved(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("change, message", [
-    (lambda t: t.update(version=2), "version must be 1, found 2"),
-    (lambda t: t.update(format="other"), "mlx-lattice-model"),
-    (lambda t: t.update(extra=1), r"unknown keys \['extra'\]"),
-    (lambda t: t.update(model="Nothing"), "model must be one of"),
-    (lambda t: t.update(model=["MinkUNet"]), "model must be one of"),
-    (lambda t: t.update(config=[]), "config must be an object"),
-    (lambda t: t["config"].update(wide=3), r"unknown keys \['wide'\]"),
-    (lambda t: t["config"].update(depth=15), r"depth must be one of \[14, 18, 34, 50, 101\], got 15"),
-    (lambda t: t["config"].update(depth=[]), "depth must be one of"),
-    (lambda t: t["config"].update(width="8"), "width must be an integer"),
-    (lambda t: t["config"].update(width=0), "width must be >= 1"),
-    (lambda t: t["config"].update(width=6), "has shape"),
-    (lambda t: t["config"].update(depth=18), "lacks"),
-    (lambda t: t["config"].pop("out_channels"), "out_channels"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda t: t.update(version=2), "version must be 1, found 2"),
+        (lambda t: t.update(format="other"), "mlx-lattice-model"),
+        (lambda t: t.update(extra=1), r"unknown keys \['extra'\]"),
+        (lambda t: t.update(model="Nothing"), "model must be one of"),
+        (lambda t: t.update(model=["MinkUNet"]), "model must be one of"),
+        (lambda t: t.update(config=[]), "config must be an object"),
+        (lambda t: t["config"].update(wide=3), r"unknown keys \['wide'\]"),
+        (
+            lambda t: t["config"].update(depth=15),
+            r"depth must be one of \[14, 18, 34, 50, 101\], got 15",
+        ),
+        (lambda t: t["config"].update(depth=[]), "depth must be one of"),
+        (lambda t: t["config"].update(width="8"), "width must be an integer"),
+        (lambda t: t["config"].update(width=0), "width must be >= 1"),
+        (lambda t: t["config"].update(width=6), "has shape"),
+        (lambda t: t["config"].update(depth=18), "lacks"),
+        (lambda t: t["config"].pop("out_channels"), "out_channels"),
+    ],
+)
 def test_bad_configuration(saved, change, message):
     text = json.loads(saved.with_suffix(".json").read_text())
     change(text)

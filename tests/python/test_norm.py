@@ -1,4 +1,7 @@
-"""batch_norm_act: relu(batch_norm(x) + residual) in one pass, against the same from plain operations and float64."""
+"""batch_norm_act: relu(batch_norm(x) + residual) in one pass.
+
+Results are compared with plain operations and with float64.
+"""
 
 import mlx.core as mx
 import numpy as np
@@ -31,8 +34,15 @@ def arrays(n=50, c=5, dtype=mx.float32, seed=0):
 def fused(a, given, residual, relu):
     x, w, b, mean, var, r = a
     return ops.batch_norm_act(
-        x, w, b, mean=mean if given else None, var=var if given else None, eps=EPS, residual=r if residual else None,
-        relu=relu)[0]  # fmt: skip
+        x,
+        w,
+        b,
+        mean=mean if given else None,
+        var=var if given else None,
+        eps=EPS,
+        residual=r if residual else None,
+        relu=relu,
+    )[0]
 
 
 def plain(a, given, residual, relu):

@@ -1,4 +1,7 @@
-"""Geometry plans: training on a plan builds no relation, stored plans serve another process, hostile files are ValueErrors."""
+"""Geometry plans: training on a plan builds no relation.
+
+Stored plans serve another process; hostile files raise ValueError.
+"""
 
 import mlx.core as mx
 import mlx.nn

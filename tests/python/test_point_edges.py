@@ -7,12 +7,16 @@ G = 1..8, C and M of 1, 3, 5, 17, 127, M != C        test_channels
 views that are not contiguous                        test_views
 float16, bfloat16, mixed                             test_halves, test_mixed_dtypes_are_widened
 indices outside                                      test_indices_outside
-gradient of a only, b only, both, neither            test_values_and_gradients, test_gradients_that_are_asked_for
-gradient of a gradient                               test_gradient_of_a_gradient, test_second_derivative_of_vvor
+gradient of a only, b only, both, neither   test_values_and_gradients,
+                                            test_gradients_that_are_asked_for
+gradient of a gradient                      test_gradient_of_a_gradient,
+                                            test_second_derivative_of_vvor
 mx.compile                                           test_compiled
 same bits again and with two threads                 test_same_bits
-NaN and infinity                                     test_infinite_features_stay_where_they_are_read, test_nan
-empty clouds in every place                          LENGTHS of test_point_layers.py, test_point_networks.py
+NaN and infinity                            test_infinite_features_stay_where_they_are_read,
+                                            test_nan
+empty clouds in every place                 LENGTHS of test_point_layers.py,
+                                            test_point_networks.py
 ties                                                 test_segments.py; test_ties_in_pooling
 coordinates: negative, on borders, 1e6 from 0        test_places
 radius equal to a distance, offsets half-way         test_places
@@ -285,8 +289,11 @@ def test_ties_in_pooling():
 @pytest.mark.parametrize("at", [0.0, -40.0, 1e6])
 @pytest.mark.parametrize("shape", ["ball", "cube"])
 def test_places(at, shape):
-    """Multiples of a quarter: every border, every half-way offset and every distance of 2 is met exactly, also where float32 has
-    steps of 1/16."""
+    """Multiples of a quarter.
+
+    Every border, every half-way offset and every distance of 2 is met exactly, also where float32
+    has steps of 1/16.
+    """
     steps = np.random.default_rng(0).integers(-12, 13, (300, 3))
     p = (at + steps * 0.25).astype(np.float32)
     lengths = [120, 0, 180]

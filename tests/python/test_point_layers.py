@@ -1,4 +1,7 @@
-"""Point convolutions, upsampling and pooling against NumPy float64. PyTorch: test_torch_parity.py."""
+"""Point convolutions, upsampling and pooling against NumPy float64.
+
+PyTorch: test_torch_parity.py.
+"""
 
 import math
 import warnings
@@ -47,7 +50,10 @@ def f64(a):
 
 
 def check(module, run, x, expected):
-    """Values, and the gradient of the features and of the weights along a direction. run(x) -> y, expected(x, weight) -> y."""
+    """Values, and the gradient of the features and of the weights along a direction.
+
+    Run(x) -> y, expected(x, weight) -> y.
+    """
     w64 = f64(module.weight)
     y = run(f32(x))
     exact = expected(x, w64)
@@ -167,7 +173,7 @@ def test_full_cover(lengths, ks, stride, margin):
 
 @pytest.mark.parametrize("stride", [2, 1.3, 3])
 def test_full_cover_adds_a_net(stride):
-    """Cells whose representative sits at one side and sees nothing of a outputs_are_shared other side."""
+    """Cells whose representative lies at one side and sees nothing of the crowded other side."""
     rng = np.random.default_rng(0)
     half, p = GRID * stride / 2, []
     for cell in range(40):
@@ -375,7 +381,8 @@ def test_other_names():
         zip(*(a.tolist() for a in want))
     )
     assert points.radius_scaler_for_kernel_size(3) == pytest.approx(1.8610, abs=1e-4)
-    # float32(0.09) / float32(0.02) is a little more than 4.5; times the reciprocal it would be 4.5, which rounds to 4
+    # float32(0.09) / float32(0.02) is a little more than 4.5. The product with the reciprocal would
+    # be 4.5, which rounds to 4.
     assert (
         points.voxelize_3d(mx.array([[0.09, 0.05, 0.0]]), 0.02, 11).item()
         == ((5 + 5) * 11 + 5 + 2) * 11 + 5

@@ -1,4 +1,7 @@
-"""Peak memory of a point convolution, forward and backward: nothing of the size edges x channels is ever made."""
+"""Peak memory of a point convolution, forward and backward.
+
+Nothing of the size edges x channels is ever made.
+"""
 
 import json
 import subprocess
@@ -6,22 +9,25 @@ import sys
 
 import pytest
 
-# Prints, in bytes: features of the points, features of the edges, what MLX allocated at most, and by how much the process grew at most
-# (our own buffers included); then the same growth with the features of all edges in memory, to show that it would be seen. Linux
-# forgets the peak of building the rulebook when 5 is written to clear_refs; elsewhere growth is counted from that peak on.
+# Prints in bytes: features of the points, features of the edges, the most that MLX allocated. Then
+# the largest growth of the process, with the buffers of the library. Last the same growth with the
+# features of all edges in memory, to show that such an array would be seen. Linux forgets the peak
+# of building the rulebook when 5 is written to clear_refs. Elsewhere growth counts from that peak.
 PROGRAM = """
 import json, os, re, resource, sys
 import mlx.core as mx
 import numpy as np
 from mlx_lattice import points
 
-n, c, spread, dtype = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), getattr(mx, sys.argv[4])
+n, c, spread = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+dtype = getattr(mx, sys.argv[4])
 linux = os.path.exists("/proc/self/clear_refs")
 
 def resident(what):
     if linux:
         return 1024 * int(re.search(what + r":\\s+(\\d+)", open("/proc/self/status").read())[1])
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 p = np.random.default_rng(0).uniform(0, spread, (n, 3)).astype(np.float32)
 set_ = points.PointSet(mx.array(p), grid=1.0)
@@ -43,7 +49,8 @@ def loss(a, w):
     return conv(a, book).astype(mx.float32).square().sum()
 
 mx.eval(mx.value_and_grad(loss, argnums=(0, 1))(x, conv.weight))
-out = {"points": x.nbytes, "edges": len(book) * c * x.itemsize, "mlx": mx.get_peak_memory() - held, "process": resident("VmHWM") - before}
+out = {"points": x.nbytes, "edges": len(book) * c * x.itemsize}
+out |= {"mlx": mx.get_peak_memory() - held, "process": resident("VmHWM") - before}
 rows = x[book.triplets()[1]]
 mx.eval(rows)
 out["with edges"] = resident("VmHWM") - before

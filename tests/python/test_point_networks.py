@@ -1,4 +1,7 @@
-"""Classifier, U-Net and residual block: shapes, empty clouds in every place, independence of clouds, training, saving."""
+"""Classifier, U-Net and residual block.
+
+Shapes, empty clouds in every place, independence of clouds, training, saving.
+"""
 
 import mlx.core as mx
 import mlx.nn
@@ -114,7 +117,10 @@ IMAGES = {
 
 @pytest.mark.parametrize("name", IMAGES)
 def test_resnet_parameters(name):
-    """On points 27 cells take the place of 9 and 343 that of 49; all else has as many parameters."""
+    """On points 27 cells take the place of 9 and 343 that of 49.
+
+    All else has as many parameters.
+    """
     model = getattr(points, name)(3, 1000)
     depth, config = model.config["depth"], model.config
     blocks = {

@@ -1,4 +1,4 @@
-"""train_pointcnn: the loss falls, evaluation, checkpoints, resume gives the same bits, non-finite loss, errors."""
+"""train_pointcnn: the loss falls, evaluation, checkpoints, same bits after resume, errors."""
 
 import mlx.core as mx
 import mlx.nn

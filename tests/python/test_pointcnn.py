@@ -1,4 +1,7 @@
-"""Networks over the k nearest neighbors: graph, forms of the convolution, encoder, operations with their own derivative."""
+"""Networks over the k nearest neighbors.
+
+Graph, forms of the convolution, encoder, operations with their own derivative.
+"""
 
 import mlx.core as mx
 import mlx.nn
@@ -38,7 +41,10 @@ def test_graph(k):
 
 
 def test_graph_gradient():
-    """rel_pos[i, s] = p[idx[i, s]] - p[i]: the neighbor gets the cotangent, the point its negative sum."""
+    """rel_pos[i, s] = p[idx[i, s]] - p[i].
+
+    The neighbor gets the cotangent, the point its negative sum.
+    """
     p, w = mx.array(POSITIONS), mx.array(RNG.normal(size=(17, 4, 3)).astype(np.float32))
     grad = mx.grad(lambda q: (points.knn_graph(q, 4, mx.array(LENGTHS))[1] * w).sum())(p)
     expected = -np.array(w).sum(1)

@@ -1,4 +1,4 @@
-"""Pooling from Python: values against NumPy, derivatives, dtypes, empty windows and batches, errors."""
+"""Pooling from Python: values against NumPy, derivatives, dtypes, empty batches, errors."""
 
 import mlx.core as mx
 import mlx_lattice as ml

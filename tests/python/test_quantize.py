@@ -1,4 +1,7 @@
-"""Packed weights from Python: codes, convolutions, modules, whole models, files, the command, errors."""
+"""Packed weights from Python.
+
+Codes, convolutions, modules, whole models, files, the command, errors.
+"""
 
 import json
 
@@ -170,9 +173,13 @@ def test_a_whole_model(tmp_path):
         type(m).__name__ for m in (model.stem, model.down, *model.middle, model.up, model.head)
     ]
     assert kinds == [
-        "QuantizedSubmConv3d", "QuantizedConv3d", "QuantizedSubmConv3d", "NormalizedSubmConv3d", "QuantizedConvTranspose3d",
+        "QuantizedSubmConv3d",
+        "QuantizedConv3d",
+        "QuantizedSubmConv3d",
+        "NormalizedSubmConv3d",
+        "QuantizedConvTranspose3d",
         "QuantizedLinear",
-    ]  # fmt: skip
+    ]
     y = model(x).feats
     assert mx.linalg.norm(y - dense).item() < 0.02 * mx.linalg.norm(dense).item()
     assert nbytes(model) - normalized < 0.4 * (before - normalized)
@@ -236,32 +243,92 @@ def test_normalized_modules_have_no_packed_form():
 @pytest.mark.parametrize(
     "call, error, text",
     [
-        (lambda x, q: ml.quantize_weight(weights(6, 8), bits=3), ValueError, r"\[quantize_weight\] bits must be 4 or 8, got 3"),
+        (
+            lambda x, q: ml.quantize_weight(weights(6, 8), bits=3),
+            ValueError,
+            r"\[quantize_weight\] bits must be 4 or 8, got 3",
+        ),
         (lambda x, q: ml.quantize_weight(weights(6, 8), bits=4.0), TypeError, "bits"),
-        (lambda x, q: ml.quantize_weight(weights(6, 8), group_size=48), ValueError, "group_size must be 32, 64 or 128, got 48"),
+        (
+            lambda x, q: ml.quantize_weight(weights(6, 8), group_size=48),
+            ValueError,
+            "group_size must be 32, 64 or 128, got 48",
+        ),
         (lambda x, q: ml.quantize_weight(weights(6, 8), group_size=True), TypeError, "group_size"),
         (lambda x, q: ml.quantize_weight(weights(6)), ValueError, r"got \(6,\)"),
         (lambda x, q: ml.quantize_weight(mx.zeros((6, 0))), ValueError, "empty"),
         (lambda x, q: ml.quantize_weight(mx.zeros((6, 8), mx.int32)), ValueError, "int32"),
         (lambda x, q: ml.quantize_weight(None), TypeError, "."),
         (lambda x, q: ml.dequantize_weight(weights(6, 8)), TypeError, "."),
-        (lambda x, q: ops.subm_conv3d(x.astype(mx.float16), q), ValueError, r"^\[subm_conv3d\] .*float32 and float16"),
+        (
+            lambda x, q: ops.subm_conv3d(x.astype(mx.float16), q),
+            ValueError,
+            r"^\[subm_conv3d\] .*float32 and float16",
+        ),
         (lambda x, q: ops.subm_conv3d(tensor(channels=6), q), ValueError, "C_in = 6"),
         (lambda x, q: ops.subm_conv3d(x, q, kernel_size=5), ValueError, "packed for size"),
         (lambda x, q: ops.subm_conv3d(x, q, weights(3)), ValueError, "bias"),
         (lambda x, q: ops.normalized_subm_conv3d(x, q), ValueError, "must be dense"),
         (lambda x, q: ops.linear(x, q), ValueError, "one offset"),
-        (lambda x, q: ops.linear_features(x.feats, ml.quantize_weight(weights(7, 9))), ValueError, "5 input channels"),
-        (lambda x, q: ml.QuantizedWeight(q.weight, q.scales, q.biases, 32, 8, 5, 7, 3, "kernel_major"), ValueError, "shape"),
-        (lambda x, q: ml.QuantizedWeight(q.weight, q.scales, q.biases, 32, 4, 5, 7, 3, "other"), ValueError, "layout"),
-        (lambda x, q: ml.QuantizedWeight(q.weight, q.scales, q.biases, 32, 4, 5, 7, 3, 3), TypeError, "."),
-        (lambda x, q: ml.QuantizedWeight(q.weight.astype(mx.int32), q.scales, q.biases, 32, 4, 5, 7, 3, "kernel_major"), ValueError, "uint32"),
-        (lambda x, q: ml.QuantizedWeight(q.weight, q.scales.astype(mx.int32), q.biases, 32, 4, 5, 7, 3, "kernel_major"), ValueError, "scales"),
-        (lambda x, q: ml.QuantizedWeight(q.weight, q.scales, q.biases.astype(mx.float16), 32, 4, 5, 7, 3, "kernel_major"), ValueError, "biases"),
-        (lambda x, q: ml.QuantizedWeight(q.weight, q.scales, q.biases, 32, 4, 2**40, 7, 3, "kernel_major"), ValueError, "in_channels"),
-        (lambda x, q: ml.QuantizedWeight(q.weight, q.scales, q.biases, 32, 4, 5, 7, 0, "kernel_major"), ValueError, "kernel_size"),
+        (
+            lambda x, q: ops.linear_features(x.feats, ml.quantize_weight(weights(7, 9))),
+            ValueError,
+            "5 input channels",
+        ),
+        (
+            lambda x, q: ml.QuantizedWeight(
+                q.weight, q.scales, q.biases, 32, 8, 5, 7, 3, "kernel_major"
+            ),
+            ValueError,
+            "shape",
+        ),
+        (
+            lambda x, q: ml.QuantizedWeight(q.weight, q.scales, q.biases, 32, 4, 5, 7, 3, "other"),
+            ValueError,
+            "layout",
+        ),
+        (
+            lambda x, q: ml.QuantizedWeight(q.weight, q.scales, q.biases, 32, 4, 5, 7, 3, 3),
+            TypeError,
+            ".",
+        ),
+        (
+            lambda x, q: ml.QuantizedWeight(
+                q.weight.astype(mx.int32), q.scales, q.biases, 32, 4, 5, 7, 3, "kernel_major"
+            ),
+            ValueError,
+            "uint32",
+        ),
+        (
+            lambda x, q: ml.QuantizedWeight(
+                q.weight, q.scales.astype(mx.int32), q.biases, 32, 4, 5, 7, 3, "kernel_major"
+            ),
+            ValueError,
+            "scales",
+        ),
+        (
+            lambda x, q: ml.QuantizedWeight(
+                q.weight, q.scales, q.biases.astype(mx.float16), 32, 4, 5, 7, 3, "kernel_major"
+            ),
+            ValueError,
+            "biases",
+        ),
+        (
+            lambda x, q: ml.QuantizedWeight(
+                q.weight, q.scales, q.biases, 32, 4, 2**40, 7, 3, "kernel_major"
+            ),
+            ValueError,
+            "in_channels",
+        ),
+        (
+            lambda x, q: ml.QuantizedWeight(
+                q.weight, q.scales, q.biases, 32, 4, 5, 7, 0, "kernel_major"
+            ),
+            ValueError,
+            "kernel_size",
+        ),
     ],
-)  # fmt: skip
+)
 def test_bad_input(call, error, text):
     with pytest.raises(error, match=text):
         call(tensor(), ml.quantize_weight(weights(27, 5, 7)))

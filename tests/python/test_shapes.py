@@ -8,7 +8,10 @@ import examples
 
 
 def test_surfaces():
-    """What the classes say of themselves: radius of the sphere, a side of the cube, the tube of the torus."""
+    """What the classes say of themselves.
+
+    Radius of the sphere, a side of the cube, the tube of the torus.
+    """
     shapes, rng = examples.load("shapes"), np.random.default_rng(0)
     assert len(shapes.CLASSES) >= 6
     np.testing.assert_allclose(np.linalg.norm(shapes.sphere(50, rng), axis=1), 1)
@@ -31,6 +34,9 @@ def test_loss_falls_and_resumes(tmp_path):
 
 
 def test_neighbor_network_starts_at_chance():
-    """It needs hundreds of steps to learn, too many for a test; test_point_training sees such an encoder learn."""
+    """It needs hundreds of steps to learn, too many for a test.
+
+    Test_point_training sees such an encoder learn.
+    """
     _, history = examples.load("shapes").train(clouds=24, tests=12, epochs=1, knn=True, log=None)
     assert abs(history[0]["loss"] - np.log(6)) < 0.2, history

@@ -8,7 +8,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.MULTILINE)
 
-# Folder -> what its files may include besides the standard library and themselves. The first match counts.
+# Folder -> what its files may include besides the standard library and themselves; the first match
+# counts.
 RULES = {
     "lattice/kernels/portable": ["lattice/kernels/portable/"],
     "lattice/kernels/metal": [

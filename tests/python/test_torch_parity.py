@@ -1,4 +1,7 @@
-"""Operations on points against PyTorch's: a record of its formulas in float64 (torch_reference.py), and torch itself where it is installed."""
+"""Operations on points against PyTorch's.
+
+A record of its formulas in float64 (torch_reference.py), and torch itself where it is installed.
+"""
 
 import mlx.core as mx
 import numpy as np

@@ -222,14 +222,20 @@ def test_a_browser_draws_the_page(tmp_path):
 
 
 USE = """<script>
-const fire = (type, id, x, y, more) => canvas.dispatchEvent(new PointerEvent(type, {pointerId: id, clientX: x, clientY: y, buttons: 1, ...more}));
+const fire = (type, id, x, y, more) => canvas.dispatchEvent(new PointerEvent(
+  type, {pointerId: id, clientX: x, clientY: y, buttons: 1, ...more}));
 canvas.setPointerCapture = () => {};
 const seen = [];
 const note = () => seen.push([camera.yaw, camera.pitch, camera.dist, ...camera.at]);
-note(); fire("pointerdown", 1, 100, 100); fire("pointermove", 1, 150, 120); fire("pointerup", 1, 150, 120);  // turn
-note(); fire("pointerdown", 1, 100, 100, {buttons: 2}); fire("pointermove", 1, 150, 120, {buttons: 2}); fire("pointerup", 1, 150, 120);  // move
+note();  // turn
+fire("pointerdown", 1, 100, 100); fire("pointermove", 1, 150, 120); fire("pointerup", 1, 150, 120);
+note();  // move
+fire("pointerdown", 1, 100, 100, {buttons: 2}); fire("pointermove", 1, 150, 120, {buttons: 2});
+fire("pointerup", 1, 150, 120);
 note(); canvas.dispatchEvent(new WheelEvent("wheel", {deltaY: -100}));
-note(); fire("pointerdown", 1, 100, 100); fire("pointerdown", 2, 200, 100); fire("pointermove", 2, 300, 100);  // pinch
+note();  // pinch
+fire("pointerdown", 1, 100, 100); fire("pointerdown", 2, 200, 100);
+fire("pointermove", 2, 300, 100);
 fire("pointerup", 1, 0, 0); fire("pointerup", 2, 0, 0);
 note(); document.querySelector(".entry").click(); $("reset").click(); note();
 document.body.dataset.seen = JSON.stringify(seen);
@@ -348,15 +354,19 @@ for (let i = 0; i < data.panels[0].shown; i++) {
   if (w(i) < w(best)) best = i;
 }
 const w = m[3] * p[3*best] + m[7] * p[3*best+1] + m[11] * p[3*best+2] + m[15];
-const x = cells[0].x + ((m[0] * p[3*best] + m[4] * p[3*best+1] + m[8] * p[3*best+2] + m[12]) / w + 1) / 2 * cells[0].w;
-const y = cells[0].y + (1 - (m[1] * p[3*best] + m[5] * p[3*best+1] + m[9] * p[3*best+2] + m[13]) / w) / 2 * cells[0].h;
+const [px, py, pz] = [p[3 * best], p[3 * best + 1], p[3 * best + 2]], cell = cells[0];
+const x = cell.x + ((m[0] * px + m[4] * py + m[8] * pz + m[12]) / w + 1) / 2 * cell.w;
+const y = cell.y + (1 - (m[1] * px + m[5] * py + m[9] * pz + m[13]) / w) / 2 * cell.h;
 canvas.setPointerCapture = () => {};
-for (const type of ["pointerdown", "pointerup"]) canvas.dispatchEvent(new PointerEvent(type, {pointerId: 1, clientX: x, clientY: y, buttons: 1}));
+for (const type of ["pointerdown", "pointerup"])
+  canvas.dispatchEvent(new PointerEvent(
+    type, {pointerId: 1, clientX: x, clientY: y, buttons: 1}));
 seen.best = best; seen.tip = $("tip").textContent;
 seen.scores = $("scores").textContent; seen.legend = $("legend").textContent;
 seen.open = document.querySelector("#legend details").open;
-seen.theme = [document.documentElement.dataset.theme]; $("theme").click(); seen.theme.push(document.documentElement.dataset.theme);
-seen.wide = document.documentElement.scrollWidth <= innerWidth && $("bar").getBoundingClientRect().right <= innerWidth;
+const shown = document.documentElement;
+seen.theme = [shown.dataset.theme]; $("theme").click(); seen.theme.push(shown.dataset.theme);
+seen.wide = shown.scrollWidth <= innerWidth && $("bar").getBoundingClientRect().right <= innerWidth;
 overlay(); seen.axes = $("axes").textContent; seen.scale = +document.body.dataset.scale;
 document.body.dataset.seen = JSON.stringify(seen);
 </script>"""

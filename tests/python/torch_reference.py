@@ -1,11 +1,15 @@
-"""What PyTorch computes for the operations on points: each formula in torch, and the same restated in NumPy float64 with its gradient.
+"""What PyTorch computes for the operations on points.
 
-    python tests/python/torch_reference.py     writes torch_reference.npz, from torch where it is installed, else from the restatement
+Each formula in torch, and the same restated in NumPy float64 with its gradient.
 
-The record in the repository is from the restatement: no PyTorch was at hand. test_torch_parity.py compares the record with the library,
-with the restatement, and with torch itself where there is one, so that a wrong restatement would be seen there.
+    python tests/python/torch_reference.py     writes torch_reference.npz, from torch if installed
 
-A case is made by inputs() -> (differentiable arrays, constants); torch_value and numpy_vjp take both and, the latter, a cotangent.
+The record in the repository is from the restatement, because no PyTorch was at hand. The tests of
+`test_torch_parity` compare the record with the library and with the restatement. If torch is
+installed, they also compare it with torch, so that a wrong restatement would be seen.
+
+A case is made by inputs() -> (differentiable arrays, constants); torch_value and numpy_vjp take
+both and, the latter, a cotangent.
 """
 
 from pathlib import Path
@@ -143,7 +147,10 @@ class point_conv(Case):
 
 
 class _segments(Case):
-    """torch.segment_reduce; equal extremes share the gradient. Values are rounded, so that there are some."""
+    """torch.segment_reduce; equal extremes share the gradient.
+
+    Values are rounded, so that there are some.
+    """
 
     lengths = np.array([3, 1, 6, 20, 2])
 

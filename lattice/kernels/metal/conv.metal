@@ -1,13 +1,13 @@
 // y[o, m] = bias[m] + sum over the edges (i, o, k) of sum_c x[i, c] W[k, c, m], for each group of
 // channels.
 //
-//   conv_rows   a thread per output element, edges by output row; any relation and shape
-//   conv_tiles  64 output rows x kColumns channels per threadgroup of 4 simdgroups, over a map
-//   (output row, offset) -> input row
+//   conv_rows   one thread per output element, edges by output row; any relation and shape
+//   conv_tiles  64 output rows x kColumns channels per threadgroup of 4 simdgroups,
+//               over a map (output row, offset) -> input row
 //
-// Sums are float32 and rounded once. Order in an element: edges by offset, then input channel; the
-// bias comes last. sizes: n_out, n_k, groups, input and output channels of a group, then what the
-// weight reads (weights.metal).
+// Sums are float32 and rounded once. An element is summed over edges by offset, then over input
+// channels; the bias comes last. The array sizes holds n_out, n_k, groups, input and output
+// channels of a group, then what the weight reads (weights.metal).
 #include "lattice/kernels/metal/tiles.metal"
 #include "lattice/kernels/metal/weights.metal"
 
@@ -36,8 +36,8 @@ METAL_FUNC void conv_rows(W w, X x, B bias, R row_offsets, E edge_ids, I in_rows
   y[size_t(row) * size_t(groups * out) + size_t(column)] = T(sum + float(bias[column]));
 }
 
-// Where the rows of conv_tiles come from: positions first() .. end(), 64 a tile. mask(): bit b says
-// whether any of the 16 rows from `p` has offset k(word, b).
+// Where the rows of conv_tiles come from: positions first() .. end(), 64 per tile. Bit b of mask()
+// says whether any of the 16 rows from `p` has offset k(word, b).
 
 // One offset, every row with itself.
 struct SameRows {
@@ -168,7 +168,7 @@ METAL_FUNC BucketRows<B, I, P, O> bucket_rows(B bounds, I in_rows, P positions, 
   return {bounds, in_rows, positions, order, sizes[0], sizes[1]};
 }
 
-// Channel c of what in_row() of position p and offset k gave, `stride` channels a row.
+// Channel c of what in_row() of position p and offset k gave, `stride` channels per row.
 template <typename V, typename Rows, typename X>
 METAL_FUNC V load(const thread Rows&, X x, int row, int, int, int stride, int c) {
   return V(x[size_t(row) * size_t(stride) + size_t(c)]);
@@ -197,9 +197,9 @@ struct RowsOut {
 };
 
 // Threadgroup memory: xs 64 x padded(16), ws 16 x padded(kColumns), strips 4 x 8 x 32, ids 64,
-// masks 4. The four simdgroups own 16 rows each: one of them multiplies only where one of its 16
-// rows has the offset; offsets that no row has cost nothing. Tiles are of type V: T, or float32
-// where rows are added before the product.
+// masks 4. Each of the four simdgroups owns 16 rows, and multiplies only where one of them has the
+// offset. Offsets that no row has cost nothing. Tiles are of type V: T, or float32 where rows are
+// added before the product.
 template <int kColumns, typename Rows, typename W, typename X, typename B, typename S, typename T,
           typename V>
 METAL_FUNC void conv_tiles(Rows rows, W w, X x, B bias, S sizes, device T* y, threadgroup V* xs,

@@ -1,5 +1,5 @@
-// Distances between all rows of a (n, c) and b (m, c), without an array of differences: a group of
-// 16 x 16 threads has a tile of d, and reads 16 channels of 16 rows of both at a time.
+// Distances between all rows of a (n, c) and b (m, c), without an array of differences. A group of
+// 16 x 16 threads computes a tile of d, and reads 16 channels of 16 rows of both at a time.
 //
 //   squared:   d[i, j] = sum_c (a[i, c] - b[j, c])^2          euclidean: its square root
 //   cosine:    d[i, j] = 1 - <a[i], b[j]> / max(|a[i]| |b[j]|, 1e-8)

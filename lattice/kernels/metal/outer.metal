@@ -1,13 +1,14 @@
 // u[k, c, m] = sum over the edges (i, o, k) of x[i, c] g[o, m], for each group of channels: the
 // gradient of a weight.
 //
-//   outer_rows   a thread per element of u; any shape
+//   outer_rows   one thread per element of u; any shape
 //   outer_tiles  kTile x kTile elements of u per threadgroup of 4 simdgroups
 //
-// The edges of an offset are split into parts of a fixed length (`parts`: four numbers each, k,
-// begin, end, place in u), each part is summed in float32 in the order of its edges, and parts are
-// added in order (segments.metal): the same bits every time, no atomics. sizes: groups, input and
-// output channels of a group, then the strides of u: a place, a group, an input channel.
+// The edges of an offset are split into parts of a fixed length. `parts` has four numbers per part:
+// k, begin, end, place in u. Each part is summed in float32 in the order of its edges. Then the
+// parts are added in order (segments.metal). So the bits are the same every time, without atomics.
+// sizes: groups, input and output channels of a group, then the strides of u: a place, a group, an
+// input channel.
 #include "lattice/kernels/metal/tiles.metal"
 
 namespace lattice {

@@ -47,8 +47,8 @@ METAL_FUNC void multiply(thread Sums* sums, const threadgroup T* a, int a_stride
 }
 
 // Hands every element of the 8 kRows x 8 kColumns sums of this simdgroup to to.put(row, column,
-// value), through `strip`, 8 x 32 floats of threadgroup memory that only this simdgroup uses. Lanes
-// are neighboring columns.
+// value). The values pass through `strip`, 8 x 32 floats of threadgroup memory that only this
+// simdgroup uses. Lanes are neighboring columns.
 template <int kRows, int kColumns, typename To>
 METAL_FUNC void put_sums(const thread Sums* sums, threadgroup float* strip, To to, int row,
                          int column, uint lane) {

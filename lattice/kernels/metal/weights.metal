@@ -23,9 +23,9 @@ METAL_FUNC DenseWeight<T, P> dense_weight(P data, S sizes) {
 }
 
 // T(scale * code + bias of the code's group), as kernels/cpu/features/packed.h says. A word holds
-// 32 / kBits input channels of one output channel, the first in the lowest bits. Scales of 16 bits
-// times a code are exact in float32, so that a fused multiply-add has the same bits; with float32
-// scales it may differ in the last one. kTurned: the weight is W^T of each group.
+// 32 / kBits input channels of one output channel, the first in the lowest bits. A scale of 16 bits
+// times a code is exact in float32, so that a fused multiply-add has the same bits. With float32
+// scales the last bit may differ. kTurned: the weight is W^T of each group.
 template <typename T, int kBits, bool kTurned, typename C, typename A, typename B>
 struct PackedWeight {
   C codes;

@@ -21,9 +21,9 @@ struct Hilbert3 {
   U x, y, z;
 };
 
-// Undoes the rotation of the sub-cube that `bit` (a power of two) chooses, on the lower bits: a set
-// bit inverts x, a clear one swaps x with that axis. Compares, not shifts: those become vector code
-// on every CPU.
+// Undoes the rotation of the sub-cube that `bit` (a power of two) chooses, on the lower bits. A set
+// bit inverts x; a clear bit swaps x with that axis. The code compares instead of shifting, because
+// comparisons become vector code on every CPU.
 template <typename U>
 inline Hilbert3<U> hilbert_unrotate(Hilbert3<U> p, U bit) {
   const U low = bit - 1;

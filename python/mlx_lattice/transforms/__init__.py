@@ -1,4 +1,4 @@
-"""Augmentation of clouds: composable, seeded per item and epoch, labels follow; docs/transforms.md."""
+"""Augmentation of clouds: composable, seeded per item and epoch; labels follow."""
 
 from .base import Compose, OneOf, Sometimes, Transform, rng_of
 from .build import TRANSFORMS, build

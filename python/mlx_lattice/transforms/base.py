@@ -38,7 +38,7 @@ class Transform:
     def _second(self, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         if draw is None:
             raise ValueError(
-                f"[{type(self).__name__}] needs a second cloud: pass draw, a function that gives one"
+                f"[{type(self).__name__}] needs a second cloud: pass draw, which returns one"
             )
         return draw(rng)
 
@@ -89,7 +89,8 @@ class OneOf(Transform):
 def check(transform, key: str, good: bool, expected: str) -> None:
     if not good:
         raise ValueError(
-            f"[{type(transform).__name__}] {key}: found {getattr(transform, key)!r}, expected {expected}"
+            f"[{type(transform).__name__}] {key}: found {getattr(transform, key)!r}, "
+            f"expected {expected}"
         )
 
 
@@ -102,7 +103,7 @@ def axes_of(transform, key: str) -> list[int]:
 
 
 def moved(cloud: PointCloud, points: np.ndarray, matrix: np.ndarray | None = None) -> PointCloud:
-    """The cloud with other points; `matrix` (3, 3) also turns its normals, which stay unit vectors."""
+    """The cloud with other points; `matrix` (3, 3) also turns its normals, of length 1."""
     columns = dict(cloud.columns)
     normal = columns.get("normal")
     if matrix is not None and normal is not None and normal.ndim == 2 and normal.shape[1] == 3:
@@ -120,7 +121,7 @@ def linear(cloud: PointCloud, matrix: np.ndarray) -> PointCloud:
 
 
 def join(first: PointCloud, second: PointCloud, what: str) -> PointCloud:
-    """Both clouds. They must have the same columns; objects of the second get numbers of their own."""
+    """Both clouds, which must have the same columns; objects of the second get new numbers."""
     if set(first.columns) != set(second.columns):
         raise ValueError(
             f"[{what}] columns: found {sorted(second.columns)} in the second cloud, "

@@ -46,7 +46,7 @@ class Rotate(Transform):
 
 @dataclass(frozen=True)
 class Scale(Transform):
-    """Multiplies all lengths by one factor between low and high; each axis by its own where asked."""
+    """Multiplies all lengths by a factor between low and high, or each axis by its own."""
 
     low: float = 0.95
     high: float = 1.05
@@ -92,7 +92,7 @@ class Jitter(Transform):
 
 @dataclass(frozen=True)
 class Elastic(Transform):
-    """Smooth distortion (Simard et al., 2003): noise on a coarse grid, blurred, read between its nodes.
+    """Smooth distortion (Simard et al., 2003): blurred noise on a coarse grid, interpolated.
 
     cell: the distance of two nodes; magnitude: the noise at a node before it is blurred.
     """

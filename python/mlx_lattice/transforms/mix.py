@@ -21,8 +21,11 @@ class Mix3D(Transform):
 class PolarMix(Transform):
     """A sector of the other scan replaces that of this one; objects of it are pasted and turned.
 
-    Xiao et al., NeurIPS 2022. classes: class indices whose points are pasted once per angle, in
-    degrees, turned about the scanner; none: only the sector is replaced.
+    Xiao et al., NeurIPS 2022.
+
+    classes: class indices whose points are pasted once per angle, rotated about the scanner. By
+        default only the sector is replaced.
+    angles: in degrees.
     """
 
     sector: float = 180.0

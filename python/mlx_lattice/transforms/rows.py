@@ -77,7 +77,7 @@ class CropRange(Transform):
 
 @dataclass(frozen=True)
 class Voxelize(Transform):
-    """One point per voxel of side `size`: means of floats and colors, votes of labels. Not random."""
+    """One point per voxel of side `size`: means of floats and colors, votes of labels."""
 
     size: float = 0.05
     points: str = "mean"

@@ -1,6 +1,6 @@
-// Range coder and rANS: every symbol comes back, code lengths are those of the tables, golden
-// streams freeze the format, and anything else is refused. tests/kernels/fuzz_test.cpp has the
-// hostile bytes.
+// Range coder and rANS: every symbol comes back, and code lengths are those of the tables. Golden
+// streams freeze the format; anything else is refused. tests/kernels/fuzz_test.cpp has the hostile
+// bytes.
 #include "lattice/kernels/cpu/coding/entropy.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// Attention kernels against a float64 version of the formulas: lengths around every tile edge, 0
-// and 1, storages, bias, tables, masks, grouped heads; rows that see nothing, NaN and overflow; the
-// same bits for any number of threads; bounded memory; the error of exp.
+// Attention kernels against a float64 version of the formulas. Cases: lengths 0, 1 and around every
+// tile edge, storages, bias, tables, masks, grouped heads; rows that see nothing, NaN and overflow.
+// Also: the same bits for any number of threads, bounded memory, the error of exp.
 #include "lattice/kernels/cpu/features/attention.h"
 
 #include <gtest/gtest.h>

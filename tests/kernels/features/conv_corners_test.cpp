@@ -1,6 +1,6 @@
-// Corners of conv and outer that shapes alone do not reach: every bit pattern of the 16-bit types,
-// weights that are not kept, transposed weights with groups, infinities, long relations whose
-// window moves, many offsets, bad arguments.
+// Corners of conv and outer that shapes alone do not reach. Cases: every bit pattern of the 16-bit
+// types, weights that are not kept, transposed weights with groups, infinities. Also long relations
+// whose window moves, many offsets, bad arguments.
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 

@@ -1,6 +1,6 @@
-// conv and outer on every instruction set of this machine, every storage type, odd sizes, groups,
-// repeated edges, windows that do not fit, any number of threads; against float64 sums over the
-// lists.
+// conv and outer against float64 sums over the lists. Cases: every instruction set of this machine,
+// every storage type, odd sizes, groups, repeated edges, windows that do not fit, any number of
+// threads.
 #include "lattice/kernels/cpu/features/conv.h"
 
 #include <gtest/gtest.h>

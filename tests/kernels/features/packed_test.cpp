@@ -1,5 +1,5 @@
-// Blocks of packed weights against the formula, one code at a time, on every instruction set;
-// convolution with them has the bits of the dense kernel.
+// Blocks of packed weights against the formula, one code at a time, on every instruction set. A
+// convolution with packed weights has the bits of the dense kernel.
 #include "lattice/kernels/cpu/features/packed.h"
 
 #include <gtest/gtest.h>

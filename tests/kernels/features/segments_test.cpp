@@ -1,6 +1,6 @@
-// Reductions over groups of rows against float64 loops: every instruction set, storage type and
-// mode, odd channel counts, empty and huge segments, weights, permuted rows and outputs, ties and
-// NaN, any number of threads.
+// Reductions over groups of rows against float64 loops. Cases: every instruction set, storage type
+// and mode, odd channel counts, empty and huge segments, weights. Also permuted rows and outputs,
+// ties and NaN, any number of threads.
 #include "lattice/kernels/cpu/features/segments.h"
 
 #include <gtest/gtest.h>

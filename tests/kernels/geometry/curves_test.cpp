@@ -1,5 +1,5 @@
-// Curve orders against sorting by spelled-out bits; the Hilbert curve by what defines it: on a full
-// cube every step goes to a face neighbor and every aligned sub-cube is visited in one run.
+// Curve orders against sorting by spelled-out bits. The Hilbert curve on a full
+// cube: every step goes to a face neighbor, and every aligned sub-cube is visited in one run.
 #include "lattice/kernels/cpu/geometry/curves.h"
 
 #include <gtest/gtest.h>

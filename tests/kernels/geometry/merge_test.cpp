@@ -1,6 +1,6 @@
-// The walks behind relations where ordinary kernels do not go: long z runs, which are split into
-// groups, wide dilation, repeated targets, a kernel of many offsets. Against the oracle, for packed
-// and wide keys, one and two threads.
+// The walks behind relations where ordinary kernels do not go, against the oracle. Cases: long z
+// runs, which are split into groups, wide dilation, repeated targets, a kernel of many offsets.
+// Keys are packed and wide; threads are one and two.
 #include "lattice/kernels/cpu/geometry/merge.h"
 
 #include <gtest/gtest.h>

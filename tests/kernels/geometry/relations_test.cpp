@@ -1,6 +1,6 @@
-// Relations against the oracle: output coordinates, lists, public edges and views, for every kind,
-// hundreds of random cases at every end of int32 and int64, and scenes large enough for several
-// blocks of work.
+// Relations against the oracle: output coordinates, lists, public edges and views, for every kind.
+// There are hundreds of random cases at every end of int32 and int64, and scenes large enough for
+// several blocks of work.
 #include "lattice/kernels/cpu/geometry/relations.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,9 @@
-"""Runs Metal kernels on the CPU: `with MetalHost() as host:` stands in for the GPU inside the block.
+"""Runs Metal kernels on the CPU.
 
-The text is exactly what MLX would compile on a Mac. See docs/metal.md for what this proves and what not.
+`with MetalHost() as host:` stands in for the GPU inside the block.
+
+The text is exactly what MLX would compile on a Mac. See docs/metal.md for what this proves and what
+not.
 """
 
 from .compiler import CompileError, missing

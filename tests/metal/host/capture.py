@@ -1,4 +1,7 @@
-"""Any kernel text on the host: MLX writes the signature, as it does for the library's own launches."""
+"""Any kernel text on the host.
+
+MLX writes the signature, as it does for the library's own launches.
+"""
 
 from dataclasses import dataclass
 
@@ -23,7 +26,10 @@ class Launch:
 def capture(
     source, inputs, outputs, grid, group=64, header="", template=(), init_value=None, atomic=False
 ):
-    """inputs: name -> array; outputs: name -> (shape, dtype); grid and group: threads along x, or triples."""
+    """inputs: name -> array; outputs: name -> (shape, dtype); grid and group.
+
+    Threads along x, or triples.
+    """
     grid, group = ((n, 1, 1) if isinstance(n, int) else n for n in (grid, group))
     kernel = mx.fast.metal_kernel(
         name="test",
@@ -42,9 +48,15 @@ def capture(
 
     def call(*arrays):
         return kernel(
-            inputs=list(arrays), template=list(template), grid=grid, threadgroup=group, output_shapes=shapes,
-            output_dtypes=dtypes, init_value=init_value, stream=mx.gpu,
-        )  # fmt: skip
+            inputs=list(arrays),
+            template=list(template),
+            grid=grid,
+            threadgroup=group,
+            output_shapes=shapes,
+            output_dtypes=dtypes,
+            init_value=init_value,
+            stream=mx.gpu,
+        )
 
     mx.export_function(read, call, *inputs.values())
     a = found["arguments"]

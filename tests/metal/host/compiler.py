@@ -1,4 +1,7 @@
-"""MSL text to a shared object of the CPU, by clang as C++ for OpenCL. Everything is kept in build/metal by its content."""
+"""MSL text to a shared object of the CPU, by clang as C++ for OpenCL.
+
+Everything is kept in build/metal by its content.
+"""
 
 import functools
 import hashlib
@@ -129,7 +132,10 @@ def _builtins():
 
 
 class Toolchain:
-    """What all kernels of one variant share: the worker, and the shim with MLX's header, compiled once."""
+    """What all kernels of one variant share.
+
+    The worker, and the shim with MLX's header, compiled once.
+    """
 
     def __init__(self, variant):
         self.variant = variant
@@ -200,7 +206,10 @@ class Toolchain:
         built.rename(self.worker)
 
     def compile(self, name, text):
-        """(file, buffers, threadgroup variables) of the kernel; from the cache when the same text was compiled before."""
+        """(file, buffers, threadgroup variables) of the kernel.
+
+        From the cache when the same text was compiled before.
+        """
         stem = self._folder / _digest(name, text)
         note = stem.with_suffix(".json")
         if not note.exists():
@@ -252,7 +261,10 @@ class Toolchain:
         stem.with_suffix(".json").write_text(json.dumps(facts))
 
     def _start_lint(self, name, text, command):
-        """Begins the checks of lint.py, once for all variants; a function that waits for what they find."""
+        """Begins the checks of lint.py, once for all variants.
+
+        A function that waits for what they find.
+        """
         note = _CACHE / f"lint-{_digest(self._text)}" / f"{_digest(name, text)}.json"
         if note.exists():
             return lambda: json.loads(note.read_text())

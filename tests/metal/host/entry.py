@@ -1,4 +1,7 @@
-"""The function through which the worker calls a kernel: it unpacks buffers and the thread's place by MLX's signature."""
+"""The function through which the worker calls a kernel.
+
+It unpacks buffers and the thread's place by MLX's signature.
+"""
 
 import re
 

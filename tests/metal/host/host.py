@@ -19,7 +19,7 @@ class MetalError(Exception):
 
 @dataclass
 class Ran:
-    """One launch: the kernel, its threads, seconds for compiling and running, bytes of its threadgroup memory."""
+    """One launch: kernel, threads, seconds to compile and to run, bytes of threadgroup memory."""
 
     name: str
     grid: tuple
@@ -29,7 +29,8 @@ class Ran:
     threadgroup_bytes: int
     outputs: list  # their shapes
     text: str = field(repr=False)
-    # Of the check variant: all accesses of device memory, each element of it once, accesses of threadgroup memory.
+    # The check variant counts all accesses of device memory, each element of it once, and all
+    # accesses of threadgroup memory.
     device_bytes: int = 0
     touched_bytes: int = 0
     accessed_threadgroup_bytes: int = 0
@@ -47,9 +48,11 @@ def worker(variant):
 
 
 class MetalHost:
-    """variant "fast": runs; "check": also watches every access; "asan": AddressSanitizer and UBSan. order "forward",
-    "reverse" or "random" (by seed): in which order threads and groups run. One of `fails` weak compare-exchanges fails for
-    no reason."""
+    """variant "fast": runs; "check": also watches every access; "asan".
+
+    AddressSanitizer and UBSan. order "forward", "reverse" or "random" (by seed): in which order
+    threads and groups run. One of `fails` weak compare-exchanges fails for no reason.
+    """
 
     def __init__(self, variant="fast", order="forward", seed=0, fails=5, timeout=60, change=None):
         self.variant, self.order, self.seed, self.fails, self.timeout = (
@@ -132,7 +135,10 @@ def _array(values, dtype):
 
 
 def _explain(name, mistakes, text):
-    """The mistakes with their lines; of a sanitizer's report the line that says what it is comes first."""
+    """The mistakes with their lines.
+
+    Of a sanitizer's report the line that says what it is comes first.
+    """
     lines = text.splitlines()
     kind = next((m for m in mistakes if "ERROR: " in m or "runtime error: " in m), mistakes[0])
     rest = [m for m in mistakes if m is not kind]

@@ -1,7 +1,9 @@
-"""Errors that Apple's compiler reports and clang does not: found in clang's warnings and in its tree of declarations.
+"""Errors that Apple's compiler reports and clang does not.
 
-A pointer or reference without an address space: an error before Metal 4.1.
-An implicit conversion to bfloat: MSL has none.
+Found in clang's warnings and in its tree of declarations.
+
+A pointer or reference without an address space: an error before Metal 4.1. An implicit conversion
+to bfloat: MSL has none.
 """
 
 import re
@@ -15,7 +17,8 @@ ARGUMENTS = [
 ARGUMENTS += ["-Xclang", "-ast-dump", "-fno-color-diagnostics"]
 
 _TO_BFLOAT = re.compile(
-    r"^kernel\.metal:(\d+):\d+: warning: (implicit conversion .*to '[^']*\b(?:__bf16|bfloat)\w*'.*?) ?\[-W",
+    r"^kernel\.metal:(\d+):\d+: warning: "
+    r"(implicit conversion .*to '[^']*\b(?:__bf16|bfloat)\w*'.*?) ?\[-W",
     re.MULTILINE,
 )
 _NODE = re.compile(
@@ -23,7 +26,8 @@ _NODE = re.compile(
 )
 _PLACE = re.compile(r"([^\s<>,]+):(\d+):\d+|(line):(\d+):\d+|col:\d+")
 _DECLARED = re.compile(
-    r"(?:used |referenced |constexpr )*(?!(?:implicit|invalid|used|referenced|constexpr) )(\w+) '([^']*)'"
+    r"(?:used |referenced |constexpr )*"
+    r"(?!(?:implicit|invalid|used|referenced|constexpr) )(\w+) '([^']*)'"
 )
 _SPACE = re.compile(r"__(?:global|local|private|constant)\b[^*&]*[*&]")
 

@@ -1,11 +1,11 @@
 """What clang's C++ for OpenCL cannot parse, written so that it can; and errors that need no types.
 
   template [[host_name("x")]] [[kernel]] ...    the attributes are dropped
-  threadgroup T a[n];  inside a kernel          static memory and a reference in the threadgroup's address space
+  threadgroup T a[n];  inside a kernel          static memory and a reference in threadgroup space
   float4(...), vec<T, N>(...)                   msl_make<...>(...)
   1.0bf                                         ((bfloat)1.0f)
-Lines stay where they are, so that messages name the line of the MSL text. The words may already be those of the shim's macros.
-Inside of a #define nothing is rewritten.
+Lines stay where they are, so that messages name the line of the MSL text. The words may already be
+those of the shim's macros. Inside of a #define nothing is rewritten.
 """
 
 import re
@@ -191,7 +191,8 @@ def _threadgroup_memory(tokens, k):
             f"typedef {type_text} msl_type_{variable} {size}; "
             f'__attribute__((aligned(16), no_sanitize("address"))) static __global unsigned char '
             f"msl_memory_{variable}[sizeof(msl_type_{variable}) + {GUARD}]; "
-            f"__local msl_type_{variable}& {variable} = *(__local msl_type_{variable}*)(size_t)msl_memory_{variable};"
+            f"__local msl_type_{variable}& {variable} = "
+            f"*(__local msl_type_{variable}*)(size_t)msl_memory_{variable};"
         )
         j = stop + 1
     tokens.replace(k, end, " ".join(out))

@@ -89,7 +89,10 @@ class Tokens:
         return -1
 
     def until(self, k, stop):
-        """The next token equal to `stop` outside of brackets, from k on; len(self) when there is none."""
+        """The next token equal to `stop` outside of brackets, from k on.
+
+        Len(self) when there is none.
+        """
         depth = 0
         for j in range(k, len(self.words)):
             word = self.words[j]

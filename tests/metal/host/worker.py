@@ -25,7 +25,10 @@ class Worker:
         atexit.register(self.close)
 
     def run(self, kernel, grid, group, buffers, threadgroup, order, seed, fails, timeout):
-        """buffers: (name, array, writable, filled). Returns (the writable ones, mistakes, counts)."""
+        """buffers: (name, array, writable, filled).
+
+        Returns (the writable ones, mistakes, counts).
+        """
         if self._process is None:
             self._start()
         lines = [f"kernel {kernel}", "grid {} {} {}".format(*grid), "group {} {} {}".format(*group)]
@@ -41,7 +44,8 @@ class Worker:
             memory = np.frombuffer(self._memory, np.uint8, array.nbytes, place)
             memory[:] = array.reshape(-1).view(np.uint8) if filled else 0xFF
             lines.append(
-                f"buffer {name} {place} {array.nbytes} {array.itemsize} {int(writable)} {int(filled)}"
+                f"buffer {name} {place} {array.nbytes} {array.itemsize} "
+                f"{int(writable)} {int(filled)}"
             )
         self._say("\n".join([*lines, "run"]))
         mistakes, counts = self._answer(timeout)

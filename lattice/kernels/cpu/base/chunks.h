@@ -1,5 +1,5 @@
-// Loops over fixed pieces of rows: what is counted per piece and then summed gives each piece its
-// place, so that the result does not depend on the number of threads.
+// Loops over fixed pieces of rows. What is counted per piece and then summed gives each piece its
+// place. So the result does not depend on the number of threads.
 #pragma once
 
 #include <algorithm>

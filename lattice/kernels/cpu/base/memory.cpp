@@ -29,7 +29,7 @@ constexpr size_t kAlign = 64;
 constexpr size_t kHuge = size_t{2} << 20;
 
 // Sizes are rounded up to an eighth of a power of two, so that a block fits later requests of about
-// its size; huge ones to whole huge pages.
+// its size. Huge sizes are rounded up to whole huge pages.
 size_t round_up(size_t bytes) {
   size_t unit = bytes < kSmall ? kAlign : std::bit_floor(bytes) / 8;
   if (bytes >= kHuge) unit = std::max(unit, kHuge);
@@ -43,7 +43,8 @@ struct Pool {
 };
 
 // Never destroyed: arrays may be released after static destruction began. fork() waits for the
-// mutex, so that the child does not inherit it locked by a thread that it does not have.
+// mutex; otherwise the child could inherit the mutex locked by a thread that the child does not
+// have.
 Pool& pool() {
   static Pool* instance = [] {
     auto* made = new Pool;

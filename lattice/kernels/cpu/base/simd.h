@@ -1,8 +1,8 @@
 // Which instruction set the vector kernels run on.
 //
 // Highway chooses the best one that the machine and the build have. The environment variable
-// LATTICE_SIMD limits the choice when the library is loaded: LATTICE_SIMD=AVX2 keeps AVX-512 out,
-// so that one machine can test and measure another one's kernels.
+// LATTICE_SIMD limits the choice when the library is loaded: LATTICE_SIMD=AVX2 keeps AVX-512 out.
+// So one machine can test and measure the kernels of another one.
 #pragma once
 
 #include <string>

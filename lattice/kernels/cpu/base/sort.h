@@ -2,7 +2,7 @@
 //
 // Least significant digit first (Knuth, The Art of Computer Programming 3, 5.2.5): per pass a
 // histogram, a prefix sum and a scatter. Rows travel in the low bits of the word, so one array
-// moves instead of two. The result does not depend on the number of threads. Measured: 7 ns a row
+// moves instead of two. The result does not depend on the number of threads. Measured: 7 ns per row
 // for 170,000 keys of 29 bits on one thread.
 #pragma once
 

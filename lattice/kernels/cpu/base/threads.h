@@ -1,5 +1,5 @@
-// One process-wide pool of threads. Kernels split their work into tasks whose number does not
-// depend on the number of threads, so that results are the same bits for any of them.
+// One process-wide pool of threads. No kernel splits a sum by the number of threads, so that
+// results have the same bits for any number. The number of tasks may depend on it.
 #pragma once
 
 #include <cstdint>

@@ -4,10 +4,10 @@
 //   u = zigzag(v - prediction) mod 2^(8 width), its bytes from the highest down, each as 8 bits
 //   through bit_model.h
 //
-// The prediction is the value of the row nearest by |dx| + |dy| + |dz| among the 16 rows before it
-// in Morton order, of the same batch where there is one, the latest of equals; 0 for the first row.
-// Floats are compared as the integers that sort like them. Lossless for every bit pattern, NaN
-// included.
+// The prediction is the value of the nearest row, by |dx| + |dy| + |dz|, among the 16 rows before
+// it in Morton order. A row of the same batch is preferred; of equally near rows the latest counts.
+// The first row has the prediction 0. Floats are compared as the integers that sort like them. The
+// coding is lossless for every bit pattern, NaN included.
 #pragma once
 
 #include <span>

@@ -2,13 +2,13 @@
 // context models for lossless data compression"). Integers only, tables included: encoder and
 // decoder agree on every machine.
 //
-//   p = squash(sum_i w_i s_i),  s_i = stretch(p_i) * confidence of p_i;       w_i += rate * s_i *
-//   (bit - p)
+//   p = squash(sum_i w_i s_i),  s_i = stretch(p_i) * confidence of p_i
+//   w_i += rate * s_i * (bit - p)
 //
 // Every context i keeps two 16-bit probabilities that the bit is 1: one whose step shrinks as 1 /
-// count (down to 1/160), one with a step of 1/8. Probabilities that reach the coder stay in
-// [kLeast, 65536 - kLeast], so that a coded bit costs at least 0.0014 bits and a stream's symbols
-// are bounded by its bytes.
+// count (down to 1/160), and one with a step of 1/8. Probabilities that reach the coder stay in
+// [kLeast, 65536 - kLeast]. So a coded bit costs at least 0.0014 bits, and the bytes of a stream
+// bound the number of its symbols.
 #pragma once
 
 #include <array>

@@ -92,9 +92,9 @@ void code_level(OctreeModel& model, Level& level, const Level* parents, const Gi
   }
 }
 
-// The cube: c - base in [0, 2^depth) on every axis. Cells of it in Morton order are coordinates in
-// Morton order, because base is either a multiple of 2^depth or, where the rows lie on both sides
-// of 0, -2^(depth - 1).
+// The cube: c - base in [0, 2^depth) on every axis. Its cells in Morton order are coordinates in
+// Morton order. This holds because base is a multiple of 2^depth, or -2^(depth - 1) where the rows
+// lie on both sides of 0.
 struct Cube {
   int depth = 0;
   std::array<int64_t, 3> base{};
@@ -137,9 +137,9 @@ void check_distinct(const CoordSpan& rows, std::string_view operation) {
                                   to_string(rows.row(i)) + " twice, expected distinct rows");
 }
 
-// Most rows that coded bytes can tell: a node is at least 7 bits of at least log2(65536 / (65536 -
-// kLeast)) > kLeast / 65536 bits each, and names at most 8 rows. The cube may be one cell, so one
-// row a tree is free.
+// The most rows that coded bytes can tell. A node names at most 8 rows and has at least 7 bits.
+// Each of these costs at least log2(65536 / (65536 - kLeast)) > kLeast / 65536 bits. The cube may
+// be one cell, so that one row per tree is free.
 uint64_t most_rows(uint64_t bytes, uint64_t trees) {
   return (bytes + 8) * 8 * 8 * (65536 / kLeast) / 7 + trees;
 }

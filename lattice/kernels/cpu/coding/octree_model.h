@@ -1,9 +1,9 @@
 // The context model of octree.h: what is known around a node when the bits of its mask are coded.
 //
 // The node is the middle of 3 x 3 x 3 nodes. Its children and the cells around them are a cube of 4
-// x 4 x 4 cells, one 64-bit word for those known to be occupied and one for those not known yet.
-// For child j the cube is mirrored so that the child lies at (2, 2, 2): the 27 cells around it then
-// have the same meaning for all j, and share their statistics.
+// x 4 x 4 cells. One 64-bit word holds the cells known to be occupied, another one those not known
+// yet. For child j the cube is mirrored so that the child lies at (2, 2, 2). Then the 27 cells
+// around the child have the same meaning for all j, and share their statistics.
 #pragma once
 
 #include <array>

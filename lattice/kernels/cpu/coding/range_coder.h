@@ -5,8 +5,9 @@
 //   [0, 65536) when range < 2^32: the upper word of low is written, low <<= 32, range <<= 32
 //
 // An overflow of low is carried into the words already written. Loss against the ideal code length:
-// below 2^-15 bits a symbol. The last word is the only one the decoder may not find; it reads zeros
-// there, so that a stream has exactly one length. Integers only: the same bytes on every machine.
+// below 2^-15 bits per symbol. The last word is the only one the decoder may not find; it reads
+// zeros there, so that a stream has exactly one length. Integers only: the same bytes on every
+// machine.
 #pragma once
 
 #include <cstdint>

@@ -8,8 +8,9 @@
 
 namespace lattice::cpu {
 
-// Distinct rows in first-seen order: distinct row d first appears at input row first[d]; input row
-// r is distinct row inverse[r]. sorted[p] is the distinct row at sorted position p.
+// Distinct rows in the order of first appearance. Distinct row d first appears at input row
+// first[d]; input row r is distinct row inverse[r]. sorted[p] is the distinct row at sorted
+// position p.
 struct Distinct {
   Buffer<int32_t> first;
   Buffer<int32_t> inverse;

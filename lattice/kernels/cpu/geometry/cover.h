@@ -1,12 +1,12 @@
-// Targets so that every point lies within a radius of one: representatives of cells, and a net over
-// what they leave out.
+// Targets such that every point lies within a radius of one: representatives of cells, and a net
+// over the points that these leave out.
 //
-// A point is left out when no representative of its cloud lies within the radius. The points left
-// out, ordered by (most neighbors left out within the radius first, farthest from the
-// representative of its own cell first, lowest row first), are taken one after the other unless one
-// taken before lies within the radius. Those taken lie farther than the radius from all
-// representatives and from each other, and no point left out can be added: a maximal net. Distances
-// are those of near_points: float32, inclusive.
+// A point is left out when no representative of its cloud lies within the radius. The left-out
+// points are ordered by three keys: most left-out neighbors within the radius, then largest
+// distance to the representative of the own cell, then lowest row. In this order each point is
+// taken, unless a point that was taken before lies within the radius. The taken points are a
+// maximal net: they lie farther than the radius from all representatives and from each other, and
+// no left-out point can be added. Distances are those of near_points: float32, inclusive.
 #pragma once
 
 #include "lattice/kernels/cpu/geometry/rulebook.h"

@@ -78,7 +78,7 @@ struct MortonPlan {
 };
 
 // The transposed Hilbert index of each row. A block of rows takes each step together, which the
-// compiler turns into vector code: 11 ns a row for 10 bits on SSE2, 40 row by row.
+// compiler turns into vector code: 11 ns per row for 10 bits on SSE2, 40 row by row.
 template <typename U, typename T>
 Buffer<portable::Hilbert3<U>> hilbert_index(const T* c, int64_t n, const Bits3& low, int bits) {
   constexpr int64_t kBlock = 256;

@@ -11,7 +11,7 @@
 //
 // M needs 192 bits, but bits that are equal in all rows, and the repeated sign bits of small
 // numbers, decide nothing: with v value bits per axis, v + 1 remain. Up to 64 bits in all one radix
-// sort does; beyond, one per 21 bits of each axis. Measured, ns a row, one thread, lidar / room:
+// sort does; beyond, one per 21 bits of each axis. Measured, ns per row, one thread, lidar / room:
 // morton_order 17 / 18, hilbert_order 28 / 29 (index_coords 11).
 #pragma once
 
@@ -23,9 +23,9 @@ namespace lattice::cpu {
 Buffer<int32_t> morton_order(const CoordSpan& coords);
 Buffer<int32_t> hilbert_order(const CoordSpan& coords);
 
-// code = batch << 60 | interleaved bits, x lowest. x, y, z in [0, 2^20), batch in [0, 8):
-// std::overflow_error otherwise, which names the axis, the value and the first such row. codes has
-// coords.rows entries.
+// code = batch << 60 | interleaved bits, x lowest, for x, y, z in [0, 2^20) and batch in [0, 8).
+// Other values throw std::overflow_error, which names the axis, the value and the first such row.
+// codes has coords.rows entries.
 void morton_codes(const CoordSpan& coords, std::span<int64_t> codes);
 
 }  // namespace lattice::cpu

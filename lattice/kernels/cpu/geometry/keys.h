@@ -142,8 +142,9 @@ struct WideSpace {
   }
 };
 
-// Rows of a coordinate set in ascending key order: keys[p] belongs to row order[p]; equal keys by
-// ascending row. kPad keys `last()` follow, so that a merge may look a little past the end.
+// Rows of a coordinate set in ascending key order. Key keys[p] belongs to row order[p]. Equal keys
+// come by ascending row. The kPad keys `last()` follow, so that a merge may look a little past the
+// end.
 inline constexpr int64_t kPad = 4;
 template <typename Space>
 struct Sorted {

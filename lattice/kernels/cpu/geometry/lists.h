@@ -49,8 +49,8 @@ struct RelationLists {
 // (stable).
 RelationLists reversed(const RelationLists& lists);
 
-// Rows are processed in tiles of `tile` out positions: bounds[t * n_k + k] is the first edge of
-// list k whose out position is >= t * tile; there are n_tiles + 1 rows of bounds.
+// Rows are processed in tiles of `tile` out positions. bounds[t * n_k + k] is the first edge of
+// list k whose out position is >= t * tile. There are n_tiles + 1 rows of bounds.
 struct TileBounds {
   int64_t tile = 0;
   int64_t n_tiles = 0;

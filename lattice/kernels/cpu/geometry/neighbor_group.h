@@ -79,8 +79,8 @@ struct Group {
   }
 };
 
-// Sorts n keys, key i with distance d2[i], into `sorted`: buckets of equal width in d2, of which
-// the points of a surface fill all alike, then each bucket.
+// Sorts n keys, key i with distance d2[i], into `sorted`. The keys fall into bins of equal width in
+// d2, which the points of a surface fill evenly; then each bin is sorted.
 inline void bucket_sort(const int64_t* keys, const float* d2, int64_t n, int64_t* sorted) {
   constexpr int64_t kBuckets = 1024;
   const int64_t buckets = std::min(kBuckets, n / 4);

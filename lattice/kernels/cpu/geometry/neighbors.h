@@ -6,8 +6,8 @@
 // Neighbors of a query are ordered by (d2, row). The bound of a box is computed with the same
 // operations, which are monotone, so that no neighbor is ever cut off by rounding.
 //
-// Queries are sorted into leaves like the sources; the queries of a leaf go down the source tree
-// together, and a node is left out when no query wants it. Leaves are compared as vectors.
+// Queries are sorted into leaves like the sources. The queries of a leaf walk down the source tree
+// together, and skip a node that no query wants. Leaves are compared as vectors.
 #pragma once
 
 #include <array>

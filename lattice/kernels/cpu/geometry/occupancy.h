@@ -26,9 +26,10 @@ struct Children {
 // Throws std::length_error when there are 2^31 children or more.
 Children occupancy_expand(std::span<const uint8_t> masks);
 
-// out[i] = child indices[i] of row parent_rows[i] of parents; `out` has parent_rows.size() * 4
-// entries of the dtype of parents. std::invalid_argument: a row or an index out of range, sizes
-// that differ. std::overflow_error: a child leaves the dtype. Both name the first such entry.
+// out[i] = child indices[i] of row parent_rows[i] of parents. `out` has parent_rows.size() * 4
+// entries of the dtype of parents. Throws std::invalid_argument if a row or an index is out of
+// range, or if sizes differ. Throws std::overflow_error if a child leaves the dtype. Both name the
+// first such entry.
 void child_coords(const CoordSpan& parents, std::span<const int32_t> parent_rows,
                   std::span<const int32_t> indices, void* out);
 

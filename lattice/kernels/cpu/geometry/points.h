@@ -37,10 +37,10 @@ Groups group_rows(const CoordIndex& index, const Distinct& distinct);
 // The same from the group of each entry; entries with a negative group belong to none.
 Groups group_entries(std::span<const int32_t> group, int64_t n_groups);
 
-// Trilinear weights of the 8 lattice points around each point. Point p lies in cell cell_of[p],
-// whose floor(q) is coords[p]; table (cells, 8) holds the voxel row of each corner of a cell, -1 =
-// none, corner (x * 2 + y) * 2 + z. rows and weights are (n, 8), slot x + 2 y + 4 z; a missing
-// voxel gives row -1 and weight 0. weight = (wx * wy) * wz.
+// Trilinear weights of the 8 lattice points around each point: weight = (wx * wy) * wz. Point p
+// lies in cell cell_of[p], whose floor(q) is coords[p]. The table (cells, 8) holds the voxel row
+// of corner (x * 2 + y) * 2 + z of each cell, or -1. The arrays rows and weights are (n, 8), slot x
+// + 2 y + 4 z. A missing voxel gives row -1 and weight 0.
 void linear_weights(const float* points, int64_t n, const VoxelFrame& frame, const int32_t* coords,
                     const int32_t* cell_of, const int32_t* table, int32_t* rows, float* weights);
 

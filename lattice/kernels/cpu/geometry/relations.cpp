@@ -173,9 +173,9 @@ MadeCoords decode(const Space& space, const DistinctKeys<Space>& distinct, bool 
   return made;
 }
 
-// Outputs of two inputs never meet: size <= stride and no dilation. Output (i, k) is row i * K + k,
-// at position p * K + k for the input at position p, so that the outputs of one input lie side by
-// side. No search.
+// Outputs of two inputs never meet: size <= stride and no dilation. Output (i, k) is row i * K + k.
+// It has position p * K + k for the input at position p, so that the outputs of one input lie side
+// by side. Nothing is searched.
 RelationLists generate_apart(const CoordSpan& coords, const std::shared_ptr<const CoordIndex>& in,
                              const Kernel& kernel, MadeCoords* made) {
   const int64_t n = coords.rows, volume = kernel.volume();

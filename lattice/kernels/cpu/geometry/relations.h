@@ -1,19 +1,21 @@
 // Kernel relations on lattice coordinates, from sorted keys.
 //
-// Gathering kinds (forward, target, submanifold): edge (i, o, k) iff in[i] = out[o] * stride +
-// offset[k] - padding. Scattering kinds (transposed, generative, target-transposed): edge iff
-// out[o] = in[i] * stride + offset[k] - padding.
+// Gathering kinds (forward, target, submanifold) have edge (i, o, k) if and only if
+//   in[i] = out[o] * stride + offset[k] - padding.
+// Scattering kinds (transposed, generative, target-transposed) have it if and only if
+//   out[o] = in[i] * stride + offset[k] - padding.
 //
 // Algorithm, once the rows of both ends are sorted:
-//   1. anchors: one end's coordinates * stride - padding, still sorted, as keys in the other end's
-//   key space;
-//   2. for each (x, y) offset walk anchors + offset and the other end's keys together; the z
-//   offsets of a match are
-//      neighbors in the sorted sequence, so one walk serves all of them;
-//   3. each walk appends to the lists of its offsets in ascending order.
+//   1. Anchors are the coordinates of one end * stride - padding, still sorted, as keys in the key
+//      space of the other end.
+//   2. For each (x, y) offset, walk anchors + offset and the keys of the other end together. The z
+//      offsets of a match are neighbors in the sorted sequence, so that one walk serves all of
+//      them.
+//   3. Each walk appends to the lists of its offsets in ascending order.
+//
 // Nothing is hashed; an offset costs a share of one linear walk. A relation with odd sizes, stride
-// 1 and no padding on its own coordinates is symmetric: half of the offsets are walked, the others
-// are the same lists with their ends swapped.
+// 1 and no padding on its own coordinates is symmetric. Then only half of the offsets are walked;
+// the others are the same lists with their ends swapped.
 #pragma once
 
 #include <memory>

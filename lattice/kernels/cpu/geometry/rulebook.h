@@ -1,14 +1,15 @@
 // From continuous points to triplets: which points lie near a query, and which cell of the kernel
 // each falls into.
 //
-//   near:  sqrt(dx^2 + dy^2 + dz^2) <= R (ball) or max(|dx|, |dy|, |dz|) <= R (cube), d = point -
-//   query, float32, inclusive tap:   l = clamp(round_half_even(d / grid) + ks / 2, 0, ks - 1) for
-//   each axis, k = (l_x ks + l_y) ks + l_z
+//   d = point - query, float32
+//   near:  sqrt(dx^2 + dy^2 + dz^2) <= R (ball), or max(|dx|, |dy|, |dz|) <= R (cube)
+//   tap:   l = clamp(round_half_even(d / grid) + ks / 2, 0, ks - 1) for each axis
+//          k = (l_x ks + l_y) ks + l_z
 //
 // Points are sorted by cells a little larger than R. The 27 cells around a cell are a 3x3x3
-// relation of cells (relations.h); their points are laid side by side once for all queries of the
+// relation of cells (relations.h). Their points are laid side by side once for all queries of the
 // cell. Cells are computed in float64 and have room for the rounding of d, so that no neighbor is
-// missed, also far from the origin. Samples (clouds of a batch) never meet.
+// missed, also far from the origin. Edges never join two samples (clouds of a batch).
 #pragma once
 
 #include <cstdint>
