@@ -3,6 +3,8 @@
 #include <mlx/ops.h>
 #include <mlx/transforms.h>
 
+#include <cstring>
+#include <new>
 #include <stdexcept>
 
 #include "lattice/graph/dtype.h"
@@ -34,6 +36,27 @@ mx::array evaluated(const mx::array& a, std::string_view operation, std::string_
   return out;
 }
 
+mx::array new_array(const void* data, mx::Shape shape, mx::Dtype dtype) {
+  size_t bytes = dtype.size();
+  for (const int extent : shape) bytes *= static_cast<size_t>(extent);
+  mx::allocator::Data memory = mx::allocator::malloc(bytes);
+  void* to = mx::allocator::Buffer(memory.buffer()).raw_ptr();
+  if (bytes > 0) {
+    if (!to) throw std::bad_alloc();
+    std::memcpy(to, data, bytes);
+  }
+  return mx::array(std::move(memory), std::move(shape), dtype);
+}
+
+mx::array private_copy(const mx::array& a) {
+  return new_array(a.size() ? a.data<void>() : nullptr, a.shape(), a.dtype());
+}
+
+mx::array take_rows(const mx::array& a, const mx::array& rows, mx::StreamOrDevice s) {
+  if (a.shape(1) > 0) return mx::take(a, rows, 0, s);
+  return mx::slice(a, {0, 0}, {static_cast<int>(rows.size()), 0}, s);
+}
+
 mx::array checked_rows(const mx::array& rows, int64_t n, std::string_view operation,
                        std::string_view what, int64_t lowest) {
   const std::string head = "[" + std::string(operation) + "] " + std::string(what);
@@ -42,23 +65,31 @@ mx::array checked_rows(const mx::array& rows, int64_t n, std::string_view operat
   if (!mx::issubdtype(rows.dtype(), mx::integer))
     throw std::invalid_argument(head + " must hold integers, got " +
                                 graph::dtype_name(rows.dtype()));
-  const auto inside = [&](const auto* values, size_t count) {  // one pass without a branch
+  const mx::array wide = rows.dtype() == mx::int32
+                             ? evaluated(rows, operation, what)
+                             : evaluated(mx::astype(rows, mx::int64), operation, what);
+  // Copied first and checked then: writing to the caller's memory cannot change what was checked.
+  cpu::Buffer<int32_t> kept(static_cast<int64_t>(wide.size()));
+  const auto take = [&](const auto* values) {
+    const int64_t count = kept.size();
     int64_t bad = 0;
-    for (size_t i = 0; i < count; ++i) bad += values[i] < lowest || values[i] >= n;
-    return bad == 0;
+    for (int64_t i = 0; i < count; ++i) {  // one pass without a branch
+      const auto value = values[i];
+      kept[i] = static_cast<int32_t>(value);
+      bad += value < lowest || value >= n;
+    }
+    if (bad == 0) return;
+    for (int64_t i = 0; i < count; ++i)
+      if (values[i] < lowest || values[i] >= n)
+        throw std::invalid_argument(head + "[" + std::to_string(i) +
+                                    "] = " + std::to_string(values[i]) + " is outside " +
+                                    std::to_string(lowest) + ".." + std::to_string(n - 1));
+    throw std::invalid_argument(head + " changed while it was checked");
   };
-  if (rows.dtype() == mx::int32) {
-    const mx::array given = evaluated(rows, operation, what);
-    if (inside(given.data<int32_t>(), given.size())) return given;
-  }
-  mx::array wide = evaluated(mx::astype(rows, mx::int64), operation, what);
-  const int64_t* values = wide.data<int64_t>();
-  for (size_t i = 0; i < wide.size(); ++i)
-    if (values[i] < lowest || values[i] >= n)
-      throw std::invalid_argument(head + "[" + std::to_string(i) +
-                                  "] = " + std::to_string(values[i]) + " is outside " +
-                                  std::to_string(lowest) + ".." + std::to_string(n - 1));
-  return evaluated(mx::astype(rows, mx::int32), operation, what);
+  if (wide.size() > 0 && wide.dtype() == mx::int32) take(wide.data<int32_t>());
+  if (wide.size() > 0 && wide.dtype() == mx::int64) take(wide.data<int64_t>());
+  const int count = static_cast<int>(kept.size());
+  return adopt(std::move(kept), {count});
 }
 
 }  // namespace lattice

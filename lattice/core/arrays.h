@@ -1,7 +1,9 @@
 // Between MLX arrays and the kernels' memory.
 #pragma once
 
+#include <mlx/allocator.h>
 #include <mlx/array.h>
+#include <mlx/utils.h>
 
 #include <string>
 #include <string_view>
@@ -19,17 +21,36 @@ std::string shape_text(const mx::Shape& shape);
 // there are no values: throws std::invalid_argument that says so. `what` names the argument.
 mx::array evaluated(const mx::array& a, std::string_view operation, std::string_view what);
 
-// An array that owns the buffer's memory.
+// A new array with a copy of the values at `data`. Throws std::bad_alloc when MLX has no memory;
+// the constructors of mx::array would copy into null.
+mx::array new_array(const void* data, mx::Shape shape, mx::Dtype dtype);
+
+// The values of an evaluated array in memory of their own. NumPy views of MLX arrays are writable:
+// what Python holds must not be what kernels trust.
+mx::array private_copy(const mx::array& a);
+
+// An array that owns the buffer's memory. Throws std::bad_alloc when MLX has no memory.
 template <typename T>
 mx::array adopt(cpu::Buffer<T>&& buffer, mx::Shape shape, mx::Dtype dtype = mx::TypeToDtype<T>()) {
   if (buffer.empty())
     return mx::array(static_cast<const int32_t*>(nullptr), std::move(shape), dtype);
+  const size_t bytes = static_cast<size_t>(buffer.size()) * sizeof(T);
+  const mx::allocator::Buffer wrapped = mx::allocator::make_buffer(buffer.data(), bytes);
+  if (!wrapped.ptr()) return new_array(buffer.data(), std::move(shape), dtype);
   auto* kept = new cpu::Buffer<T>(std::move(buffer));
-  return mx::array(kept->data(), std::move(shape), dtype, [kept](void*) { delete kept; });
+  const auto free = [kept](mx::allocator::Buffer memory) {
+    mx::allocator::release(memory);
+    delete kept;
+  };
+  return mx::array(mx::allocator::Data(wrapped, free), std::move(shape), dtype);
 }
 
-// A 1-D int32 array of row ids, evaluated; throws when the shape is another or a value is outside
-// [lowest, n).
+// Rows of a 2-D array; rows are right and not more than there are. Without channels a slice: the
+// gradient of mx::take is a scatter, which divides by the size of a row.
+mx::array take_rows(const mx::array& a, const mx::array& rows, mx::StreamOrDevice s = {});
+
+// A 1-D int32 array of row ids in memory of its own, evaluated; throws when the shape is another or
+// a value is outside [lowest, n).
 mx::array checked_rows(const mx::array& rows, int64_t n, std::string_view operation,
                        std::string_view what, int64_t lowest = 0);
 

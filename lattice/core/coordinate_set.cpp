@@ -10,7 +10,7 @@
 namespace lattice {
 struct CoordinateSet::State {
   mx::array given;
-  mx::array values;  // given, evaluated and contiguous
+  mx::array values;  // given, evaluated, contiguous, and in memory that nobody else writes
   cpu::Box box;
   std::once_flag once;
   std::shared_ptr<const cpu::CoordIndex> index;
@@ -32,7 +32,7 @@ CoordinateSet::CoordinateSet(mx::array coords, std::string_view operation, std::
   if (coords.dtype() != mx::int32 && coords.dtype() != mx::int64)
     throw std::invalid_argument(head + "be int32 or int64, got " +
                                 graph::dtype_name(coords.dtype()));
-  mx::array values = evaluated(coords, operation, what);
+  mx::array values = private_copy(evaluated(coords, operation, what));
   state_ = std::make_shared<State>(std::move(coords), std::move(values));
   state_->box = cpu::bounding_box(state_->span());
   if (!state_->box.empty() && state_->box.lo[0] < 0)

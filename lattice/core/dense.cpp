@@ -84,7 +84,7 @@ mx::array to_dense(const SparseTensor& x, const std::optional<std::vector<int64_
   for (int64_t v : extent) full.push_back(static_cast<int>(v)), cells *= full.back();
   full.push_back(channels);
   mx::array dense = mx::zeros({cells, channels}, x.dtype(), s);
-  if (rows > 0)
+  if (rows > 0 && channels > 0)  // MLX divides by the size of the updates
     dense = mx::scatter(dense, {adopt(std::move(cell), {rows})},
                         mx::reshape(x.feats(), {rows, 1, channels}, s), {0}, s);
   return mx::reshape(dense, full, s);
@@ -126,7 +126,7 @@ SparseTensor from_dense(const mx::array& dense, const std::optional<mx::array>& 
   const int channels = dense.shape(4);
   const mx::array flat = mx::reshape(dense, {static_cast<int>(keep.size()), channels}, s);
   return {adopt(std::move(coords), {rows, 4}),
-          mx::take(flat, adopt(std::move(cell), {rows}), 0, s),
+          take_rows(flat, adopt(std::move(cell), {rows}), s),
           stride,
           std::nullopt,
           nullptr,

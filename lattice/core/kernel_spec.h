@@ -15,7 +15,7 @@ using cpu::Triple;
 
 inline constexpr int64_t kMaxKernelVolume = int64_t{1} << 20;
 
-// Sizes, strides and dilations are in 1..2^31-1, paddings in 0..2^31-1, and size.x * size.y *
+// Sizes, strides and dilations are in 1..2^31-1, paddings in -2^31+1..2^31-1, and size.x * size.y *
 // size.z <= 2^20; anything else throws std::invalid_argument that names the argument.
 struct KernelSpec {
   Triple size{3, 3, 3};

@@ -165,12 +165,15 @@ NeighborIndex::NeighborIndex(const mx::array& rows, const std::optional<mx::arra
                              std::string_view operation, std::string_view what)
     : state_(std::make_shared<const State>(checked(rows, batch_indices, operation, what))) {}
 
-NeighborRelation::Ptr NeighborIndex::search(const cpu::NeighborQuery& query,
+NeighborRelation::Ptr NeighborIndex::search(const cpu::NeighborQuery& wanted,
                                             std::optional<int64_t> max_neighbors,
                                             const std::optional<mx::array>& queries,
                                             const std::optional<mx::array>& batch_indices,
                                             std::string_view operation) const {
   const std::string head = "[" + std::string(operation) + "] ";
+  // More than there are rows cannot be found; memory is taken for what can.
+  const cpu::NeighborQuery query{std::min(wanted.limit, std::max<int64_t>(rows(), 1)),
+                                 wanted.reach};
   const auto found = [&] {
     try {
       if (!queries) {

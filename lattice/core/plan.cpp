@@ -19,6 +19,10 @@ constexpr const char* kDecode = "GeometryPlan.decode";
 // What the steps of a stored plan may cost, so that a short file cannot ask for hours: offsets of a
 // kernel, pairs of row and offset in all, rows made by transposed kernels.
 constexpr int64_t kMostOffsets = 4096, kMostPairs = int64_t{1} << 34, kMostMade = int64_t{1} << 28;
+// The same in proportion to the rows that the file really holds: a decoder of five levels makes 8^5
+// rows of one.
+constexpr int64_t kFreePairs = int64_t{1} << 24, kPairsPerRow = int64_t{1} << 16;
+constexpr int64_t kFreeMade = int64_t{1} << 21, kMadePerRow = int64_t{1} << 15;
 
 bool makes_coordinates(RelationKind kind) {
   return kind == RelationKind::forward || kind == RelationKind::transposed ||
@@ -30,13 +34,15 @@ bool wants_target(RelationKind kind) {
 
 // Counts the cost of steps; false when it is too much.
 struct Cost {
+  int64_t rows = 0;  // of the coordinates in the file
   int64_t pairs = 0, made = 0;
   bool add(RelationKind kind, int64_t n_in, const KernelSpec& spec) {
     if (spec.volume() > kMostOffsets) return false;
     pairs += n_in * spec.volume();  // at most 2^43 more, and nothing is added after the first false
     if (kind == RelationKind::transposed || kind == RelationKind::generative)
       made += n_in * spec.volume();
-    return pairs <= kMostPairs && made <= kMostMade;
+    return pairs <= std::min(kMostPairs, kFreePairs + kPairsPerRow * (rows + made)) &&
+           made <= std::min(kMostMade, kFreeMade + kMadePerRow * rows);
   }
 };
 
@@ -61,7 +67,7 @@ Relation::Ptr build(CoordinateManager& manager, RelationKind kind, const Coordin
 void put_triple(std::vector<uint8_t>& out, const Triple& t) {
   for (int64_t v : t) cpu::put(out, static_cast<uint64_t>(v));
 }
-// Values of 0 .. 2^31 - 1, except strides of tensors, which are int64.
+// Values below 2^31, except strides of tensors, which are int64. KernelSpec checks them.
 Triple get_triple(cpu::ByteReader& in) {
   Triple t;
   for (int64_t& v : t) v = static_cast<int64_t>(in.number<uint64_t>());
@@ -166,6 +172,7 @@ std::vector<uint8_t> GeometryPlan::encode() const {
   }
   cpu::put(body, static_cast<uint32_t>(steps_.size()));
   Cost cost;
+  for (const CoordinateMapKey& key : roots_) cost.rows += manager_->set(key).rows();
   for (const auto& [in, target, relation] : steps_) {
     if (!cost.add(relation->kind(), relation->n_in(), relation->spec()))
       throw std::invalid_argument("[GeometryPlan.encode] the plan is too large to be stored");
@@ -216,6 +223,7 @@ GeometryPlan GeometryPlan::decode(std::span<const uint8_t> data, bool gradients)
   std::vector<CoordinateMapKey> slots = plan.roots_;
   const uint32_t n_steps = in.number<uint32_t>();
   Cost cost;
+  for (const CoordinateMapKey& key : slots) cost.rows += plan.manager_->set(key).rows();
   for (uint32_t i = 0; i < n_steps; ++i) {
     const std::string step = "step " + std::to_string(i);
     const uint8_t kind_number = in.number<uint8_t>();

@@ -173,7 +173,7 @@ std::vector<mx::array> decompose(const SparseTensor& t, const mx::array& values,
     if (n == 0 || r[n - 1] - r[0] == n - 1) {
       out.push_back(row_slice(values, n ? r[0] : 0, n, first_column));
     } else {
-      out.push_back(mx::take(mx::slice(values, {0, first_column}, values.shape()), rows, 0));
+      out.push_back(take_rows(mx::slice(values, {0, first_column}, values.shape()), rows));
     }
   }
   return out;
@@ -242,7 +242,7 @@ std::pair<SparseTensor, mx::array> SparseTensor::sorted() const {
   cpu::take_rows(from, order.span(), moved.data());
   const CoordinateSet set(adopt(std::move(moved), {n, 4}, set_.dtype()), "SparseTensor.sorted");
   return {SparseTensor(manager_, manager_->insert_set(set, stride()),
-                       mx::take(feats_, permutation, 0), batch_counts_),
+                       take_rows(feats_, permutation), batch_counts_),
           permutation};
 }
 

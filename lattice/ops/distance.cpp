@@ -67,8 +67,19 @@ mx::array factor(const mx::array& g, const mx::array& a, const mx::array& b, Met
                    mx::array(0.0f), s);
 }
 
+// Up to so many channels, derivatives subtract before they sum: a[i] - b[j] is exact for near
+// points, while the difference of two sums loses them (1 % at 1 mm in a cloud of 50 m). Features of
+// more channels are no positions; there two products are many times faster.
+constexpr int kSmallChannels = 16;
+
+// (N, M): a[i, c] - b[j, c].
+mx::array differences(const mx::array& a, const mx::array& b, int c, mx::StreamOrDevice s) {
+  return mx::subtract(mx::slice(a, {0, c}, {a.shape(0), c + 1}, s),
+                      mx::transpose(mx::slice(b, {0, c}, {b.shape(0), c + 1}, s), s), s);
+}
+
 // Gradients for one block of rows of a: sum_j w[i, j] (a[i] - b[j]) and sum_i w[i, j] (b[j] -
-// a[i]). Both are the same for moved points; near the origin the two terms do not cancel.
+// a[i]). Both are the same for moved points; many channels are moved to the center first.
 graph::Arrays block_vjp(const mx::array& a, const mx::array& b, const mx::array& g,
                         const mx::array& center, Metric metric, int block, mx::StreamOrDevice s) {
   if (metric == Metric::cosine)
@@ -76,6 +87,15 @@ graph::Arrays block_vjp(const mx::array& a, const mx::array& b, const mx::array&
                    graph::Arrays{a, b}, graph::Arrays{g})
         .second;
   const mx::array w = factor(g, a, b, metric, block, s);
+  if (a.shape(1) <= kSmallChannels) {
+    std::vector<mx::array> to_a, to_b;
+    for (int c = 0; c < a.shape(1); ++c) {
+      const mx::array slope = mx::multiply(w, differences(a, b, c, s), s);
+      to_a.push_back(mx::sum(slope, 1, true, s));
+      to_b.push_back(mx::transpose(mx::negative(mx::sum(slope, 0, true, s), s), s));
+    }
+    return {mx::concatenate(to_a, 1, s), mx::concatenate(to_b, 1, s)};
+  }
   const mx::array x = mx::subtract(a, center, s), y = mx::subtract(b, center, s);
   const mx::array to_a = mx::subtract(mx::multiply(x, mx::sum(w, 1, true, s), s),
                                       matmul_rows(w, y, std::nullopt, s), s);
@@ -114,6 +134,14 @@ mx::array distances(const mx::array& a, const mx::array& b, Metric metric, int b
       return {mx::zeros({in[0].shape(0), in[1].shape(0)}, mx::float32, s)};
     if (metric == Metric::cosine)
       return mx::jvp([s](const graph::Arrays& x) { return cosine_formula(x, s); }, in, t).second;
+    if (in[0].shape(1) <= kSmallChannels) {
+      mx::array slope = mx::array(0.0f);
+      for (int c = 0; c < in[0].shape(1); ++c)
+        slope = mx::add(
+            slope, mx::multiply(differences(in[0], in[1], c, s), differences(t[0], t[1], c, s), s),
+            s);
+      return {factor(slope, in[0], in[1], metric, block, s)};
+    }
     const mx::array center = mx::stop_gradient(mx::mean(in[0], 0, true, s), s);
     const mx::array x = mx::subtract(in[0], center, s), y = mx::subtract(in[1], center, s);
     const auto dots = [s](const mx::array& p, const mx::array& q) {

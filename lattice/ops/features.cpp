@@ -86,7 +86,8 @@ mx::array activation(const mx::array& x, Activation kind, const ActivationOption
       return mx::where(mx::greater(x, scalar(0), s), x,
                        mx::multiply(scalar(double{o.negative_slope}), x, s), s);
     default: {
-      if (!(o.beta > 0)) fail("softplus", "beta must be > 0, got " + std::to_string(o.beta));
+      if (!(o.beta > 0) || !std::isfinite(o.beta))
+        fail("softplus", "beta must be > 0 and finite, got " + std::to_string(o.beta));
       const mx::array v = wide(x, s), scaled = mx::multiply(v, mx::array(o.beta), s);
       const mx::array soft =
           mx::divide(mx::logaddexp(scaled, mx::array(0.0f), s), mx::array(o.beta), s);

@@ -25,8 +25,6 @@
 namespace lattice {
 namespace {
 
-thread_local DecisionLog* current_log = nullptr;
-
 std::string trimmed(const std::string& text) {
   const size_t begin = text.find_first_not_of(' '), end = text.find_last_not_of(' ');
   return begin == std::string::npos ? "" : text.substr(begin, end - begin + 1);
@@ -228,16 +226,42 @@ std::string Decision::text() const {
   return out.str();
 }
 
+struct DecisionLog::State {
+  std::mutex mutex;
+  std::vector<Decision> decisions;
+  bool open = true;
+};
+
+// The logs of this thread. One that ended on another thread is marked there and leaves here.
+static auto& open_logs() {
+  thread_local std::vector<std::shared_ptr<DecisionLog::State>> logs;
+  return logs;
+}
+
 Decision choose(const Call& call) {
   Decision decision = decide(call);
-  for (DecisionLog* log = current_log; log; log = log->outer_) log->decisions_.push_back(decision);
+  std::erase_if(open_logs(), [&](const auto& log) {
+    std::lock_guard lock(log->mutex);
+    if (log->open) log->decisions.push_back(decision);
+    return !log->open;
+  });
   return decision;
 }
 
 mx::array run(const Call& call) { return choose(call).chosen->launch(call); }
 
-DecisionLog::DecisionLog() : outer_(current_log) { current_log = this; }
-DecisionLog::~DecisionLog() { current_log = outer_; }
+DecisionLog::DecisionLog() : state_(std::make_shared<State>()) { open_logs().push_back(state_); }
+
+DecisionLog::~DecisionLog() {
+  std::lock_guard lock(state_->mutex);
+  state_->open = false;
+  std::erase(open_logs(), state_);
+}
+
+std::vector<Decision> DecisionLog::decisions() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->decisions;
+}
 
 namespace {
 std::mutex counts_mutex;

@@ -7,6 +7,7 @@
 #include <mlx/utils.h>
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -113,19 +114,19 @@ Decision choose(const Call& call);
 // choose() and launch.
 mx::array run(const Call& call);
 
-// While one lives, the decisions of this thread are kept. They nest: each sees what happens during
-// its life.
+// While one lives, the decisions of the thread that made it are kept. Logs may end in any order and
+// on any thread; each sees what happens during its life.
 class DecisionLog {
  public:
   DecisionLog();
   ~DecisionLog();
   DecisionLog(const DecisionLog&) = delete;
-  const std::vector<Decision>& decisions() const { return decisions_; }
+  std::vector<Decision> decisions() const;
+
+  struct State;
 
  private:
-  friend Decision choose(const Call& call);
-  std::vector<Decision> decisions_;
-  DecisionLog* outer_;
+  std::shared_ptr<State> state_;
 };
 
 // How often nodes of a route were evaluated in this process (counted when the kernel runs).

@@ -110,6 +110,9 @@ Neighbors clip_neighbors(const Neighbors& neighbors, int64_t most) {
   const mx::array rows =
       checked_rows(neighbors.rows, std::numeric_limits<int32_t>::max(), kName, "rows");
   const mx::array far = evaluated(mx::astype(neighbors.distances, mx::float32), kName, "distances");
+  for (int64_t e = 0; e < n; ++e)
+    if (std::isnan(far.data<float>()[e]))
+      fail(kName, "distances[" + std::to_string(e) + "] is NaN, expected distances in order");
   const cpu::Buffer<int32_t> offsets = checked_offsets(neighbors.counts, n, kName, "counts");
   std::vector<int32_t> kept;
   cpu::Buffer<int32_t> counts(offsets.size() - 1);

@@ -37,7 +37,10 @@ int64_t integer(nb::handle value, const char* operation, const char* argument) {
   if (nb::isinstance<nb::bool_>(number) || !PyIndex_Check(number.ptr()))
     wrong_type(operation, argument, "an integer", value);
   const nb::object index = nb::steal(PyNumber_Index(number.ptr()));
-  if (!index.is_valid()) throw nb::python_error();
+  if (!index.is_valid()) {
+    PyErr_Clear();
+    wrong_type(operation, argument, "an integer", value);
+  }
   int overflow = 0;
   const int64_t result = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
   if (overflow)
@@ -75,7 +78,12 @@ float number(nb::handle value, const char* operation, const char* argument) {
   if (nb::isinstance<nb::bool_>(given) ||
       !(nb::isinstance<nb::float_>(given) || PyIndex_Check(given.ptr())))
     wrong_type(operation, argument, "a number", value);
-  return static_cast<float>(nb::cast<double>(given));
+  const double result = PyFloat_AsDouble(given.ptr());
+  if (result == -1.0 && PyErr_Occurred()) {
+    PyErr_Clear();
+    wrong_type(operation, argument, "a number that fits float64", value);
+  }
+  return static_cast<float>(result);
 }
 
 std::array<float, 3> floats3(nb::handle value, const char* operation, const char* argument) {

@@ -6,6 +6,7 @@
 #include <nanobind/stl/variant.h>
 
 #include "bind.h"
+#include "lattice/core/errors.h"
 
 namespace mx = mlx::core;
 using namespace lattice;
@@ -27,8 +28,13 @@ void bind_codec(nb::module_& m) {
       [](const mx::array& coords, const nb::dict& attributes, double voxel_size,
          const std::array<double, 3>& origin, mx::StreamOrDevice s) {
         VoxelCloud cloud{coords, {}, voxel_size, origin};
-        for (const auto& [name, values] : attributes)
+        for (const auto& [name, values] : attributes) {
+          if (!nb::isinstance<nb::str>(name) || !nb::isinstance<mx::array>(values))
+            throw TypeError("[encode_points] attributes must map names to mx.array, found " +
+                            std::string(nb::repr(name).c_str()) + " with a " +
+                            nb::type_name(values.type()).c_str() + "; convert it with mx.array()");
           cloud.attributes.emplace_back(nb::cast<std::string>(name), nb::cast<mx::array>(values));
+        }
         ByteString data;
         {
           nb::gil_scoped_release release;

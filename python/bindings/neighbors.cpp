@@ -27,17 +27,17 @@ void bind_relation(nb::module_& m) {
   using Edges = NeighborEdges;
   nb::class_<Edges>(m, "NeighborEdges",
                     "Edge e joins query_rows[e] and source_rows[e], its neighbor neighbor_ids[e].")
-      .def_prop_ro("query_rows", [](const Edges& e) { return mx::array(e.query_rows); })
-      .def_prop_ro("source_rows", [](const Edges& e) { return mx::array(e.source_rows); })
-      .def_prop_ro("neighbor_ids", [](const Edges& e) { return mx::array(e.neighbor_ids); });
+      .def_prop_ro("query_rows", [](const Edges& e) { return private_copy(e.query_rows); })
+      .def_prop_ro("source_rows", [](const Edges& e) { return private_copy(e.source_rows); })
+      .def_prop_ro("neighbor_ids", [](const Edges& e) { return private_copy(e.neighbor_ids); });
   nb::class_<Neighbors>(m, "NeighborRelation",
                         "Each query's neighbors, nearest first, by (squared distance, source row).")
       .def_prop_ro("edges", &Neighbors::edges, nb::rv_policy::reference_internal,
                    nb::call_guard<Release>())
       .def_prop_ro(
-          "distances", [](const Neighbors& r) { return mx::array(r.distances()); },
+          "distances", [](const Neighbors& r) { return private_copy(r.distances()); },
           "Squared, float32.")
-      .def_prop_ro("row_offsets", [](const Neighbors& r) { return mx::array(r.row_offsets()); })
+      .def_prop_ro("row_offsets", [](const Neighbors& r) { return private_copy(r.row_offsets()); })
       .def_prop_ro("counts", &Neighbors::counts, "Neighbors of each query.")
       .def_prop_ro("edge_count", &Neighbors::edge_count)
       .def_prop_ro("n_query", &Neighbors::n_query)

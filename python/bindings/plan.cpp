@@ -46,7 +46,8 @@ void bind_plan(nb::module_& m) {
           "save",
           [](const GeometryPlan& plan, nb::handle path) {
             const std::vector<uint8_t> data = encoded(plan);
-            path_of(path).attr("write_bytes")(nb::bytes(data.data(), data.size()));
+            nb::module_::import_("mlx_lattice._atomic")
+                .attr("write_bytes")(path_of(path), nb::bytes(data.data(), data.size()));
           },
           "path"_a)
       .def_static(

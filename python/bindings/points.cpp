@@ -33,7 +33,8 @@ void bind_values(nb::module_& m) {
            "inverse_rows"_a, "counts"_a)
       .def_prop_ro("coords", [](const Quantization& q) { return mx::array(q.coords); })
       .def_prop_ro("active_rows", [](const Quantization& q) { return mx::array(q.active_rows); })
-      .def_prop_ro("inverse_rows", [](const Quantization& q) { return mx::array(q.inverse_rows); })
+      .def_prop_ro("inverse_rows",
+                   [](const Quantization& q) { return private_copy(q.inverse_rows); })
       .def_prop_ro("counts", [](const Quantization& q) { return mx::array(q.counts); })
       .def("__repr__", [](const Quantization& q) {
         return "SparseQuantization(" + std::to_string(q.inverse_rows.size()) + " points in " +

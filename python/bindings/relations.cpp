@@ -79,10 +79,11 @@ void bind_values(nb::module_& m) {
   });
 }
 
-// Arrays are returned as new handles: writing to one in place does not reach the relation.
+// Arrays are returned as copies: writing to one, also through a NumPy view, does not reach the
+// relation.
 template <typename T>
 auto copy_of(mx::array T::* member) {
-  return [member](const T& self) { return mx::array(self.*member); };
+  return [member](const T& self) { return private_copy(self.*member); };
 }
 
 void bind_views(nb::module_& m) {

@@ -23,7 +23,7 @@ const char* device_name(mx::Device::DeviceType device) {
 struct PyDecisionLog {
   std::unique_ptr<DecisionLog> open;
   std::vector<Decision> decisions;
-  const std::vector<Decision>& current() const { return open ? open->decisions() : decisions; }
+  std::vector<Decision> current() const { return open ? open->decisions() : decisions; }
 };
 
 }  // namespace

@@ -189,6 +189,13 @@ void bind_tensor(nb::module_& m) {
                                    to_python(t.stride()), counts_tuple(t.batch_counts()));
            })
       .def("__setstate__", [](SparseTensor& t, nb::tuple state) {
+        if (state.size() != 4 || !nb::isinstance<mx::array>(state[0]) ||
+            !nb::isinstance<mx::array>(state[1]))
+          throw std::invalid_argument(
+              "[SparseTensor] state must be (coords, feats, stride, batch_counts) with two arrays, "
+              "found " +
+              std::string(nb::repr(nb::object(state).type()).c_str()) + " of " +
+              std::to_string(state.size()) + " items; the pickle is damaged or of another version");
         const Parts p = parts(nb::cast<mx::array>(state[0]), nb::cast<mx::array>(state[1]),
                               state[2], std::nullopt, nullptr, state[3], std::nullopt);
         new (&t) SparseTensor(SparseTensor::from_components(p));

@@ -68,7 +68,7 @@ def test_duplicates_name_coordinate_rows_and_cure(build):
         ((1, 2), ValueError),
         ([1, 1, 1, 1], ValueError),
         ((), ValueError),
-        (-1, ValueError),
+        (-(2**40), ValueError),
         (2**70, ValueError),
         (2**40, ValueError),
         (np.array([1, 2]), ValueError),
@@ -79,7 +79,15 @@ def test_bad_triples_name_the_argument(argument, value, error):
         ops.build_kernel_relation(C, **{argument: value})
 
 
-@pytest.mark.parametrize("value", [0, (1, 0, 1)])
+def test_padding_may_be_negative():
+    """PyTorch's padding p of a kernel K is ours p - (K - 1) / 2: input = out * stride + tap - p."""
+    c = mx.array([[0, i, 0, 0] for i in range(6)])
+    got = ops.build_kernel_relation(c, (3, 1, 1), (2, 1, 1), (-1, 0, 0)).edges
+    found = set(zip(got.in_rows.tolist(), got.out_rows.tolist(), got.kernel_ids.tolist()))
+    assert found == {(2 * o + t, o, t) for o in range(3) for t in range(3) if 2 * o + t < 6}
+
+
+@pytest.mark.parametrize("value", [0, -1, (1, 0, 1)])
 def test_zero_is_no_size(value):
     for argument in ("kernel_size", "stride", "dilation"):
         with pytest.raises(ValueError, match=argument):

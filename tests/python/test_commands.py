@@ -7,8 +7,7 @@ import pathlib
 import mlx.core as mx
 import mlx_lattice as ml
 import pytest
-from mlx_lattice import _ext, routes
-from mlx_lattice.cli import main as cli
+from mlx_lattice import _ext, cli, routes
 from mlx_lattice.cli import routes as route_commands
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"

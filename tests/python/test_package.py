@@ -9,8 +9,7 @@ from pathlib import Path
 import mlx.core as mx
 import mlx_lattice
 import pytest
-from mlx_lattice import _load
-from mlx_lattice.cli import main as cli
+from mlx_lattice import _load, cli
 
 PACKAGE = Path(mlx_lattice.__file__).parent
 
@@ -121,7 +120,7 @@ def test_a_users_mistake_is_one_line(monkeypatch, capsys):
     def fail(_arguments):
         raise ValueError("[demo] size: found -1, expected a positive number")
 
-    monkeypatch.setattr(cli, "info", fail)
+    monkeypatch.setattr(sys.modules["mlx_lattice.cli.main"], "info", fail)
     assert cli.main(["info"]) == 1
     assert (
         capsys.readouterr().err

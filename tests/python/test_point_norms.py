@@ -40,7 +40,7 @@ def oracle(kind, x):
 @pytest.mark.parametrize("kind", ["batch", "row", "instance", "layer", "group"])
 def test_values_and_gradients(kind, dtype, tolerance):
     x = mx.array(np.random.default_rng(1).normal(2, 3, size=(12, 6))).astype(dtype)
-    norm = points.RaggedGroupNorm(6, 2) if kind == "group" else make_norm(kind, 6)
+    norm = points.RaggedGroupNorm(channels=6, groups=2) if kind == "group" else make_norm(kind, 6)
     lengths = mx.array(LENGTHS)
     exact = np.array(x.astype(mx.float32), dtype=np.float64)
     y = norm(x, lengths)
@@ -87,6 +87,6 @@ def test_running_statistics():
 
 def test_errors():
     with pytest.raises(ValueError, match="divide 6 channels"):
-        points.RaggedGroupNorm(6, 4)
+        points.RaggedGroupNorm(channels=6, groups=4)
     with pytest.raises(ValueError, match="one of batch, row, instance"):
         make_norm("weight", 4)

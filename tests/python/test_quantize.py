@@ -4,6 +4,7 @@ Codes, convolutions, modules, whole models, files, the command, errors.
 """
 
 import json
+import re
 
 import mlx.core as mx
 import mlx.nn
@@ -12,8 +13,7 @@ import mlx_lattice as ml
 import numpy as np
 import pytest
 from mlx.utils import tree_flatten
-from mlx_lattice import nn, ops
-from mlx_lattice.cli import main as cli
+from mlx_lattice import SparseTensor, cli, models, nn, ops
 
 DTYPES = [mx.float32, mx.float16, mx.bfloat16]
 
@@ -392,3 +392,50 @@ def test_command_mistakes_are_one_line(tmp_path, capsys):
         assert found in error and error.count("\n") == 1, error
     with pytest.raises(SystemExit):
         cli.main(["quantize", str(good), "--bits", "5"])
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_a_packed_network_round_trips(bits, tmp_path):
+    model = models.MinkUNet(3, 4, depth=14, width=32, stem_kernel_size=3)
+    mlx.nn.quantize(model, group_size=32, bits=bits)
+    model.eval()
+    model.save(tmp_path / "net.safetensors")
+    again = models.load(tmp_path / "net.safetensors")
+    coords = np.unique(np.random.default_rng(0).integers(0, 40, (500, 4)) * [0, 1, 1, 1], axis=0)
+    x = SparseTensor(mx.array(coords.astype(np.int32)), mx.random.normal((len(coords), 3)))
+    assert mx.array_equal(model(x).feats, again(x).feats)
+    layers = [m for _, m in again.named_modules() if isinstance(m, nn.QuantizedSubmConv3d)]
+    assert layers and all(m.bits == bits for m in layers)
+    path = tmp_path / "net.json"
+    text = json.loads(path.read_text())
+    text["quantization"]["nothing"] = {"group_size": 32, "bits": bits}
+    path.write_text(json.dumps(text))
+    with pytest.raises(ValueError, match="'nothing', which is no layer that can be packed"):
+        models.load(tmp_path / "net.safetensors")
+
+
+def test_train_quantize_predict(tmp_path, capsys):
+    """The report of `quantize` has the accuracy before and after; `predict` takes the packed network."""
+    from mlx_lattice import io
+
+    (tmp_path / "s").mkdir()
+    (tmp_path / "c.json").write_text('{"depth": 14, "width": 32, "stem_kernel_size": 3}')
+    for i in range(2):
+        points = (np.random.default_rng(i).random((1500, 3)) * [8, 8, 3]).astype(np.float32)
+        label = (points[:, 2] > 1.5).astype(np.int32)
+        io.write(tmp_path / "s" / f"{i}.npz", io.PointCloud(points, {"label": label}))
+    data, run = str(tmp_path / "s"), tmp_path / "run"
+    train = ["train", data, "--voxel", "0.4", "--epochs", "4", "--validation", "0"]
+    assert cli.main([*train, "--config", str(tmp_path / "c.json"), "--output", str(run)]) == 0
+    packed, cloud = tmp_path / "packed.safetensors", str(tmp_path / "s" / "0.npz")
+    quantize = ["quantize", str(run / "model.safetensors"), "--bits", "8", "--output", str(packed)]
+    assert cli.main([*quantize, "--check", cloud]) == 0
+    report = capsys.readouterr().out
+    before, after = (
+        float(w) for w in re.findall(r"accuracy +([0-9.]+) dense, ([0-9.]+)", report)[0]
+    )
+    assert 0.5 < before <= 1 and abs(before - after) < 0.02
+    assert packed.stat().st_size < 0.5 * (run / "model.safetensors").stat().st_size
+    assert cli.main(["predict", str(packed), cloud, str(tmp_path / "p.npz")]) == 0
+    labeled = io.read(tmp_path / "p.npz").columns
+    assert np.mean(labeled["label"] == labeled["truth"]) > 0.5

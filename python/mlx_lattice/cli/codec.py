@@ -13,6 +13,7 @@ import time
 import mlx.core as mx
 
 from .. import ops
+from .._atomic import same_file, write_bytes
 from ..training.progress import Progress
 
 FORMATS = "formats of point clouds: .ply .pcd .las .laz .npy .npz .bin (KITTI)"
@@ -78,27 +79,66 @@ class _Stages:
 
 
 def _stored(name, values, first, inverse, counts, voxels):
-    """A column of voxels from one of points, in a dtype that the format has."""
+    """The attributes of voxels that hold one column of points."""
     import numpy as np
 
     if values.dtype == np.bool_:
         values = values.astype(np.uint8)
     mean = name in AVERAGED or values.dtype.kind == "f"
-    dtype = np.dtype(
-        {"f8": "f4", "i8": "i4", "u8": "u4"}.get(values.dtype.str[1:], values.dtype.str[1:])
-    )
-    if (
-        values.dtype.kind in "iu"
-        and len(values)
-        and (values.min() < np.iinfo(dtype).min or values.max() > np.iinfo(dtype).max)
-    ):
-        raise ValueError(f"column {name!r} holds integers beyond 32 bits")
+    if values.size == 0 and len(values):
+        raise ValueError(
+            f"column {name!r}: found {values.shape[1]} values per point, expected some"
+        )
     if not mean:
-        return mx.array(values[first].astype(dtype))
+        return _parts(name, values[first])
     columns = values.reshape(len(values), -1).astype(np.float64).T
     means = np.stack([np.bincount(inverse, column, voxels) / counts for column in columns], 1)
-    means = np.rint(means) if dtype.kind in "iu" else means
-    return mx.array(means.astype(dtype).reshape((voxels, *values.shape[1:])))
+    alone = (counts == 1)[:, None]  # the mean of one value is that value, also beyond 2^53
+    means = np.rint(means) if values.dtype.kind in "iu" else means
+    with np.errstate(invalid="ignore"):
+        means = means.astype(values.dtype)
+    means = np.where(alone, values.reshape(len(values), -1)[first], means)
+    return _parts(name, means.reshape((voxels, *values.shape[1:])))
+
+
+def _parts(name, values):
+    """{attribute: array}. The format holds up to 32 bits: 64 bits are two attributes, NAME:f8.high and NAME:f8.low."""
+    import numpy as np
+
+    kind = values.dtype.str[1:]
+    if values.dtype.itemsize < 8:
+        return {name: mx.array(values)}
+    if values.dtype.kind in "iu":
+        small = np.dtype(f"{values.dtype.kind}4")
+        if not len(values) or (
+            values.min() >= np.iinfo(small).min and values.max() <= np.iinfo(small).max
+        ):
+            return {name: mx.array(values.astype(small))}
+    bits = np.ascontiguousarray(values).view(np.uint64)
+    return {
+        f"{name}:{kind}.high": mx.array((bits >> 32).astype(np.uint32)),
+        f"{name}:{kind}.low": mx.array((bits & 0xFFFFFFFF).astype(np.uint32)),
+    }
+
+
+def _joined(attributes):
+    """{column: NumPy array}: the reverse of `_parts`."""
+    import numpy as np
+
+    columns = {}
+    for name, values in attributes.items():
+        values = np.array(values)
+        stem, _, kind = name.rpartition(":")
+        if stem and kind in ("f8.high", "i8.high", "u8.high"):
+            low = attributes.get(f"{stem}:{kind[:2]}.low")
+            if low is not None and values.dtype == np.uint32 and low.shape == values.shape:
+                bits = values.astype(np.uint64) << 32 | np.array(low).astype(np.uint64)
+                columns[stem] = bits.view(np.dtype(kind[:2]))
+                continue
+        if stem and kind in ("f8.low", "i8.low", "u8.low") and f"{name[:-3]}high" in attributes:
+            continue
+        columns[name] = values
+    return columns
 
 
 def _voxels(cloud, size, with_attributes):
@@ -115,13 +155,13 @@ def _voxels(cloud, size, with_attributes):
     rows[:, 1:] = cells
     rows = mx.array(rows)
     coords = ops.downsample_coords(rows, 1)
-    attributes = {}
+    attributes: dict[str, mx.array] = {}
     if with_attributes and cloud.columns:
         inverse = np.array(ops.inverse_map(rows, coords))
         counts = np.bincount(inverse, minlength=len(coords))
         first = np.array(ops.inverse_map(coords, rows))
         for name, values in cloud.columns.items():
-            attributes[name] = _stored(name, values, first, inverse, counts, len(coords))
+            attributes |= _stored(name, values, first, inverse, counts, len(coords))
     return coords, attributes, tuple(float(v) for v in origin), len(points)
 
 
@@ -144,6 +184,10 @@ def _compress(arguments):
 
     if not 0 < arguments.voxel < float("inf"):
         raise ValueError(f"--voxel must be positive, found {arguments.voxel}")
+    if same_file(arguments.input, arguments.output):
+        raise ValueError(
+            f"output: found {arguments.output}, the input itself; expected another file, because voxels lose points"
+        )
     with _Stages("compress", 3) as stages:
         cloud = stages("read", lambda: io.read(arguments.input))
         coords, attributes, origin, used = stages(
@@ -155,8 +199,7 @@ def _compress(arguments):
                 coords, attributes, voxel_size=arguments.voxel, origin=origin
             ),
         )
-    with open(arguments.output, "wb") as file:
-        file.write(data)
+    write_bytes(arguments.output, data)
     n, before = len(coords), os.path.getsize(arguments.input)
     print(
         f"{len(cloud):,} points, {len(cloud) - used:,} not finite, "
@@ -189,7 +232,7 @@ def _decompress(arguments):
             data = file.read()
         cloud = stages("decode", lambda: ops.decode_points(data))
         points = stages("points", lambda: _centers(np.array(cloud.coords)[:, 1:], cloud))
-        columns = {name: np.array(values) for name, values in cloud.attributes.items()}
+        columns = _joined(cloud.attributes)
         stages("write", lambda: io.write(arguments.output, io.PointCloud(points, columns)))
     print(
         f"{len(points):,} points; {len(data):,} -> {os.path.getsize(arguments.output):,} bytes; "

@@ -7,6 +7,7 @@ import os
 import time
 
 from ..training.progress import Progress
+from .main import printable
 
 FORMATS = (
     "formats: .ply .pcd .las .laz .npy .npz .xyz .txt .csv .e57, .bin and .label (kitti,\n"
@@ -103,6 +104,7 @@ def _call(function, *arguments, **options):
 
 def table(rows):
     """Lines of a two-column table."""
+    rows = [(printable(name), printable(value)) for name, value in rows]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
@@ -111,8 +113,12 @@ def _span(bounds):
     """Five digits of the longest side: a map's meters and an object's micrometers are both seen."""
     if bounds is None:
         return "none"
-    side = max(high - low for low, high in zip(*bounds))
-    digits = min(max(4 - math.floor(math.log10(side)), 0), 12) if side > 0 else 3
+    side = max(float(high) / 2 - float(low) / 2 for low, high in zip(*bounds))  # half: no overflow
+    if side > 1e15:
+        return "  ".join(
+            f"{axis} {low:.4g} .. {high:.4g}" for axis, low, high in zip("xyz", *bounds)
+        )
+    digits = min(max(4 - math.floor(math.log10(2 * side)), 0), 12) if side > 0 else 3
     return "  ".join(
         f"{axis} {low:.{digits}f} .. {high:.{digits}f}" for axis, low, high in zip("xyz", *bounds)
     )
@@ -244,7 +250,10 @@ def _spacing(cloud, sample=64, piece=1 << 18):
     cloud = cloud[cloud.finite()]
     if len(cloud) < 2:
         return None
-    points = (cloud.points - cloud.points[0]).astype(np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        points = (cloud.points - cloud.points[0]).astype(np.float32)
+    if not np.isfinite(points).all():
+        return None
     rows = np.random.default_rng(0).choice(len(points), min(sample, len(points)), replace=False)
     best = np.full(len(rows), np.inf, np.float32)
     for begin in range(0, len(points), piece):

@@ -47,6 +47,11 @@ def info(arguments):
         print(f"{key:<{width}}  {value}")
 
 
+def printable(text):
+    """Without control characters: names inside a file must not reach the terminal as commands."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in str(text))
+
+
 def build_parser():
     parser = argparse.ArgumentParser(
         prog="mlx_lattice",
@@ -75,8 +80,11 @@ def main(argv=None):
     arguments = build_parser().parse_args(argv)
     try:
         return arguments.run(arguments) or 0
-    except (ValueError, TypeError, OverflowError, OSError) as error:
-        print(f"mlx_lattice {arguments.command}: {error}", file=sys.stderr)
+    except MemoryError:
+        print(f"mlx_lattice {arguments.command}: not enough memory", file=sys.stderr)
+        return 1
+    except (ValueError, TypeError, OverflowError, OSError, RuntimeError) as error:
+        print(f"mlx_lattice {arguments.command}: {printable(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -9,7 +9,10 @@ import pathlib
 import mlx.core as mx
 
 from .. import dequantize_weight, quantize_weight
+from .._atomic import atomic_path, save_safetensors, write_bytes
+from ..models._model import save_parts
 
+RECIPE = "recipe.json"
 _FLOATS = (mx.float32, mx.float16, mx.bfloat16)
 
 
@@ -32,7 +35,14 @@ def add_command(commands):
     parser.add_argument(
         "--output",
         metavar="FILE",
-        help="a .safetensors file to write; load it after mlx.nn.quantize",
+        help="a .safetensors file to write; of a network that `train` or `save` wrote, models.load and predict take it",
+    )
+    parser.add_argument(
+        "--check",
+        nargs="+",
+        default=[],
+        metavar="CLOUD",
+        help="labeled clouds: accuracy and mean IoU before and after packing (a network that `train` wrote)",
     )
     parser.set_defaults(run=run)
 
@@ -99,13 +109,23 @@ def run(arguments):
     source = pathlib.Path(arguments.model)
     target = pathlib.Path(arguments.output) if arguments.output else None
     arrays = _load(source)
+    model = _network(source)
+    skip = arguments.skip
+    if model is not None:  # weights of layers that have no packed form stay
+        able = {name for name, module in model.named_modules() if hasattr(module, "to_quantized")}
+        fixed = [n for n in arrays if n.endswith(".weight") and n[: -len(".weight")] not in able]
+        skip = [*skip, *fixed]
+    elif arguments.check:
+        raise ValueError(
+            f"--check needs a network that `train` wrote; there is no {source.with_suffix('.json')}"
+        )
     if target and target.suffix != ".safetensors":
         raise ValueError(f"--output must be a .safetensors file, got {target}")
     if target and target.exists() and target.samefile(source):
         raise ValueError(f"--output must be another file than the model, got {target} for both")
     if target and not target.resolve().parent.is_dir():
         raise ValueError(f"there is no folder {target.resolve().parent} for --output")
-    packed, rows = pack(arrays, arguments.bits, arguments.group_size, arguments.skip)
+    packed, rows = pack(arrays, arguments.bits, arguments.group_size, skip)
     if not any(error is not None for *_, error in rows):
         raise ValueError(
             f"{source} has no float weight that packing makes smaller: "
@@ -123,6 +143,59 @@ def run(arguments):
     before, after = (sum(v.nbytes for v in group.values()) for group in (arrays, packed))
     print(f"{'whole file':{width}} {'':>14} {before:12} {after:12} {before / after:6.2f}")
     if target:
-        form = {"bits": arguments.bits, "group_size": arguments.group_size}
-        mx.save_safetensors(str(target), packed, {"quantization": json.dumps(form)})
+        if model is None:
+            form = {"bits": arguments.bits, "group_size": arguments.group_size}
+            with atomic_path(target) as temporary:
+                save_safetensors(temporary, packed, {"quantization": json.dumps(form)})
+        else:
+            layers = {
+                name[: -len(".weight")]: {"group_size": int(size), "bits": arguments.bits}
+                for name, form, *_, error in rows
+                if error is not None
+                for size in [form.split("/")[1]]
+            }
+            save_parts(target, packed, type(model).__name__, model.config, layers)
+            recipe = source.with_name(RECIPE)
+            if recipe.is_file() and not target.with_name(RECIPE).exists():
+                write_bytes(target.with_name(RECIPE), recipe.read_bytes())
         print(f"wrote {target}")
+    if arguments.check:
+        layers = {n[: -len(".weight")]: f.split("/") for n, f, *_, e in rows if e is not None}
+        _report_accuracy(source, model, layers, arguments)
+
+
+def _network(source):
+    """The network whose weights these are, or None when there is no configuration beside them."""
+    if not source.with_suffix(".json").is_file():
+        return None
+    from ..models import load
+
+    return load(source)
+
+
+def _report_accuracy(source, model, layers, arguments):
+    """Prints accuracy and mean IoU on labeled clouds, dense and packed."""
+    import mlx.nn
+
+    from .. import io
+    from ..training import scans
+
+    if not source.with_name(RECIPE).is_file():
+        raise ValueError(f"--check: {source.with_name(RECIPE)} is missing")
+    recipe = scans.VoxelPipeline.load(source.with_name(RECIPE))
+    made = [recipe.scan(io.read(path), path) for path in arguments.check]
+    for scan in made:
+        if scan.labels is None:
+            raise ValueError(f"--check: {scan.name} has no column {recipe.label!r}")
+    before = scans.evaluate(model, made, recipe.names)
+    mlx.nn.quantize(
+        model,
+        class_predicate=lambda name, _: (
+            {"group_size": int(layers[name][1]), "bits": arguments.bits}
+            if name in layers
+            else False
+        ),
+    )
+    after = scans.evaluate(model, made, recipe.names)
+    print(f"accuracy  {before.accuracy:.4f} dense, {after.accuracy:.4f} packed")
+    print(f"mean IoU  {before.mean_iou:.4f} dense, {after.mean_iou:.4f} packed")

@@ -3,18 +3,18 @@
 import json
 import platform
 import time
-from pathlib import Path
 
 import mlx.core as mx
 
 from .. import backend_info
+from .._atomic import write_bytes
 
 
 def write_report(report, path):
     """Text, or JSON when the name ends in .json."""
     content = describe(report)
     text = json.dumps(content, indent=1) + "\n" if str(path).endswith(".json") else _text(content)
-    Path(path).write_text(text, encoding="utf-8")
+    write_bytes(path, text.encode())
 
 
 def describe(report):

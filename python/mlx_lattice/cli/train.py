@@ -1,8 +1,11 @@
 """Commands `train` (labeled clouds in, a network out) and `predict` (labels for a cloud)."""
 
 import argparse
+import fcntl
 import importlib
 import json
+import math
+import os
 import time
 from pathlib import Path
 
@@ -194,7 +197,7 @@ def _sizes(path):
         return SIZES
     try:
         text = json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"--config {path}: not JSON: {error}") from None
     if not isinstance(text, dict) or set(text) - set(SIZES):
         raise ValueError(
@@ -282,30 +285,48 @@ def _train(arguments):
         batch=arguments.batch,
         seed=arguments.seed,
         ranks=ranks,
+        about={
+            "voxel": recipe.voxel,
+            "classes": [value for value, _ in recipe.classes],
+            "columns": list(recipe.columns),
+            "label": recipe.label,
+            "ignored": list(recipe.ignored),
+            "validation": arguments.validation,
+            "files": [[Path(name).name, len(cloud)] for name, cloud in clouds],
+        },
     )
+    lock = _lock(output) if ranks.first else None
+    try:
+        _run_training(arguments, trainer, recipe, learned, held, say, ranks, output)
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _run_training(arguments, trainer, recipe, learned, held, say, ranks, output):
+    """Resumes, trains, and keeps the best network."""
+    _, scans, *_ = _modules()
+    model = trainer.model
     if arguments.resume:
         trainer.resume()
         say(f"resumed after epoch {trainer.epoch}")
     if ranks.first:
         output.mkdir(parents=True, exist_ok=True)
-        checkpoint.replace_file(output / RECIPE, recipe.save)
+        if not arguments.resume or not (output / RECIPE).exists():
+            recipe.save(output / RECIPE)
 
     def validate(model, ranks):
         return {"mean_iou": round(scans.evaluate(model, held, recipe.names, ranks).mean_iou, 6)}
 
     def saved(row):
-        best = max(
-            (r.get("mean_iou", r["epoch"]) for r in trainer.history[:-1]), default=float("-inf")
-        )
-        if row.get("mean_iou", row["epoch"]) >= best or not (output / MODEL).exists():
-            model.save(output / f"writing.{MODEL}")
-            for suffix in (".json", ".safetensors"):
-                (output / f"writing.{MODEL}").with_suffix(suffix).replace(
-                    (output / MODEL).with_suffix(suffix)
-                )
+        best = max(map(_score, trainer.history[:-1]), default=float("-inf"))
+        if _score(row) >= best or not (output / MODEL).exists():
+            model.save(output / MODEL)
 
     def report(row):
         told = f"  mean IoU {row['mean_iou']:.3f}" if "mean_iou" in row else ""
+        if told and math.isnan(row["mean_iou"]):
+            told = "  mean IoU unknown: no label of the validation clouds counts; the last network is kept"
         print(
             f"epoch {row['epoch']:3}  loss {row['loss']:.4f}{told}  {row['seconds']:.1f} s",
             flush=True,
@@ -321,6 +342,24 @@ def _train(arguments):
         learned, arguments.epochs, validate if held else None, on_epoch=report, on_checkpoint=saved
     )
     say(f"network: {output / MODEL}")
+
+
+def _score(row):
+    """What the kept network is chosen by: the mean IoU; without one the epoch, so that the last is kept."""
+    value = row.get("mean_iou", row["epoch"])
+    return float("-inf") if math.isnan(value) else value
+
+
+def _lock(folder):
+    """A handle that keeps a second training out of a folder; the system frees it with the process."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise ValueError(f"--output: another training is writing into {folder}") from None
+    return handle
 
 
 def _predict(arguments):
@@ -346,7 +385,7 @@ def _predict(arguments):
     voxelized = time.perf_counter()
     classes = scans.predict(model, scan)
     done = time.perf_counter()
-    labels = recipe.point_labels(scan, classes).astype("int32")
+    labels = recipe.point_labels(scan, classes)
     others = {
         name: values
         for name, values in cloud.columns.items()

@@ -6,11 +6,11 @@ ScanNet        scene0707_00.txt                        one id per line
 """
 
 import json
-import os
 from pathlib import Path
 
 import numpy as np
 
+from .._atomic import write_bytes
 from .base import Dataset
 from .nuscenes import NuScenes
 
@@ -38,9 +38,7 @@ def write_prediction(dataset: Dataset, i: int, classes: np.ndarray, directory) -
     else:
         data = ids.astype("<u4" if path.suffix == ".label" else np.uint8).tobytes()
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".writing")
-    temporary.write_bytes(data)
-    os.replace(temporary, path)
+    write_bytes(path, data)
     return path
 
 
@@ -52,5 +50,5 @@ def write_submission_notes(dataset: Dataset, directory) -> Path | None:
     path.parent.mkdir(parents=True, exist_ok=True)
     used = {"lidar": True, "camera": False, "radar": False, "map": False, "external": False}
     text = json.dumps({"meta": {f"use_{name}": value for name, value in used.items()}}, indent=2)
-    path.write_text(text + "\n", encoding="utf-8")
+    write_bytes(path, (text + "\n").encode())
     return path

@@ -134,6 +134,10 @@ def write(path, cloud, format=None, **options):
     PCD binary, binary_compressed, ascii.
     """
     name = format_of(path, format, write=True)
+    if not isinstance(cloud, PointCloud):
+        raise TypeError(
+            f"[write] cloud must be a PointCloud, found {type(cloud).__name__}; make one: PointCloud(points)"
+        )
     if "encoding" in options:
         options["format"] = options.pop("encoding")
     if name in ("las", "laz"):

@@ -3,6 +3,8 @@
 import os
 from contextlib import contextmanager
 
+import numpy as np
+
 HEADER_LIMIT = 1 << 16  # bytes of a text header; real ones have some hundreds
 ROW_LIMIT = 1 << 16  # bytes of one point
 
@@ -50,6 +52,13 @@ def file_size(file):
     return os.fstat(file.fileno()).st_size
 
 
+def write_array(file, array):
+    """The bytes of an array. `ndarray.tofile` loses the error of a full disk; `write` raises it."""
+    array = np.ascontiguousarray(array)
+    if array.size:
+        file.write(array.reshape(-1).view(np.uint8).data)
+
+
 def whole(text, what, low=0, high=(1 << 48) - 1):
     """A non-negative integer of a header."""
     try:
@@ -57,7 +66,7 @@ def whole(text, what, low=0, high=(1 << 48) - 1):
     except ValueError:
         value = None
     if value is None or not low <= value <= high:
-        raise ValueError(f"{what}: found {_short(text)}, expected an integer in {low}..{high}")
+        raise ValueError(f"{what}: found {short(text)}, expected an integer in {low}..{high}")
     return value
 
 
@@ -91,6 +100,6 @@ def header_lines(file, last, kind):
             return lines
 
 
-def _short(text):
+def short(text):
     text = repr(text)
     return text if len(text) <= 60 else text[:57] + "..."

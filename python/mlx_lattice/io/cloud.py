@@ -134,6 +134,7 @@ def gather(fields, what):
     """A PointCloud from {name in the file: (N,) or (N, k)}; x, y and z are required."""
     fields = dict(fields)
     lower = {name.lower(): name for name in reversed(fields)}
+    lower |= {name: name for name in fields if name == name.lower()}  # x before X
     missing = [axis for axis in "xyz" if axis not in lower]
     if missing:
         raise ValueError(
@@ -171,7 +172,9 @@ def gather(fields, what):
             ),
             name,
         )
-        columns[name.lower() if name.lower() in ALIASES else ours] = values
+        ours = name.lower() if name.lower() in ALIASES else ours
+        # `Intensity` beside `intensity` keeps its own name.
+        columns[name if ours != name and (ours in fields or ours in columns) else ours] = values
     return PointCloud(points, columns)
 
 
@@ -184,6 +187,8 @@ def scatter(cloud, dtypes, what, flat=True):
     parts = [(axis, cloud.points[:, i]) for i, axis in enumerate("xyz")]
     for name, values in cloud.columns.items():
         width = values.shape[1] if values.ndim == 2 else 1
+        if width == 0:
+            raise ValueError(f"column {name!r}: found no value per point, expected some; drop it")
         if name == "color" and values.ndim == 2 and width in (3, 4):
             parts += zip(GROUPS["color"][0], color8(values).T)
         elif name == "normal" and values.ndim == 2 and width == 3:
@@ -214,6 +219,20 @@ def color8(values):
         return np.rint(np.clip(np.nan_to_num(values), 0, 1) * 255).astype(np.uint8)
     wide = values.size and values.max() > 255
     return np.clip(values >> 8 if wide else values, 0, 255).astype(np.uint8)
+
+
+def whole_numbers(values, low, high):
+    """What is wrong with values for an integer field of this range, in words; empty when nothing is."""
+    if not values.size:
+        return ""
+    if values.dtype.kind == "f":
+        bad = values[~np.isfinite(values) | (values != np.rint(values))]
+        if bad.size:
+            return f"found {bad[0]}, expected whole numbers in {low}..{high}"
+    least, most = values.min(), values.max()
+    if least < low or most > high:
+        return f"found {least}..{most}, expected {low}..{high}"
+    return ""
 
 
 def _stored(name, values, dtypes, what):

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ._check import file_size, naming
+from .._atomic import atomic_file
+from ._check import file_size, naming, write_array
 from .cloud import PointCloud
 
 WIDTHS = {"kitti": 4, "nuscenes": 5}  # float32 values per point
@@ -49,6 +50,9 @@ def read_bin(path, **options):
     """PointCloud of a `.bin` file; a ValueError asks for the format where the file fits several."""
     reader = read_nuscenes if bin_format(path) == "nuscenes" else read_kitti
     return reader(path, **options)
+
+
+PRECISION = 0.005  # of a coordinate, in the unit of the file: what float32 may lose
 
 
 def read_kitti(path, labels=None):
@@ -185,6 +189,27 @@ def _only(path, cloud, kind, allowed):
 
 def _write(path, cloud, names):
     zero = np.zeros(len(cloud), np.float32)
-    np.column_stack([cloud.points, *(cloud.columns.get(n, zero) for n in names)]).astype(
-        "<f4"
-    ).tofile(path)
+    columns = [cloud.columns.get(name, zero) for name in names]
+    for name, values in zip(names, columns):
+        if values.ndim != 1:
+            raise ValueError(
+                f"{path}: column {name!r} has {values.shape[1]} values per point, expected one"
+            )
+    with np.errstate(over="ignore"):
+        rows = np.column_stack([cloud.points, *columns]).astype("<f4")
+    _check_precision(path, cloud.points, rows)
+    with atomic_file(path) as file:
+        write_array(file, rows)
+
+
+def _check_precision(path, points, rows):
+    """float32 loses at most PRECISION, and no finite point becomes infinite."""
+    if points.dtype == np.float32 or not len(points):
+        return
+    finite = np.isfinite(points)
+    error = np.abs(np.where(finite, points - rows[:, :3].astype(np.float64), 0)).max()
+    if error > PRECISION:
+        raise ValueError(
+            f"{path}: float32, which the file holds, moves the points by up to {error:.3g}; "
+            "subtract an origin first (cloud.local()), or write .npz, .las or .ply"
+        )

@@ -9,12 +9,14 @@ import struct
 
 import numpy as np
 
-from ._check import file_size, naming, require
-from .cloud import PointCloud, gather
+from .._atomic import atomic_file
+from ._check import file_size, naming, require, short
+from .cloud import PointCloud, gather, whole_numbers
 
 PIECE = 16 << 20  # bytes decoded at once
 # A LAZ file may become 4096 times its size and 64 MiB more: layers of equal values take no bytes.
 GROWTH = 4096
+TAKEN = ("x", "y", "z", "red", "green", "blue")  # coordinates and colors
 STANDARD = (
     "intensity",
     "return_number",
@@ -194,7 +196,8 @@ def write_las(path, cloud, *, scale=None, offset=None, compressed=None):
         )
 
     columns = dict(cloud.columns)
-    color = columns.pop("color", None)
+    color = columns.get("color")
+    color = columns.pop("color") if color is not None and _is_color(color) else None
     header = laspy.LasHeader(version="1.4", point_format=6 if color is None else 7)
     header.scales, header.offsets = scale, offset
     standard, extra = {}, []
@@ -202,16 +205,28 @@ def write_las(path, cloud, *, scale=None, offset=None, compressed=None):
         standard["intensity"] = _intensity(path, columns.pop("intensity"))
     if (
         "label" in columns
+        and "classification" not in columns
         and columns["label"].ndim == 1
         and columns["label"].dtype.kind in "iu"
         and _within(columns["label"], 255)
     ):
         standard["classification"] = columns.pop("label")
+    if color is not None and color.shape[1] == 4:
+        if "alpha" in columns:
+            raise ValueError(
+                f"{path}: column 'alpha' and the fourth value of `color` are both alpha"
+            )
+        columns["alpha"] = _color16(path, color)[:, 3]
     names = set(header.point_format.dimension_names)
     for name, values in columns.items():
-        if name in names and values.ndim == 1:
-            standard[name] = values
+        if name.lower() in TAKEN or (name in names and values.ndim != 1):
+            raise ValueError(
+                f"{path}: a column of a LAS file cannot be named {name!r}, which the format uses itself; rename it"
+            )
+        if name in names:
+            standard[name] = _field(path, name, values, header)
         else:
+            values = _extra(path, name, values)
             values = (
                 values.astype(np.uint8)
                 if values.dtype.kind == "b"
@@ -226,10 +241,10 @@ def write_las(path, cloud, *, scale=None, offset=None, compressed=None):
     las.points = laspy.ScaleAwarePointRecord.zeros(len(cloud), header=header)
     las.X, las.Y, las.Z = steps.astype(np.int32).T
     if color is not None:
-        las.red, las.green, las.blue = _color16(color[:, :3]).T
+        las.red, las.green, las.blue = _color16(path, color)[:, :3].T
     for name, values in [*standard.items(), *extra]:
         las[name] = values
-    with open(path, "wb") as file:
+    with atomic_file(path) as file:
         las.write(
             file, do_compress=compressed, laz_backend=laspy.LazBackend.Lazrs if compressed else None
         )
@@ -239,10 +254,53 @@ def _within(values, most):
     return not len(values) or (values.min() >= 0 and values.max() <= most)
 
 
-def _color16(color):
+def _is_color(values):
+    return values.ndim == 2 and values.shape[1] in (3, 4)
+
+
+def _color16(path, color):
+    """16 bits: floats are 0..1; integers up to 255 are stretched unless their dtype is 16 bits."""
     if color.dtype.kind == "f":
         return np.rint(np.clip(np.nan_to_num(color), 0, 1) * 65535).astype(np.uint16)
-    return color.astype(np.uint16) * (257 if color.dtype == np.uint8 else 1)
+    if not _within(color, 65535):
+        raise ValueError(
+            f"{path}: column 'color': found {color.min()}..{color.max()}, LAS holds 0..65535 (floats: 0..1)"
+        )
+    narrow = color.dtype != np.uint16 and _within(color, 255)
+    return color.astype(np.uint16) * np.uint16(257 if narrow else 1)
+
+
+def _field(path, name, values, header):
+    """A column for a field of the standard record; integers that do not fit are an error, not other integers."""
+    field = header.point_format.dimension_by_name(name)
+    if field.kind.name == "FloatingPoint":
+        return values
+    bits = field.num_bits
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1)
+    if field.kind.name != "SignedInteger":
+        low, high = 0, (1 << bits) - 1
+    wrong = whole_numbers(values, low, high)
+    if wrong:
+        raise ValueError(
+            f"{path}: column {name!r}: {wrong}, which the LAS field of that name holds; rename the column to keep it"
+        )
+    return values
+
+
+def _extra(path, name, values):
+    """A column for extra bytes: one to three numbers per point."""
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim == 2 and values.shape[1] not in (2, 3):
+        raise ValueError(
+            f"{path}: column {name!r} has {values.shape[1]} values per point, LAS holds 1 to 3; "
+            "split the column or write .npz"
+        )
+    if not name or len(name.encode()) > 32 or "\0" in name:
+        raise ValueError(
+            f"{path}: a column of a LAS file cannot be named {short(name)}: expected 1 to 32 bytes"
+        )
+    return values
 
 
 def _intensity(path, values):

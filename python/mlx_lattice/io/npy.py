@@ -10,10 +10,13 @@ import zipfile
 import numpy as np
 from numpy.lib import format as npy
 
-from ._check import HEADER_LIMIT, file_size, naming
+from .._atomic import atomic_file
+from ._check import HEADER_LIMIT, file_size, naming, short, write_array
 from .cloud import PointCloud, gather
 
-GROWTH = 1032  # a byte of deflate makes at most so many
+NAME_LIMIT = 1000  # bytes of the name of a column
+PIECE = 16 << 20  # bytes that are read at once
+GROWTH, FREE = 64, 256 << 20  # arrays may take FREE bytes, or GROWTH times the file
 
 
 def read_npy(path):
@@ -43,11 +46,12 @@ def _array(file, size):
             f"shape {shape} of {dtype} needs {count * dtype.itemsize} bytes, found {left}: "
             "truncated, or the shape is wrong"
         )
-    data = bytearray(file.read(count * dtype.itemsize))
-    if len(data) != count * dtype.itemsize:
-        raise ValueError(
-            f"found {len(data)} bytes of data, expected {count * dtype.itemsize}: truncated"
-        )
+    data, found = np.empty(count * dtype.itemsize, np.uint8), 0
+    while found < len(data):  # straight into the array: no second copy
+        got = file.readinto(data[found : found + PIECE].data)
+        if not got:
+            raise ValueError(f"found {found} bytes of data, expected {len(data)}: truncated")
+        found += got
     array = (
         np.frombuffer(data, dtype, count) if dtype.itemsize and count else np.empty(count, dtype)
     )
@@ -75,10 +79,12 @@ def npz_arrays(file, archive):
     The arrays never take more memory than the size of the file can account for.
     """
     entries = [e for e in archive.infolist() if e.filename.endswith(".npy")]
-    if sum(e.file_size for e in entries) > GROWTH * file_size(file):
+    claimed, most = sum(e.file_size for e in entries), max(FREE, GROWTH * file_size(file))
+    if claimed > most:
         raise ValueError(
-            f"{len(entries)} arrays that claim {sum(e.file_size for e in entries)} bytes, "
-            "more than deflate can hold"
+            f"arrays of {claimed} bytes from a file of {file_size(file)} bytes, "
+            f"expected at most {most}; write it without compression if it is real: "
+            "write_npz(compressed=False)"
         )
     if any(e.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for e in entries):
         raise ValueError("compressed by something else than deflate")
@@ -116,14 +122,20 @@ def write_npy(path, cloud):
             array[axis] = cloud.points[:, i]
         for name, values in cloud.columns.items():
             array[name] = values
-    with open(path, "wb") as file:
-        np.save(file, array, allow_pickle=False)
+    with atomic_file(path) as file:
+        npy.write_array_header_1_0(file, npy.header_data_from_array_1_0(array))
+        write_array(file, array)
 
 
 def write_npz(path, cloud, *, compressed=True):
-    if {"points", "file"} & set(cloud.columns):
-        raise ValueError(f"{path}: a column of an NPZ file cannot be named points or file")
-    with open(path, "wb") as file:
-        (np.savez_compressed if compressed else np.savez)(
-            file, points=cloud.points, **cloud.columns
-        )
+    for name in cloud.columns:
+        if name in ("points", "xyz") or not name or len(name.encode()) > NAME_LIMIT or "\0" in name:
+            raise ValueError(
+                f"{path}: a column of an NPZ file cannot be named {short(name)}: expected 1 to {NAME_LIMIT} bytes, "
+                "not points or xyz"
+            )
+    kind = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
+    with atomic_file(path) as file, zipfile.ZipFile(file, "w", kind) as archive:
+        for name, values in {"points": cloud.points, **cloud.columns}.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                npy.write_array(member, np.asanyarray(values), allow_pickle=False)

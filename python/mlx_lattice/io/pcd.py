@@ -7,8 +7,9 @@ import struct
 
 import numpy as np
 
+from .._atomic import atomic_file
 from . import lzf
-from ._check import ROW_LIMIT, file_size, fits, header_lines, naming, whole
+from ._check import ROW_LIMIT, file_size, fits, header_lines, naming, whole, write_array
 from ._text import read_rows, write_rows
 from .cloud import PointCloud, color8, gather, scatter
 
@@ -24,6 +25,7 @@ TYPES = {
     ("F", 4): "<f4",
     ("F", 8): "<f8",
 }
+PADDING = "_ "  # fields named _; a name in a file has no space
 FORMS = ("ascii", "binary", "binary_compressed")
 
 
@@ -41,7 +43,7 @@ def read_pcd(path):
             fields = {name: rows[name] for name in dtype.names}
         else:
             fields = _compressed(file, dtype, count, left)
-        kept = {name: values for name, values in fields.items() if not name.startswith("_")}
+        kept = {name: values for name, values in fields.items() if not name.startswith(PADDING)}
         for packed, width in (("rgb", 3), ("rgba", 4)):
             if packed in kept and kept[packed].dtype.itemsize == 4 and kept[packed].ndim == 1:
                 bgra = np.ascontiguousarray(kept.pop(packed)).view(np.uint8).reshape(-1, 4)
@@ -77,7 +79,7 @@ def _header(lines):
                 "expected I, U or F of 1, 2, 4 or 8 bytes"
             )
         n = whole(count, f"COUNT of {name!r}", 1, ROW_LIMIT)
-        fields.append((f"_{i}" if name == "_" else name, code, *([(n,)] if n > 1 else [])))
+        fields.append((f"{PADDING}{i}" if name == "_" else name, code, *([(n,)] if n > 1 else [])))
     if len({f[0] for f in fields}) != len(fields):
         raise ValueError("a field twice")
     one = lambda key: whole((entries[key] or ["nothing"])[0], key)  # noqa: E731
@@ -123,6 +125,12 @@ def write_pcd(path, cloud, *, format="binary"):
             f"[write_pcd] format: found {format!r}, expected one of {', '.join(FORMS)}"
         )
     columns = dict(cloud.columns)
+    for name in ("_", "rgb", "rgba"):
+        if name in columns:
+            raise ValueError(
+                f"{path}: a column of a PCD file cannot be named {name!r}, which means "
+                f"{'padding' if name == '_' else 'packed colors'} there; rename it"
+            )
     color = columns.get("color")
     if color is not None and color.ndim == 2 and color.shape[1] in (3, 4):
         rgba = color8(columns.pop("color"))
@@ -156,12 +164,12 @@ def write_pcd(path, cloud, *, format="binary"):
         f"POINTS {len(rows)}",
         f"DATA {format}",
     ]
-    with open(path, "wb") as file:
+    with atomic_file(path) as file:
         file.write(("\n".join(header) + "\n").encode("ascii"))
         if format == "ascii":
             write_rows(file, rows)
         elif format == "binary":
-            rows.astype(rows.dtype.newbyteorder("<")).tofile(file)
+            write_array(file, rows.astype(rows.dtype.newbyteorder("<")))
         else:
             data = b"".join(
                 rows[n].astype(rows[n].dtype.newbyteorder("<")).tobytes() for n in rows.dtype.names

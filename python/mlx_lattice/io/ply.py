@@ -6,7 +6,8 @@ and is slower on text (docs/io.md has figures).
 
 import numpy as np
 
-from ._check import file_size, fits, header_lines, naming, whole
+from .._atomic import atomic_file
+from ._check import file_size, fits, header_lines, naming, whole, write_array
 from ._text import read_rows, write_rows
 from .cloud import gather, scatter
 
@@ -120,9 +121,9 @@ def write_ply(path, cloud, *, format="binary_little_endian"):
         f"element vertex {len(rows)}",
     ]
     lines += [f"property {NAMES[rows.dtype[p].str[1:]]} {p}" for p in rows.dtype.names]
-    with open(path, "wb") as file:
+    with atomic_file(path) as file:
         file.write(("\n".join([*lines, "end_header"]) + "\n").encode("ascii"))
         if format == "ascii":
             write_rows(file, rows)
         else:
-            rows.astype(rows.dtype.newbyteorder(ORDERS[format])).tofile(file)
+            write_array(file, rows.astype(rows.dtype.newbyteorder(ORDERS[format])))

@@ -10,6 +10,7 @@ import warnings
 
 import numpy as np
 
+from .._atomic import atomic_file
 from ._check import HEADER_LIMIT, file_size, naming
 from .cloud import PointCloud, gather
 
@@ -127,7 +128,7 @@ def write_text(path, cloud, *, separator=" "):
 
     numbers = [np.dtype(k) for k in ("u1", "i4", "i8", "f4", "f8")]
     rows = scatter(cloud, set(numbers), "text")
-    with open(path, "wb") as file:
+    with atomic_file(path) as file:
         file.write((separator.join(rows.dtype.names) + "\n").encode())
         write_rows(file, rows, separator)
 

@@ -4,6 +4,9 @@
 
     {"format": "mlx-lattice-model", "version": 1, "model": "MinkUNet", "config": {...}}
 
+A network that `mlx.nn.quantize` packed also has "quantization":
+{layer: {"group_size": 64, "bits": 4}}.
+
 Loading checks everything: an unknown key, a missing weight or a wrong shape is a ValueError that
 names the culprit.
 """
@@ -17,7 +20,9 @@ import mlx.core as mx
 import mlx.nn
 from mlx.utils import tree_flatten
 
+from .._atomic import atomic_path, save_safetensors, write_bytes
 from ..core import GeometryPlan
+from ..nn._quantized import _Quantized
 
 FORMAT, VERSION = "mlx-lattice-model", 1
 _REGISTRY: dict[str, Any] = {}
@@ -58,14 +63,8 @@ class Model(mlx.nn.Module):
     def save(self, path):
         """Writes the weights to `path` (.safetensors) and the configuration beside it (.json)."""
         path = _weights_path(path)
-        mx.save_safetensors(str(path), dict(tree_flatten(self.parameters())))
-        text = {
-            "format": FORMAT,
-            "version": VERSION,
-            "model": type(self).__name__,
-            "config": self._config,
-        }
-        path.with_suffix(".json").write_text(json.dumps(text, indent=2) + "\n", encoding="utf-8")
+        weights = dict(tree_flatten(self.parameters()))
+        save_parts(path, weights, type(self).__name__, self._config, packed_layers(self))
 
     @classmethod
     def load(cls, path):
@@ -82,12 +81,16 @@ class Model(mlx.nn.Module):
 def load(path):
     """A saved network of any class, in evaluation mode."""
     path = _weights_path(path)
-    name, config = _read_config(path.with_suffix(".json"))
+    beside = path.with_suffix(".json")
+    name, config, packed = _read_config(beside, _read_json(beside))
+    arrays = _read_weights(path)
     try:
         model = _REGISTRY[name](**config)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"[models.load] {path.with_suffix('.json')}: {error}") from None
-    _set_weights(model, path)
+        raise ValueError(f"[models.load] {beside}: {error}") from None
+    if packed:
+        _pack(model, packed, beside)
+    _set_weights(model, path, arrays)
     model.eval()
     return model
 
@@ -99,21 +102,62 @@ def _weights_path(path):
     return path
 
 
-def _read_config(path):
-    """Name and configuration from the JSON file."""
+def save_parts(path, weights, name, config, packed):
+    """Both files of a network: weights by name, its class, configuration and packed layers."""
+    text = {"format": FORMAT, "version": VERSION, "model": name, "config": config}
+    if packed:
+        text["quantization"] = packed
+    with atomic_path(path) as temporary:
+        save_safetensors(temporary, weights)
+    write_bytes(path.with_suffix(".json"), (json.dumps(text, indent=2) + "\n").encode())
+
+
+def packed_layers(model):
+    """{layer: {"group_size", "bits"}} of the layers that mlx.nn.quantize packed."""
+    kinds = (_Quantized, mlx.nn.QuantizedLinear)
+    return {
+        name: {"group_size": module.group_size, "bits": module.bits}
+        for name, module in model.named_modules()
+        if isinstance(module, kinds)
+    }
+
+
+def _pack(model, packed, path):
+    """Packs the layers that the file says were packed; their values come from the file afterwards."""
+    known = {n for n, m in model.named_modules() if hasattr(m, "to_quantized")}
+    for layer, form in packed.items():
+        if layer not in known:
+            raise ValueError(
+                f"[models.load] {path}: quantization names {layer!r}, which is no layer that can be packed"
+            )
+        if not isinstance(form, dict) or set(form) != {"group_size", "bits"}:
+            raise ValueError(
+                f"[models.load] {path}: quantization of {layer!r} must have group_size and bits, found {form!r}"
+            )
+    try:
+        mlx.nn.quantize(model, class_predicate=lambda name, _: packed.get(name, False))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"[models.load] {path}: quantization: {error}") from None
+
+
+def _read_json(path):
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"[models.load] {path}: not JSON: {error}") from None
+
+
+def _read_config(path, text):
+    """Name, configuration and packed layers."""
 
     def fail(what):
         raise ValueError(f"[models.load] {path}: {what}")
 
-    try:
-        text = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        fail(f"not JSON: {error}")
     if not isinstance(text, dict) or text.get("format") != FORMAT:
         fail(f'expected an object with "format": "{FORMAT}"')
     if text.get("version") != VERSION:
         fail(f"version must be {VERSION}, found {text.get('version')!r}")
-    if unknown := sorted(set(text) - {"format", "version", "model", "config"}):
+    if unknown := sorted(set(text) - {"format", "version", "model", "config", "quantization"}):
         fail(f"unknown keys {unknown}")
     name, config = text.get("model"), text.get("config")
     if name not in list(_REGISTRY):
@@ -123,20 +167,26 @@ def _read_config(path):
     known = set(inspect.signature(_REGISTRY[name].__init__).parameters) - {"self"}
     if unknown := sorted(set(config) - known):
         fail(f"unknown keys {unknown} in config; {name} has {sorted(known)}")
-    return name, config
+    packed = text.get("quantization", {})
+    if not isinstance(packed, dict):
+        fail(f"quantization must be an object, found {packed!r}")
+    return name, config, packed
 
 
-def _set_weights(model, path):
+def _read_weights(path):
+    if not path.is_file():
+        raise FileNotFoundError(f"[models.load] {path} does not exist")
+    try:
+        return mx.load(str(path))
+    except Exception as error:  # MLX raises RuntimeError and others for broken files
+        raise ValueError(f"[models.load] {path}: not a safetensors file: {error}") from None
+
+
+def _set_weights(model, path, found):
     def fail(what):
         raise ValueError(f"[models.load] {path}: {what}")
 
     expected = dict(tree_flatten(model.parameters()))
-    if not path.is_file():
-        raise FileNotFoundError(f"[models.load] {path} does not exist")
-    try:
-        found = mx.load(str(path))
-    except Exception as error:  # MLX raises RuntimeError and others for broken files
-        fail(f"not a safetensors file: {error}")
     if missing := sorted(set(expected) - set(found)):
         fail(f"lacks {len(missing)} weights, the first {missing[0]!r}")
     if unknown := sorted(set(found) - set(expected)):
@@ -144,6 +194,9 @@ def _set_weights(model, path):
     for name, value in found.items():
         if value.shape != expected[name].shape:
             fail(f"{name} has shape {value.shape}, expected {expected[name].shape}")
-        if value.dtype not in (mx.float32, mx.float16, mx.bfloat16):
+        codes = expected[name].dtype == mx.uint32
+        if codes and value.dtype != mx.uint32:
+            fail(f"{name} has dtype {value.dtype}, expected packed codes, uint32")
+        if not codes and value.dtype not in (mx.float32, mx.float16, mx.bfloat16):
             fail(f"{name} has dtype {value.dtype}, expected a float of 16 or 32 bits")
     model.load_weights(list(found.items()))

@@ -9,16 +9,24 @@ offset o meets the input at output + o, without a flip.
 | MinkowskiEngine | (K, C_in, C_out), (C_in, C_out) | first axis fastest: k = ix + Kx (iy + Ky iz) |
 | TorchSparse | the same shapes | odd K: the first axis fastest; even K: the last axis fastest |
 | spconv 1 | (K1, K2, K3, C_in, C_out) | axes 1 2 3 as its indices have them, usually z y x |
-| spconv 2 | (C_out, K1, K2, K3, C_in) | the same |
+| spconv 2 | (C_out, K1, K2, K3, C_in); 2.0 and 2.1: (K1, K2, K3, C_out, C_in) | the same |
+
+`from_*` gives the weight alone. `minkowski_layer`, `torchsparse_layer` and `spconv2_layer` give a `ConvertedLayer`, which also has
+stride, padding and dilation in this library's terms.
 
 Point convolutions have weights (K, G, C_in / G, C_out / G). `from_legacy_points` makes them from
 the (C_in, C_out / G, K) of older checkpoints of PointCNN++. The array is an MLX or NumPy array; a
 torch tensor goes through `.numpy()`.
 """
 
+from dataclasses import dataclass
+
 import mlx.core as mx
 
+from .. import ops
 from ..core import KernelSpec
+
+MOST_TAPS = 11  # of one axis: a larger number is one of channels
 
 
 def from_minkowski(weight, kernel_size=3):
@@ -41,10 +49,25 @@ def from_spconv1(weight, axes="zyx"):
     return weight.transpose(4, *order, 3)
 
 
-def from_spconv2(weight, axes="zyx"):
-    """(C_out, K1, K2, K3, C_in); `axes` as in from_spconv1."""
-    weight = _array("from_spconv2", weight, 5, "(C_out, K1, K2, K3, C_in)")
-    order = _axes("from_spconv2", axes)
+def from_spconv2(weight, axes="zyx", *, kind="conv", stride=1, kernel_size=None, layout=None):
+    """(C_out, K1, K2, K3, C_in); `axes` as in from_spconv1.
+
+    1x1x1: spconv multiplies the features by `weight.view(C_in, C_out)`, whatever the stored shape says, in every submanifold
+    layer, in every layer of stride 1, and in inverse layers. kind ("subm", "conv", "inverse", "transpose") and stride say
+    whether that is the case. layout: "krsc" as above, or "native" for the (K1, K2, K3, C_out, C_in) of spconv 2.0 and 2.1;
+    without it the shape decides, and a shape that both could have is an error. kernel_size helps to decide.
+    """
+    name = "from_spconv2"
+    weight = _array(name, weight, 5, "(C_out, K1, K2, K3, C_in)")
+    _choice(name, "kind", kind, ("conv", "subm", "inverse", "transpose"))
+    if _layout(name, tuple(weight.shape), kernel_size, layout) == "native":
+        weight = weight.transpose(3, 0, 1, 2, 4)
+    c_out, *size, c_in = weight.shape
+    if size == [1, 1, 1]:
+        plain = kind in ("conv", "transpose") and tuple(KernelSpec(1, stride).stride) != (1, 1, 1)
+        if not plain:
+            weight = weight.reshape(c_in, c_out).T.reshape(c_out, 1, 1, 1, c_in)
+    order = _axes(name, axes)
     return weight.transpose(0, *(1 + a for a in order), 4)
 
 
@@ -77,6 +100,153 @@ def _from_kernel_major(name, weight, kernel_size, first_fastest):
     if first_fastest:
         return weight.reshape(*reversed(size), c_in, c_out).transpose(4, 2, 1, 0, 3)
     return weight.reshape(*size, c_in, c_out).transpose(4, 0, 1, 2, 3)
+
+
+@dataclass(frozen=True, eq=False)
+class ConvertedLayer:
+    """A layer of another library in this library's terms. Call it, or read what `mlx_lattice.nn` modules take.
+
+    kind: "conv", "subm", "transpose" (also inverse layers) or "pointwise" (a product that keeps the rows).
+    padding counts from this library's offsets: odd kernels of "conv" are centered first, kernels of "transpose" begin at 0. So
+    it may be negative. Coordinates are lattice indices: those of MinkowskiEngine and TorchSparse divided by their tensor stride.
+    """
+
+    kind: str
+    weight: mx.array  # (C_out, Kx, Ky, Kz, C_in)
+    bias: mx.array | None
+    kernel_size: tuple
+    stride: tuple
+    padding: tuple
+    dilation: tuple
+
+    def __call__(self, x, coordinates=None):
+        """On a SparseTensor. coordinates: the output rows; spconv's strided layers and all transposed ones need them."""
+        if self.kind == "pointwise":
+            return ops.conv3d(x, self.weight, self.bias, kernel_size=1)
+        if self.kind == "subm":
+            return ops.subm_conv3d(
+                x, self.weight, self.bias, kernel_size=self.kernel_size, dilation=self.dilation
+            )
+        run = ops.conv3d if self.kind == "conv" else ops.conv_transpose3d
+        return run(
+            x,
+            self.weight,
+            self.bias,
+            kernel_size=self.kernel_size,
+            stride=self.stride,
+            padding=self.padding,
+            dilation=self.dilation,
+            coordinates=coordinates,
+        )
+
+
+def minkowski_layer(weight, bias=None, *, kind="conv", kernel_size=3, stride=1, dilation=1):
+    """ConvertedLayer of MinkowskiConvolution, MinkowskiConvolutionTranspose or MinkowskiGenerativeConvolutionTranspose.
+
+    kind: "conv" or "transpose"; a generative layer is "transpose" called without coordinates.
+    """
+    _choice("minkowski_layer", "kind", kind, ("conv", "transpose"))
+    spec = KernelSpec(kernel_size, stride, 0, dilation)
+    padding: tuple[int, ...] = (0, 0, 0)
+    if kind == "transpose":  # out = in * stride + offset, odd kernels centered
+        padding = tuple(d * (k // 2) if k % 2 else 0 for k, d in zip(spec.size, spec.dilation))
+    return _layer(kind, from_minkowski(weight, kernel_size), bias, spec, padding, spec.dilation)
+
+
+def torchsparse_layer(weight, bias=None, *, kind="conv", kernel_size=3, stride=1, dilation=1):
+    """ConvertedLayer of torchsparse.nn.Conv3d (1.4): kind "conv", or "transpose" for transposed=True.
+
+    Offsets run from -((k - 1) // 2) to k // 2. TorchSparse 1.4 ignores dilation; so does this layer.
+    """
+    _choice("torchsparse_layer", "kind", kind, ("conv", "transpose"))
+    spec = KernelSpec(kernel_size, stride, 0, dilation)
+    low = [(k - 1) // 2 for k in spec.size]
+    padding = tuple(0 if k % 2 and kind == "conv" else n for k, n in zip(spec.size, low))
+    return _layer(kind, from_torchsparse(weight, kernel_size), bias, spec, padding, (1, 1, 1))
+
+
+def spconv2_layer(
+    weight,
+    bias=None,
+    *,
+    kind="subm",
+    stride=1,
+    padding=0,
+    dilation=1,
+    axes="zyx",
+    kernel_size=None,
+    layout=None,
+):
+    """ConvertedLayer of SubMConv3d ("subm"), SparseConv3d ("conv"), SparseInverseConv3d ("inverse") or
+    SparseConvTranspose3d ("transpose").
+
+    stride, padding and dilation in spconv's terms and order of axes; those of an inverse layer are its forward layer's. A 1x1x1
+    inverse layer of spconv stays on the coarse rows, and so does this one.
+    """
+    name = "spconv2_layer"
+    _choice(name, "kind", kind, ("subm", "conv", "inverse", "transpose"))
+    given = KernelSpec(1, stride, padding, dilation)
+    order = _axes(name, axes)
+    moved = from_spconv2(
+        weight, axes, kind=kind, stride=stride, kernel_size=kernel_size, layout=layout
+    )
+    size = tuple(moved.shape[1:4])
+    strides, paddings, dilations = (
+        tuple(values[a] for a in order) for values in (given.stride, given.padding, given.dilation)
+    )
+    spec = KernelSpec(size, strides, 0, dilations)
+    if size == (1, 1, 1) and (kind in ("subm", "inverse") or strides == (1, 1, 1)):
+        return _layer("pointwise", moved, bias, KernelSpec(1), (0, 0, 0), (1, 1, 1))
+    if kind == "subm":
+        return _layer("subm", moved, bias, KernelSpec(size), (0, 0, 0), dilations)
+    if kind == "conv":  # in = out * stride - padding + tap * dilation
+        paddings = tuple(
+            p - d * (k // 2) if k % 2 else p for p, k, d in zip(paddings, size, dilations)
+        )
+        return _layer("conv", moved, bias, spec, paddings, dilations)
+    return _layer("transpose", moved, bias, spec, paddings, dilations)
+
+
+def _layer(kind, weight, bias, spec, padding, dilation):
+    if bias is not None:
+        bias = mx.array(bias).reshape(-1)
+        if bias.shape[0] != weight.shape[0]:
+            raise ValueError(
+                f"[convert] bias must have {weight.shape[0]} values, one per output channel, got {bias.shape[0]}"
+            )
+    size, stride = tuple(spec.size), tuple(spec.stride)
+    if kind == "conv" and size == (1, 1, 1) and stride == (1, 1, 1):
+        kind = "pointwise"
+    return ConvertedLayer(kind, weight, bias, size, stride, tuple(padding), tuple(dilation))
+
+
+def _choice(name, argument, value, known):
+    if value not in known:
+        raise ValueError(f"[{name}] {argument} must be one of {', '.join(known)}, got {value!r}")
+
+
+def _layout(name, shape, kernel_size, layout):
+    """krsc (C_out, K, K, K, C_in) or native (K, K, K, C_out, C_in), by the shape."""
+    if layout is not None:
+        _choice(name, "layout", layout, ("krsc", "native"))
+        return layout
+    krsc, native = shape[1:4], shape[:3]
+    if krsc == native == (1, 1, 1):
+        return "krsc"  # one output channel: both are the same
+    if kernel_size is not None:
+        size = tuple(KernelSpec(kernel_size).size)
+        fits = [form for form, found in (("krsc", krsc), ("native", native)) if found == size]
+    else:
+        cube = len(set(native)) == 1 and native[0] <= MOST_TAPS
+        fits = ["krsc"] * (max(krsc) <= MOST_TAPS) + ["native"] * cube
+    if len(fits) != 1:
+        raise ValueError(
+            f"[{name}] weight of shape {shape} is "
+            + ("neither" if not fits else "both")
+            + " (C_out, K1, K2, K3, C_in) and (K1, K2, K3, C_out, C_in) of spconv 2.0 and 2.1; "
+            'give layout="krsc" or layout="native", and the right kernel_size'
+        )
+    return fits[0]
 
 
 def _array(name, weight, ndim, shape):

@@ -9,8 +9,8 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from .. import ops
-from ..core import KernelSpec
-from ._checks import integer
+from ..core import KernelSpec, SparseTensor
+from ._checks import integer, told
 
 
 class _Conv(nn.Module):
@@ -250,6 +250,10 @@ class Linear(nn.Module):
         return self.weight
 
     def __call__(self, x):
+        if not isinstance(x, (mx.array, SparseTensor)):
+            raise TypeError(
+                f"[{type(self).__name__}] x must be a SparseTensor or an array (N, C), found {told(x)}"
+            )
         run = ops.linear_features if isinstance(x, mx.array) else ops.linear
         return run(x, self._weight(), self.get("bias"))
 

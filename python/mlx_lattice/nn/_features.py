@@ -9,12 +9,19 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from .. import ops
-from ._checks import integer, number
+from ..core import SparseTensor
+from ._checks import integer, number, told
 
 
-def _on_rows(x, run):
+def _on_rows(module, x, run):
     """run on the features of a tensor, or on an array."""
-    return run(x) if isinstance(x, mx.array) else x.with_feats(run(x.feats))
+    if isinstance(x, mx.array):
+        return run(x)
+    if not isinstance(x, SparseTensor):
+        raise TypeError(
+            f"[{type(module).__name__}] x must be a SparseTensor or an array (N, C), found {told(x)}"
+        )
+    return x.with_feats(run(x.feats))
 
 
 class _Activation(nn.Module):
@@ -24,7 +31,7 @@ class _Activation(nn.Module):
         return {}
 
     def __call__(self, x):
-        return _on_rows(x, lambda f: ops.activation(f, kind=self._kind, **self._options()))
+        return _on_rows(self, x, lambda f: ops.activation(f, kind=self._kind, **self._options()))
 
     def _extra_repr(self):
         return ", ".join(f"{name}={value}" for name, value in self._options().items())
@@ -104,7 +111,7 @@ class Dropout(nn.Module):
         self._p = number(self, "p", p, 0, 1, high_included=False)
 
     def __call__(self, x):
-        return _on_rows(x, lambda f: ops.dropout_features(f, self._p, training=self.training))
+        return _on_rows(self, x, lambda f: ops.dropout_features(f, self._p, training=self.training))
 
     def _extra_repr(self):
         return f"p={self._p}"
@@ -142,10 +149,14 @@ class BatchNorm(nn.Module):
     def __call__(self, x, residual=None, relu=False):
         """relu(norm(x) + residual) in one pass; residual has x's kind, shape and coordinates."""
         if residual is not None and not isinstance(residual, mx.array):
+            if not isinstance(residual, SparseTensor) or not isinstance(x, SparseTensor):
+                raise TypeError(
+                    f"[BatchNorm] residual must be of x's kind, found {told(residual)} for {told(x)}"
+                )
             if not x.same_coords(residual):
                 raise ValueError("[BatchNorm] residual must share x's coordinates")
             residual = residual.feats
-        return _on_rows(x, lambda f: self._normalize(f, residual, relu))
+        return _on_rows(self, x, lambda f: self._normalize(f, residual, relu))
 
     def _normalize(self, f, residual, relu):
         mean = var = None
@@ -192,6 +203,7 @@ class LayerNorm(nn.Module):
 
     def __call__(self, x):
         return _on_rows(
+            self,
             x,
             lambda f: ops.layer_norm_features(
                 f, self.get("weight"), self.get("bias"), eps=self._eps
@@ -214,7 +226,7 @@ class RMSNorm(nn.Module):
         self.weight = mx.ones((self._channels,))
 
     def __call__(self, x):
-        return _on_rows(x, lambda f: ops.rms_norm_features(f, self.weight, eps=self._eps))
+        return _on_rows(self, x, lambda f: ops.rms_norm_features(f, self.weight, eps=self._eps))
 
     def _extra_repr(self):
         return f"{self._channels}, eps={self._eps}"

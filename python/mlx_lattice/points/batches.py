@@ -14,6 +14,7 @@ import mlx.core as mx
 from ..nn._checks import integer
 from .segments import segment_reduce
 
+MOST_CLOUDS = 1 << 22  # an index above it is a mistake, not a batch
 FLOATS = (mx.float32, mx.float16, mx.bfloat16)
 
 
@@ -43,6 +44,10 @@ class _Ragged:
 
     def __len__(self):
         return self.batch_size
+
+    def __getstate__(self):
+        """Without the searched neighbors: a copy searches them again."""
+        return {**self.__dict__, "_sets": {}}
 
     def __repr__(self):
         channels = (
@@ -176,7 +181,12 @@ class PointCloudBatch(_Ragged):
         if lengths is not None:
             counts = _integers(name, "lengths", lengths)
         elif cloud is not None:
-            counts = [0] * (cloud[-1] + 1 if cloud else 0)
+            clouds = cloud[-1] + 1 if cloud else 0
+            if clouds > MOST_CLOUDS:
+                raise ValueError(
+                    f"[{name}] indices must be below {MOST_CLOUDS}, found {cloud[-1]}; number the clouds 0, 1, 2, ..."
+                )
+            counts = [0] * clouds
             for c in cloud:
                 counts[c] += 1
         else:
@@ -334,6 +344,7 @@ def _integers(name, what, values):
 
 
 def _checked_indices(name, indices, rows):
+    """The cloud of each row as plain ints."""
     cloud = _integers(name, "indices", indices)
     if (
         len(cloud) != rows

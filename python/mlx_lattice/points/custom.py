@@ -7,6 +7,8 @@ from mlx.utils import tree_flatten, tree_unflatten
 
 __all__ = ["custom_sparse_op_with_grad"]
 
+HELD = object()  # the place of an array among saved values
+
 
 def custom_sparse_op_with_grad(forward_fn, backward_fn, *args):
     """forward_fn(*args), with backward_fn(saved, grad) as its derivative.
@@ -31,7 +33,7 @@ def custom_sparse_op_with_grad(forward_fn, backward_fn, *args):
         shape["given"] = saved is not None
         leaves = tree_flatten({"saved": saved}) if saved is not None else []
         shape["leaves"] = [
-            (name, None if isinstance(leaf, mx.array) else leaf) for name, leaf in leaves
+            (name, HELD if isinstance(leaf, mx.array) else leaf) for name, leaf in leaves
         ]
         return [output, *(leaf for _, leaf in leaves if isinstance(leaf, mx.array))]
 
@@ -42,7 +44,7 @@ def custom_sparse_op_with_grad(forward_fn, backward_fn, *args):
         if shape["given"]:
             held = iter(outputs[1:])
             saved = tree_unflatten(
-                [(n, next(held) if leaf is None else leaf) for n, leaf in shape["leaves"]]
+                [(n, next(held) if leaf is HELD else leaf) for n, leaf in shape["leaves"]]
             )["saved"]
         grads = backward_fn(saved, cotangents[0])
         grads = list(grads) if isinstance(grads, (tuple, list)) else [grads]
@@ -51,6 +53,13 @@ def custom_sparse_op_with_grad(forward_fn, backward_fn, *args):
                 f"[custom_sparse_op_with_grad] backward_fn must return {len(arrays)} gradients, "
                 f"got {len(grads)}"
             )
+        for i, (a, g) in enumerate(zip(arrays, grads)):
+            if g is not None and (not isinstance(g, mx.array) or g.shape != a.shape):
+                found = g.shape if isinstance(g, mx.array) else type(g).__name__
+                raise ValueError(
+                    f"[custom_sparse_op_with_grad] backward_fn must return gradients of the shapes of args: gradient {i} "
+                    f"must have shape {a.shape}, found {found}"
+                )
         return tuple(mx.zeros_like(a) if g is None else g for a, g in zip(arrays, grads))
 
     return run(*(args[i] for i in places))[0]

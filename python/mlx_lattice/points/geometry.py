@@ -18,6 +18,7 @@ from .._ext import (
     radius_scaler,
     radius_search,
 )
+from ..nn._checks import told
 
 _serial = itertools.count()
 
@@ -33,6 +34,10 @@ class PointSet(_ext.PointSet):  # type: ignore[name-defined]
     @classmethod
     def of(cls, points):
         """The set itself, or one that remembers made from one that does not."""
+        if not all(hasattr(points, name) for name in ("positions", "lengths", "grid")):
+            raise TypeError(
+                f"[PointSet] points must be a PointSet, found {told(points)}; make one: PointSet(positions, grid=...)"
+            )
         return (
             points
             if isinstance(points, cls)

@@ -8,8 +8,10 @@ with their configuration, as `mlx_lattice.models` does.
 import mlx.core as mx
 import mlx.nn
 
+from ..core import SparseTensor
 from ..models._model import Model
 from ..nn import Linear
+from ..nn._checks import layer_count, told
 from .batches import as_batch
 from .layers import GlobalPool, PointConv3d, Upsample
 from .norms import make_norm
@@ -17,6 +19,11 @@ from .norms import make_norm
 
 def _start(model, positions, features, lengths, grid):
     """(x, points) of what a network was called with."""
+    if isinstance(positions, SparseTensor):
+        raise TypeError(
+            f"[{type(model).__name__}] positions must be a PointCloudBatch or an array (T, 3), found {told(positions)}; "
+            "networks on voxels are in mlx_lattice.models"
+        )
     batch = as_batch(positions, features, lengths)
     x = batch.features
     if x is None:
@@ -146,6 +153,7 @@ class PointClassifier(Model):
         rfs=1.0,
     ):
         channels = list(channels)
+        blocks = layer_count(self, "blocks", blocks, least=0)
         super().__init__(
             in_channels=in_channels,
             num_classes=num_classes,
@@ -193,7 +201,7 @@ class PointUNet(Model):
         norm="batch",
         rfs=2.5,
     ):
-        channels, blocks = list(channels), list(blocks)
+        channels, blocks = list(channels), [layer_count(self, "blocks", n) for n in blocks]
         super().__init__(
             in_channels=in_channels,
             num_classes=num_classes,

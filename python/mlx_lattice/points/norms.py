@@ -97,7 +97,14 @@ class RaggedInstanceNorm(_CloudNorm):
 
 
 class RaggedGroupNorm(_CloudNorm):
-    def __init__(self, channels, groups, eps=1e-5, affine=True):
+    """Each group of channels / groups channels of each cloud. Arguments are named: libraries differ in their order."""
+
+    def __init__(self, *unnamed, channels=None, groups=None, eps=1e-5, affine=True):
+        if unnamed or channels is None or groups is None:
+            raise TypeError(
+                "[RaggedGroupNorm] channels and groups must be given by name, "
+                f"RaggedGroupNorm(channels=64, groups=8), found {len(unnamed)} unnamed arguments"
+            )
         super().__init__(channels, groups, eps, affine)
 
 
@@ -118,7 +125,7 @@ def make_norm(kind, channels):
     if kind not in CHOICES:
         raise ValueError(f"[norm] norm must be one of {', '.join(CHOICES)}, got {kind!r}")
     if kind == "group":
-        return RaggedGroupNorm(channels, math.gcd(8, channels))
+        return RaggedGroupNorm(channels=channels, groups=math.gcd(8, channels))
     if kind == "instance":
         return RaggedInstanceNorm(channels, affine=True)
     makers = {"batch": RaggedBatchNorm, "row": RowNorm, "layer": RaggedLayerNorm}

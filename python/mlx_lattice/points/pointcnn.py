@@ -13,7 +13,7 @@ import mlx.nn
 
 from .. import ops
 from ..nn import Linear
-from ..nn._checks import integer
+from ..nn._checks import integer, layer_count, told
 from .batches import as_batch
 from .graphs import feature_graph
 from .segments import indexed_segment_reduce
@@ -77,11 +77,7 @@ class PointCNNConv(mlx.nn.Module):
 
     def __call__(self, x, coords, neighbors_idx, neighbors_rel_pos=None, batch_indices=None):
         """(T, out) from x (T, C), rows neighbors_idx (T, k) and neighbors_rel_pos (T, k, 3)."""
-        if neighbors_idx.ndim != 2 or neighbors_idx.shape[0] != x.shape[0]:
-            raise ValueError(
-                f"[PointCNNConv] neighbors_idx must have shape ({x.shape[0]}, k), "
-                f"got {tuple(neighbors_idx.shape)}"
-            )
+        neighbors_idx = _rows_of(x, neighbors_idx)
         if (
             self._kind == "features"
         ):  # the network sees x_j alone: once for each j, not for each edge
@@ -129,7 +125,7 @@ class PointCNNEncoder(mlx.nn.Module):
 
     def __init__(self, num_layers=3, in_channels=3, channels=64, k=16, **conv_kw):
         super().__init__()
-        count = integer(self, "num_layers", num_layers)
+        count = layer_count(self, "num_layers", num_layers)
         self._k, self._exact = integer(self, "k", k), bool(conv_kw.get("xconv"))
         if self._exact:
             conv_kw = {**conv_kw, "k": k}
@@ -148,6 +144,28 @@ class PointCNNEncoder(mlx.nn.Module):
         return x
 
     forward = __call__
+
+
+def _rows_of(x, idx):
+    """Neighbor rows, checked once for all forms: a row outside of x would be read from foreign memory."""
+    if not isinstance(x, mx.array) or x.ndim != 2:
+        raise TypeError(f"[PointCNNConv] x must be an array (T, C), found {told(x)}")
+    if not isinstance(idx, mx.array) or not mx.issubdtype(idx.dtype, mx.integer):
+        raise TypeError(
+            f"[PointCNNConv] neighbors_idx must be an array of integers, found {told(idx)}"
+        )
+    if idx.ndim != 2 or idx.shape[0] != x.shape[0]:
+        raise ValueError(
+            f"[PointCNNConv] neighbors_idx must have shape ({x.shape[0]}, k), got {tuple(idx.shape)}"
+        )
+    if idx.size:
+        low, high = idx.min().item(), idx.max().item()
+        if low < 0 or high >= x.shape[0]:
+            raise ValueError(
+                f"[PointCNNConv] neighbors_idx holds {low if low < 0 else high}, which is "
+                f"outside 0..{x.shape[0] - 1}, the rows of x"
+            )
+    return idx
 
 
 def _take(x, idx):

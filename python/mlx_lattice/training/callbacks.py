@@ -6,8 +6,8 @@ it.
 
 import csv
 import io
-import os
-from pathlib import Path
+
+from .._atomic import write_bytes
 
 HISTORY = "history.csv"
 
@@ -19,10 +19,7 @@ def write_history(path, history: list[dict]) -> None:
     writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(history)
-    path = Path(path)
-    temporary = path.with_name(f".writing.{path.name}")
-    temporary.write_text(text.getvalue(), encoding="utf-8")
-    os.replace(temporary, path)
+    write_bytes(path, text.getvalue().encode())
 
 
 class TensorBoard:

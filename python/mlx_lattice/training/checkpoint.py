@@ -6,26 +6,14 @@ file is either the old one or the new one, complete. The random numbers of an ep
 """
 
 import json
-import os
 
 import mlx.core as mx
 from mlx.utils import tree_flatten, tree_unflatten
 
+from .._atomic import atomic_path, save_safetensors
 from .distributed import TrainingError
 
 NAME, FORMAT, VERSION = "checkpoint.safetensors", "mlx-lattice-checkpoint", "1"
-
-
-def replace_file(path, write):
-    """Calls write(temporary path), then renames that file to `path`.
-
-    The temporary name has the same ending, because writers look at it.
-    """
-    temporary = path.with_name(f".writing.{path.name}")
-    write(temporary)
-    with open(temporary, "rb+") as file:
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
 
 
 def save(path, model, optimizer, average=None, **state):
@@ -36,7 +24,8 @@ def save(path, model, optimizer, average=None, **state):
         state["average_steps"] = average.steps
     arrays |= {f"optimizer.{k}": v for k, v in tree_flatten(optimizer.state)}
     about = {"format": FORMAT, "version": VERSION, "state": json.dumps(state)}
-    replace_file(path, lambda p: mx.save_safetensors(str(p), arrays, about))
+    with atomic_path(path) as temporary:
+        save_safetensors(temporary, arrays, about)
 
 
 def load(path, model, optimizer, average=None):
@@ -69,10 +58,14 @@ def load(path, model, optimizer, average=None):
         _compare(dict(tree_flatten(now)), parts[part], part, fail)
     model.load_weights(list(parts["model"].items()))
     optimizer.state = tree_unflatten(list(parts["optimizer"].items()))
-    state = json.loads(about["state"])
-    if average is not None:
-        average.values = tree_unflatten(list(parts["average"].items()))
-        average.steps = state["average_steps"]
+    try:
+        state = json.loads(about["state"])
+        state["epoch"], state["seed"], state["history"]
+        if average is not None:
+            average.values = tree_unflatten(list(parts["average"].items()))
+            average.steps = state["average_steps"]
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        fail(f"not a checkpoint: no training state ({type(error).__name__}: {error})")
     return state
 
 

@@ -20,6 +20,7 @@ import mlx.core as mx
 import numpy as np
 
 from .. import ops
+from .._atomic import write_bytes
 from ..core import SparseTensor
 from .metrics import Confusion
 from .trainer import classification_loss
@@ -106,17 +107,15 @@ class VoxelPipeline:
     def point_labels(self, scan, classes):
         """(P,) label values of the points of a scan, from the class indices of its voxels.
 
-        A point without a voxel gets -1.
+        A point without a voxel gets -1. The dtype is int32 where that holds every class, else int64.
         """
-        return np.where(
-            scan.rows >= 0, self.values[np.asarray(classes)[scan.rows]] if len(classes) else -1, -1
-        )
+        wide = np.abs(self.values).max() > np.iinfo(np.int32).max
+        labels = self.values[np.asarray(classes)[scan.rows]] if len(classes) else -1
+        return np.where(scan.rows >= 0, labels, -1).astype(np.int64 if wide else np.int32)
 
     def save(self, path):
-        Path(path).write_text(
-            json.dumps({"format": FORMAT, "version": VERSION, **asdict(self)}, indent=2) + "\n",
-            encoding="utf-8",
-        )
+        text = json.dumps({"format": FORMAT, "version": VERSION, **asdict(self)}, indent=2) + "\n"
+        write_bytes(path, text.encode())
 
     @classmethod
     def load(cls, path):
@@ -233,6 +232,8 @@ def segmentation_loss(weights=None):
 
 def predict(model, scan):
     """(voxels,) class indices, NumPy."""
+    if not len(scan.tensor.coords):
+        return np.zeros(0, np.int64)
     return np.array(mx.argmax(model(scan.tensor).feats, axis=1))
 
 

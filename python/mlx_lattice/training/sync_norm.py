@@ -33,7 +33,7 @@ class SyncBatchNorm(nn.BatchNorm):
             return super().__call__(x, residual, relu)
         if residual is not None and not isinstance(residual, mx.array):
             residual = residual.feats
-        return _on_rows(x, lambda f: self._over_ranks(f, residual, relu))
+        return _on_rows(self, x, lambda f: self._over_ranks(f, residual, relu))
 
     def _over_ranks(self, f, residual, relu):
         x = f.astype(mx.float32)

@@ -61,12 +61,60 @@ def classification_loss(logits, labels, weights=None):
     Without such a row the loss is 0. The gradient, share * (softmax - one-hot), is written out,
     which takes half the time of MLX's own derivative; most of the rest is exp.
     """
+    _check_labels(logits, labels, weights)
     known = labels >= 0
-    index = mx.where(known, labels, 0)
-    share = known.astype(mx.float32) if weights is None else mx.where(known, weights[index], 0.0)
+    # In range whatever the labels are: traced ones have no values to check, and a wrong one makes the loss NaN.
+    index = mx.clip(labels, 0, logits.shape[1] - 1)
+    right = mx.where(labels < logits.shape[1], 1.0, math.nan)
+    share = mx.where(known, right if weights is None else right * weights[index], 0.0)
     return _cross_entropy(logits.astype(mx.float32), index, share / mx.maximum(share.sum(), 1e-12))[
         0
     ]
+
+
+def _check_labels(logits, labels, weights):
+    """Shapes, dtypes and, where the labels have values, their range."""
+    for name, value, axes in (
+        ("logits", logits, 2),
+        ("labels", labels, 1),
+        ("weights", weights, 1),
+    ):
+        if value is None and name == "weights":
+            continue
+        if not isinstance(value, mx.array):
+            raise TypeError(
+                f"[classification_loss] {name} must be an array, found {type(value).__name__}"
+            )
+        if value.ndim != axes:
+            raise ValueError(
+                f"[classification_loss] {name} must have {axes} axes, found shape {tuple(value.shape)}"
+            )
+    rows, classes = logits.shape
+    if classes < 1:
+        raise ValueError("[classification_loss] logits must have a column per class, found none")
+    if not mx.issubdtype(labels.dtype, mx.integer):
+        raise TypeError(
+            f"[classification_loss] labels must hold integers, found {labels.dtype}; -1 is unknown"
+        )
+    if labels.shape[0] != rows:
+        raise ValueError(
+            f"[classification_loss] labels must have shape ({rows},), one per row of logits, "
+            f"found {tuple(labels.shape)}"
+        )
+    if weights is not None and weights.shape[0] != classes:
+        raise ValueError(
+            f"[classification_loss] weights must have shape ({classes},), one per class, "
+            f"found {tuple(weights.shape)}"
+        )
+    if rows:
+        try:
+            largest = labels.max().item()
+        except ValueError:  # traced by mx.compile
+            return
+        if largest >= classes:
+            raise ValueError(
+                f"[classification_loss] labels holds {largest}, expected -1..{classes - 1}"
+            )
 
 
 @mx.custom_function
@@ -100,6 +148,7 @@ class Trainer:
     patience: ends after so many epochs in which `monitor`, a value of `validate`, was not higher.
     sync_batch_norm: statistics over all ranks. Every rank then takes as many items as the others;
     what is left over at the end of an epoch is left out.
+    about: plain values that a checkpoint keeps and `resume` compares, such as the voxel size.
     directory also gets history.csv, the rows of all epochs.
 
     A subclass may replace `seed_epoch`, `batches` and `observe`; points.train_pointcnn does.
@@ -125,6 +174,7 @@ class Trainer:
         patience=None,
         monitor="mean_iou",
         sync_batch_norm=False,
+        about=None,
     ):
         if batch < 1:
             raise ValueError(f"[Trainer] batch: found {batch}, expected >= 1")
@@ -133,7 +183,7 @@ class Trainer:
         if patience is not None and patience < 1:
             raise ValueError(f"[Trainer] patience: found {patience}, expected >= 1")
         self.model, self.optimizer, self.batch, self.seed = model, optimizer, batch, seed
-        self.ranks = ranks or Ranks()
+        self.ranks, self.about = ranks or Ranks(), dict(about or {})
         self.epoch, self.history = 0, []
         if checkpoint_file is None and directory is not None:
             checkpoint_file = Path(directory) / checkpoint.NAME
@@ -162,6 +212,12 @@ class Trainer:
                 raise TrainingError(
                     f"{self._path}: was started with seed {state['seed']}, found {self.seed}"
                 )
+            for name, value in state.get("about", {}).items():
+                if name in self.about and self.about[name] != value:
+                    raise TrainingError(
+                        f"{self._path}: was started with {name} {value}, found {self.about[name]}; "
+                        "give the same, or begin anew in another folder"
+                    )
         about = self.ranks.total(mx.array([state.get("epoch", 0)]))
         self.ranks.eval(about)
         self.epoch, self.history = about.item(), state.get("history", [])
@@ -316,6 +372,7 @@ class Trainer:
         state = {"epoch": self.epoch, "seed": self.seed, "history": self.history}
         if not self.precision.plain:
             state["precision"] = self.precision.state
+        state["about"] = self.about
         checkpoint.save(self._path, self.model, self.optimizer, self.average, **state)
 
     def _copy_from_first(self):

@@ -21,6 +21,8 @@ import os as _os
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
+from .._atomic import atomic_file as _atomic_file
+from .._atomic import write_bytes as _write_bytes
 from ..io.cloud import PointCloud as _PointCloud
 from .frame import Frame, show
 from .layers import Panel
@@ -124,9 +126,10 @@ def write(path: str | _os.PathLike[str], panels: _Panels, **options: _Any) -> No
     extension = _os.path.splitext(_os.fspath(path))[1].lower()
     if extension in (".html", ".htm"):
         text = page(panels, **options)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
+        _write_bytes(path, text.encode())
     elif extension == ".png":
-        picture(panels, **options).save(path)
+        image = picture(panels, **options)
+        with _atomic_file(path) as file:
+            image.save(file, "PNG")
     else:
         raise ValueError(f"{path}: extension {extension!r}, expected .html or .png")

@@ -97,6 +97,7 @@ class Layer:
     low: float = 0.0
     high: float = 0.0
     entries: tuple[tuple[int, str, tuple[int, ...]], ...] = ()
+    column: str = ""  # of the cloud; its name may differ from the layer's
 
 
 @dataclass(frozen=True)
@@ -297,10 +298,11 @@ def _layers(clouds: list[PointCloud], classified: str, classes: dict[int, Any]) 
                 if joined.dtype.kind in "iub" and name != "intensity"
                 else None
             )
+            shown = f"column {name}" if name in ("height", "rgb") else name  # the built-in layers
             layers.append(
-                Layer(name, "class", entries=entries)
+                Layer(shown, "class", entries=entries, column=name)
                 if entries
-                else Layer(name, "scalar", *_range(joined))
+                else Layer(shown, "scalar", *_range(joined), column=name)
             )
     if compared:
         outcomes = [(0, "right", RIGHT_POINT), (1, "wrong", WRONG_POINT)]
@@ -336,7 +338,7 @@ def _entries(
 
 
 def _range(values: np.ndarray) -> tuple[float, float]:
-    values = values[np.isfinite(values)] if values.dtype.kind == "f" else values
+    values = values[np.isfinite(values)] if values.dtype.kind == "f" else values.astype(np.float64)
     if not len(values):
         return 0.0, 1.0
     low, high = np.percentile(values, [1, 99])
@@ -347,7 +349,8 @@ def _has(cloud: PointCloud, layer: Layer) -> bool:
     if layer.name == "errors" and _has_truth(cloud):
         return True
     return (
-        layer.kind == "height" or ("color" if layer.kind == "rgb" else layer.name) in cloud.columns
+        layer.kind == "height"
+        or ("color" if layer.kind == "rgb" else layer.column) in cloud.columns
     )
 
 
@@ -360,7 +363,7 @@ def _values(cloud: PointCloud, layer: Layer) -> np.ndarray:
         truth = cloud.columns["truth"]
         wrong = (truth != cloud.columns["label"]).astype(np.uint16)
         return np.where(truth < 0, np.uint16(2), wrong)
-    values = cloud.columns[layer.name]
+    values = cloud.columns[layer.column]
     if layer.kind == "class":
         return np.searchsorted([e[0] for e in layer.entries], values.astype(np.int64)).astype(
             np.uint16

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from .._atomic import atomic_file
 from .layers import (
     AZIMUTH,
     BACKGROUND,
@@ -48,6 +49,8 @@ def render(
         raise ValueError(f"[viewer] size: found {size}, expected 64 to 16384 pixels per side")
     if theme not in BACKGROUNDS:
         raise ValueError(f"[viewer] theme: found {theme!r}, expected 'dark' or 'light'")
+    if point_size is not None and not 0 < point_size <= 64:
+        raise ValueError(f"[viewer] point_size: found {point_size}, expected 0 to 64 pixels")
     s = scene(panels, color, classes, limit)
     by_name = {x.name: x for x in s.layers}
     n = len(s.panels)
@@ -176,7 +179,8 @@ def cubes(voxels: Any, voxel_size: float, path: Any, size: tuple[int, int] = (16
         _cubes(
             ImageDraw.Draw(image), np.asarray(voxels, float) * voxel_size, voxel_size, width, height
         )
-    image.resize(size, Image.LANCZOS).save(path)
+    with atomic_file(path) as file:
+        image.resize(size, Image.LANCZOS).save(file, "PNG")
 
 
 def _cubes(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,8 @@ def page(
     """
     if theme not in THEMES:
         raise ValueError(f"[viewer] theme: found {theme!r}, expected one of {', '.join(THEMES)}")
+    if point_size is not None and not 0 < point_size <= 64:
+        raise ValueError(f"[viewer] point_size: found {point_size}, expected 0 to 64 pixels")
     s = scene(panels, color, classes, limit)
     title = title or " / ".join(p.title for p in s.panels if p.title) or "point cloud"
     data = {
@@ -75,10 +78,10 @@ def page(
         "panels": _panels(s),
     }
     text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    return (
-        TEMPLATE.read_text(encoding="utf-8")
-        .replace("__TITLE__", html.escape(title), 1)
-        .replace("__DATA__", text, 1)
+    # In one pass: what is put in is not searched again.
+    values = {"__TITLE__": html.escape(title), "__DATA__": text}
+    return re.sub(
+        "__TITLE__|__DATA__", lambda m: values[m[0]], TEMPLATE.read_text(encoding="utf-8")
     )
 
 

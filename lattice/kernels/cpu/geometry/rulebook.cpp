@@ -1,6 +1,7 @@
 #include "lattice/kernels/cpu/geometry/rulebook.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -68,11 +69,22 @@ struct Hit {
   float dx, dy, dz, distance;
 };
 
-// Cells of queries are taken in pieces of about this many queries.
+// Cells of queries are taken in pieces of about this many queries; a piece hands over this many
+// hits at once.
 constexpr int64_t kPieceQueries = 1024;
+constexpr size_t kHandOver = size_t{1} << 18;
+// From so many pairs on, hits are counted before the first is stored: 2^31 are an error.
+constexpr int64_t kManyPairs = int64_t{1} << 28;
 
-// Finds all hits; visit(piece, hits of it) is called once for each piece, several at a time. Hits
-// are by query position, then by point position.
+int64_t checked_total(int64_t n) {
+  if (n > std::numeric_limits<int32_t>::max())
+    throw std::length_error("found " + std::to_string(n) +
+                            " neighbors, expected at most 2^31 - 1; reduce the radius or the grid");
+  return n;
+}
+
+// Finds all hits; visit(piece, some hits of it) is called for whole queries in order, several
+// pieces at a time. Hits are by query position, then by point position.
 struct Pairs {
   Grid points, queries;
   Buffer<int32_t> around,
@@ -110,51 +122,87 @@ struct Pairs {
     pieces.push_back(queries.n());
   }
 
+  // Pairs of a query and a point in a cell around it.
+  int64_t candidates() const {
+    int64_t total = 0;
+    for (int64_t c = 0; c < queries.n(); ++c) {
+      int64_t near = 0;
+      for (int64_t e = around[c]; e < around[c + 1]; ++e)
+        near += points.first[neighbors[e] + 1] - points.first[neighbors[e]];
+      total += near * (queries.first[c + 1] - queries.first[c]);
+    }
+    return total;
+  }
+
+  // Points around a query: coordinates, distances from the query, positions.
+  struct Around {
+    std::vector<float> x, y, z, distance;
+    std::vector<int32_t> position;
+  };
+
+  // f(query position, its coordinates, around) for the queries of a piece, in order.
+  template <typename F>
+  void each_query(int64_t piece, const PointSpan& p, const PointSpan& q, const Search& how,
+                  const F& f) const {
+    Around a;
+    for (int64_t c = pieces[static_cast<size_t>(piece)]; c < pieces[static_cast<size_t>(piece) + 1];
+         ++c) {
+      a.x.clear(), a.y.clear(), a.z.clear(), a.position.clear();
+      for (int64_t e = around[c]; e < around[c + 1]; ++e)
+        for (int32_t i = points.first[neighbors[e]]; i < points.first[neighbors[e] + 1]; ++i) {
+          const float* at = p.xyz + int64_t{(*points.order)[i]} * 3;
+          a.x.push_back(at[0]), a.y.push_back(at[1]), a.z.push_back(at[2]);
+          a.position.push_back(i);
+        }
+      const size_t n = a.position.size();
+      a.distance.resize(n);
+      for (int32_t i = queries.first[c]; i < queries.first[c + 1]; ++i) {
+        const float* at = q.xyz + int64_t{(*queries.order)[i]} * 3;
+        const float qx = at[0], qy = at[1], qz = at[2];
+        if (how.cube) {
+          for (size_t j = 0; j < n; ++j)
+            a.distance[j] = std::max(std::max(std::fabs(a.x[j] - qx), std::fabs(a.y[j] - qy)),
+                                     std::fabs(a.z[j] - qz));
+        } else {
+          for (size_t j = 0; j < n; ++j) {
+            const float dx = a.x[j] - qx, dy = a.y[j] - qy, dz = a.z[j] - qz;
+            a.distance[j] = std::sqrt(dx * dx + dy * dy + dz * dz);
+          }
+        }
+        f(i, at, a);
+      }
+    }
+  }
+
   template <typename F>
   void search(const PointSpan& p, const PointSpan& q, const Search& how, const F& visit) const {
-    parallel_for(static_cast<int64_t>(pieces.size()) - 1, [&](int64_t piece) {
-      std::vector<float> x, y, z, distance;
-      std::vector<int32_t> position;
+    const int64_t n_pieces = static_cast<int64_t>(pieces.size()) - 1;
+    if (candidates() > kManyPairs) {
+      std::atomic<int64_t> total{0};
+      parallel_for(n_pieces, [&](int64_t piece) {
+        each_query(piece, p, q, how, [&](int32_t, const float*, const Around& a) {
+          int64_t found = 0;
+          for (const float distance : a.distance) found += distance <= how.radius;
+          total.fetch_add(found, std::memory_order_relaxed);
+        });
+      });
+      checked_total(total.load());
+    }
+    parallel_for(n_pieces, [&](int64_t piece) {
       std::vector<Hit> hits;
-      for (int64_t c = pieces[static_cast<size_t>(piece)];
-           c < pieces[static_cast<size_t>(piece) + 1]; ++c) {
-        x.clear(), y.clear(), z.clear(), position.clear();
-        for (int64_t e = around[c]; e < around[c + 1]; ++e)
-          for (int32_t i = points.first[neighbors[e]]; i < points.first[neighbors[e] + 1]; ++i) {
-            const float* at = p.xyz + int64_t{(*points.order)[i]} * 3;
-            x.push_back(at[0]), y.push_back(at[1]), z.push_back(at[2]);
-            position.push_back(i);
-          }
-        const size_t n = position.size();
-        distance.resize(n);
-        for (int32_t i = queries.first[c]; i < queries.first[c + 1]; ++i) {
-          const float* at = q.xyz + int64_t{(*queries.order)[i]} * 3;
-          const float qx = at[0], qy = at[1], qz = at[2];
-          if (how.cube) {
-            for (size_t j = 0; j < n; ++j)
-              distance[j] = std::max(std::max(std::fabs(x[j] - qx), std::fabs(y[j] - qy)),
-                                     std::fabs(z[j] - qz));
-          } else {
-            for (size_t j = 0; j < n; ++j) {
-              const float dx = x[j] - qx, dy = y[j] - qy, dz = z[j] - qz;
-              distance[j] = std::sqrt(dx * dx + dy * dy + dz * dz);
-            }
-          }
-          for (size_t j = 0; j < n; ++j)
-            if (distance[j] <= how.radius)
-              hits.push_back({position[j], i, x[j] - qx, y[j] - qy, z[j] - qz, distance[j]});
-        }
-      }
-      visit(static_cast<size_t>(piece), std::move(hits));
+      each_query(piece, p, q, how, [&](int32_t i, const float* at, const Around& a) {
+        for (size_t j = 0; j < a.distance.size(); ++j)
+          if (a.distance[j] <= how.radius)
+            hits.push_back(
+                {a.position[j], i, a.x[j] - at[0], a.y[j] - at[1], a.z[j] - at[2], a.distance[j]});
+        if (hits.size() < kHandOver) return;
+        visit(static_cast<size_t>(piece), hits);
+        hits.clear();
+      });
+      visit(static_cast<size_t>(piece), hits);
     });
   }
 };
-
-int64_t checked_total(int64_t n) {
-  if (n > std::numeric_limits<int32_t>::max())
-    throw std::length_error("there are " + std::to_string(n) + " neighbors; the limit is 2^31 - 1");
-  return n;
-}
 
 int32_t axis_tap(float d, float grid, int32_t ks) {
   const float l = std::nearbyint(d / grid) + static_cast<float>(ks / 2);
@@ -176,32 +224,42 @@ int32_t voxel_tap(float dx, float dy, float dz, float grid, int32_t ks) {
 NearPoints near_points(const PointSpan& points, const PointSpan& queries, const Search& search) {
   const Pairs pairs(points, queries, search);
   const int64_t n = queries.n;
-  std::vector<std::vector<Hit>> hits(pairs.pieces.size());
-  pairs.search(points, queries, search,
-               [&](size_t piece, std::vector<Hit>&& found) { hits[piece] = std::move(found); });
+  struct Near {
+    int32_t row;
+    float distance;
+  };
+  std::vector<std::vector<Near>> found(pairs.pieces.size());  // by query position, then by row
   NearPoints near;
   near.offsets = Buffer<int32_t>(n + 1);
   std::fill(near.offsets.begin(), near.offsets.end(), 0);
+  pairs.search(points, queries, search, [&](size_t piece, const std::vector<Hit>& hits) {
+    auto& to = found[piece];
+    for (size_t begin = 0, end; begin < hits.size(); begin = end) {  // the hits of one query
+      const auto first = static_cast<std::ptrdiff_t>(to.size());
+      for (end = begin; end < hits.size() && hits[end].out == hits[begin].out; ++end)
+        to.push_back({(*pairs.points.order)[hits[end].in], hits[end].distance});
+      std::sort(to.begin() + first, to.end(),
+                [](const Near& a, const Near& b) { return a.row < b.row; });
+      near.offsets[(*pairs.queries.order)[hits[begin].out] + 1] = static_cast<int32_t>(end - begin);
+    }
+  });
   int64_t total = 0;
-  for (const auto& piece : hits) total += static_cast<int64_t>(piece.size());
+  for (const auto& piece : found) total += static_cast<int64_t>(piece.size());
   checked_total(total);
-  for (const auto& piece : hits)
-    for (const Hit& h : piece) ++near.offsets[(*pairs.queries.order)[h.out] + 1];
   std::partial_sum(near.offsets.begin(), near.offsets.end(), near.offsets.begin());
   near.rows = Buffer<int32_t>(total);
   near.distances = Buffer<float>(total);
-  parallel_for(static_cast<int64_t>(hits.size()), [&](int64_t p) {
-    auto& piece = hits[static_cast<size_t>(p)];
-    for (Hit& h : piece) h.in = (*pairs.points.order)[h.in];
-    for (size_t begin = 0, end; begin < piece.size(); begin = end) {  // the hits of one query
-      for (end = begin + 1; end < piece.size() && piece[end].out == piece[begin].out;) ++end;
-      std::sort(piece.begin() + static_cast<std::ptrdiff_t>(begin),
-                piece.begin() + static_cast<std::ptrdiff_t>(end),
-                [](const Hit& a, const Hit& b) { return a.in < b.in; });
-      int64_t at = near.offsets[(*pairs.queries.order)[piece[begin].out]];
-      for (size_t i = begin; i < end; ++i, ++at)
-        near.rows[at] = piece[i].in, near.distances[at] = piece[i].distance;
+  parallel_for(static_cast<int64_t>(pairs.pieces.size()) - 1, [&](int64_t p) {
+    auto& piece = found[static_cast<size_t>(p)];
+    auto from = piece.begin();
+    const int64_t last_cell = pairs.pieces[static_cast<size_t>(p) + 1];
+    for (int32_t i = pairs.queries.first[pairs.pieces[static_cast<size_t>(p)]];
+         i < pairs.queries.first[last_cell]; ++i) {
+      const int32_t query = (*pairs.queries.order)[i];
+      for (int64_t at = near.offsets[query]; at < near.offsets[query + 1]; ++at, ++from)
+        near.rows[at] = from->row, near.distances[at] = from->distance;
     }
+    piece = {};
   });
   return near;
 }
@@ -218,7 +276,6 @@ RelationLists point_lists(const PointSpan& points, const PointSpan& queries, con
   std::vector<int64_t> at(
       static_cast<size_t>(n_k * n_pieces));  // of list k and piece: where its edges begin
   pairs.search(points, queries, search, [&](size_t piece, const std::vector<Hit>& hits) {
-    edges[piece].reserve(hits.size());
     for (const Hit& h : hits) {
       const int32_t k = voxel_tap(h.dx, h.dy, h.dz, grid, ks);
       edges[piece].push_back({h.in, h.out, k});
