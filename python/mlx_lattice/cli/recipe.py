@@ -4,6 +4,9 @@ from pathlib import Path
 
 import mlx.core as mx
 
+from .._atomic import write_bytes
+from ..training.metrics import epoch_score
+
 MODEL, PIPELINE, RECIPE = "model.safetensors", "recipe.json", "recipe.toml"
 
 
@@ -42,7 +45,6 @@ def fit(recipe, train, valid, output: Path | None, ranks, resume=False, say=prin
 
     output: gets the best network, the pipeline, the recipe, the checkpoint and history.csv.
     """
-    from ..training import checkpoint
     from ..training.inference import evaluate_points
     from ..training.recipes import planned
 
@@ -59,10 +61,8 @@ def fit(recipe, train, valid, output: Path | None, ranks, resume=False, say=prin
         say(f"resumed after epoch {trainer.epoch}")
     if ranks.first and output is not None:
         output.mkdir(parents=True, exist_ok=True)
-        checkpoint.replace_file(output / PIPELINE, pipeline.save)
-        checkpoint.replace_file(
-            output / RECIPE, lambda p: p.write_text(recipe.text, encoding="utf-8")
-        )
+        pipeline.save(output / PIPELINE)
+        write_bytes(output / RECIPE, recipe.text.encode())
     held = "" if valid is None else f", {len(valid):,} to measure on"
     say(f"{len(train):,} clouds to learn from{held}; {len(pipeline.classes)} classes")
 
@@ -71,15 +71,11 @@ def fit(recipe, train, valid, output: Path | None, ranks, resume=False, say=prin
         return {"mean_iou": round(found.mean_iou, 6), "accuracy": round(found.accuracy, 6)}
 
     def saved(row):
-        before = [r.get("mean_iou", r["epoch"]) for r in trainer.history[:-1]]
-        if output is None or row.get("mean_iou", row["epoch"]) < max(before, default=-1.0):
+        best = max(map(epoch_score, trainer.history[:-1]), default=float("-inf"))
+        if output is None or epoch_score(row) < best:
             return
         with trainer.averaged() as model:
-            model.save(output / f"writing.{MODEL}")
-        for suffix in (".json", ".safetensors"):
-            (output / f"writing.{MODEL}").with_suffix(suffix).replace(
-                (output / MODEL).with_suffix(suffix)
-            )
+            model.save(output / MODEL)
 
     def report(row):
         told = f"  mean IoU {row['mean_iou']:.3f}" if "mean_iou" in row else ""

@@ -306,6 +306,8 @@ def _train(arguments):
 def _run_training(arguments, trainer, recipe, learned, held, say, ranks, output):
     """Resumes, trains, and keeps the best network."""
     _, scans, *_ = _modules()
+    from ..training.metrics import epoch_score
+
     model = trainer.model
     if arguments.resume:
         trainer.resume()
@@ -319,8 +321,8 @@ def _run_training(arguments, trainer, recipe, learned, held, say, ranks, output)
         return {"mean_iou": round(scans.evaluate(model, held, recipe.names, ranks).mean_iou, 6)}
 
     def saved(row):
-        best = max(map(_score, trainer.history[:-1]), default=float("-inf"))
-        if _score(row) >= best or not (output / MODEL).exists():
+        best = max(map(epoch_score, trainer.history[:-1]), default=float("-inf"))
+        if epoch_score(row) >= best or not (output / MODEL).exists():
             model.save(output / MODEL)
 
     def report(row):
@@ -342,12 +344,6 @@ def _run_training(arguments, trainer, recipe, learned, held, say, ranks, output)
         learned, arguments.epochs, validate if held else None, on_epoch=report, on_checkpoint=saved
     )
     say(f"network: {output / MODEL}")
-
-
-def _score(row):
-    """What the kept network is chosen by: the mean IoU; without one the epoch, so that the last is kept."""
-    value = row.get("mean_iou", row["epoch"])
-    return float("-inf") if math.isnan(value) else value
 
 
 def _lock(folder):

@@ -9,6 +9,15 @@ A class that is in neither has no IoU (NaN) and does not enter the mean.
 import numpy as np
 
 
+def epoch_score(row):
+    """What the kept network is chosen by: the mean IoU, or without one the epoch.
+
+    NaN, the mean IoU of labels that are all ignored, is the lowest: then the last network is kept.
+    """
+    value = row.get("mean_iou", row["epoch"])
+    return float("-inf") if np.isnan(value) else value
+
+
 class Confusion:
     def __init__(self, classes, counts=None):
         self.classes = tuple(classes)
