@@ -28,8 +28,8 @@
 #include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/base/threads.h"
 #include "lattice/ops/conv_core.h"
-#include "lattice/ops/conv_mlx.h"
-#include "lattice/ops/routes.h"
+#include "lattice/routes/conv.h"
+#include "lattice/routes/decide.h"
 #include "tests/support/workloads.h"
 
 namespace {

@@ -23,10 +23,10 @@
 
 #include "bench/support/cpu_time.h"
 #include "lattice/kernels/cpu/base/threads.h"
-#include "lattice/ops/pool_mlx.h"
-#include "lattice/ops/pool_relation.h"
-#include "lattice/ops/routes.h"
-#include "lattice/ops/row_groups.h"
+#include "lattice/ops/pool_rows.h"
+#include "lattice/ops/reduce_rows.h"
+#include "lattice/routes/decide.h"
+#include "lattice/routes/pool.h"
 #include "tests/support/random.h"
 #include "tests/support/workloads.h"
 

@@ -21,8 +21,8 @@
 #include "bench/support/blas.h"
 #include "bench/support/cpu_time.h"
 #include "lattice/kernels/cpu/base/threads.h"
-#include "lattice/ops/conv_mlx.h"
 #include "lattice/ops/triplets.h"
+#include "lattice/routes/conv.h"
 #include "tests/support/random.h"
 
 namespace {

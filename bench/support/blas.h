@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "lattice/ops/routes.h"
+#include "lattice/routes/decide.h"
 
 extern "C" {
 void sgemm_(const char* ta, const char* tb, const int* m, const int* n, const int* k,

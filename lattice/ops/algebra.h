@@ -18,8 +18,8 @@
 
 #include "lattice/core/sparse_tensor.h"
 #include "lattice/ops/coords.h"
+#include "lattice/ops/reduce_rows.h"
 #include "lattice/ops/relations.h"
-#include "lattice/ops/row_groups.h"
 
 namespace lattice {
 

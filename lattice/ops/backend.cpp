@@ -1,10 +1,7 @@
 #include "lattice/ops/backend.h"
 
 #include <mlx/backend/metal/metal.h>
-#include <mlx/device.h>
 #include <mlx/version.h>
-
-#include <variant>
 
 #include "lattice/kernels/cpu/base/simd.h"
 #include "lattice/kernels/cpu/base/threads.h"
@@ -12,8 +9,6 @@
 namespace lattice {
 namespace mx = mlx::core;
 namespace {
-
-constexpr int kNeuralAcceleratorGeneration = 17;
 
 // docs/metal.md says it at length.
 constexpr const char* kMetalStatus =
@@ -24,49 +19,7 @@ constexpr const char* kMetalStatus =
     "--device gpu` checks them "
     "on a Mac";
 
-bool has_tensor_api() {
-#ifdef __APPLE__
-  if (__builtin_available(macOS 26.2, *)) return true;
-#endif
-  return false;
-}
-
 }  // namespace
-
-int gpu_generation(const std::string& architecture) {
-  size_t at = architecture.find("_g");
-  if (at == std::string::npos) return 0;
-  int generation = 0;
-  for (at += 2; at < architecture.size() && architecture[at] >= '0' && architecture[at] <= '9' &&
-                generation < 1000;
-       ++at) {
-    generation = 10 * generation + (architecture[at] - '0');
-  }
-  return generation;
-}
-
-TensorOps tensor_ops() {
-  if (graph::has_metal_host()) return TensorOps::gpu;
-  if (!mx::metal::is_available()) return TensorOps::unavailable;
-  if (!has_tensor_api()) return TensorOps::gpu;
-  const auto& info = mx::device_info(mx::Device::gpu);
-  auto found = info.find("architecture");
-  const auto* architecture =
-      found == info.end() ? nullptr : std::get_if<std::string>(&found->second);
-  bool accelerated = architecture && gpu_generation(*architecture) >= kNeuralAcceleratorGeneration;
-  return accelerated ? TensorOps::neural_accelerator : TensorOps::gpu;
-}
-
-const char* name(TensorOps tier) {
-  switch (tier) {
-    case TensorOps::gpu:
-      return "gpu";
-    case TensorOps::neural_accelerator:
-      return "neural_accelerator";
-    default:
-      return "unavailable";
-  }
-}
 
 void set_thread_count(int n) { cpu::set_thread_count(n); }
 void limit_simd(const std::string& name) { cpu::limit_simd(name); }

@@ -4,22 +4,13 @@
 #include <string>
 
 #include "lattice/graph/metal_call.h"
+#include "lattice/routes/capability.h"
 
 namespace lattice {
 
 // Tests execute the text of Metal kernels on the CPU through this.
 using graph::MetalLaunch;
 using graph::set_metal_host;
-
-// Matrix units that kernels may use on the GPU.
-enum class TensorOps {
-  unavailable,         // no Metal
-  gpu,                 // 8x8 simdgroup matrices
-  neural_accelerator,  // tensor operations of Metal 4: macOS 26.2 or later on GPU generation 17 or
-                       // later
-};
-TensorOps tensor_ops();
-const char* name(TensorOps tier);
 
 struct BackendInfo {
   std::string version;      // of this library
@@ -41,8 +32,5 @@ int thread_count();
 // Runs kernels on the named instruction set from now on, as LATTICE_SIMD does; an empty name lifts
 // the limit. Throws std::invalid_argument for names that the machine or the build lacks.
 void limit_simd(const std::string& name);
-
-// GPU generation in an architecture name: "applegpu_g16s" -> 16; 0 when there is none.
-int gpu_generation(const std::string& architecture);
 
 }  // namespace lattice

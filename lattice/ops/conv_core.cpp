@@ -7,8 +7,10 @@
 #include "lattice/graph/cpu_call.h"
 #include "lattice/graph/differentiable.h"
 #include "lattice/graph/dtype.h"
-#include "lattice/ops/conv_routes.h"
-#include "lattice/ops/routes.h"
+#include "lattice/graph/metal_call.h"
+#include "lattice/kernels/cpu/features/reduce.h"
+#include "lattice/routes/decide.h"
+#include "lattice/routes/packed_weight.h"
 
 namespace lattice {
 namespace {
@@ -49,6 +51,22 @@ Call make_call(const char* operation, graph::Arrays inputs, const Relation::Ptr&
   return call;
 }
 
+// (N, C) -> (C,): our kernel on the CPU, mx::sum in float32 on a GPU.
+mx::array launch_sum_rows(const mx::array& x, mx::StreamOrDevice s) {
+  if (graph::on_gpu(s)) {
+    // MLX 0.32.4 on the CPU may never end a sum over no rows.
+    if (x.shape(0) == 0) return mx::zeros({x.shape(1)}, x.dtype(), s);
+    return mx::astype(mx::sum(mx::astype(x, mx::float32, s), 0, false, s), x.dtype(), s);
+  }
+  return graph::cpu_call(
+      "sum_rows", "", {graph::row_contiguous(x, s)}, {{{x.shape(1)}, x.dtype()}},
+      [](std::span<const graph::Input> in, std::span<const graph::Output> out) {
+        cpu::sum_rows(float_type_of(in[0].dtype), in[0].data, in[0].shape[0], in[0].shape[1],
+                      out[0].data);
+      },
+      s)[0];
+}
+
 // conv without the checks; `operation` is "conv" or "linear".
 mx::array conv_of(const char* operation, const graph::Arrays& inputs, const Relation::Ptr& relation,
                   int64_t groups, mx::StreamOrDevice s) {
@@ -73,13 +91,6 @@ mx::array conv_of(const char* operation, const graph::Arrays& inputs, const Rela
 }
 
 }  // namespace
-
-mx::array transposed_weight(const mx::array& w, int64_t groups, mx::StreamOrDevice s) {
-  if (groups == 1) return mx::transpose(w, {0, 2, 1}, s);
-  const int k = w.shape(0), ci = w.shape(1), g = static_cast<int>(groups), co = w.shape(2) / g;
-  return mx::reshape(mx::transpose(mx::reshape(w, {k, ci, g, co}, s), {0, 3, 2, 1}, s),
-                     {k, co, g * ci}, s);
-}
 
 mx::array conv(const mx::array& x, const mx::array& w, const Relation::Ptr& relation,
                const std::optional<mx::array>& bias, int64_t groups, mx::StreamOrDevice s) {

@@ -31,10 +31,6 @@ mx::array matmul_rows(const mx::array& x, const mx::array& w,
                       const std::optional<mx::array>& bias = std::nullopt,
                       mx::StreamOrDevice s = {});
 
-// (n_k, c_in / G, c_out) -> (n_k, c_out / G, c_in), group by group: the weight of the input
-// gradient. A view when there is one group.
-mx::array transposed_weight(const mx::array& w, int64_t groups, mx::StreamOrDevice s = {});
-
 // Sum over rows: (N, C) -> (C,), float32 sums of fixed pieces, rounded once.
 mx::array sum_rows(const mx::array& x, mx::StreamOrDevice s = {});
 

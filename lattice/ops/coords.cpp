@@ -8,7 +8,7 @@
 #include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/geometry/curves.h"
 #include "lattice/kernels/cpu/geometry/occupancy.h"
-#include "lattice/ops/geometry_routes.h"
+#include "lattice/ops/geometry.h"
 
 namespace lattice {
 namespace {

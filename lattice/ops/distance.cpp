@@ -8,7 +8,8 @@
 #include "lattice/graph/differentiable.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/ops/conv_core.h"
-#include "lattice/ops/distance_routes.h"
+#include "lattice/routes/decide.h"
+#include "lattice/routes/distance.h"
 
 namespace lattice {
 namespace {

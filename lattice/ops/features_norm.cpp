@@ -18,7 +18,7 @@
 #include "lattice/graph/metal_call.h"
 #include "lattice/kernels/cpu/features/norm.h"
 #include "lattice/ops/features.h"
-#include "lattice/ops/routes.h"
+#include "lattice/routes/decide.h"
 
 namespace lattice {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "lattice/graph/differentiable.h"
 #include "lattice/graph/dtype.h"
-#include "lattice/ops/routes.h"
+#include "lattice/routes/decide.h"
 
 namespace lattice {
 namespace {

@@ -4,8 +4,9 @@
 #include <bit>
 #include <stdexcept>
 
-#include "lattice/ops/geometry_routes.h"
+#include "lattice/ops/geometry.h"
 #include "lattice/ops/map_rows.h"
+#include "lattice/routes/decide.h"
 
 namespace lattice {
 namespace {
@@ -50,7 +51,7 @@ NeighborRelation::Ptr search(const NeighborRows& rows, const cpu::NeighborQuery&
   call.inputs.push_back(
       rows.query ? neighbor_rows(*rows.query, rows.query_batch_indices, operation, "query_coords")
                  : call.inputs[0]);
-  mx::array found = decision.chosen->launch(call);
+  mx::array found = decision.chosen->launch(call, *decision.chosen)[0];
   found.eval();
   return std::make_shared<const NeighborRelation>(neighbors_of(found, call.inputs[1].shape(0)),
                                                   rows.source.shape(0), limit);

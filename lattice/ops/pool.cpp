@@ -9,7 +9,7 @@
 #include "lattice/graph/dtype.h"
 #include "lattice/graph/metal_call.h"
 #include "lattice/ops/columns.h"
-#include "lattice/ops/pool_relation.h"
+#include "lattice/ops/pool_rows.h"
 
 namespace lattice {
 namespace {

@@ -15,8 +15,8 @@
 #include <optional>
 
 #include "lattice/core/sparse_tensor.h"
+#include "lattice/ops/reduce_rows.h"
 #include "lattice/ops/relations.h"
-#include "lattice/ops/row_groups.h"
 
 namespace lattice {
 

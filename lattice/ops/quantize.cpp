@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "lattice/graph/dtype.h"
+#include "lattice/routes/packed_weight.h"
 
 namespace lattice {
 namespace {
@@ -13,7 +14,7 @@ namespace {
   throw std::invalid_argument("[quantize_weight] " + message);
 }
 
-mx::array turned(const mx::array& a, mx::StreamOrDevice s) {
+mx::array transposed(const mx::array& a, mx::StreamOrDevice s) {
   return mx::transpose(a, {0, 2, 1}, s);
 }
 
@@ -40,7 +41,7 @@ QuantizedWeight quantize_weight(const mx::array& weight, std::optional<int64_t> 
     w = mx::expand_dims(weight, 0, s);
   } else if (rank == 3) {
     size[0] = shape[0];
-    w = turned(weight, s);
+    w = transposed(weight, s);
   } else {
     size = {shape[1], shape[2], shape[3]};
     w = mx::transpose(mx::reshape(weight, {shape[0], shape[1] * shape[2] * shape[3], shape[4]}, s),
@@ -56,22 +57,8 @@ QuantizedWeight quantize_weight(const mx::array& weight, std::optional<int64_t> 
                                               static_cast<int>(bits), "affine", std::nullopt, s);
   // Contiguous, so that the dense weight is not kept alive and every call reads them as they are.
   for (mx::array& part : parts)
-    part = mx::contiguous(w.shape(0) == 1 ? part : turned(part, s), false, s);
+    part = mx::contiguous(w.shape(0) == 1 ? part : transposed(part, s), false, s);
   return QuantizedWeight(parts[0], parts[1], parts[2], group, bits, in, w.shape(1), size, layout);
-}
-
-mx::array dequantize_codes(const mx::array& codes, const mx::array& scales, const mx::array& biases,
-                           bool by_output, int64_t group_size, int64_t bits, int64_t in_channels,
-                           mx::StreamOrDevice s) {
-  const auto rows = [&](const mx::array& a) {
-    return by_output ? a : mx::contiguous(turned(a, s), false, s);
-  };
-  const auto wide = [&](const mx::array& a) { return mx::astype(rows(a), mx::float32, s); };
-  mx::array w =
-      mx::dequantize(rows(codes), wide(scales), wide(biases), static_cast<int>(group_size),
-                     static_cast<int>(bits), "affine", std::nullopt, std::nullopt, s);
-  w = mx::slice(w, {0, 0, 0}, {w.shape(0), w.shape(1), static_cast<int>(in_channels)}, s);
-  return turned(mx::astype(w, scales.dtype(), s), s);
 }
 
 mx::array dequantize_weight(const QuantizedWeight& q, mx::StreamOrDevice s) {
@@ -79,7 +66,7 @@ mx::array dequantize_weight(const QuantizedWeight& q, mx::StreamOrDevice s) {
                                        q.group_size(), q.bits(), q.in_channels(), s);
   switch (q.layout()) {
     case WeightLayout::linear:
-      return mx::squeeze(turned(w, s), 0, s);
+      return mx::squeeze(transposed(w, s), 0, s);
     case WeightLayout::kernel_major:
       return w;
     default:

@@ -22,10 +22,4 @@ QuantizedWeight quantize_weight(const mx::array& weight,
 // convolutions compute with.
 mx::array dequantize_weight(const QuantizedWeight& q, mx::StreamOrDevice s = {});
 
-// The same for parts of a weight: codes (n, C_out, words) when `by_output`, else (n, words, C_out),
-// to (n, C_in, C_out).
-mx::array dequantize_codes(const mx::array& codes, const mx::array& scales, const mx::array& biases,
-                           bool by_output, int64_t group_size, int64_t bits, int64_t in_channels,
-                           mx::StreamOrDevice s = {});
-
 }  // namespace lattice

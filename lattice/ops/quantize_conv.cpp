@@ -7,7 +7,7 @@
 #include "lattice/graph/differentiable.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/ops/conv_core.h"
-#include "lattice/ops/quantize.h"
+#include "lattice/routes/decide.h"
 
 namespace lattice {
 namespace {
@@ -85,20 +85,6 @@ mx::array checked_conv(const char* op, const mx::array& x, const QuantizedWeight
                  s);
 }
 
-// Offsets [first, first + n) of a packed call, dense, (n, c_in / groups, c_out).
-mx::array dense_offsets(const Call& call, int first, int n) {
-  const auto s = call.stream;
-  const Packing& p = call.packing;
-  const auto part = [&](const mx::array& a) {
-    return mx::slice(a, {first, 0, 0}, {first + n, a.shape(1), a.shape(2)}, s);
-  };
-  const mx::array w =
-      dequantize_codes(part(call.inputs[1]), part(call.inputs[2]), part(call.inputs[3]),
-                       call.inputs[1].shape(0) == 1, p.group_size, p.bits,
-                       (p.transposed ? call.c_out : call.c_in) / call.groups, s);
-  return p.transposed ? transposed_weight(w, call.groups, s) : w;
-}
-
 }  // namespace
 
 mx::array conv(const mx::array& x, const QuantizedWeight& w, const Relation::Ptr& relation,
@@ -111,22 +97,6 @@ mx::array matmul_rows(const mx::array& x, const QuantizedWeight& w,
   if (x.ndim() != 2)
     fail("linear", "features must have shape (N, C_in), got " + shape_text(x.shape()));
   return checked_conv("linear", x, w, Relation::identity(x.shape(0)), bias, 1, s);
-}
-
-Call with_dense_weight(const Call& call) {
-  if (!call.packing.bits) return call;
-  Call dense = call;
-  dense.inputs = {call.inputs[0], dense_offsets(call, 0, call.inputs[1].shape(0))};
-  if (call.inputs.size() == 5) dense.inputs.push_back(call.inputs[4]);
-  dense.packing = {};
-  return dense;
-}
-
-mx::array weight_of_offset(const Call& call, int k) {
-  const auto s = call.stream;
-  if (call.packing.bits) return mx::squeeze(dense_offsets(call, k, 1), 0, s);
-  const mx::array& w = call.inputs[1];
-  return mx::squeeze(mx::slice(w, {k, 0, 0}, {k + 1, w.shape(1), w.shape(2)}, s), 0, s);
 }
 
 }  // namespace lattice

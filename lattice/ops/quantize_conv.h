@@ -1,4 +1,4 @@
-// Convolution and matrix product with packed weights, and what routes need of them.
+// Convolution and matrix product with packed weights.
 //
 //   y[o, m] = bias[m] + sum over edges (i, o, k) of sum_c x[i, c] W'[k, c, m],  W' = scale * code +
 //   bias of the code's group
@@ -14,7 +14,6 @@
 
 #include "lattice/core/quantized_weight.h"
 #include "lattice/core/relation.h"
-#include "lattice/ops/routes.h"
 
 namespace lattice {
 
@@ -27,10 +26,5 @@ mx::array conv(const mx::array& x, const QuantizedWeight& w, const Relation::Ptr
 mx::array matmul_rows(const mx::array& x, const QuantizedWeight& w,
                       const std::optional<mx::array>& bias = std::nullopt,
                       mx::StreamOrDevice s = {});
-
-// The call itself, or the same call with its packed weight made dense as a whole.
-Call with_dense_weight(const Call& call);
-// W[k] of the call, (c_in / groups, c_out), dense; of packed weights only this offset is expanded.
-mx::array weight_of_offset(const Call& call, int k);
 
 }  // namespace lattice

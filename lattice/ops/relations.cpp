@@ -2,7 +2,7 @@
 
 #include <stdexcept>
 
-#include "lattice/ops/geometry_routes.h"
+#include "lattice/ops/geometry.h"
 
 namespace lattice {
 namespace {

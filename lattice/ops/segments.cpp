@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "lattice/graph/dtype.h"
-#include "lattice/ops/pool_relation.h"
+#include "lattice/ops/pool_rows.h"
 
 namespace lattice {
 namespace {

@@ -19,7 +19,7 @@
 #include <optional>
 #include <string_view>
 
-#include "lattice/ops/row_groups.h"
+#include "lattice/ops/reduce_rows.h"
 
 namespace lattice {
 

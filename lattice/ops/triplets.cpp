@@ -8,7 +8,7 @@
 #include "lattice/graph/differentiable.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/ops/conv_core.h"
-#include "lattice/ops/routes.h"
+#include "lattice/routes/decide.h"
 
 namespace lattice {
 namespace {

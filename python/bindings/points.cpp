@@ -8,7 +8,7 @@
 
 #include "arguments.h"
 #include "bind.h"
-#include "lattice/ops/row_groups.h"
+#include "lattice/ops/reduce_rows.h"
 
 using namespace lattice;
 using namespace nb::literals;

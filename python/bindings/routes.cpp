@@ -1,5 +1,5 @@
 // Routes: the table, what was decided, the self test.
-#include "lattice/ops/routes.h"
+#include "lattice/routes/decide.h"
 
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -9,7 +9,7 @@
 
 #include "bind.h"
 #include "lattice/graph/dtype.h"
-#include "lattice/ops/oracle_cases.h"
+#include "lattice/selftest/selftest.h"
 
 using namespace lattice;
 
@@ -35,7 +35,7 @@ void bind_routes(nb::module_& m) {
       .def_ro("name", &Route::name)
       .def_ro("predicate", &Route::predicate, "When it fits, in words.")
       .def("__repr__", [](const Route& r) {
-        return "Route(" + r.operation + ", " + r.name + ": " + r.predicate + ")";
+        return std::string("Route(") + r.operation + ", " + r.name + ": " + r.predicate + ")";
       });
   m.def(
       "routes",

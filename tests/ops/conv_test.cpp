@@ -9,7 +9,7 @@
 #include <set>
 
 #include "lattice/ops/conv_core.h"
-#include "lattice/ops/oracle_cases.h"
+#include "lattice/selftest/selftest.h"
 #include "tests/ops/arrays.h"
 
 namespace lattice {

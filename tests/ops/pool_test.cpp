@@ -6,8 +6,8 @@
 
 #include <cmath>
 
-#include "lattice/ops/oracle_cases.h"
-#include "lattice/ops/pool_relation.h"
+#include "lattice/ops/pool_rows.h"
+#include "lattice/selftest/selftest.h"
 
 namespace lattice {
 namespace {

@@ -1,5 +1,5 @@
 // Every row of the route table against the float64 oracle, and the rules of choosing a row.
-#include "lattice/ops/routes.h"
+#include "lattice/routes/decide.h"
 
 #include <gtest/gtest.h>
 #include <mlx/mlx.h>
@@ -12,7 +12,7 @@
 #include "lattice/graph/metal_call.h"
 #include "lattice/kernels/cpu/base/threads.h"
 #include "lattice/ops/conv_core.h"
-#include "lattice/ops/oracle_cases.h"
+#include "lattice/selftest/selftest.h"
 
 namespace lattice {
 namespace {
@@ -45,7 +45,7 @@ TEST(Routes, GpuRowsOfMlxOperationsMatchTheOracleOnTheCpu) {
     for (const Route& route : routes()) {
       if (route.operation != test.call.operation || route.name != "gpu.mlx") continue;
       test.call.stream = mx::Device(mx::Device::cpu);
-      EXPECT_LE(oracle_error(test, route.launch(test.call)), 1)
+      EXPECT_LE(oracle_error(test, route.launch(test.call, route)[0]), 1)
           << route.operation << " " << test.label;
       ++checked;
     }

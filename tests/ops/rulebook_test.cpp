@@ -11,8 +11,8 @@
 
 #include "lattice/kernels/cpu/base/threads.h"
 #include "lattice/ops/conv.h"
-#include "lattice/ops/oracle_cases.h"
 #include "lattice/ops/triplets.h"
+#include "lattice/selftest/selftest.h"
 
 namespace lattice {
 namespace {

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "lattice/kernels/cpu/base/threads.h"
-#include "lattice/ops/oracle_cases.h"
+#include "lattice/selftest/selftest.h"
 
 namespace lattice {
 namespace {

@@ -26,11 +26,35 @@ RULES = {
     ],
     "lattice/graph": ["mlx/", "lattice/graph/"],
     "lattice/core": ["mlx/", "lattice/core/", "lattice/kernels/", "lattice/graph/dtype.h"],
-    "lattice/ops": ["mlx/", "lattice/ops/", "lattice/core/", "lattice/graph/", "lattice/kernels/"],
+    "lattice/routes": [
+        "mlx/",
+        "lattice/routes/",
+        "lattice/core/",
+        "lattice/graph/",
+        "lattice/kernels/",
+    ],
+    "lattice/ops": [
+        "mlx/",
+        "lattice/ops/",
+        "lattice/routes/",
+        "lattice/core/",
+        "lattice/graph/",
+        "lattice/kernels/",
+    ],
+    "lattice/selftest": [
+        "mlx/",
+        "lattice/selftest/",
+        "lattice/ops/",
+        "lattice/routes/",
+        "lattice/core/",
+        "lattice/graph/",
+    ],
     "python/bindings": [
         "mlx/",
         "nanobind/",
         "lattice/ops/",
+        "lattice/routes/decide.h",
+        "lattice/selftest/selftest.h",
         "lattice/core/",
         "lattice/graph/dtype.h",
     ],
@@ -39,18 +63,6 @@ RULES = {
 }
 # System headers that kernels may use for memory, threads and cache sizes.
 SYSTEM = {"pthread.h", "sched.h", "sys/mman.h", "sys/sysctl.h", "sys/wait.h", "unistd.h"}
-
-# Files of lattice/ops that are no topic of their own: the topic they belong to, or None.
-PARTS = {
-    "bilinear": "conv",
-    "columns": "algebra",
-    "geometry": "coords",
-    "map": "points",
-    "oracle_cases": None,
-    "routes": None,
-    "row_groups": "algebra",
-}
-NOT_TIMED = {"backend"}
 
 
 def sources(folder):
@@ -113,20 +125,53 @@ def test_comment_at_the_top():
         )
 
 
+def unit_of(path):
+    """A .h with its .cpp and its -inl.h is one unit."""
+    return str(path.relative_to(ROOT).with_suffix("")).removesuffix("-inl")
+
+
+def units():
+    """Every unit of the library and the units that it includes."""
+    found = {}
+    for path in sources("lattice"):
+        named = [path.parent / n if "/" not in n else ROOT / n for _quote, n in includes(path)]
+        used = {unit_of(p) for p in named if p.is_file()}
+        found.setdefault(unit_of(path), set()).update(used - {unit_of(path)})
+    return found
+
+
 def topics():
-    found = set()
-    for path in (ROOT / "lattice/ops").glob("*.cpp"):
-        name = path.stem if path.stem in PARTS else path.stem.split("_")[0]
-        found.add(PARTS.get(name, name))
-    return sorted(found - {None})
+    """A page of docs/ops is a topic."""
+    return sorted(path.stem for path in (ROOT / "docs/ops").glob("*.md"))
 
 
 @pytest.mark.parametrize("topic", topics())
 def test_topic_is_complete(topic):
-    rooms = ["tests/ops/{}_test.cpp", "python/bindings/{}.cpp", "docs/ops/{}.md"]
-    if topic not in NOT_TIMED:
-        rooms.append("bench/{}_bench.cpp")
+    rooms = [
+        "lattice/ops/{}.h",
+        "lattice/ops/{}.cpp",
+        "tests/ops/{}_test.cpp",
+        "python/bindings/{}.cpp",
+    ]
+    header = ROOT / f"lattice/ops/{topic}.h"
+    if header.is_file() and "mx::" in header.read_text(encoding="utf-8"):
+        rooms.append("bench/{}_bench.cpp")  # it computes arrays, so somebody times it
     assert [r.format(topic) for r in rooms if not (ROOT / r.format(topic)).is_file()] == []
+
+
+def test_ops_are_topics_or_serve_them():
+    """Whatever Python binds is a topic; every other file of lattice/ops serves one."""
+    graph = units()
+    reached, todo = set(), [f"lattice/ops/{t}" for t in topics()]
+    while todo:
+        unit = todo.pop()
+        if unit not in reached:
+            reached.add(unit)
+            todo.extend(graph.get(unit, ()))
+    named = {u for u in graph if u.startswith("lattice/ops/")}
+    parts = {f"{t}_" for t in topics()}
+    alone = {u for u in named - reached if not any(Path(u).name.startswith(p) for p in parts)}
+    assert alone == set()
 
 
 def test_bindings_are_called():

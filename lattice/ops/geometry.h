@@ -1,0 +1,32 @@
+// Geometry by the route that is chosen: distinct rows, rows found by value, relations.
+//
+// Geometry is computed when it is asked for. On a GPU the default is the CPU's own code in the
+// memory that both share ("cpu.unified"): it is measured, its index is what later calls need, and
+// sizes are needed on the CPU before anything can be launched. The kernels of "metal.*" give the
+// same arrays; LATTICE_ROUTE="lookup=metal.hash" takes them.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "lattice/routes/call.h"
+
+namespace lattice {
+
+// (M, 4): the distinct rows of evaluated, contiguous coordinates, first seen first.
+mx::array distinct_coords(const mx::array& coords, mx::StreamOrDevice s);
+// (Q,) int32, evaluated: the first equal row of coords, or -1.
+mx::array find_coords(const CoordinateSet& coords, const CoordinateSet& queries,
+                      mx::StreamOrDevice s);
+// relate() of core by the route that is chosen.
+Relation::Ptr relate_on(RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
+                        const std::optional<CoordinateSet>& target, std::string_view operation,
+                        mx::StreamOrDevice s);
+
+Call geometry_call(const char* operation, std::vector<mx::array> inputs, Geometry geometry,
+                   mx::StreamOrDevice s);
+// Decides. Where a kernel of Metal is chosen: its result, evaluated. Nothing: the CPU's code is to
+// be used.
+std::optional<mx::array> run_on_metal(const Call& call);
+
+}  // namespace lattice

@@ -1,0 +1,29 @@
+// Pooling of rows over a relation, differentiable to any order.
+//
+//   sum:    y[o] = sum over edges (i, o, k) of w[k] x[i]
+//   mean:   that divided by the sum of w[k] over the edges of o
+//   spread: each x[i] divided by the sum of w[k] over its own edges before: the adjoint of mean on
+//   the reversed relation max:    y[o] = max over edges of x[i]; min likewise
+//
+// The gradient of max and min is shared equally by the edges that have it, or goes as `ties` says;
+// their jvp takes the one with the smallest input row. w is one positive value per offset, 1 when
+// empty. A row without edges is 0.
+#pragma once
+
+#include <mlx/utils.h>
+
+#include <vector>
+
+#include "lattice/core/relation.h"
+#include "lattice/kernels/cpu/features/pool.h"
+#include "lattice/ops/reduce_rows.h"
+
+namespace lattice {
+
+using cpu::PoolMode;
+
+mx::array pool_rows(const mx::array& x, const Relation::Ptr& relation, PoolMode mode,
+                    const std::vector<float>& offset_weights = {}, mx::StreamOrDevice s = {},
+                    Ties ties = Ties::split);
+
+}  // namespace lattice

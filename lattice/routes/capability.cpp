@@ -1,0 +1,60 @@
+#include "lattice/routes/capability.h"
+
+#include <mlx/backend/metal/metal.h>
+#include <mlx/device.h>
+
+#include <variant>
+
+#include "lattice/graph/metal_call.h"
+
+namespace lattice {
+namespace mx = mlx::core;
+namespace {
+
+constexpr int kNeuralAcceleratorGeneration = 17;
+
+bool has_tensor_api() {
+#ifdef __APPLE__
+  if (__builtin_available(macOS 26.2, *)) return true;
+#endif
+  return false;
+}
+
+}  // namespace
+
+int gpu_generation(const std::string& architecture) {
+  size_t at = architecture.find("_g");
+  if (at == std::string::npos) return 0;
+  int generation = 0;
+  for (at += 2; at < architecture.size() && architecture[at] >= '0' && architecture[at] <= '9' &&
+                generation < 1000;
+       ++at) {
+    generation = 10 * generation + (architecture[at] - '0');
+  }
+  return generation;
+}
+
+TensorOps tensor_ops() {
+  if (graph::has_metal_host()) return TensorOps::gpu;
+  if (!mx::metal::is_available()) return TensorOps::unavailable;
+  if (!has_tensor_api()) return TensorOps::gpu;
+  const auto& info = mx::device_info(mx::Device::gpu);
+  auto found = info.find("architecture");
+  const auto* architecture =
+      found == info.end() ? nullptr : std::get_if<std::string>(&found->second);
+  bool accelerated = architecture && gpu_generation(*architecture) >= kNeuralAcceleratorGeneration;
+  return accelerated ? TensorOps::neural_accelerator : TensorOps::gpu;
+}
+
+const char* name(TensorOps tier) {
+  switch (tier) {
+    case TensorOps::gpu:
+      return "gpu";
+    case TensorOps::neural_accelerator:
+      return "neural_accelerator";
+    default:
+      return "unavailable";
+  }
+}
+
+}  // namespace lattice

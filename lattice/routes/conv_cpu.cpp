@@ -1,0 +1,169 @@
+// conv, linear and outer on the CPU.
+#include <mlx/ops.h>
+
+#include "lattice/kernels/cpu/features/buckets.h"
+#include "lattice/kernels/cpu/features/conv.h"
+#include "lattice/kernels/cpu/features/outer.h"
+#include "lattice/kernels/cpu/features/packed.h"
+#include "lattice/kernels/cpu/features/reference.h"
+#include "lattice/routes/conv.h"
+#include "lattice/routes/launch.h"
+#include "lattice/routes/packed_weight.h"
+
+namespace lattice {
+namespace {
+
+using Step = Rejection::Step;
+
+// Everything that a node depends on besides its inputs.
+std::string node_key(const Call& call) {
+  return address(call.relation.get()) + "/" + std::to_string(call.groups) + "/" +
+         std::to_string(call.packing.bits) + "/" + std::to_string(call.packing.group_size) + "/" +
+         std::to_string(call.packing.transposed);
+}
+
+// A node that runs kernel(relation, channels and groups, inputs, output). Features are made
+// contiguous; a dense weight (inputs[1] of conv) keeps its strides.
+template <typename Kernel>
+mx::array node(const Call& call, const Route& route, graph::OutputSpec output, bool strided_weight,
+               Kernel kernel) {
+  graph::Arrays inputs = contiguous_inputs(call);
+  if (strided_weight) inputs[1] = call.inputs[1];
+  return cpu_node(
+      call, route, std::move(inputs), node_key(call), std::move(output),
+      [kernel, relation = call.relation, c_in = call.c_in, c_out = call.c_out,
+       groups = call.groups](std::span<const graph::Input> in, const graph::Output& out) {
+        kernel(*relation, c_in, c_out, groups, in, out);
+      });
+}
+
+graph::OutputSpec output_weight(const Call& call) {
+  return {{static_cast<int>(call.relation->n_kernels()), static_cast<int>(call.c_in / call.groups),
+           static_cast<int>(call.c_out)},
+          call.dtype};
+}
+
+// Behind x and a weight of one array or, packed, of three.
+const void* bias_of(std::span<const graph::Input> in) {
+  return in.size() % 2 ? in.back().data : nullptr;
+}
+
+}  // namespace
+
+mx::array conv_tiles(const Call& call, const Route& route) {
+  return node(call, route, output_rows(call), true,
+              [](const Relation& r, int64_t c_in, int64_t c_out, int64_t groups,
+                 std::span<const graph::Input> in, const graph::Output& out) {
+                cpu::DenseWeight weight;
+                weight.storage = float_type_of(out.dtype);
+                weight.data = in[1].data;
+                weight.rows = c_in / groups;
+                weight.group_columns = c_out / groups;
+                weight.stride_k = in[1].strides[0];
+                weight.stride_in = in[1].strides[1];
+                weight.stride_out = in[1].strides[2];
+                weight.stride_group = weight.group_columns * weight.stride_out;
+                cpu::conv(r.lists(), r.tiles(),
+                          {float_type_of(out.dtype), in[0].data, &weight, bias_of(in), out.data,
+                           c_in, c_out, groups});
+              });
+}
+
+mx::array conv_packed(const Call& call, const Route& route) {
+  return node(
+      call, route, output_rows(call), false,
+      [packing = call.packing](const Relation& r, int64_t c_in, int64_t c_out, int64_t groups,
+                               std::span<const graph::Input> in, const graph::Output& out) {
+        cpu::PackedWeight weight;
+        weight.storage = float_type_of(out.dtype);
+        weight.codes = in[1].as<uint32_t>();
+        weight.scales = in[2].data;
+        weight.biases = in[3].data;
+        weight.bits = packing.bits;
+        weight.group_size = packing.group_size;
+        weight.n_k = r.n_kernels();
+        weight.in_channels = (packing.transposed ? c_out : c_in) / groups;
+        weight.out_channels = packing.transposed ? c_in : c_out;
+        weight.groups = groups;
+        weight.transposed = packing.transposed;
+        cpu::conv(r.lists(), r.tiles(),
+                  {float_type_of(out.dtype), in[0].data, &weight, bias_of(in), out.data, c_in,
+                   c_out, groups});
+      });
+}
+
+mx::array conv_reference(const Call& given, const Route& route) {
+  const Call call = with_dense_weight(given);
+  return node(
+      call, route, output_rows(call), true,
+      [](const Relation& r, int64_t c_in, int64_t c_out, int64_t groups,
+         std::span<const graph::Input> in, const graph::Output& out) {
+        const cpu::WeightStrides strides{in[1].strides[0], in[1].strides[1], in[1].strides[2]};
+        cpu::visit_float_type(float_type_of(out.dtype), [&]<typename T>(T) {
+          cpu::reference_conv(r.lists(), in[0].as<T>(), c_in, in[1].as<T>(), strides,
+                              static_cast<const T*>(bias_of(in)), out.as<T>(), c_out, groups);
+        });
+      });
+}
+
+namespace {
+
+template <auto kKernel>
+mx::array outer_with(const Call& call, const Route& route) {
+  return node(
+      call, route, output_weight(call), false,
+      [](const Relation& r, int64_t c_in, int64_t c_out, int64_t groups,
+         std::span<const graph::Input> in, const graph::Output& out) {
+        kKernel(r.lists(), r.tiles(),
+                {float_type_of(out.dtype), in[0].data, in[1].data, out.data, c_in, c_out, groups});
+      });
+}
+}  // namespace
+
+mx::array outer_buckets(const Call& call, const Route& route) {
+  return outer_with<cpu::outer_of_buckets>(call, route);
+}
+mx::array outer_tiles(const Call& call, const Route& route) {
+  return outer_with<cpu::outer>(call, route);
+}
+
+mx::array outer_reference(const Call& call, const Route& route) {
+  return node(call, route, output_weight(call), false,
+              [](const Relation& r, int64_t c_in, int64_t c_out, int64_t groups,
+                 std::span<const graph::Input> in, const graph::Output& out) {
+                cpu::visit_float_type(float_type_of(out.dtype), [&]<typename T>(T) {
+                  cpu::reference_outer(r.lists(), in[0].as<T>(), c_in, in[1].as<T>(), c_out,
+                                       out.as<T>(), groups);
+                });
+              });
+}
+
+// The tile kernels divide by channel counts.
+Rejection has_channels(const Call& call) {
+  if (call.c_in == 0 || call.c_out == 0) return {Step::shape, "one side has no channels"};
+  return {};
+}
+
+Rejection dense_only(const Call& call) {
+  if (call.packing.bits) return {Step::storage, "weights are " + call.storage + ", not dense"};
+  return {};
+}
+
+Rejection packed_only(const Call& call) {
+  if (!call.packing.bits) return {Step::storage, "weights are " + call.storage + ", not packed"};
+  return {};
+}
+
+Rejection outputs_are_shared(const Call& call) {
+  const Rejection why = has_channels(call);
+  if (!why.fits()) return why;
+  const cpu::RelationLists& lists = call.relation->lists();
+  if (!cpu::buckets_pay(lists, call.c_out, call.groups))
+    return {Step::shape, std::to_string(lists.n_edges) + " edges in " +
+                             std::to_string(lists.out_once ? lists.n_edges : lists.n_buckets) +
+                             " buckets, " + std::to_string(call.c_out / call.groups) +
+                             " output channels"};
+  return {};
+}
+
+}  // namespace lattice

@@ -1,0 +1,173 @@
+#include "lattice/routes/decide.h"
+
+#include <mlx/device.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+
+#include "lattice/graph/dtype.h"
+#include "lattice/kernels/cpu/base/simd.h"
+#include "lattice/routes/capability.h"
+
+namespace lattice {
+namespace {
+
+std::string trimmed(const std::string& text) {
+  const size_t begin = text.find_first_not_of(' '), end = text.find_last_not_of(' ');
+  return begin == std::string::npos ? "" : text.substr(begin, end - begin + 1);
+}
+
+// "conv=cpu.reference, outer=cpu.tiles" -> the name for this operation, if any.
+std::optional<std::string> forced_route(const std::string& operation) {
+  const char* text = std::getenv("LATTICE_ROUTE");
+  if (!text) return std::nullopt;
+  std::stringstream list{std::string(text)};
+  for (std::string item; std::getline(list, item, ',');) {
+    const size_t equals = item.find('=');
+    if (equals == std::string::npos)
+      throw std::invalid_argument("[LATTICE_ROUTE] expected \"operation=route,...\", got \"" +
+                                  item + "\"");
+    const std::string key = trimmed(item.substr(0, equals));
+    if (key == operation) return trimmed(item.substr(equals + 1));
+    if (std::ranges::none_of(routes(), [&](const Route& r) { return r.operation == key; }))
+      throw std::invalid_argument("[LATTICE_ROUTE] there is no operation \"" + key + "\"");
+  }
+  return std::nullopt;
+}
+
+std::string scaled(double value, const char* unit) {
+  static constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T", "P"};
+  int prefix = 0;
+  while (value >= 1000 && prefix < 5) value /= 1000, ++prefix;
+  std::ostringstream out;
+  out.precision(3);
+  out << value << " " << kPrefixes[prefix] << unit;
+  return out.str();
+}
+
+}  // namespace
+
+Decision decide(const Call& call) {
+  Decision decision{call, nullptr, false, {}};
+  const std::optional<std::string> forced = forced_route(call.operation);
+  decision.forced = forced.has_value();
+  const auto device = call.device().type;
+  std::string known;
+  for (const Route& route : routes()) {
+    if (call.operation != route.operation) continue;
+    known += std::string(" ") + route.name;
+    if (forced && route.name != *forced) continue;
+    Rejection why;
+    if (route.device != device)
+      why = {Rejection::Step::device, route.device == mx::Device::gpu
+                                          ? "the call is not on a GPU"
+                                          : "the call is not on the CPU"};
+    else
+      why = route.check(call);
+    if (why.fits()) {
+      decision.chosen = &route;
+      return decision;
+    }
+    decision.rejected.emplace_back(&route, why);
+  }
+  if (!forced) throw std::runtime_error("[" + call.operation + "] no route fits; known:" + known);
+  if (decision.rejected.empty())
+    throw std::invalid_argument("[LATTICE_ROUTE] " + call.operation + " has no route \"" + *forced +
+                                "\"; known:" + known);
+  const Rejection& why = decision.rejected.front().second;
+  throw std::invalid_argument("[LATTICE_ROUTE] " + call.operation + "=" + *forced +
+                              " does not fit: " + name(why.step) + ": " + why.text);
+}
+
+std::string Decision::text() const {
+  std::ostringstream out;
+  const auto line = [&](const char* step, const std::string& value) {
+    out << "  " << step << std::string(16 - std::min<size_t>(15, std::string(step).size()), ' ')
+        << value << "\n";
+  };
+  out << call.operation << " -> " << chosen->name << (forced ? " (forced by LATTICE_ROUTE)" : "")
+      << "\n";
+  const bool on_gpu =
+      chosen->device == mx::Device::gpu;  // the default device may be another by now
+  line("device", on_gpu ? "gpu" : "cpu");
+  line("family", call.family());
+  line("relation", call.relation ? call.relation->text()
+                   : call.map    ? call.map->text()
+                   : call.groups_of_rows
+                       ? std::to_string(call.groups_of_rows->n_groups()) + " groups of rows"
+                   : call.operation == "distance" ? "none: all pairs"
+                                                  : "none: every row with itself");
+  line("storage", call.geometry ? "coordinates, which exist"
+                  : call.is_reduction() || call.operation == "distance"
+                      ? "features only" + (call.mode.empty() ? "" : ", mode " + call.mode)
+                      : call.storage);
+  line("shape and dtype",
+       call.geometry
+           ? "rows of 4, " + graph::dtype_name(call.inputs[0].dtype())
+           : std::to_string(call.c_in) + " -> " + std::to_string(call.c_out) + " channels" +
+                 (call.groups > 1 ? " in " + std::to_string(call.groups) + " groups" : "") + ", " +
+                 graph::dtype_name(call.dtype));
+  line("capability",
+       on_gpu ? std::string("matrix units: ") + name(tensor_ops()) : cpu::simd_name());
+  line("work", std::to_string(call.n_in()) + " -> " + std::to_string(call.n_out()) + " rows, " +
+                   std::to_string(call.n_edges()) + " edges, " + scaled(call.flop(), "FLOP") +
+                   ", " + scaled(call.bytes(), "B"));
+  line("chosen", std::string(chosen->name) + ": " + chosen->predicate);
+  for (const auto& [route, why] : rejected)
+    line("rejected", std::string(route->name) + ": " + name(why.step) + ": " + why.text);
+  return out.str();
+}
+
+struct DecisionLog::State {
+  std::mutex mutex;
+  std::vector<Decision> decisions;
+  bool open = true;
+};
+
+// The logs of this thread. One that ended on another thread is marked there and leaves here.
+static auto& open_logs() {
+  thread_local std::vector<std::shared_ptr<DecisionLog::State>> logs;
+  return logs;
+}
+
+Decision choose(const Call& call) {
+  Decision decision = decide(call);
+  std::erase_if(open_logs(), [&](const auto& log) {
+    std::lock_guard lock(log->mutex);
+    if (log->open) log->decisions.push_back(decision);
+    return !log->open;
+  });
+  return decision;
+}
+
+graph::Arrays run_all(const Call& call) {
+  const Route& route = *choose(call).chosen;
+  return route.launch(call, route);
+}
+mx::array run(const Call& call) { return run_all(call)[0]; }
+
+DecisionLog::DecisionLog() : state_(std::make_shared<State>()) { open_logs().push_back(state_); }
+
+DecisionLog::~DecisionLog() {
+  std::lock_guard lock(state_->mutex);
+  state_->open = false;
+  std::erase(open_logs(), state_);
+}
+
+std::vector<Decision> DecisionLog::decisions() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->decisions;
+}
+
+int64_t run_count(const std::string& operation, const std::string& route) {
+  int64_t count = 0;
+  for (const Route& row : routes())
+    if (row.operation == operation && row.name == route) count += row.runs;
+  return count;
+}
+
+}  // namespace lattice

@@ -1,0 +1,40 @@
+// Launchers of distance: all pairs of float32 rows a (N, C) and b (M, C) -> (N, M).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "lattice/routes/route.h"
+
+namespace lattice {
+
+// A cosine is divided by max(|a| |b|, this).
+inline constexpr double kLeastCosineScale = 1e-8;
+
+// mode: "euclidean", "squared_euclidean" or "cosine".
+Call distance_call(const mx::array& a, const mx::array& b, const std::string& mode,
+                   mx::StreamOrDevice s);
+
+mx::array distance_tiles(const Call& call, const Route& route);
+mx::array distance_reference(const Call& call, const Route& route);
+mx::array distance_with_metal(const Call& call);
+mx::array distance_with_mlx(const Call& call);
+
+// One distance in float64; `terms` receives the sum of what was added, each positive.
+double exact_distance(const auto& a, const auto& b, int64_t c, const std::string& mode,
+                      double* terms = nullptr) {
+  double square = 0, dot = 0, aa = 0, bb = 0, absolute = 0;
+  for (int64_t i = 0; i < c; ++i) {
+    const double x = double{a[i]}, y = double{b[i]};
+    square += (x - y) * (x - y);
+    dot += x * y, absolute += std::fabs(x * y), aa += x * x, bb += y * y;
+  }
+  const double scale = std::max(std::sqrt(aa) * std::sqrt(bb), kLeastCosineScale);
+  const double d = mode == "cosine"      ? 1 - dot / scale
+                   : mode == "euclidean" ? std::sqrt(square)
+                                         : square;
+  if (terms) *terms = mode == "cosine" ? 1 + absolute / scale : d;
+  return d;
+}
+
+}  // namespace lattice

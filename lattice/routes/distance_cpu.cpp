@@ -1,0 +1,59 @@
+// distance on the CPU.
+#include <algorithm>
+#include <cmath>
+
+#include "lattice/kernels/cpu/features/distance.h"
+#include "lattice/routes/distance.h"
+#include "lattice/routes/launch.h"
+
+namespace lattice {
+namespace {
+
+template <typename Kernel>
+mx::array node(const Call& call, const Route& route, Kernel kernel) {
+  const int n = call.inputs[0].shape(0), m = call.inputs[1].shape(0);
+  return cpu_node(
+      call, route, contiguous_inputs(call), call.mode, {{n, m}, mx::float32},
+      [kernel, mode = call.mode](std::span<const graph::Input> in, const graph::Output& out) {
+        kernel(in[0].template as<float>(), in[0].shape[0], in[1].template as<float>(),
+               in[1].shape[0], in[0].shape[1], mode, out.template as<float>());
+      });
+}
+
+}  // namespace
+
+mx::array distance_tiles(const Call& call, const Route& route) {
+  return node(call, route,
+              [](const float* a, int64_t n, const float* b, int64_t m, int64_t c,
+                 const std::string& mode, float* d) {
+                const cpu::Distance kind = mode == "cosine"      ? cpu::Distance::cosine
+                                           : mode == "euclidean" ? cpu::Distance::euclidean
+                                                                 : cpu::Distance::squared;
+                cpu::distance_matrix(a, n, b, m, c, kind, d);
+              });
+}
+
+mx::array distance_reference(const Call& call, const Route& route) {
+  return node(call, route,
+              [](const float* a, int64_t n, const float* b, int64_t m, int64_t c,
+                 const std::string& mode, float* d) {
+                for (int64_t i = 0; i < n; ++i)
+                  for (int64_t j = 0; j < m; ++j)
+                    d[i * m + j] =
+                        static_cast<float>(exact_distance(a + i * c, b + j * c, c, mode));
+              });
+}
+
+Call distance_call(const mx::array& a, const mx::array& b, const std::string& mode,
+                   mx::StreamOrDevice s) {
+  Call call;
+  call.operation = "distance";
+  call.inputs = {a, b};
+  call.mode = mode;
+  call.c_in = a.shape(1);
+  call.c_out = 1;
+  call.stream = s;
+  return call;
+}
+
+}  // namespace lattice

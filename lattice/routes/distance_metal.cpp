@@ -1,0 +1,39 @@
+// distance on Metal: kernels/metal/distance.metal.
+#include <mlx/ops.h>
+
+#include "lattice/graph/metal_call.h"
+#include "lattice/kernels/metal/text.h"
+#include "lattice/routes/distance.h"
+
+namespace lattice {
+namespace {
+
+constexpr int kSide = 16;  // of a tile in distance.metal
+
+}  // namespace
+
+mx::array distance_with_metal(const Call& call) {
+  const mx::array &a = call.inputs[0], &b = call.inputs[1];
+  const int n = a.shape(0), m = b.shape(0);
+  if (n == 0 || m == 0 || call.c_in == 0)
+    return mx::full({n, m}, call.mode == "cosine" ? 1.0f : 0.0f, mx::float32, call.stream);
+  const std::string metric = call.mode == "cosine"      ? "kCosine"
+                             : call.mode == "euclidean" ? "kEuclidean"
+                                                        : "kSquared";
+  const auto whole = [](int rows) { return (rows + kSide - 1) / kSide * kSide; };
+  graph::MetalCall launch;
+  launch.name = "distance_" + call.mode;
+  launch.header = metal::text("distance");
+  launch.source =
+      "threadgroup float left[kSide * kPitch], right[kSide * kPitch];\ndistance_tile<" + metric +
+      ">(d, a, a_shape[0], b, b_shape[0], a_shape[1], left, right, thread_position_in_grid.xy, "
+      "thread_position_in_threadgroup.xy);";
+  launch.input_names = {"a", "b"};
+  launch.output_names = {"d"};
+  launch.outputs = {{{n, m}, mx::float32}};
+  launch.grid = {whole(m), whole(n), 1};
+  launch.threadgroup = {kSide, kSide, 1};
+  return graph::metal_call(launch, {a, b}, call.stream)[0];
+}
+
+}  // namespace lattice

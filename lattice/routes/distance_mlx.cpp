@@ -1,0 +1,32 @@
+// distance from plain MLX operations.
+#include <mlx/ops.h>
+
+#include "lattice/routes/distance.h"
+
+namespace lattice {
+
+// No (N, M, C) array either: the squares of one channel at a time.
+mx::array distance_with_mlx(const Call& call) {
+  const auto s = call.stream;
+  const mx::array &a = call.inputs[0], &b = call.inputs[1];
+  const mx::array bt = mx::transpose(b, s);
+  if (call.mode == "cosine") {
+    const auto norm = [s](const mx::array& v) {
+      return mx::sqrt(mx::sum(mx::square(v, s), 1, true, s), s);
+    };
+    const mx::array scale = mx::maximum(mx::multiply(norm(a), mx::transpose(norm(b), s), s),
+                                        mx::array(static_cast<float>(kLeastCosineScale)), s);
+    const mx::array dots =
+        call.c_in ? mx::matmul(a, bt, s) : mx::zeros(scale.shape(), mx::float32, s);
+    return mx::subtract(mx::array(1.0f), mx::divide(dots, scale, s), s);
+  }
+  mx::array d = mx::zeros({a.shape(0), b.shape(0)}, mx::float32, s);
+  for (int c = 0; c < a.shape(1); ++c) {
+    const mx::array x = mx::slice(a, {0, c}, {a.shape(0), c + 1}, s),
+                    y = mx::slice(bt, {c, 0}, {c + 1, b.shape(0)}, s);
+    d = mx::add(d, mx::square(mx::subtract(x, y, s), s), s);
+  }
+  return call.mode == "euclidean" ? mx::sqrt(d, s) : d;
+}
+
+}  // namespace lattice

@@ -1,0 +1,65 @@
+#include "lattice/routes/packed_weight.h"
+
+#include <mlx/ops.h>
+
+namespace lattice {
+namespace {
+
+mx::array transposed(const mx::array& a, mx::StreamOrDevice s) {
+  return mx::transpose(a, {0, 2, 1}, s);
+}
+
+// Offsets [first, first + n) of a packed call, dense, (n, c_in / groups, c_out).
+mx::array dense_offsets(const Call& call, int first, int n) {
+  const auto s = call.stream;
+  const Packing& p = call.packing;
+  const auto part = [&](const mx::array& a) {
+    return mx::slice(a, {first, 0, 0}, {first + n, a.shape(1), a.shape(2)}, s);
+  };
+  const mx::array w =
+      dequantize_codes(part(call.inputs[1]), part(call.inputs[2]), part(call.inputs[3]),
+                       call.inputs[1].shape(0) == 1, p.group_size, p.bits,
+                       (p.transposed ? call.c_out : call.c_in) / call.groups, s);
+  return p.transposed ? transposed_weight(w, call.groups, s) : w;
+}
+
+}  // namespace
+
+mx::array transposed_weight(const mx::array& w, int64_t groups, mx::StreamOrDevice s) {
+  if (groups == 1) return mx::transpose(w, {0, 2, 1}, s);
+  const int k = w.shape(0), ci = w.shape(1), g = static_cast<int>(groups), co = w.shape(2) / g;
+  return mx::reshape(mx::transpose(mx::reshape(w, {k, ci, g, co}, s), {0, 3, 2, 1}, s),
+                     {k, co, g * ci}, s);
+}
+
+mx::array dequantize_codes(const mx::array& codes, const mx::array& scales, const mx::array& biases,
+                           bool by_output, int64_t group_size, int64_t bits, int64_t in_channels,
+                           mx::StreamOrDevice s) {
+  const auto rows = [&](const mx::array& a) {
+    return by_output ? a : mx::contiguous(transposed(a, s), false, s);
+  };
+  const auto wide = [&](const mx::array& a) { return mx::astype(rows(a), mx::float32, s); };
+  mx::array w =
+      mx::dequantize(rows(codes), wide(scales), wide(biases), static_cast<int>(group_size),
+                     static_cast<int>(bits), "affine", std::nullopt, std::nullopt, s);
+  w = mx::slice(w, {0, 0, 0}, {w.shape(0), w.shape(1), static_cast<int>(in_channels)}, s);
+  return transposed(mx::astype(w, scales.dtype(), s), s);
+}
+
+Call with_dense_weight(const Call& call) {
+  if (!call.packing.bits) return call;
+  Call dense = call;
+  dense.inputs = {call.inputs[0], dense_offsets(call, 0, call.inputs[1].shape(0))};
+  if (call.inputs.size() == 5) dense.inputs.push_back(call.inputs[4]);
+  dense.packing = {};
+  return dense;
+}
+
+mx::array weight_of_offset(const Call& call, int k) {
+  const auto s = call.stream;
+  if (call.packing.bits) return mx::squeeze(dense_offsets(call, k, 1), 0, s);
+  const mx::array& w = call.inputs[1];
+  return mx::squeeze(mx::slice(w, {k, 0, 0}, {k + 1, w.shape(1), w.shape(2)}, s), 0, s);
+}
+
+}  // namespace lattice

@@ -1,0 +1,24 @@
+// Weights of a call as routes want them: transposed, or dense again from packed codes.
+#pragma once
+
+#include "lattice/routes/call.h"
+
+namespace lattice {
+
+// (n_k, c_in / G, c_out) -> (n_k, c_out / G, c_in), group by group: the weight of the input
+// gradient. A view when there is one group.
+mx::array transposed_weight(const mx::array& w, int64_t groups, mx::StreamOrDevice s = {});
+
+// The call itself, or the same call with its packed weight made dense as a whole.
+Call with_dense_weight(const Call& call);
+// W[k] of the call, (c_in / groups, c_out), dense; of packed weights only this offset is expanded.
+mx::array weight_of_offset(const Call& call, int k);
+
+// W = scale * code + bias of parts of a weight: product and sum in float32, then one rounding to
+// the dtype. codes (n, C_out, words) when `by_output`, else (n, words, C_out),
+// to (n, C_in, C_out).
+mx::array dequantize_codes(const mx::array& codes, const mx::array& scales, const mx::array& biases,
+                           bool by_output, int64_t group_size, int64_t bits, int64_t in_channels,
+                           mx::StreamOrDevice s = {});
+
+}  // namespace lattice

@@ -1,0 +1,213 @@
+// Oracle cases of conv, linear and outer: every edge and channel in float64.
+#include <mlx/ops.h>
+
+#include <cmath>
+#include <optional>
+
+#include "lattice/graph/dtype.h"
+#include "lattice/ops/quantize.h"
+#include "lattice/ops/rulebook.h"
+#include "lattice/selftest/cases.h"
+
+namespace lattice {
+namespace {
+
+struct Shape {
+  int64_t c_in, c_out, groups;
+  bool bias;
+};
+
+std::vector<float> floats(const mx::array& a) {
+  mx::array wide =
+      mx::contiguous(mx::astype(a, mx::float32, mx::Device::cpu), false, mx::Device::cpu);
+  wide.eval();
+  return {wide.data<float>(), wide.data<float>() + wide.size()};
+}
+
+// W[k][c][m] of packed codes, one code at a time: float32 product, float32 sum, rounded to the
+// dtype.
+std::vector<double> unpacked(const QuantizedWeight& q) {
+  mx::array codes = q.weight();
+  codes.eval();
+  const std::vector<float> scales = floats(q.scales()), biases = floats(q.biases());
+  const int64_t in = q.in_channels(), out = q.out_channels();
+  const int64_t n_groups = q.storage_in_channels() / q.group_size(),
+                words = q.storage_in_channels() * q.bits() / 32;
+  const auto place = [&](int64_t k, int64_t m, int64_t i, int64_t n) {
+    return static_cast<size_t>(q.n_k() == 1 ? m * n + i : (k * n + i) * out + m);
+  };
+  std::vector<float> exact;
+  for (int64_t k = 0; k < q.n_k(); ++k)
+    for (int64_t c = 0; c < in; ++c)
+      for (int64_t m = 0; m < out; ++m) {
+        const uint32_t word = codes.data<uint32_t>()[place(k, m, c * q.bits() / 32, words)];
+        const auto code = static_cast<float>(word >> (c * q.bits() % 32) & ((1u << q.bits()) - 1));
+        const size_t group = place(k, m, c / q.group_size(), n_groups);
+        const float product = scales[group] * code;
+        exact.push_back(product + biases[group]);
+      }
+  const mx::array all(exact.data(), {static_cast<int>(exact.size())}, mx::float32);
+  const std::vector<float> rounded = floats(mx::astype(all, q.dtype(), mx::Device::cpu));
+  return {rounded.begin(), rounded.end()};
+}
+
+// With `packing` the weight is packed, and transposed when that says so (one group only).
+OracleCase conv_case(Random& random, const char* operation, const Relation::Ptr& r,
+                     const Shape& shape, mx::Dtype dtype, const Packing& packing = {}) {
+  const int64_t in_group = shape.c_in / shape.groups, out_group = shape.c_out / shape.groups;
+  const int c_out = static_cast<int>(shape.c_out);
+  const Values x =
+      random_values(random, {static_cast<int>(r->n_in()), static_cast<int>(shape.c_in)}, dtype);
+  Values w = random_values(
+      random, {static_cast<int>(r->n_kernels()), static_cast<int>(in_group), c_out}, dtype);
+  OracleCase test;
+  test.call.inputs = {x.array, w.array};
+  if (packing.bits) {
+    if (packing.transposed) w.array = mx::transpose(w.array, {0, 2, 1}, mx::Device::cpu);
+    const QuantizedWeight q =
+        quantize_weight(w.array, packing.group_size, packing.bits, mx::Device::cpu);
+    test.call.inputs = {x.array, q.weight(), q.scales(), q.biases()};
+    test.call.packing = packing;
+    test.call.storage = "packed";
+    const std::vector<double> exact = unpacked(q);
+    for (size_t i = 0; i < exact.size(); ++i) {
+      const size_t rows = static_cast<size_t>(c_out), columns = static_cast<size_t>(in_group),
+                   block = rows * columns;
+      const size_t turned = i / block * block + i % columns * rows + i % block / columns;
+      w.exact[packing.transposed ? turned : i] = exact[i];
+    }
+  }
+  test.expected.assign(static_cast<size_t>(r->n_out() * c_out), 0.0);
+  if (shape.bias) {
+    const Values b = random_values(random, {c_out}, dtype);
+    test.call.inputs.push_back(b.array);
+    for (size_t i = 0; i < test.expected.size(); ++i)
+      test.expected[i] = b.exact[i % static_cast<size_t>(c_out)];
+  }
+  test.magnitude = test.expected;
+  for (double& v : test.magnitude) v = std::fabs(v);
+  const Edges& edges = r->edges();
+  for (int64_t e = 0; e < r->edge_count(); ++e) {
+    const int64_t i = edges.in_rows.data<int32_t>()[e], o = edges.out_rows.data<int32_t>()[e],
+                  k = edges.kernel_ids.data<int32_t>()[e];
+    for (int64_t m = 0; m < c_out; ++m)
+      for (int64_t c = 0; c < in_group; ++c) {
+        const double term =
+            x.exact[static_cast<size_t>(i * shape.c_in + m / out_group * in_group + c)] *
+            w.exact[static_cast<size_t>((k * in_group + c) * c_out + m)];
+        test.expected[static_cast<size_t>(o * c_out + m)] += term;
+        test.magnitude[static_cast<size_t>(o * c_out + m)] += std::fabs(term);
+      }
+  }
+  test.call.operation = operation;
+  return test;
+}
+
+OracleCase outer_case(Random& random, const Relation::Ptr& r, const Shape& shape, mx::Dtype dtype) {
+  const int64_t in_group = shape.c_in / shape.groups, out_group = shape.c_out / shape.groups,
+                c_out = shape.c_out;
+  const Values x =
+      random_values(random, {static_cast<int>(r->n_in()), static_cast<int>(shape.c_in)}, dtype);
+  const Values g =
+      random_values(random, {static_cast<int>(r->n_out()), static_cast<int>(c_out)}, dtype);
+  OracleCase test;
+  test.call.inputs = {x.array, g.array};
+  test.expected.assign(static_cast<size_t>(r->n_kernels() * in_group * c_out), 0.0);
+  test.magnitude = test.expected;
+  const Edges& edges = r->edges();
+  for (int64_t e = 0; e < r->edge_count(); ++e) {
+    const int64_t i = edges.in_rows.data<int32_t>()[e], o = edges.out_rows.data<int32_t>()[e],
+                  k = edges.kernel_ids.data<int32_t>()[e];
+    for (int64_t c = 0; c < in_group; ++c)
+      for (int64_t m = 0; m < c_out; ++m) {
+        const double term =
+            x.exact[static_cast<size_t>(i * shape.c_in + m / out_group * in_group + c)] *
+            g.exact[static_cast<size_t>(o * c_out + m)];
+        test.expected[static_cast<size_t>((k * in_group + c) * c_out + m)] += term;
+        test.magnitude[static_cast<size_t>((k * in_group + c) * c_out + m)] += std::fabs(term);
+      }
+  }
+  test.call.operation = "outer";
+  return test;
+}
+
+}  // namespace
+
+void add_conv_cases(std::vector<OracleCase>& cases) {
+  static constexpr RelationKind kKinds[] = {
+      RelationKind::forward,    RelationKind::target,     RelationKind::submanifold,
+      RelationKind::transposed, RelationKind::generative, RelationKind::target_transposed,
+      RelationKind::custom};
+  static constexpr Shape kShapes[] = {{1, 1, 1, true},  {3, 32, 1, false},  {16, 16, 1, true},
+                                      {5, 7, 1, true},  {33, 17, 1, true},  {64, 48, 1, false},
+                                      {12, 8, 4, true}, {24, 24, 24, true}, {40, 96, 2, false}};
+  static constexpr Shape kPackedShapes[] = {{3, 7, 1, true}, {40, 17, 1, false}, {12, 8, 4, true}};
+  Random random{42};
+  const auto add = [&](OracleCase test, const Relation::Ptr& r, const Shape& shape, mx::Dtype dtype,
+                       const std::string& what) {
+    test.call.relation = r;
+    test.call.c_in = shape.c_in;
+    test.call.c_out = shape.c_out;
+    test.call.groups = shape.groups;
+    test.call.dtype = dtype;
+    test.label = what + " " + std::to_string(shape.c_in) + " -> " + std::to_string(shape.c_out) +
+                 (shape.groups > 1 ? "/" + std::to_string(shape.groups) : "") +
+                 (shape.bias ? " + bias " : " ") + graph::dtype_name(dtype);
+    cases.push_back(std::move(test));
+  };
+  for (const mx::Dtype dtype : {mx::float32, mx::float16, mx::bfloat16}) {
+    for (const RelationKind kind : kKinds) {
+      const Relation::Ptr r = make_relation(random, kind, 60);
+      for (const Shape& shape : kShapes) {
+        add(conv_case(random, "conv", r, shape, dtype), r, shape, dtype, kind_name(kind));
+        add(outer_case(random, r, shape, dtype), r, shape, dtype, kind_name(kind));
+      }
+      // The reversed relation is what gradients run on; a submanifold's has routes of its own.
+      for (const Shape& shape : kShapes)
+        if (kind == RelationKind::submanifold || &shape == &kShapes[4])
+          add(conv_case(random, "conv", r->reversed(), shape, dtype), r->reversed(), shape, dtype,
+              std::string("reversed ") + kind_name(kind));
+    }
+    for (const RelationKind kind : kKinds) {
+      const Relation::Ptr r = make_relation(random, kind, 60);
+      for (const Packing& packing :
+           {Packing{4, 32, false}, {8, 64, false}, {4, 32, true}, {8, 64, true}})
+        for (const Shape& shape : kPackedShapes) {
+          if (packing.transposed && shape.groups > 1) continue;
+          add(conv_case(random, "conv", r, shape, dtype, packing), r, shape, dtype,
+              std::string(packing.transposed ? "turned " : "") + "int" +
+                  std::to_string(packing.bits) + " " + kind_name(kind));
+        }
+    }
+    // Points that share the cells of a kernel.
+    const Values points = random_values(random, {60, 3}, mx::float32);
+    const PointSet set(points.array, std::nullopt, 0.8f);
+    const Relation::Ptr crowd = build_rulebook(set, set, 3).relation;
+    add(conv_case(random, "conv", crowd, kShapes[5], dtype), crowd, kShapes[5], dtype,
+        "outputs_are_shared");
+    for (const Shape& shape : {Shape{1, 65, 1, false}, Shape{7, 64, 1, false},
+                               Shape{48, 80, 1, false}, Shape{6, 128, 2, false}})
+      add(outer_case(random, crowd, shape, dtype), crowd, shape, dtype, "outputs_are_shared");
+    const Relation::Ptr none = relate(RelationKind::submanifold, random_coords(random, 0, 3),
+                                      KernelSpec(), std::nullopt, "oracle_cases");
+    add(conv_case(random, "conv", none, kShapes[2], dtype), none, kShapes[2], dtype, "empty");
+    add(outer_case(random, none, kShapes[2], dtype), none, kShapes[2], dtype, "empty");
+    // Masks of more than one word.
+    const Relation::Ptr wide = relate(RelationKind::submanifold, random_coords(random, 70, 3),
+                                      KernelSpec({3, 3, 5}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
+                                      std::nullopt, "oracle_cases");
+    add(conv_case(random, "conv", wide, kShapes[2], dtype), wide, kShapes[2], dtype, "45 offsets");
+    for (const int64_t n : {int64_t{0}, int64_t{1}, int64_t{300}})
+      for (const Shape& shape : kShapes) {
+        if (shape.groups > 1) continue;
+        const Relation::Ptr same = Relation::identity(n);
+        add(conv_case(random, "linear", same, shape, dtype), same, shape, dtype,
+            std::to_string(n) + " rows");
+        for (const bool turned : {false, true})
+          add(conv_case(random, "linear", same, shape, dtype, {turned ? 8 : 4, 32, turned}), same,
+              shape, dtype, (turned ? "int8 turned " : "int4 ") + std::to_string(n) + " rows");
+      }
+  }
+}
+
+}  // namespace lattice
