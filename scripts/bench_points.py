@@ -22,7 +22,10 @@ from mlx_lattice import core, ops, points as tools
 core.set_thread_count(1)
 p = np.load(sys.argv[1]); x = mx.array(p); moved = np.load(sys.argv[2]); normals = None
 def timed(f):
-    begin = time.process_time(); f(); return time.process_time() - begin
+    best = 1e9
+    for _ in range(3):
+        begin = time.process_time(); f(); best = min(best, time.process_time() - begin)
+    return best
 out = {}
 out["farthest 16384"] = timed(lambda: mx.eval(ops.farthest_point_sample(x, 16384)))
 out["normals k=16"] = timed(lambda: mx.eval(ops.estimate_normals(x, k=16)))
@@ -39,7 +42,10 @@ import open3d as o3d
 p = np.load(sys.argv[1]).astype(np.float64); moved = np.load(sys.argv[2]).astype(np.float64)
 cloud = o3d.geometry.PointCloud(o3d.utility.Vector3dVector(p))
 def timed(f):
-    begin = time.process_time(); f(); return time.process_time() - begin
+    best = 1e9
+    for _ in range(3):
+        begin = time.process_time(); f(); best = min(best, time.process_time() - begin)
+    return best
 k16 = o3d.geometry.KDTreeSearchParamKNN(16)
 out = {}
 out["farthest 16384"] = timed(lambda: cloud.farthest_point_down_sample(16384))

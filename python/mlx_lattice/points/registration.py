@@ -74,7 +74,7 @@ def icp(
     the identity. reach: pairs farther apart do not count. tolerance: ends when a step turns by less
     than so many radians and moves by less than so many units.
     """
-    p = _points("icp", "source", source).astype(np.float64)
+    p = np.ascontiguousarray(_points("icp", "source", source).T, np.float64)
     q = _points("icp", "target", target)
     if not reach > 0:
         raise ValueError(f"[icp] reach: found {reach}, expected above 0")
@@ -88,23 +88,28 @@ def icp(
         raise ValueError(f"[icp] steps: found {steps}, expected 1 or more")
     if pose.shape != (4, 4):
         raise ValueError(f"[icp] pose: found shape {pose.shape}, expected (4, 4)")
-    index, exact = NeighborIndex(mx.array(q)), q.astype(np.float64)
+    index, exact = NeighborIndex(mx.array(q)), np.ascontiguousarray(q.T, np.float64)
+    n = np.ascontiguousarray(n.T)
     step = 0
     while step < steps:
         step += 1
-        moved = p @ pose[:3, :3].T + pose[:3, 3]
-        found = index.knn(mx.array(moved.astype(np.float32)), k=1)
-        row = np.array(found.edges.source_rows)
-        near = np.array(found.distances) <= reach * reach
-        a, b, m = moved[near], exact[row[near]], n[row[near]]
-        if len(a) < 6:
+        moved = pose[:3, :3] @ p + pose[:3, 3:]
+        found = index.knn(mx.array(np.ascontiguousarray(moved.T, np.float32)), k=1)
+        near = np.flatnonzero(np.array(found.distances) <= reach * reach)
+        row = np.array(found.edges.source_rows)[near]
+        a, b, m = (rows.take(at, axis=1) for rows, at in ((moved, near), (exact, row), (n, row)))
+        if len(near) < 6:
             raise ValueError(
-                f"[icp] {len(a)} pairs within reach = {reach}, expected 6 or more; "
+                f"[icp] {len(near)} pairs within reach = {reach}, expected 6 or more; "
                 "give a larger reach or a better pose"
             )
-        residual = ((a - b) * m).sum(axis=1)
-        jacobian = np.concatenate([np.cross(a, m), m], axis=1)
-        normal_matrix = jacobian.T @ jacobian
+        residual = (a[0] - b[0]) * m[0] + (a[1] - b[1]) * m[1] + (a[2] - b[2]) * m[2]
+        jacobian = np.empty((6, len(near)))  # columns are pairs: long rows are fast
+        jacobian[0] = a[1] * m[2] - a[2] * m[1]
+        jacobian[1] = a[2] * m[0] - a[0] * m[2]
+        jacobian[2] = a[0] * m[1] - a[1] * m[0]
+        jacobian[3:] = m
+        normal_matrix = jacobian @ jacobian.T
         values, vectors = np.linalg.eigh(normal_matrix)
         if values[0] <= 1e-12 * values[-1]:
             slack = vectors[:, 0].round(3).tolist()
@@ -112,16 +117,16 @@ def icp(
                 f"[icp] the target leaves a motion open (rotation, translation) = {slack}; "
                 "its normals must point in three directions"
             )
-        x = -np.linalg.solve(normal_matrix, jacobian.T @ residual)
+        x = -np.linalg.solve(normal_matrix, jacobian @ residual)
         pose = _motion(x) @ pose
         if np.linalg.norm(x[:3]) < tolerance and np.linalg.norm(x[3:]) < tolerance:
             break
-    scale = residual @ residual / max(len(a) - 6, 1)
+    scale = residual @ residual / max(len(near) - 6, 1)
     return Registration(
         pose,
         scale * np.linalg.inv(normal_matrix),
         float(np.sqrt((residual**2).mean())),
-        len(a),
+        len(near),
         step,
         bool(np.linalg.norm(x[:3]) < tolerance and np.linalg.norm(x[3:]) < tolerance),
     )

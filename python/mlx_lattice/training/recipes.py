@@ -14,6 +14,7 @@ from pathlib import Path
 import mlx.core as mx
 
 from .. import models
+from ..core import GeometryPlan
 from ..datasets import DATASETS, Cached
 from ..datasets.base import Dataset
 from ..transforms import Voxelize, build
@@ -203,8 +204,9 @@ def planned(network, pipeline: VoxelPipeline):
         scan = pipeline.scan(cloud, name)
         if scan.labels is None:
             raise ValueError("no column label")
-        tensor = network.plan(scan.tensor).bind(scan.tensor.feats)
-        return Scan(tensor, scan.labels, scan.rows, scan.name)
+        network(scan.tensor)  # nothing is evaluated; the relations stay with the coordinates
+        GeometryPlan.record(scan.tensor, True)
+        return scan
 
     return prepare
 

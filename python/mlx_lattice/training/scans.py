@@ -79,19 +79,22 @@ class VoxelPipeline:
         q = ops.sparse_quantize(points, self.voxel)
         rows = np.full(len(cloud), -1, np.int64)
         rows[finite] = np.array(q.inverse_rows)
-        xyz = np.array(points) / self.voxel
-        z = xyz[:, 2] - (np.percentile(xyz[:, 2], 2) if len(xyz) else 0)
-        parts = [np.ones((len(xyz), 1)), xyz - np.floor(xyz) - 0.5, z[:, None] / 10]
-        parts += [
-            _scaled(kept, column, width, name) for column, width in zip(self.columns, self.widths)
-        ]
-        means = np.array(
-            ops.voxelize_with_quantization(
-                q, mx.array(np.concatenate(parts, 1).astype(np.float32)), reduction="mean"
-            ).feats
-        )
-        crowd = np.log1p(np.array(q.counts, np.float32))[:, None] / 2
-        feats = np.concatenate([means[:, :5], crowd, means[:, 5:]], axis=1)
+        xyz = np.array(points) / np.float32(self.voxel)
+        table = np.empty((len(xyz), 4 + sum(self.widths)), np.float32)
+        table[:, :3] = xyz - np.floor(xyz) - np.float32(0.5)
+        low = np.percentile(xyz[:, 2], 2) if len(xyz) else 0
+        table[:, 3] = (xyz[:, 2] - np.float32(low)) / 10
+        at = 4
+        for column, width in zip(self.columns, self.widths, strict=True):
+            table[:, at : at + width] = _scaled(kept, column, width, name)
+            at += width
+        means = ops.voxelize_with_quantization(q, mx.array(table), reduction="mean").feats
+        means = np.array(means)
+        feats = np.empty((len(means), 2 + table.shape[1]), np.float32)
+        feats[:, 0] = 1
+        feats[:, 1:5] = means[:, :4]
+        feats[:, 5] = np.log1p(np.array(q.counts, np.float32)) / 2
+        feats[:, 6:] = means[:, 4:]
         labels = None
         if self.label in cloud.columns:
             labels = mx.array(
@@ -270,7 +273,16 @@ def _vote(labels, rows, n, classes):
     Ties go to the first class; -1 where no class is known.
     """
     known = labels >= 0
-    votes = np.bincount(rows[known] * classes + labels[known], minlength=n * classes).reshape(
-        n, classes
-    )
-    return np.where(votes.max(axis=1, initial=0) > 0, votes.argmax(axis=1), -1).astype(np.int32)
+    labels, rows = labels[known], rows[known]
+    found = np.full(n, -1, np.int32)
+    found[rows] = labels
+    # Most voxels have points of one class: only the others are counted.
+    mixed = np.zeros(n, bool)
+    mixed[rows[found[rows] != labels]] = True
+    if mixed.any():
+        number = np.cumsum(mixed) - 1
+        inside = mixed[rows]
+        pairs = number[rows[inside]] * classes + labels[inside]
+        votes = np.bincount(pairs, minlength=int(mixed.sum()) * classes)
+        found[mixed] = votes.reshape(-1, classes).argmax(axis=1)
+    return found
