@@ -36,8 +36,11 @@ Triple quotient(const Triple& a, const Triple& b, std::string_view operation) {
   Triple out;
   for (size_t i = 0; i < 3; ++i) {
     if (a[i] % b[i] != 0)
-      throw std::invalid_argument("[" + std::string(operation) + "] stride " + triple_text(b) +
-                                  " must divide the input's stride " + triple_text(a));
+      throw std::invalid_argument(
+          "[" + std::string(operation) + "] stride " + triple_text(b) +
+          " must divide the input's stride " + triple_text(a) +
+          "; the input lies on its finest level, so a strided convolution or "
+          "pooling must come before, or stride must be 1");
     out[i] = a[i] / b[i];
   }
   return out;

@@ -28,10 +28,16 @@ struct CoordinateSet::State {
 CoordinateSet::CoordinateSet(mx::array coords, std::string_view operation, std::string_view what) {
   const std::string head = "[" + std::string(operation) + "] " + std::string(what) + " must ";
   if (coords.ndim() != 2 || coords.shape(1) != 4)
-    throw std::invalid_argument(head + "have shape (N, 4), got " + shape_text(coords.shape()));
+    throw std::invalid_argument(
+        head + "have shape (N, 4), got " + shape_text(coords.shape()) +
+        (coords.ndim() == 2 && coords.shape(1) == 3
+             ? "; rows are (batch, x, y, z), and ops.sparse_collate adds the batch"
+             : "; rows are (batch, x, y, z)"));
   if (coords.dtype() != mx::int32 && coords.dtype() != mx::int64)
-    throw std::invalid_argument(head + "be int32 or int64, got " +
-                                graph::dtype_name(coords.dtype()));
+    throw std::invalid_argument(
+        head + "be int32 or int64, got " + graph::dtype_name(coords.dtype()) +
+        "; coordinates come first and features second, and ops.voxelize makes coordinates of "
+        "points");
   mx::array values = private_copy(evaluated(coords, operation, what));
   state_ = std::make_shared<State>(std::move(coords), std::move(values));
   state_->box = cpu::bounding_box(state_->span());

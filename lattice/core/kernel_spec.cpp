@@ -26,7 +26,7 @@ KernelSpec::KernelSpec(Triple size_, Triple stride_, Triple padding_, Triple dil
     : size(size_), stride(stride_), padding(padding_), dilation(dilation_) {
   check("kernel_size", size, 1);
   check("stride", stride, 1);
-  check("padding", padding, -std::numeric_limits<int32_t>::max());
+  check("padding", padding, -std::numeric_limits<int32_t>::max());  // negative: a shift upward
   check("dilation", dilation, 1);
   if (size[0] > kMaxKernelVolume || size[1] > kMaxKernelVolume / size[0] ||
       size[2] > kMaxKernelVolume / (size[0] * size[1]))

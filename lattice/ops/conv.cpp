@@ -70,7 +70,9 @@ void check_arrays(const std::string& op, const SparseTensor& x, mx::Dtype weight
   graph::visit_float(x.dtype(), [](auto) {}, op);
   if (weight_dtype != x.dtype())
     fail(op, "weight must have the dtype of the features, got " + graph::dtype_name(weight_dtype) +
-                 " and " + graph::dtype_name(x.dtype()));
+                 " and " + graph::dtype_name(x.dtype()) +
+                 "; convert one: x.astype(...) or weight.astype(...), "
+                 "of a module model.set_dtype(...)");
   if (bias && (bias->ndim() != 1 || bias->shape(0) != c_out))
     fail(op,
          "bias must have shape (" + std::to_string(c_out) + ",), got " + shape_text(bias->shape()));

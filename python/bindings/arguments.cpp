@@ -49,6 +49,21 @@ int64_t integer(nb::handle value, const char* operation, const char* argument) {
   return result;
 }
 
+mlx::core::array array(nb::handle value, const char* operation, const char* argument) {
+  mlx::core::array* held = nullptr;
+  if (nb::try_cast<mlx::core::array*>(value, held, false) && held) return *held;
+  const bool numpy = nb::hasattr(value, "__array__") || nb::hasattr(value, "__array_interface__");
+  if (!numpy && !nb::isinstance<nb::list>(value) && !nb::isinstance<nb::tuple>(value))
+    wrong_type(operation, argument, "an mx.array, a NumPy array or nested lists", value);
+  try {
+    return nb::cast<mlx::core::array>(nb::module_::import_("mlx.core").attr("array")(value));
+  } catch (nb::python_error& error) {
+    throw lattice::TypeError(head(operation, argument) +
+                             "be numbers in rows of one length; MLX says: " +
+                             nb::cast<std::string>(nb::str(error.value())));
+  }
+}
+
 std::vector<int64_t> integers(nb::handle value, const char* operation, const char* argument) {
   const nb::object sequence = plain(value);
   if (!is_sequence(sequence)) wrong_type(operation, argument, "a sequence of integers", value);

@@ -21,6 +21,8 @@ lattice::Triple triple(nb::handle value, const char* operation, const char* argu
 float number(nb::handle value, const char* operation, const char* argument);
 // One number, repeated, or three; as float32. A bool, a string or another length is an error.
 std::array<float, 3> floats3(nb::handle value, const char* operation, const char* argument);
+// An MLX array as it is; a NumPy array or nested lists of numbers become one.
+mlx::core::array array(nb::handle value, const char* operation, const char* argument);
 nb::tuple to_python(const lattice::Triple& t);
 
 // From the four arguments of a kernel. `size` may itself be a KernelSpec; then the others are not

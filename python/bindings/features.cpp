@@ -53,7 +53,7 @@ void bind_features(nb::module_& m) {
   plain("relu", Activation::relu, "max(x, 0)");
   plain("sigmoid", Activation::sigmoid, "1 / (1 + exp(-x))");
   plain("silu", Activation::silu, "x sigmoid(x)");
-  plain("tanh", Activation::tanh, "tanh(x)");
+  plain("tanh", Activation::tanh, "tanh(x), the hyperbolic tangent of each value.");
   def_both<bool>(
       m, "gelu",
       [](const mx::array& x, bool approximate, Stream s) {

@@ -52,11 +52,12 @@ void bind_components(nb::module_& m) {
   nb::class_<Parts>(m, "SparseTensorComponents", "What a SparseTensor is made of, as plain data.")
       .def(
           "__init__",
-          [](Parts* self, const mx::array& coords, const mx::array& feats, nb::object stride,
+          [](Parts* self, nb::object coords, nb::object feats, nb::object stride,
              const std::optional<CoordinateMapKey>& key, ManagerPtr manager, nb::object counts,
              const std::optional<mx::array>& active_rows) {
-            new (self)
-                Parts(parts(coords, feats, stride, key, std::move(manager), counts, active_rows));
+            const char* name = "SparseTensorComponents";
+            new (self) Parts(parts(array(coords, name, "coords"), array(feats, name, "feats"),
+                                   stride, key, std::move(manager), counts, active_rows));
           },
           "coords"_a, "feats"_a, "stride"_a = 1, nb::kw_only(), "coord_key"_a = nb::none(),
           "coord_manager"_a = nb::none(), "batch_counts"_a = nb::none(),
@@ -80,10 +81,12 @@ void bind_tensor(nb::module_& m) {
       "Feature rows at lattice coordinates (batch, x, y, z). Immutable; features stay lazy.");
   c.def(
       "__init__",
-      [](SparseTensor* self, const mx::array& coords, const mx::array& feats, nb::object stride,
+      [](SparseTensor* self, nb::object coords, nb::object feats, nb::object stride,
          const std::optional<CoordinateMapKey>& key, ManagerPtr manager, nb::object counts,
          const std::optional<mx::array>& active_rows) {
-        const Parts p = parts(coords, feats, stride, key, std::move(manager), counts, active_rows);
+        const Parts p =
+            parts(array(coords, "SparseTensor", "coords"), array(feats, "SparseTensor", "feats"),
+                  stride, key, std::move(manager), counts, active_rows);
         Release release;
         new (self) SparseTensor(SparseTensor::from_components(p));
       },

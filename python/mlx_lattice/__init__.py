@@ -1,17 +1,25 @@
 """Sparse tensors and point clouds on MLX."""
 
+import sys as _sys
+
 from ._build import VERSION as __version__
 from ._load import load_extension
 
 _ext = load_extension()
 _ext.backend_info()  # a wrong LATTICE_SIMD is an error here, not inside the first operation
 
+from . import _edge  # noqa: E402
+
+_edge.install(_ext)
+
 from . import (  # noqa: E402
+    _help,
     core,
     models,
     nn,
     ops,
     points,
+    samples,
 )
 from . import notebook as _notebook  # noqa: E402
 from ._ext import backend_info, routes  # noqa: E402
@@ -38,11 +46,22 @@ __all__ = [
     "points",
     "quantize_weight",
     "routes",
+    "samples",
     "selftest",
     "supported_on",
 ]
 
-_WITH_NUMPY = ("io", "viewer")  # loaded at first use: the package itself needs only MLX
+for _prefix, _package in (
+    ("ml", _sys.modules[__name__]),
+    ("core", core),
+    ("ops", ops),
+    ("nn", nn),
+    ("points", points),
+    ("models", models),
+):
+    _help.install(_package, _prefix)
+
+_WITH_NUMPY = ("io", "training", "viewer")  # loaded at first use: the package itself needs only MLX
 
 
 def __getattr__(name):

@@ -90,7 +90,7 @@ def test_named_operations_and_operators():
             assert table(operator(x, y)) == expected
     common = table(x & y)
     assert common == {k: v for k, v in table(x).items() if k in table(y)}
-    for bad in (lambda: x + 1, lambda: x * mx.ones(3), lambda: x & None):
+    for bad in (lambda: x + "1", lambda: x * mx.ones(7), lambda: x & None):
         with pytest.raises((TypeError, ValueError)):  # mx.array answers for itself
             bad()
 
@@ -257,7 +257,7 @@ def test_no_rows():
         (lambda x: ops.sparse_add(x, tensor(2), join="cross"), ValueError, r"\[sparse_add\] join"),
         (lambda x: ops.sparse_binary(x, x, "div"), ValueError, r"\[sparse_binary\] op"),
         (lambda x: ops.cat([]), ValueError, "at least one"),
-        (lambda x: ops.cat(x), TypeError, None),
+        (lambda x: ops.cat(3), TypeError, r"\[cat\]"),
         (
             lambda x: ops.gather_aligned_features(x, mx.array([x.capacity])),
             ValueError,

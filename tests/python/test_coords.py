@@ -285,7 +285,7 @@ BAD = [
     (lambda: ops.downsample_coords(A, 2.0), TypeError, "stride"),
     (lambda: ops.downsample_coords(A, True), TypeError, "stride"),
     (
-        lambda: ops.downsample_coords([[0, 0, 0, 0]]),
+        lambda: ops.downsample_coords("coords"),
         TypeError,
         r"\[downsample_coords\] coords must be an mx.array",
     ),

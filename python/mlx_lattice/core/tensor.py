@@ -7,6 +7,9 @@ from .._ext import (
     SparseTensor,
     SparseTensorComponents,
 )
+from . import _ease
+
+_ease.install()
 
 __all__ = [
     "CoordinateManager",

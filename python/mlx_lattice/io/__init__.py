@@ -14,9 +14,11 @@ except ImportError:
     ) from None
 
 import os as _os
+import sys as _sys
 from collections.abc import Callable
 from functools import partial as _partial
 
+from .. import _help
 from .cloud import PointCloud
 from .e57 import read_e57
 from .kitti import (
@@ -152,3 +154,6 @@ def _called(function, operation, name, *arguments, **options):
         if "unexpected keyword" in str(error):
             raise TypeError(f"[{operation}] {name}: {error}") from None
         raise
+
+
+_help.install(_sys.modules[__name__], "io")

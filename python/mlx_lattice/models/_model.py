@@ -81,6 +81,12 @@ class Model(mlx.nn.Module):
 def load(path):
     """A saved network of any class, in evaluation mode."""
     path = _weights_path(path)
+    for file in (path, path.with_suffix(".json")):
+        if not file.is_file():
+            raise FileNotFoundError(
+                f"[models.load] {file} does not exist; `model.save({str(path)!r})` writes both "
+                f"{path.name} and {path.with_suffix('.json').name}"
+            )
     beside = path.with_suffix(".json")
     name, config, packed = _read_config(beside, _read_json(beside))
     arrays = _read_weights(path)

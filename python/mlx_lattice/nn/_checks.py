@@ -1,6 +1,11 @@
 """Arguments that modules check in their constructors."""
 
 import math
+import warnings
+
+import mlx.core as mx
+
+from ..core import SparseTensor
 
 import mlx.core as mx
 
@@ -50,3 +55,46 @@ def number(
         interval = f"{'[' if low_included else '('}{low}, {high}{']' if high_included else ')'}"
         raise ValueError(f"[{type(module).__name__}] {name} must be in {interval}, got {plain}")
     return float(plain)
+
+
+def checked_input(module, x, channels, arrays=False):
+    """x, if it is a sparse tensor (or an array, where `arrays` says so) with the channels of the module."""
+    name = type(module).__name__
+    if isinstance(x, mx.array):
+        if not arrays:
+            raise TypeError(
+                f"[{name}] x: found an mx.array of shape {tuple(x.shape)}, expected a SparseTensor; "
+                "make one with SparseTensor(coords, feats)."
+            )
+        found = x.shape[-1] if x.ndim else 0
+    elif not isinstance(x, SparseTensor):
+        raise TypeError(f"[{name}] x: found {type(x).__name__}, expected a SparseTensor.")
+    else:
+        found = x.channels
+    if found != channels:
+        raise ValueError(
+            f"[{name}] x has {found} channels, and this module takes {channels}; "
+            f"make the module with in_channels={found}, or change the layer before."
+        )
+    return x
+
+
+_warned = False
+
+
+def warn_of_padding(module, spec):
+    """Says once that an odd kernel needs no padding: here it is centered already."""
+    global _warned
+    sizes, strides, paddings = tuple(spec.size), tuple(spec.stride), tuple(spec.padding)
+    usual = any(
+        k % 2 == 1 and k > 1 and p == k // 2 and s > 1 for k, s, p in zip(sizes, strides, paddings)
+    )
+    if usual and not _warned:
+        _warned = True
+        warnings.warn(
+            f"[{type(module).__name__}] kernel_size={sizes}, stride={strides}, padding={paddings}: an odd kernel is "
+            "centered already, so that this padding shifts it away from its output row. Write padding=0 for "
+            "what PyTorch does with padding = kernel_size // 2; docs/ops/conv.md explains it.",
+            UserWarning,
+            stacklevel=3,
+        )

@@ -10,7 +10,7 @@ import mlx.nn as nn
 
 from .. import ops
 from ..core import KernelSpec, SparseTensor
-from ._checks import integer, told
+from ._checks import checked_input, integer, told, warn_of_padding
 
 
 class _Conv(nn.Module):
@@ -37,6 +37,10 @@ class _Conv(nn.Module):
     def _weight(self):
         """What the operation takes as weight."""
         return self.weight
+
+    def _checked(self, x):
+        """x, if the module can take it."""
+        return checked_input(self, x, self._channels[0])
 
     def _arguments(self):
         """Further arguments of the operation."""
@@ -90,11 +94,12 @@ class Conv3d(_Conv):
             groups,
             bias,
         )
+        warn_of_padding(self, self._spec)
 
     def __call__(self, x, coordinates=None):
         s = self._spec
         return ops.conv3d(
-            x,
+            self._checked(x),
             self._weight(),
             self.get("bias"),
             kernel_size=s.size,
@@ -123,7 +128,7 @@ class SubmConv3d(_Conv):
     def __call__(self, x):
         s = self._spec
         return self._run(
-            x,
+            self._checked(x),
             self._weight(),
             self.get("bias"),
             kernel_size=s.size,
@@ -163,7 +168,7 @@ class ConvTranspose3d(_Conv):
     def __call__(self, x, coordinates=None):
         s = self._spec
         return self._run(
-            x,
+            self._checked(x),
             self._weight(),
             self.get("bias"),
             kernel_size=s.size,
@@ -189,7 +194,7 @@ class GenerativeConvTranspose3d(_Conv):
     def __call__(self, x, coordinates=None):
         s = self._spec
         return self._run(
-            x,
+            self._checked(x),
             self._weight(),
             self.get("bias"),
             kernel_size=s.size,
@@ -254,6 +259,7 @@ class Linear(nn.Module):
             raise TypeError(
                 f"[{type(self).__name__}] x must be a SparseTensor or an array (N, C), found {told(x)}"
             )
+        checked_input(self, x, self._channels[0], arrays=True)
         run = ops.linear_features if isinstance(x, mx.array) else ops.linear
         return run(x, self._weight(), self.get("bias"))
 

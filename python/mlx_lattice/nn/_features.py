@@ -56,6 +56,8 @@ class SiLU(_Activation):
 
 
 class Tanh(_Activation):
+    """The hyperbolic tangent of each value, tanh(x)."""
+
     _kind = "tanh"
 
 

@@ -1,8 +1,14 @@
 """Joins, element-wise operations, concatenation, selection and collation; docs/ops/algebra.md."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import _ext
 from .._ext import (
+    SparseTensor,
     align_sparse,
-    cat,
     crop,
     gather_aligned_features,
     prune,
@@ -43,3 +49,23 @@ __all__ = [
     "sparse_sub",
     "topk_rows",
 ]
+
+
+def cat(
+    *tensors: SparseTensor | Sequence[SparseTensor], join: str = "inner", stream: Any = None
+) -> SparseTensor:
+    """Channels side by side on joined rows: `cat(a, b)` or `cat([a, b])`.
+
+    Args:
+        tensors: Sparse tensors of one stride and dtype, or one list of them.
+        join: "inner" (rows that all have), "left", "right" or "outer" (rows that any has).
+        stream: The stream or device.
+
+    Returns:
+        A `SparseTensor` with the sum of the channels. Tensors with shared coordinates need no join.
+
+    Raises:
+        ValueError: No tensor, or tensors that differ in stride or dtype.
+    """
+    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+    return _ext.cat(list(given), join=join, stream=stream)  # type: ignore[arg-type]

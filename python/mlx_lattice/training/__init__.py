@@ -1,5 +1,8 @@
 """Training: one loop for any model and loss, checkpoints, several ranks, metrics, optimizers."""
 
+import sys as _sys
+
+from .. import _help
 from . import (
     checkpoint,
     distributed,
@@ -54,3 +57,5 @@ __all__ = [
     "synchronize_batch_norm",
     "warm_cosine",
 ]
+
+_help.install(_sys.modules[__name__], "training")

@@ -1,0 +1,209 @@
+"""The edge between Python and the extension: typed signatures, NumPy arrays and lists, and errors in words.
+
+Every function of the extension passes through `wrap` once, when the package is loaded. A call whose arguments
+fit costs one Python frame. Only where they do not fit are NumPy arrays and lists converted, and the call is
+repeated; what still does not fit gets an error that names the argument and the cure.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import inspect
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import mlx.core as mx
+
+REFUSED = "incompatible function arguments"
+STREAM = "mlx.core.Stream | mlx.core.ThreadLocalStream | mlx.core.Device | mlx.core.DeviceType"
+
+
+def signature(function: Any) -> inspect.Signature:
+    """The signature of a function of the extension, read from the text that nanobind keeps."""
+    text, _doc, *rest = function.__nb_signature__[0]
+    defaults = (rest[0] if rest else None) or ()
+    for i in reversed(range(len(defaults))):
+        text = text.replace(f"\\{i}", "...")
+    text = text.replace(STREAM, "mlx.core.Stream | mlx.core.Device")
+    text = text.replace("mlx_lattice._ext.", "").replace("mlx.core.", "mx.")
+    node = ast.parse(text + ": ...").body[0]
+    assert isinstance(node, ast.FunctionDef)
+    a, values = node.args, list(defaults)
+    kinds = [
+        *((p, inspect.Parameter.POSITIONAL_ONLY) for p in a.posonlyargs),
+        *((p, inspect.Parameter.POSITIONAL_OR_KEYWORD) for p in a.args),
+    ]
+    missing = len(kinds) - len(a.defaults)
+    found = []
+    for i, (p, kind) in enumerate(kinds):
+        default = inspect.Parameter.empty if i < missing else values.pop(0)
+        found.append(_parameter(p, kind, default))
+    for p, node_default in zip(a.kwonlyargs, a.kw_defaults):
+        default = inspect.Parameter.empty if node_default is None else values.pop(0)
+        found.append(_parameter(p, inspect.Parameter.KEYWORD_ONLY, default))
+    returns = ast.unparse(node.returns) if node.returns else inspect.Signature.empty
+    return inspect.Signature(found, return_annotation=returns)
+
+
+def _parameter(p: ast.arg, kind: Any, default: Any) -> inspect.Parameter:
+    annotation = TRIPLES.get(p.arg) or (ast.unparse(p.annotation) if p.annotation else "object")
+    return inspect.Parameter(p.arg, kind, default=default, annotation=annotation)
+
+
+TRIPLES = dict.fromkeys(
+    ("kernel_size", "stride", "padding", "dilation", "min_coord", "max_coord"),
+    "int | tuple[int, int, int]",
+)
+
+
+def wrap(function: Any) -> Callable[..., Any]:
+    """A Python function that calls `function` of the extension."""
+    known = signature(function)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            given, failure = (args, kwargs), error
+        fitted = _fitting(function.__name__, known, *given, failure)
+        return function(*fitted.args, **fitted.kwargs)
+
+    call.__name__ = call.__qualname__ = function.__name__
+    call.__module__ = "mlx_lattice"
+    call.__doc__ = function.__doc__.partition("\n\n")[2].strip() if function.__doc__ else ""
+    call.__signature__ = known  # type: ignore[attr-defined]
+    call.__annotations__ = {p.name: p.annotation for p in known.parameters.values()}
+    call.__annotations__["return"] = known.return_annotation
+    return call
+
+
+def _fitting(
+    name: str,
+    known: inspect.Signature,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    error: TypeError,
+) -> inspect.BoundArguments:
+    """The arguments with NumPy arrays and lists as MLX arrays, or an error that says what does not fit."""
+    refused = REFUSED in str(error)
+    try:
+        bound = known.bind(*args, **kwargs)
+    except TypeError as mistake:
+        raise (
+            TypeError(_misnamed(name, known, args, kwargs, mistake)) if refused else error
+        ) from None
+    changed = False
+    for key, value in bound.arguments.items():
+        if key.endswith("_list") and isinstance(value, (list, tuple)):
+            made = [_array(name, key, v) if _convertible(v) else v for v in value]
+            changed = changed or any(a is not b for a, b in zip(made, value))
+            bound.arguments[key] = made
+        elif _takes_array(known.parameters[key]) and _convertible(value):
+            bound.arguments[key] = _array(name, key, value)
+            changed = True
+    if changed:
+        return bound
+    raise (TypeError(_misfit(name, known, bound)) if refused else error) from None
+
+
+SETS = {"coords", "queries", "lhs", "rhs", "source", "target", "coordinates", "target_coords", "x"}
+
+
+def _takes_array(p: inspect.Parameter) -> bool:
+    text = str(p.annotation)
+    return "array" in text or (text.startswith("object") and p.name in SETS)
+
+
+def _convertible(value: Any) -> bool:
+    """Whether a value is a NumPy array, or nested lists of numbers and NumPy values."""
+    if isinstance(value, (list, tuple)):
+        return all(_convertible(v) or isinstance(v, (int, float)) for v in value)
+    return type(value).__module__ == "numpy"
+
+
+def _array(name: str, key: str, value: Any) -> mx.array:
+    try:
+        return mx.array(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"[{name}] {key}: cannot become an array: {error}") from None
+
+
+def _misnamed(
+    name: str,
+    known: inspect.Signature,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    mistake: TypeError,
+) -> str:
+    """An argument that is missing, unknown or one too many."""
+    for key in kwargs:
+        if key not in known.parameters:
+            close = difflib.get_close_matches(key, known.parameters, 1, 0.5)
+            hint = f"did you mean `{close[0]}`? " if close else ""
+            return f"[{name}] has no argument `{key}`; {hint}Its arguments: {', '.join(known.parameters)}."
+    most = [p.name for p in known.parameters.values() if p.kind is not p.KEYWORD_ONLY]
+    if len(args) > len(most):
+        rest = [p for p in known.parameters if p not in most and p != "stream"]
+        return (
+            f"[{name}] takes {len(most)} positional arguments ({', '.join(most)}), found {len(args)}"
+            + (f"; give {', '.join(rest)} by name." if rest else ".")
+        )
+    return f"[{name}] {mistake}; arguments: {', '.join(known.parameters)}."
+
+
+def _misfit(name: str, known: inspect.Signature, bound: inspect.BoundArguments) -> str:
+    """The first argument whose type is not what the signature says."""
+    for key, value in bound.arguments.items():
+        text = str(known.parameters[key].annotation)
+        if _fits(text, value):
+            continue
+        found = _kind(value)
+        cure = ""
+        if "SparseTensor" in text and (isinstance(value, mx.array) or _convertible(value)):
+            cure = "; make one with SparseTensor(coords, feats)"
+        elif "array" in text and found == "SparseTensor":
+            cure = f"; give its features, `{key}.feats`"
+        return f"[{name}] {key}: found {found}, expected {text}{cure}."
+    return f"[{name}] these arguments do not fit together: {', '.join(bound.arguments)}."
+
+
+def _kind(value: Any) -> str:
+    module = type(value).__module__
+    return (
+        f"{module}.{type(value).__name__}"
+        if module in ("numpy", "mlx.core")
+        else type(value).__name__
+    )
+
+
+def _fits(text: str, value: Any) -> bool:
+    if value is None:
+        return "None" in text
+    names = [part.strip() for part in text.split("|")]
+    for part in names:
+        if part in ("object", "dict", "bytes") or part.startswith(("tuple", "collections")):
+            return True
+        if part in ("int", "float", "str", "bool"):
+            kinds: Any = {"int": int, "float": (int, float), "str": str, "bool": bool}[part]
+            if isinstance(value, kinds):
+                return True
+        elif type(value).__name__ == part.rpartition(".")[2]:
+            return True
+        elif part in ("mx.Stream", "mx.Device") and type(value).__module__ == "mlx.core":
+            return not isinstance(value, mx.array)
+    return False
+
+
+def install(extension: ModuleType) -> None:
+    """Replaces the functions of the extension by their wrapped forms; classes get a signature."""
+    for name, value in list(vars(extension).items()):
+        if type(value).__name__ == "nb_func":
+            setattr(extension, name, wrap(value))
+        elif isinstance(value, type):
+            made = vars(value).get("__init__")
+            if hasattr(made, "__nb_signature__"):
+                known = signature(made)
+                parameters = list(known.parameters.values())[1:]
+                setattr(value, "__signature__", known.replace(parameters=parameters))  # noqa: B010

@@ -1,0 +1,161 @@
+"""Help: every public name has a sentence, its arguments, a signature and an example that runs."""
+
+import doctest
+import importlib
+import inspect
+
+import mlx.core as mx
+import mlx_lattice as ml
+import numpy as np
+import pytest
+from mlx_lattice import _help, nn, ops, samples
+from mlx_lattice._help import compose
+
+PACKAGES = {
+    "ml": "mlx_lattice",
+    **{
+        name: f"mlx_lattice.{name}"
+        for name in (
+            "core",
+            "ops",
+            "nn",
+            "points",
+            "models",
+            "io",
+            "viewer",
+            "training",
+            "samples",
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("prefix", PACKAGES)
+def test_every_public_name_is_explained(prefix):
+    assert _help.lacking(importlib.import_module(PACKAGES[prefix]), prefix) == {}
+
+
+def documented():
+    seen = set()
+    for prefix, module in PACKAGES.items():
+        for name, value in compose.public(importlib.import_module(module), prefix):
+            if id(value) not in seen:
+                seen.add(id(value))
+                yield pytest.param(name, value, id=name)
+
+
+@pytest.mark.parametrize("name, value", list(documented()))
+def test_the_example_runs(name, value):
+    threads = ml.core.thread_count()
+    test = doctest.DocTestParser().get_doctest(value.__doc__, {}, name, None, 0)
+    told = []
+    runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS)
+    runner.run(test, out=told.append)
+    ml.core.set_thread_count(threads)
+    assert runner.failures == 0, "".join(told)
+
+
+def test_examples_belong_to_names():
+    names = {
+        name
+        for prefix, module in PACKAGES.items()
+        for name, _ in compose.public(importlib.import_module(module), prefix)
+    }
+    assert set(compose.examples()) - names == set()
+
+
+def test_signatures_are_typed():
+    for name in ops.__all__:
+        if name == "VoxelCloud":  # made by decode_points only
+            continue
+        known = inspect.signature(getattr(ops, name))
+        for p in known.parameters.values():
+            assert p.annotation is not inspect.Parameter.empty or name.startswith("dropout"), name
+    text = str(inspect.signature(ops.conv3d))
+    assert "x: 'SparseTensor'" in text and "kernel_size: 'int | tuple[int, int, int]' = 3" in text
+
+
+def test_numpy_arrays_and_lists_are_arrays():
+    coords = np.array([[0, 0, 0, 0], [0, 1, 0, 0]], np.int32)
+    feats = np.ones((2, 4), np.float32)
+    for c, f in ((coords, feats), (coords.tolist(), feats.tolist())):
+        x = ml.SparseTensor(c, f)
+        assert x.coords.dtype == mx.int32 and x.feats.dtype == mx.float32
+        y = ops.subm_conv3d(x, np.ones((8, 3, 3, 3, 4), np.float32))
+        assert y.shape == (2, 8)
+        assert ops.lookup_coords(c, [[0, 1, 0, 0]]).tolist() == [1]
+    both = ops.sparse_collate([coords[:, 1:], coords[:, 1:]], [feats, feats])
+    assert both.shape == (4, 4)
+
+
+def test_tensors_are_easy():
+    x = samples.tensor()
+    assert len(x) == 6 and bool(ops.prune(x, mx.array([], mx.int32)))
+    for value, expected in (
+        (-x, -x.feats),
+        (x * 2, x.feats * 2),
+        (2 * x, x.feats * 2),
+        (x / 2, x.feats / 2),
+        (1 - x, 1 - x.feats),
+        (x + mx.ones(4), x.feats + 1),
+        (x > 2, x.feats > 2),
+        (x <= 2, x.feats <= 2),
+        (abs(-x), x.feats),
+    ):
+        assert value.same_coords(x) and mx.array_equal(value.feats, expected)
+    assert mx.array_equal((x / x).feats[1:], mx.ones((5, 4)))
+    assert ops.cat(x, x).shape == ops.cat([x, x]).shape == (6, 8)
+    with pytest.raises(ValueError, match="does not broadcast to"):
+        x * mx.ones((2, 6, 4))
+    assert not hasattr(x, "nothing")
+    for theirs, ours in (
+        ("F", "feats"),
+        ("C", "coords"),
+        ("features", "feats"),
+        ("indices", "coords"),
+    ):
+        with pytest.raises(AttributeError, match=f"{theirs}.*`{ours}`"):
+            getattr(x, theirs)
+
+
+def test_gradients_pass_through_the_edge():
+    x = samples.tensor()
+    weight = mx.ones((8, 3, 3, 3, 4))
+    gradient = mx.grad(lambda w: (ops.subm_conv3d(x, w) * 2).feats.sum())(weight)
+    assert gradient.shape == weight.shape
+
+
+def test_stubs_are_shipped():
+    folder = __import__("pathlib").Path(ml.__file__).parent
+    assert (folder / "py.typed").is_file()
+    text = (folder / "_ext.pyi").read_text()
+    assert "def conv3d(x: SparseTensor, weight: mlx.core.array | QuantizedWeight" in text
+
+
+def test_padding_warns_once():
+    from mlx_lattice.nn import _checks
+
+    _checks._warned = False
+    with pytest.warns(UserWarning, match="Write padding=0"):
+        nn.Conv3d(4, 8, kernel_size=3, stride=2, padding=1)
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nn.Conv3d(4, 8, kernel_size=3, stride=2, padding=1)  # said once
+        _checks._warned = False
+        nn.Conv3d(4, 8, kernel_size=3, stride=2)
+        nn.Conv3d(4, 8, kernel_size=2, stride=2, padding=1)
+
+
+def test_negative_padding_is_a_shift():
+    line = ml.SparseTensor(
+        [[0, i, 0, 0] for i in range(6)], mx.arange(6)[:, None].astype(mx.float32)
+    )
+    weight = mx.array([1.0, 10.0, 100.0]).reshape(1, 3, 1, 1, 1)
+    got = ops.conv3d(line, weight, kernel_size=(3, 1, 1), stride=(2, 1, 1), padding=(-1, 0, 0))
+    # out * 2 + (-1, 0, 1) + 1: PyTorch's padding 0
+    expected = [
+        sum(w * v for w, v in zip((1, 10, 100), range(2 * o, 2 * o + 3)) if v < 6) for o in range(3)
+    ]
+    assert got.feats[:, 0].tolist() == expected
