@@ -71,7 +71,7 @@ def wrap(function: Any) -> Callable[..., Any]:
         return function(*fitted.args, **fitted.kwargs)
 
     call.__name__ = call.__qualname__ = function.__name__
-    call.__module__ = "mlx_lattice"
+    call.__module__ = "mlx_lattice._ext"
     call.__doc__ = function.__doc__.partition("\n\n")[2].strip() if function.__doc__ else ""
     call.__signature__ = known  # type: ignore[attr-defined]
     call.__annotations__ = {p.name: p.annotation for p in known.parameters.values()}

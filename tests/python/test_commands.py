@@ -18,9 +18,13 @@ def test_the_routes_page_is_current():
 
 
 def test_routes(capsys):
+    assert cli.main(["routes", "--all"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())  # lines are wrapped
+    assert all(r.name in printed and " ".join(r.predicate.split()) in printed for r in routes())
     assert cli.main(["routes"]) == 0
-    printed = capsys.readouterr().out
-    assert all(r.name in printed and r.predicate in printed for r in routes())
+    here = capsys.readouterr().out
+    assert "cpu.tiles" in here and (mx.is_available(mx.gpu) or "metal." not in here)
+    assert max(map(len, here.splitlines())) <= 120 and "next: " in here
 
 
 def test_devices_page_lists_what_the_probe_lists(capsys):

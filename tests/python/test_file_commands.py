@@ -189,9 +189,9 @@ def test_voxelize_does_not_depend_on_threads(scan):
         (["voxelize", "none.ply", "--size", "1", "b.ply"], "No such file"),
         (
             ["voxelize", "a.ply", "--size", "-1", "b.ply"],
-            "--size: found -1.0, expected a positive number",
+            "--voxel: found -1.0, expected a positive number",
         ),
-        (["voxelize", "a.ply", "--size", "nan", "b.ply"], "--size: found nan"),
+        (["voxelize", "a.ply", "--size", "nan", "b.ply"], "--voxel: found nan"),
         (["voxelize", "a.ply", "--size", "1", "b.doc"], "format 'doc'"),
         (["view", "none.ply", "b.html"], "No such file"),
         (["view", "none.ply", "b.html", "--point-size", "-2"], "--point-size: found -2.0"),

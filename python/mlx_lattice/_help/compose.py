@@ -109,6 +109,8 @@ def public(package: ModuleType, prefix: str) -> Iterator[tuple[str, Any]]:
 def install(package: ModuleType, prefix: str) -> None:
     """Completes the docstrings of a package. A name that several packages show is completed once."""
     for name, value in public(package, prefix):
+        if "<locals>" in getattr(value, "__qualname__", ""):  # made by a function: give it its name
+            value.__qualname__ = value.__name__ = name.rpartition(".")[2]
         if name in examples() or "Args:" not in (value.__doc__ or ""):
             try:
                 if not getattr(value, "__lattice_help__", None):

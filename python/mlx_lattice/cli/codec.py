@@ -121,26 +121,6 @@ def _parts(name, values):
     }
 
 
-def _joined(attributes):
-    """{column: NumPy array}: the reverse of `_parts`."""
-    import numpy as np
-
-    columns = {}
-    for name, values in attributes.items():
-        values = np.array(values)
-        stem, _, kind = name.rpartition(":")
-        if stem and kind in ("f8.high", "i8.high", "u8.high"):
-            low = attributes.get(f"{stem}:{kind[:2]}.low")
-            if low is not None and values.dtype == np.uint32 and low.shape == values.shape:
-                bits = values.astype(np.uint64) << 32 | np.array(low).astype(np.uint64)
-                columns[stem] = bits.view(np.dtype(kind[:2]))
-                continue
-        if stem and kind in ("f8.low", "i8.low", "u8.low") and f"{name[:-3]}high" in attributes:
-            continue
-        columns[name] = values
-    return columns
-
-
 def _voxels(cloud, size, with_attributes):
     """(coords, attributes, origin) of the finite points."""
     import numpy as np
@@ -188,6 +168,11 @@ def _compress(arguments):
         raise ValueError(
             f"output: found {arguments.output}, the input itself; expected another file, because voxels lose points"
         )
+    if not arguments.output.lower().endswith(".mlat"):
+        raise ValueError(
+            f"output: found {arguments.output}, expected a name that ends in .mlat; "
+            "`decompress` and `voxelize` write point-cloud files"
+        )
     with _Stages("compress", 3) as stages:
         cloud = stages("read", lambda: io.read(arguments.input))
         coords, attributes, origin, used = stages(
@@ -211,29 +196,20 @@ def _compress(arguments):
         f"{before:,} -> {len(data):,} bytes, ratio {before / len(data):.1f}, "
         f"{8 * len(data) / max(used, 1):.3f} bits per point; {stages}"
     )
-
-
-def _centers(cells, cloud):
-    """Points of the voxels; float32 where it tells a hundredth of a voxel."""
-    import numpy as np
-
-    points = np.array(cloud.origin) + (cells + 0.5) * cloud.voxel_size
-    fine = not len(points) or np.abs(points).max() * 2.0**-23 < cloud.voxel_size / 100
-    return points.astype(np.float32) if fine else points
+    print(f"next: mlx-lattice view {arguments.output} look.html, or decompress")
 
 
 def _decompress(arguments):
-    import numpy as np
-
     from .. import io
+    from ..io.mlat import centers
 
     with _Stages("decompress", 3) as stages:
         with open(arguments.input, "rb") as file:
             data = file.read()
         cloud = stages("decode", lambda: ops.decode_points(data))
-        points = stages("points", lambda: _centers(np.array(cloud.coords)[:, 1:], cloud))
-        columns = _joined(cloud.attributes)
-        stages("write", lambda: io.write(arguments.output, io.PointCloud(points, columns)))
+        made = stages("points", lambda: centers(cloud))
+        points = made.points
+        stages("write", lambda: io.write(arguments.output, made))
     print(
         f"{len(points):,} points; {len(data):,} -> {os.path.getsize(arguments.output):,} bytes; "
         f"{stages}"

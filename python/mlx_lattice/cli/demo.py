@@ -156,3 +156,4 @@ def run(arguments):
         **({} if arguments.output.lower().endswith(".png") else {"unit": "m"}),
     )
     print(f"page: {arguments.output}")
+    print("next: mlx-lattice scans yard, then train a network on your own files")

@@ -10,7 +10,7 @@ from ..training.progress import Progress
 from .main import printable
 
 FORMATS = (
-    "formats: .ply .pcd .las .laz .npy .npz .xyz .txt .csv .e57, .bin and .label (kitti,\n"
+    "formats: .ply .pcd .las .laz .npy .npz .mlat .xyz .txt .csv .e57, .bin and .label (kitti,\n"
     "nuscenes), meshes .off .obj .stl, whose surface is sampled; --format names the format if the\n"
     "extension does not"
 )
@@ -25,14 +25,20 @@ def add_command(commands):
         description="Keeps one point per voxel. Colors, intensity and float columns become means; "
         "labels become the most frequent value.",
         epilog="examples:\n"
-        "  mlx-lattice voxelize scan.ply --size 0.05 small.ply\n"
-        "  mlx-lattice voxelize city.laz --size 0.5 city.ply --points center\n"
-        f"  mlx-lattice voxelize 000000.bin --size 0.1 000000.npz --counts\n\n{FORMATS}",
+        "  mlx-lattice voxelize scan.ply --voxel 0.05 small.ply\n"
+        "  mlx-lattice voxelize city.laz --voxel 0.5 city.ply --points center\n"
+        f"  mlx-lattice voxelize 000000.bin --voxel 0.1 000000.npz --counts\n\n{FORMATS}",
     )
     voxels.add_argument("input", help="file to read")
     voxels.add_argument("output", help="file to write; the extension is its format")
     voxels.add_argument(
-        "--size", type=float, required=True, metavar="S", help="side of a voxel, in the file's unit"
+        "--voxel",
+        "--size",
+        dest="size",
+        type=float,
+        required=True,
+        metavar="S",
+        help="side of a voxel, in the file's unit; --size is the older spelling",
     )
     voxels.add_argument(
         "--points",
@@ -131,7 +137,7 @@ def _bytes(path):
 def _voxelize(arguments):
     io = _io()
     if not 0 < arguments.size < float("inf"):
-        raise ValueError(f"--size: found {arguments.size}, expected a positive number")
+        raise ValueError(f"--voxel: found {arguments.size}, expected a positive number")
     io.format_of(arguments.output, write=True)  # before the work
     from ..io.downsample import downsample
 
@@ -163,6 +169,7 @@ def _voxelize(arguments):
         ("read", f"{_bytes(arguments.input)}, {read - begin:.3f} s"),
         ("voxelize", f"{done - read:.3f} s"),
         ("write", f"{_bytes(arguments.output)}, {end - done:.3f} s"),
+        ("next", f"mlx-lattice view {arguments.output} look.html"),
     ]
     print(table(rows))
 
@@ -194,6 +201,7 @@ def _view(arguments):
         f"{arguments.output}: {_bytes(arguments.output)}, "
         f"{', '.join(f'{p.title} {len(p.cloud):,} points' for p in panels)}"
     )
+    print(f"next: open {arguments.output}")
 
 
 def info_file(path, format=None):

@@ -11,11 +11,21 @@ import sys
 
 from .. import __version__, backend_info
 
-COMMANDS = ("demo", "train", "evaluate", "bench", "routes", "files", "codec", "quantize")
+COMMANDS = (
+    "demo",
+    "scans",
+    "train",
+    "evaluate",
+    "bench",
+    "routes",
+    "files",
+    "codec",
+    "quantize",
+)
 
 EXAMPLES = """examples:
   mlx-lattice info scan.ply                            what a file holds
-  mlx-lattice voxelize scan.ply --size 0.05 small.ply  one point per voxel
+  mlx-lattice voxelize scan.ply --voxel 0.05 small.ply one point per voxel
   mlx-lattice view small.ply small.html                a page that opens offline
     mlx-lattice compress scan.ply scan.mlat --voxel 0.01 lossless voxels; decompress gives points
   mlx-lattice train scans/ --voxel 0.1 --output run    a network that labels points; predict uses it

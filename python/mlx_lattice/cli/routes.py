@@ -3,6 +3,10 @@
 `routes` and `devices` list them, `explain` tells which route runs, `selftest` checks all routes.
 """
 
+import itertools
+import shutil
+import textwrap
+
 import mlx.core as mx
 
 from .. import SparseTensor, explain, ops, routes, selftest, supported_on
@@ -19,6 +23,9 @@ _OPERATIONS = sorted(
 def add_command(commands):
     table = commands.add_parser("routes", help="lists every way to evaluate an operation")
     table.add_argument("--markdown", action="store_true", help="as docs/routes.md")
+    table.add_argument(
+        "--all", action="store_true", help="also routes of devices that are not here"
+    )
     table.set_defaults(run=_routes)
     where = commands.add_parser("devices", help="probes which operations run on which device")
     where.set_defaults(run=_devices)
@@ -86,8 +93,19 @@ def _routes(arguments):
     if arguments.markdown:
         print(markdown(), end="")
         return
-    for r in routes():
-        print(f"{r.operation:10} {r.name:16} {r.predicate}")
+    width = max(60, min(shutil.get_terminal_size((100, 24)).columns, 120))
+    here = {"cpu"} | ({"gpu"} if mx.is_available(mx.gpu) else set())
+    shown = [r for r in routes() if arguments.all or str(r.device) in here]
+    for operation, rows in itertools.groupby(shown, key=lambda r: r.operation):
+        print(operation)
+        for r in rows:
+            head = f"  {r.name:18}"
+            text = textwrap.wrap(r.predicate, width - len(head)) or [""]
+            print(head + ("\n" + " " * len(head)).join(text))
+    hidden = len(routes()) - len(shown)
+    if hidden:
+        print(f"\n{hidden} routes of devices that are not here: mlx-lattice routes --all")
+    print("next: mlx-lattice explain subm_conv3d")
 
 
 def _samples(side=2, c_in=4, c_out=4, dtype=mx.float32):

@@ -1,6 +1,7 @@
 """Commands `train` (labeled clouds in, a network out) and `predict` (labels for a cloud)."""
 
 import argparse
+import csv
 import fcntl
 import importlib
 import json
@@ -16,7 +17,7 @@ from ..training.progress import progress
 from .files import FORMATS
 from .recipe import train_recipe
 
-MODEL, RECIPE = "model.safetensors", "recipe.json"
+MODEL, RECIPE, HISTORY = "model.safetensors", "recipe.json", "history.csv"
 COARSEST = 16  # voxels per side of a cell at the last of four halvings
 DEFAULTS = {"epochs": 20, "batch": 1, "learning_rate": 4e-3, "seed": 0}
 SIZES = {"depth": 14, "width": 16, "stem_kernel_size": 3}
@@ -297,13 +298,13 @@ def _train(arguments):
     )
     lock = _lock(output) if ranks.first else None
     try:
-        _run_training(arguments, trainer, recipe, learned, held, say, ranks, output)
+        _run_training(arguments, trainer, recipe, learned, held, say, ranks, output, dict(clouds))
     finally:
         if lock is not None:
             os.close(lock)
 
 
-def _run_training(arguments, trainer, recipe, learned, held, say, ranks, output):
+def _run_training(arguments, trainer, recipe, learned, held, say, ranks, output, clouds):
     """Resumes, trains, and keeps the best network."""
     _, scans, *_ = _modules()
     from ..training.metrics import epoch_score
@@ -343,7 +344,47 @@ def _run_training(arguments, trainer, recipe, learned, held, say, ranks, output)
     trainer.fit(
         learned, arguments.epochs, validate if held else None, on_epoch=report, on_checkpoint=saved
     )
-    say(f"network: {output / MODEL}")
+    if ranks.first:
+        _finish(output, trainer.history, held, recipe, scans, clouds)
+
+
+def _finish(output, history, held, recipe, scans, clouds):
+    """The class tables of the best epoch, history.csv, and what to type next."""
+    names = list(dict.fromkeys(key for row in history for key in row))
+    with open(output / HISTORY, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, fieldnames=names)
+        writer.writeheader()
+        writer.writerows(history)
+    example = next(iter(clouds))
+    if held:
+        best = max(history, key=lambda row: (row.get("mean_iou", 0.0), row["epoch"]))
+        model = models.load(output / MODEL)
+        print(
+            f"\nbest epoch {best['epoch']}, on the {len(held)} clouds that were not learned from:"
+        )
+        voxels, points = (scans.Confusion(recipe.names, unit=u) for u in ("voxels", "points"))
+        for scan in held:
+            classes = scans.predict(model, scan)
+            voxels.add(scan.labels, classes)
+            _count_points(points, recipe, scan, classes, clouds[scan.name])
+        print(f"\nIoU per voxel\n{voxels}\n\nIoU per point\n{points}")
+        example = held[0].name
+    print(f"\nnetwork: {output / MODEL}\nhistory: {output / HISTORY}")
+    print(f"next: mlx-lattice predict {output} {example} look.html")
+
+
+def _count_points(confusion, recipe, scan, classes, cloud):
+    """Adds the points of one cloud; points without a voxel or with an ignored label do not count."""
+    import numpy as np
+
+    truth = cloud.columns.get(recipe.label)
+    if truth is None or not len(classes):
+        return
+    order = {int(value): i for i, value in enumerate(recipe.values)}
+    known = np.array([order.get(int(v), -1) for v in np.unique(truth)])
+    index = known[np.searchsorted(np.unique(truth), truth)]
+    inside = scan.rows >= 0
+    confusion.add(index[inside], np.asarray(classes)[scan.rows[inside]])
 
 
 def _lock(folder):
@@ -400,12 +441,19 @@ def _predict(arguments):
     if truth is not None:
         confusion = scans.Confusion(recipe.names)
         confusion.add(scan.labels, classes)
-        print(confusion)
+        points = scans.Confusion(recipe.names, unit="points")
+        _count_points(points, recipe, scan, classes, cloud)
+        print(f"\nIoU per voxel\n{confusion}\n\nIoU per point\n{points}\n")
     if picture:
         _draw(arguments.output, labeled, recipe, truth, io)
     else:
         io.write(arguments.output, labeled)
     print(f"wrote {arguments.output}")
+    print(
+        f"next: open {arguments.output}"
+        if picture
+        else f"next: mlx-lattice view {arguments.output} look.html --color label"
+    )
 
 
 def _draw(path, labeled, recipe, truth, io):

@@ -34,6 +34,7 @@ from .kitti import (
 )
 from .las import read_las, write_las
 from .mesh import Mesh, read_mesh, read_surface
+from .mlat import read_mlat
 from .npy import read_npy, read_npz, write_npy, write_npz
 from .pcd import read_pcd, write_pcd
 from .ply import read_ply, write_ply
@@ -58,6 +59,7 @@ READERS: dict[str, Callable] = {
     "obj": _partial(read_surface, format="obj"),
     "stl": _partial(read_surface, format="stl"),
     "e57": read_e57,
+    "mlat": read_mlat,
     "scannet": read_scannet,
 }
 WRITERS: dict[str, Callable] = {
@@ -88,6 +90,7 @@ __all__ = [
     "read_las",
     "read_lidarseg",
     "read_mesh",
+    "read_mlat",
     "read_npy",
     "read_npz",
     "read_nuscenes",

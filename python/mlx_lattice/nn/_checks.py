@@ -7,8 +7,6 @@ import mlx.core as mx
 
 from ..core import SparseTensor
 
-import mlx.core as mx
-
 MOST = 2**31 - 1  # the largest size of an axis in MLX
 MOST_LAYERS = 1024
 

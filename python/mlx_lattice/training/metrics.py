@@ -19,8 +19,10 @@ def epoch_score(row):
 
 
 class Confusion:
-    def __init__(self, classes, counts=None):
-        self.classes = tuple(classes)
+    """Counts of (truth, prediction) for named classes; prints as a table with recall and IoU."""
+
+    def __init__(self, classes, counts=None, unit="voxels"):
+        self.classes, self.unit = tuple(classes), unit
         n = len(self.classes)
         self.counts = (
             np.zeros((n, n), np.int64)
@@ -68,19 +70,17 @@ class Confusion:
         return float(share.mean()) if len(share) else float("nan")
 
     def __str__(self):
-        width = max(len(str(c)) for c in (*self.classes, "mean"))
-        lines = [f"{'class':<{width}}  {'voxels':>10}  {'recall':>6}  {'IoU':>6}"]
+        width = max(len(str(c)) for c in (*self.classes, "class"))
+        lines = [f"{'class':<{width}}  {self.unit:>10}  {'recall':>6}  {'IoU':>6}"]
         rows, hits = self.counts.sum(1), np.diag(self.counts)
         for name, n, hit, iou in zip(self.classes, rows, hits, self.iou()):
             lines.append(
                 f"{name!s:<{width}}  {n:>10,}  {hit / n if n else float('nan'):6.3f}  {iou:6.3f}"
             )
-        return "\n".join(
-            [
-                *lines,
-                f"{'mean':<{width}}  {rows.sum():>10,}  {self.accuracy:6.3f}  {self.mean_iou:6.3f}",
-            ]
-        )
+        mean = f"{self.mean_accuracy:6.3f}  {self.mean_iou:6.3f}"
+        lines.append(f"{'mean':<{width}}  {'':>10}  {mean}")
+        lines.append(f"{'all':<{width}}  {rows.sum():>10,}  {self.accuracy:6.3f}  {'':>6}")
+        return "\n".join(lines)
 
 
 class PartIoU:

@@ -1,0 +1,66 @@
+"""Compressed voxels, .mlat (docs/codec.md), as a point cloud: the centers of the voxels with their values."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from .cloud import PointCloud
+
+
+def read_mlat(path: str | os.PathLike[str]) -> PointCloud:
+    """PointCloud of a .mlat file: the centers of the voxels, in Morton order, and their values.
+
+    Args:
+        path: Path of the file.
+
+    Returns:
+        A `PointCloud`; positions are float32 where float32 tells a hundredth of a voxel, else float64.
+
+    Raises:
+        ValueError: The file is not a whole .mlat file.
+
+    Example:
+        >>> import os, tempfile
+        >>> from mlx_lattice import io, ops, samples
+        >>> path = os.path.join(tempfile.mkdtemp(), "a.mlat")
+        >>> size = open(path, "wb").write(ops.encode_points(samples.tensor().coords))
+        >>> len(io.read_mlat(path))
+        6
+    """
+    from ..ops import decode_points
+
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        return centers(decode_points(data))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def centers(cloud: Any) -> PointCloud:
+    """The centers of the voxels of a decoded file, with their values."""
+    cells = np.array(cloud.coords)[:, 1:]
+    points = np.array(cloud.origin) + (cells + 0.5) * cloud.voxel_size
+    fine = not len(points) or np.abs(points).max() * 2.0**-23 < cloud.voxel_size / 100
+    return PointCloud(points.astype(np.float32) if fine else points, joined(cloud.attributes))
+
+
+def joined(attributes: dict[str, Any]) -> dict[str, np.ndarray]:
+    """{column: NumPy array}: the reverse of what `compress` does with 64 bits."""
+    columns = {}
+    for name, values in attributes.items():
+        values = np.array(values)
+        stem, _, kind = name.rpartition(":")
+        if stem and kind in ("f8.high", "i8.high", "u8.high"):
+            low = attributes.get(f"{stem}:{kind[:2]}.low")
+            if low is not None and values.dtype == np.uint32 and low.shape == values.shape:
+                bits = values.astype(np.uint64) << 32 | np.array(low).astype(np.uint64)
+                columns[stem] = bits.view(np.dtype(kind[:2]))
+                continue
+        if stem and kind in ("f8.low", "i8.low", "u8.low") and f"{name[:-3]}high" in attributes:
+            continue
+        columns[name] = values
+    return columns

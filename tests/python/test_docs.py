@@ -1,0 +1,155 @@
+"""The documentation: every code block runs, no page is an orphan, figures and lists are up to date."""
+
+import importlib.util
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import mlx_lattice
+import pytest
+from mlx_lattice.cli.main import build_parser
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md")) + [ROOT / "README.md"]
+BLOCK = re.compile(r"^( *)```(\w+)[^\n]*\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+
+# Pages that continue a thought: what their first block may take for granted.
+TENSOR = """import mlx.core as mx, mlx.nn, mlx_lattice
+from mlx_lattice import ops, samples
+x, weight, coords = samples.tensor(), mx.ones((8, 3, 3, 3, 4)), samples.tensor().coords
+"""
+BEFORE = {
+    "docs/ops/conv.md": TENSOR,
+    "docs/ops/relations.md": TENSOR,
+    "docs/devices.md": TENSOR,
+    "docs/metal.md": TENSOR,
+    "docs/ops/quantize.md": TENSOR
+    + """from mlx_lattice import models
+x, weight, bias = samples.tensor(32), mx.ones((8, 3, 3, 3, 32)), mx.zeros((8,))
+def Model(): return models.SparseResNet(64, 64, depth=18, width=64)
+model = Model()""",
+    "docs/concepts.md": TENSOR + "from mlx_lattice import SparseTensor\nfeats = x.feats",
+    "docs/models.md": "from mlx_lattice.core import GeometryPlan\nimport mlx.core as mx\nfeats = mx.ones((3, 4))",
+    "docs/commands.md": "from mlx_lattice import samples\ntruth = predicted = samples.scan(0)",
+    "docs/io.md": """import numpy as np
+from mlx_lattice import io, samples
+made = samples.scan(0)
+io.write("scan.ply", io.PointCloud(made.points, {**made.columns, "color": np.zeros((len(made), 3), np.uint8)}))""",
+    "docs/distributed.md": TENSOR
+    + """from mlx_lattice import nn, training
+model, optimizer, items = nn.Linear(4, 2), training.AdamW(1e-3), [x]
+loss = lambda model, x: model(x).feats.square().mean()""",
+}
+# Blocks that need another machine or hours: they are compiled only.
+COMPILED_ONLY = {"docs/metal.md"}
+
+
+def blocks(page, *languages):
+    """(language, text, first line) of the code blocks of a page."""
+    text = page.read_text(encoding="utf-8")
+    for match in BLOCK.finditer(text):
+        if match[2] in languages:
+            body = "\n".join(line[len(match[1]) :] for line in match[3].split("\n"))
+            yield match[2], body, text[: match.start()].count("\n") + 2
+
+
+def name(page):
+    return str(page.relative_to(ROOT))
+
+
+def script(title):
+    spec = importlib.util.spec_from_file_location(title, ROOT / f"scripts/{title}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+WITH_PYTHON = [p for p in PAGES if any(True for _ in blocks(p, "python"))]
+
+
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=name)
+def test_python_blocks_run(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for golden in (Path(__file__).with_name("goldens")).glob("*.npz"):
+        shutil.copy(golden, tmp_path)
+    names = {"__name__": "docs"}
+    exec(BEFORE.get(name(page), ""), names)
+    for _language, body, line in blocks(page, "python"):
+        code = compile("\n" * (line - 1) + body, str(page), "exec")
+        if name(page) not in COMPILED_ONLY:
+            exec(code, names)
+        if name(page) == "docs/ops/quantize.md":
+            names["model"] = names[
+                "Model"
+            ]()  # each block begins with the network as it was trained
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_commands_and_json_are_right(page):
+    parser = build_parser()
+    for _language, body, line in blocks(page, "sh"):
+        for text in body.replace("\\\n", " ").split("\n"):
+            words = shlex.split(text, comments=True)
+            if words[:1] == ["mlx-lattice"]:
+                words = words[1:]
+            elif words[:3] == ["python", "-m", "mlx_lattice"]:
+                words = words[3:]
+            else:
+                continue
+            try:
+                parser.parse_args(words)
+            except SystemExit as stop:
+                assert stop.code == 0, f"{name(page)}:{line}: {text}"
+    for _language, body, _line in blocks(page, "json"):
+        json.loads(body)
+
+
+def test_no_page_is_an_orphan():
+    nav = re.findall(r"([\w/]+\.md)", (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2])
+    found = {str(p.relative_to(DOCS)) for p in DOCS.rglob("*.md")}
+    assert found - set(nav) == set() and set(nav) - found == set()
+    assert len(nav) == len(set(nav))
+
+
+def test_every_command_is_on_the_commands_page():
+    text = (DOCS / "commands.md").read_text()
+    parser = build_parser()
+    action = next(a for a in parser._actions if a.dest == "command")
+    assert [c for c in action.choices if not re.search(rf"`{c}\b", text)] == []
+
+
+def test_figures_and_lists_are_up_to_date():
+    assert script("figures").main(check=True) == 0
+    assert script("api_pages").main(check=True) == 0
+
+
+def test_the_check_of_the_site_finds_what_it_looks_for(tmp_path):
+    (tmp_path / "a.html").write_text(
+        '<script src="https://cdn.example/x.js"></script><a href="b.html">b</a><a href="a.html">a</a>'
+    )
+    problems = list(script("check_site").problems(tmp_path))
+    assert len(problems) == 2 and "cdn.example" in problems[0] and "b.html" in problems[1]
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler here")
+def test_cpp_blocks_compile(tmp_path):
+    package = Path(mlx_lattice.__file__).parent
+    mlx = Path(importlib.util.find_spec("mlx.core").origin).parent
+    source = tmp_path / "all.cpp"
+    parts = []
+    for page in PAGES:
+        for _language, body, line in blocks(page, "cpp"):
+            if "int main" in body:
+                body = body.replace("int main()", f"int main_{len(parts)}()")
+                parts.append(
+                    f'#line {line} "{name(page)}"\n{body.replace("namespace mx = mlx::core;", "namespace mx = mlx::core;")}'
+                )
+    assert parts
+    source.write_text("\n".join(parts))
+    flags = ["-std=c++20", "-fsyntax-only", f"-I{package / 'include'}", f"-I{mlx / 'include'}"]
+    done = subprocess.run(["c++", *flags, str(source)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[:3000]
