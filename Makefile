@@ -5,6 +5,7 @@
 #   make tsan    the kernels' tests under ThreadSanitizer
 #   make fuzz    a million hostile inputs per decoder, under AddressSanitizer and UBSan; INPUTS=...
 #   make bench   all benchmarks; make bench BENCH=conv ARGS=--benchmark_filter=lidar
+#   make docs    build, then the site: build/site/index.html, offline
 #   make lint    layout, common mistakes, types and text; make format mends layout
 #   make tidy    clang-tidy on the C++ files that differ from main; ARGS=--all for all files
 #   make clean   removes build/; make distclean also .venv/
@@ -12,13 +13,16 @@
 BENCH ?= *
 ARGS ?=
 
-.PHONY: build demo test tsan fuzz bench lint format tidy clean distclean
+.PHONY: build demo docs test tsan fuzz bench lint format tidy clean distclean
 
 build:
 	scripts/build.sh
 
 demo: build
 	.venv/bin/python -m mlx_lattice demo --output build/demo.html $(ARGS)
+
+docs: build
+	scripts/docs.sh
 
 test: build
 	scripts/test.sh

@@ -5,6 +5,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv"
 failed=()
+scripts/browser.sh
 ctest --test-dir build/release --output-on-failure || failed+=(ctest)
 python -m pytest || failed+=(pytest)
 scripts/sanitize.sh asan || failed+=(asan)
