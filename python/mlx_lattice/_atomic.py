@@ -1,7 +1,8 @@
 """Files that are whole or not there: written beside their place, flushed to the disk, then renamed.
 
-A write that fails, or a process that is killed, leaves the file that stood there before. Every writer of the package uses
-`atomic_path` or `atomic_file`. A path that is no regular file, such as a pipe or /dev/stdout, is written to directly.
+A write that fails, or a process that is killed, leaves the file that stood there before. Every
+writer of the package uses `atomic_path` or `atomic_file`. A path that is no regular file, such as a
+pipe or /dev/stdout, is written to directly.
 """
 
 import os
@@ -16,9 +17,12 @@ import mlx.core as mx
 
 @contextmanager
 def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
-    """A path beside `path` with the same ending; it becomes `path` when the block ends without an error.
+    """A path beside `path` with the same ending.
 
-    A symbolic link stays a link: the file that it names is replaced. The permissions of a replaced file are kept.
+    It becomes `path` when the block ends without an error.
+
+    A symbolic link stays a link: the file that it names is replaced. The permissions of a replaced
+    file are kept.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
@@ -58,7 +62,10 @@ def write_bytes(path: str | os.PathLike, data: bytes) -> None:
 
 
 def save_safetensors(path: str | os.PathLike, arrays: dict, about: dict | None = None) -> None:
-    """`mx.save_safetensors` whose failure is an OSError that names the file. MLX raises RuntimeError."""
+    """`mx.save_safetensors` whose failure is an OSError that names the file.
+
+    MLX raises RuntimeError.
+    """
     try:
         mx.save_safetensors(str(path), arrays, about or {})
     except RuntimeError as error:
@@ -66,7 +73,10 @@ def save_safetensors(path: str | os.PathLike, arrays: dict, about: dict | None =
 
 
 def _flush_folder(folder: Path) -> None:
-    """The new name reaches the disk too. Some file systems cannot do that; the file itself is safe."""
+    """The new name reaches the disk too.
+
+    Some file systems cannot do that; the file itself is safe.
+    """
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,7 @@
-"""What an attack with hostile calls found: one test per finding, numbered as the findings were. Crashes run in a child process."""
+"""What an attack with hostile calls found: one test per finding, numbered as the findings were.
+
+Crashes run in a child process.
+"""
 
 import copy
 import json
@@ -90,11 +93,11 @@ def test_03_short_state(items):
 
 
 def test_04_logs_end_in_any_order():
-    survives(
-        """
+    survives("""
         import threading
         from mlx_lattice.explain import DecisionLog
-        x = ml.SparseTensor(mx.array([[0, 0, 0, 0], [0, 1, 0, 0]]), mx.ones((2, 4))); w = mx.ones((4, 3, 3, 3, 4))
+        x = ml.SparseTensor(mx.array([[0, 0, 0, 0], [0, 1, 0, 0]]), mx.ones((2, 4)))
+        w = mx.ones((4, 3, 3, 3, 4))
         a, b = DecisionLog(), DecisionLog()
         a.__enter__(); b.__enter__(); a.__exit__(None, None, None)
         ml.ops.subm_conv3d(x, w)
@@ -102,51 +105,54 @@ def test_04_logs_end_in_any_order():
         t = threading.Thread(target=lambda: b.__exit__(None, None, None)); t.start(); t.join()
         del a, b
         for _ in range(20): mx.eval(ml.ops.subm_conv3d(x, w).feats)
-        """
-    )
+        """)
 
 
 def test_05_zero_channels():
-    survives(
-        """
-        c = mx.array([[0, 3, 0, 0], [1, 1, 0, 0], [0, 2, 0, 0]]); f = mx.zeros((3, 0)); x = ml.SparseTensor(c, f)
+    survives("""
+        c = mx.array([[0, 3, 0, 0], [1, 1, 0, 0], [0, 2, 0, 0]]); f = mx.zeros((3, 0))
+        x = ml.SparseTensor(c, f)
         assert x.to_dense().shape == (2, 4, 1, 1, 0)
         mx.eval(mx.grad(lambda f: x.replace(feats=f).sorted()[0].feats.sum())(f))
         mx.eval(mx.grad(lambda f: sum(a.sum() for a in x.replace(feats=f).decomposed_features))(f))
         mask = mx.ones((1, 2, 2, 2), mx.bool_)
-        mx.eval(mx.grad(lambda d: ml.SparseTensor.from_dense(d, mask=mask).feats.sum())(mx.zeros((1, 2, 2, 2, 0))))
-        """
-    )
+        total = lambda d: ml.SparseTensor.from_dense(d, mask=mask).feats.sum()
+        mx.eval(mx.grad(total)(mx.zeros((1, 2, 2, 2, 0))))
+        """)
 
 
 def test_06_numpy_views_do_not_reach_geometry():
-    survives(
-        """
+    survives("""
         from mlx_lattice import core, ops, points
         c = np.zeros((1000, 4), np.int32); c[:, 1] = np.arange(1000)
         view = lambda a: np.array(a, copy=False)
-        a = mx.array(c); x = ml.SparseTensor(a, mx.ones((1000, 4))); view(a)[:, 0] = 2**28; assert len(x.batch_rows) == 1
-        x = ml.SparseTensor(mx.array(c), mx.ones((1000, 4))); view(x.coords)[:, 0] = 2**28; assert len(x.batch_rows) == 1
+        a = mx.array(c); x = ml.SparseTensor(a, mx.ones((1000, 4))); view(a)[:, 0] = 2**28
+        assert len(x.batch_rows) == 1
+        x = ml.SparseTensor(mx.array(c), mx.ones((1000, 4))); view(x.coords)[:, 0] = 2**28
+        assert len(x.batch_rows) == 1
         r = ops.build_kernel_relation(mx.array(c), 3); view(r.edges.in_rows)[:] = 2**30; r.input_csr
         assert max(r.edges.in_rows.tolist()) < 1000
-        for v in (r.output_csr, r.kernel_csr): view(v.row_offsets)[:] = 2**30; view(v.edge_ids)[:] = 2**30
+        for v in (r.output_csr, r.kernel_csr):
+            view(v.row_offsets)[:] = 2**30; view(v.edge_ids)[:] = 2**30
         view(r.implicit_gemm.out_in_map)[:] = 2**30
         mx.eval(points.point_conv(mx.ones((1000, 4)), mx.ones((27, 1, 4, 4)), r))
-        i = mx.array(np.zeros(5, np.int32)); r = core.KernelRelation(i, i, i, n_in=1, n_out=1, n_kernels=1); view(i)[:] = 2**30
-        y = points.point_conv(mx.ones((1, 4)), mx.ones((1, 1, 4, 4)), r); assert y.tolist() == [[20.0] * 4]
-        n = ops.build_knn_relation(mx.array(c), k=2); view(n.edges.source_rows)[:] = 2**30; view(n.row_offsets)[:] = 2**30
+        i = mx.array(np.zeros(5, np.int32))
+        r = core.KernelRelation(i, i, i, n_in=1, n_out=1, n_kernels=1); view(i)[:] = 2**30
+        y = points.point_conv(mx.ones((1, 4)), mx.ones((1, 1, 4, 4)), r)
+        assert y.tolist() == [[20.0] * 4]
+        n = ops.build_knn_relation(mx.array(c), k=2); view(n.edges.source_rows)[:] = 2**30
+        view(n.row_offsets)[:] = 2**30
         mx.eval(ops.gather_neighbor_features(mx.ones((1000, 2)), n))
-        """
-    )
+        """)
 
 
 def test_07_memory_shortage_is_an_error():
-    survives(
-        """
+    survives("""
         import resource
         from mlx_lattice import ops
         c = np.unique(np.random.default_rng(0).integers(0, 60, (60000, 3)), axis=0)
-        C = mx.array(np.concatenate([np.zeros((len(c), 1)), c], 1).astype(np.int32)); mx.set_cache_limit(0); found = 0
+        C = mx.array(np.concatenate([np.zeros((len(c), 1)), c], 1).astype(np.int32))
+        mx.set_cache_limit(0); found = 0
         ops.build_transposed_kernel_relation(C)  # threads begin, and their memory is there
         for extra in range(1, 40):
             lim = int(open("/proc/self/statm").read().split()[0]) * 4096 + (extra << 20)
@@ -155,8 +161,7 @@ def test_07_memory_shortage_is_an_error():
             except MemoryError: found += 1
             resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
         assert found
-        """
-    )
+        """)
 
 
 # Silent errors.
@@ -391,8 +396,7 @@ def test_19_knn_takes_memory_for_the_rows_there_are():
 
 
 def test_20_too_many_neighbors_are_counted_before_they_are_stored():
-    survives(
-        """
+    survives("""
         import resource
         from mlx_lattice import points
         P = mx.array(np.random.default_rng(0).random((46400, 3)).astype(np.float32))
@@ -400,8 +404,7 @@ def test_20_too_many_neighbors_are_counted_before_they_are_stored():
         resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30),) * 2)
         try: points.PointSet(P, grid=10.0).rulebook(); assert False
         except ValueError as error: assert "2152960000 neighbors" in str(error), error
-        """
-    )
+        """)
 
 
 def crc32c(data):
@@ -456,7 +459,10 @@ def test_22_sizes_have_bounds(tmp_path):
 
 
 def test_23_mistakes_are_one_line(tmp_path, capsys):
-    head = "ply\nformat ascii 1.0\nelement vertex 2\nproperty float x\nproperty float y\nproperty float z\n"
+    head = (
+        "ply\nformat ascii 1.0\nelement vertex 2\nproperty float x\nproperty float y\nproperty"
+        " float z\n"
+    )
     (tmp_path / "c.ply").write_text(head + "property float color\nend_header\n0 0 0 1\n1 1 1 2\n")
     voxelize = lambda a: cli.main(
         ["voxelize", str(tmp_path / a), str(tmp_path / "o.las"), "--size", "0.1"]

@@ -1,7 +1,10 @@
-"""Layers of other libraries, end to end: their stored weights through the converters, their outputs within 2e-6.
+"""Layers of other libraries, end to end.
 
-goldens/*.npz were made by running MinkowskiEngine 0.5.4, spconv 2.3.8 and TorchSparse 1.4.0 on the CPU on random inputs; no
-code of theirs is here. Coordinates are (batch, axis 0, axis 1, axis 2); rows are compared by coordinate.
+Their stored weights through the converters, their outputs within 2e-6.
+
+goldens/*.npz were made by running MinkowskiEngine 0.5.4, spconv 2.3.8 and TorchSparse 1.4.0 on the
+CPU on random inputs; no code of theirs is here. Coordinates are (batch, axis 0, axis 1, axis 2);
+rows are compared by coordinate.
 """
 
 from pathlib import Path
@@ -136,7 +139,10 @@ def test_torchsparse_global_pools():
 @pytest.mark.parametrize("layout", ["krsc", "native"])
 @pytest.mark.parametrize("name", cases("spconv2"))
 def test_spconv2(name, axes, layout):
-    """axes zyx: the columns of the file are called z, y, x. native: the layout of spconv 2.0 and 2.1."""
+    """axes zyx: the columns of the file are called z, y, x.
+
+    Native: the layout of spconv 2.0 and 2.1.
+    """
     case = Case("spconv2", name)
     order = [0, 1, 2, 3] if axes == "xyz" else [0, 3, 2, 1]
     moved = lambda coords: mx.array(np.ascontiguousarray(coords[:, order]))

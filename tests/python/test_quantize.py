@@ -415,7 +415,10 @@ def test_a_packed_network_round_trips(bits, tmp_path):
 
 
 def test_train_quantize_predict(tmp_path, capsys):
-    """The report of `quantize` has the accuracy before and after; `predict` takes the packed network."""
+    """The report of `quantize` has the accuracy before and after.
+
+    `predict` takes the packed network.
+    """
     from mlx_lattice import io
 
     (tmp_path / "s").mkdir()

@@ -1,4 +1,7 @@
-"""Recipes and the commands on data sets: validation, a run on a small SemanticKITTI tree, submissions."""
+"""Recipes and the commands on data sets.
+
+Validation, a run on a small SemanticKITTI tree, submissions.
+"""
 
 import csv
 import os

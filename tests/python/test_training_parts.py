@@ -1,4 +1,4 @@
-"""Parts of training: loader, losses, schedules, averages, precision, checkpointed stages, windows."""
+"""Parts of training: loader, losses, schedules, averages, precision, stages, windows."""
 
 import csv
 import math

@@ -102,7 +102,10 @@ def _stored(name, values, first, inverse, counts, voxels):
 
 
 def _parts(name, values):
-    """{attribute: array}. The format holds up to 32 bits: 64 bits are two attributes, NAME:f8.high and NAME:f8.low."""
+    """{attribute: array}. The format holds up to 32 bits.
+
+    64 bits are two attributes, NAME:f8.high and NAME:f8.low.
+    """
     import numpy as np
 
     kind = values.dtype.str[1:]
@@ -166,7 +169,8 @@ def _compress(arguments):
         raise ValueError(f"--voxel must be positive, found {arguments.voxel}")
     if same_file(arguments.input, arguments.output):
         raise ValueError(
-            f"output: found {arguments.output}, the input itself; expected another file, because voxels lose points"
+            f"output: found {arguments.output}, the input itself; expected another file, because"
+            " voxels lose points"
         )
     if not arguments.output.lower().endswith(".mlat"):
         raise ValueError(

@@ -14,9 +14,9 @@ def add_command(commands):
         "evaluate",
         help="measures a network on a data set and writes benchmark submissions",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Prints IoU per class and the mean over the points of a split, as the benchmarks\n"
-        "count. --submission writes predictions in the layout of SemanticKITTI, nuScenes or ScanNet;\n"
-        "a test split has no labels, so that there are predictions only.",
+        description="Prints the IoU per class and the mean over the points of a split, as the\n"
+        "benchmarks count. --submission writes predictions in the layout of SemanticKITTI,\n"
+        "nuScenes or ScanNet. A test split has no labels, so that there are predictions only.",
         epilog="examples:\n  mlx-lattice evaluate run --data /data/SemanticKITTI\n"
         "  mlx-lattice evaluate run --data /data/SemanticKITTI --views 8\n"
         "  mlx-lattice evaluate run --data /data/SemanticKITTI --split test --submission out",

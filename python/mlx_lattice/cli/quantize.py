@@ -35,14 +35,20 @@ def add_command(commands):
     parser.add_argument(
         "--output",
         metavar="FILE",
-        help="a .safetensors file to write; of a network that `train` or `save` wrote, models.load and predict take it",
+        help=(
+            "a .safetensors file to write; of a network that `train` or `save` wrote, models.load"
+            " and predict take it"
+        ),
     )
     parser.add_argument(
         "--check",
         nargs="+",
         default=[],
         metavar="CLOUD",
-        help="labeled clouds: accuracy and mean IoU before and after packing (a network that `train` wrote)",
+        help=(
+            "labeled clouds: accuracy and mean IoU before and after packing (a network that `train`"
+            " wrote)"
+        ),
     )
     parser.set_defaults(run=run)
 

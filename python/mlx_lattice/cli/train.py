@@ -38,7 +38,8 @@ def add_command(commands):
         "  mlx-lattice train a.ply b.ply c.ply --voxel 0.05 --columns intensity --ignore 0 "
         "--output run\n"
         "  mlx-lattice train scans/ --voxel 0.1 --output run --epochs 40 --resume\n"
-        "  mlx-lattice train --recipe semantickitti-minkunet34 --data /data/SemanticKITTI --output run\n"
+        "  mlx-lattice train --recipe semantickitti-minkunet34 --data /data/SemanticKITTI "
+        "--output run\n"
         "  mlx.launch -n 2 --backend ring -- python -m mlx_lattice train scans/ --voxel 0.1 "
         "--output run\n\n"
         '--config is a JSON file such as {"depth": 18, "width": 32, "stem_kernel_size": 3};\n'
@@ -329,7 +330,7 @@ def _run_training(arguments, trainer, recipe, learned, held, say, ranks, output,
     def report(row):
         told = f"  mean IoU {row['mean_iou']:.3f}" if "mean_iou" in row else ""
         if told and math.isnan(row["mean_iou"]):
-            told = "  mean IoU unknown: no label of the validation clouds counts; the last network is kept"
+            told = "  mean IoU unknown: no validation label counts; the last network is kept"
         print(
             f"epoch {row['epoch']:3}  loss {row['loss']:.4f}{told}  {row['seconds']:.1f} s",
             flush=True,
@@ -388,7 +389,7 @@ def _count_points(confusion, recipe, scan, classes, cloud):
 
 
 def _lock(folder):
-    """A handle that keeps a second training out of a folder; the system frees it with the process."""
+    """A handle that keeps a second training out of a folder; the system frees it at exit."""
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY)
     try:

@@ -141,7 +141,8 @@ def write(path, cloud, format=None, **options):
     name = format_of(path, format, write=True)
     if not isinstance(cloud, PointCloud):
         raise TypeError(
-            f"[write] cloud must be a PointCloud, found {type(cloud).__name__}; make one: PointCloud(points)"
+            f"[write] cloud must be a PointCloud, found {type(cloud).__name__}; make one:"
+            " PointCloud(points)"
         )
     if "encoding" in options:
         options["format"] = options.pop("encoding")

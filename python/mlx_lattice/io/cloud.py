@@ -222,7 +222,10 @@ def color8(values):
 
 
 def whole_numbers(values, low, high):
-    """What is wrong with values for an integer field of this range, in words; empty when nothing is."""
+    """What is wrong with values for an integer field of this range, in words.
+
+    Empty when nothing is.
+    """
     if not values.size:
         return ""
     if values.dtype.kind == "f":

@@ -221,7 +221,8 @@ def write_las(path, cloud, *, scale=None, offset=None, compressed=None):
     for name, values in columns.items():
         if name.lower() in TAKEN or (name in names and values.ndim != 1):
             raise ValueError(
-                f"{path}: a column of a LAS file cannot be named {name!r}, which the format uses itself; rename it"
+                f"{path}: a column of a LAS file cannot be named {name!r}, which the format uses"
+                " itself; rename it"
             )
         if name in names:
             standard[name] = _field(path, name, values, header)
@@ -264,14 +265,18 @@ def _color16(path, color):
         return np.rint(np.clip(np.nan_to_num(color), 0, 1) * 65535).astype(np.uint16)
     if not _within(color, 65535):
         raise ValueError(
-            f"{path}: column 'color': found {color.min()}..{color.max()}, LAS holds 0..65535 (floats: 0..1)"
+            f"{path}: column 'color': found {color.min()}..{color.max()}, LAS holds 0..65535"
+            " (floats: 0..1)"
         )
     narrow = color.dtype != np.uint16 and _within(color, 255)
     return color.astype(np.uint16) * np.uint16(257 if narrow else 1)
 
 
 def _field(path, name, values, header):
-    """A column for a field of the standard record; integers that do not fit are an error, not other integers."""
+    """A column for a field of the standard record.
+
+    Integers that do not fit are an error, not other integers.
+    """
     field = header.point_format.dimension_by_name(name)
     if field.kind.name == "FloatingPoint":
         return values
@@ -282,7 +287,8 @@ def _field(path, name, values, header):
     wrong = whole_numbers(values, low, high)
     if wrong:
         raise ValueError(
-            f"{path}: column {name!r}: {wrong}, which the LAS field of that name holds; rename the column to keep it"
+            f"{path}: column {name!r}: {wrong}, which the LAS field of that name holds; rename the"
+            " column to keep it"
         )
     return values
 

@@ -131,8 +131,8 @@ def write_npz(path, cloud, *, compressed=True):
     for name in cloud.columns:
         if name in ("points", "xyz") or not name or len(name.encode()) > NAME_LIMIT or "\0" in name:
             raise ValueError(
-                f"{path}: a column of an NPZ file cannot be named {short(name)}: expected 1 to {NAME_LIMIT} bytes, "
-                "not points or xyz"
+                f"{path}: a column of an NPZ file cannot be named {short(name)}: expected 1 to"
+                f" {NAME_LIMIT} bytes, not points or xyz"
             )
     kind = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
     with atomic_file(path) as file, zipfile.ZipFile(file, "w", kind) as archive:

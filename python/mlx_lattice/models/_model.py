@@ -129,16 +129,21 @@ def packed_layers(model):
 
 
 def _pack(model, packed, path):
-    """Packs the layers that the file says were packed; their values come from the file afterwards."""
+    """Packs the layers that the file says were packed.
+
+    Their values come from the file afterwards.
+    """
     known = {n for n, m in model.named_modules() if hasattr(m, "to_quantized")}
     for layer, form in packed.items():
         if layer not in known:
             raise ValueError(
-                f"[models.load] {path}: quantization names {layer!r}, which is no layer that can be packed"
+                f"[models.load] {path}: quantization names {layer!r}, which is no layer that can be"
+                " packed"
             )
         if not isinstance(form, dict) or set(form) != {"group_size", "bits"}:
             raise ValueError(
-                f"[models.load] {path}: quantization of {layer!r} must have group_size and bits, found {form!r}"
+                f"[models.load] {path}: quantization of {layer!r} must have group_size and bits,"
+                f" found {form!r}"
             )
     try:
         mlx.nn.quantize(model, class_predicate=lambda name, _: packed.get(name, False))

@@ -11,8 +11,8 @@ offset o meets the input at output + o, without a flip.
 | spconv 1 | (K1, K2, K3, C_in, C_out) | axes 1 2 3 as its indices have them, usually z y x |
 | spconv 2 | (C_out, K1, K2, K3, C_in); 2.0 and 2.1: (K1, K2, K3, C_out, C_in) | the same |
 
-`from_*` gives the weight alone. `minkowski_layer`, `torchsparse_layer` and `spconv2_layer` give a `ConvertedLayer`, which also has
-stride, padding and dilation in this library's terms.
+`from_*` returns the weight alone. `minkowski_layer`, `torchsparse_layer` and `spconv2_layer` return
+a `ConvertedLayer`, which also has stride, padding and dilation as this library counts them.
 
 Point convolutions have weights (K, G, C_in / G, C_out / G). `from_legacy_points` makes them from
 the (C_in, C_out / G, K) of older checkpoints of PointCNN++. The array is an MLX or NumPy array; a
@@ -52,10 +52,14 @@ def from_spconv1(weight, axes="zyx"):
 def from_spconv2(weight, axes="zyx", *, kind="conv", stride=1, kernel_size=None, layout=None):
     """(C_out, K1, K2, K3, C_in); `axes` as in from_spconv1.
 
-    1x1x1: spconv multiplies the features by `weight.view(C_in, C_out)`, whatever the stored shape says, in every submanifold
-    layer, in every layer of stride 1, and in inverse layers. kind ("subm", "conv", "inverse", "transpose") and stride say
-    whether that is the case. layout: "krsc" as above, or "native" for the (K1, K2, K3, C_out, C_in) of spconv 2.0 and 2.1;
-    without it the shape decides, and a shape that both could have is an error. kernel_size helps to decide.
+    In 1x1x1 layers spconv multiplies the features by `weight.view(C_in, C_out)`, whatever the
+    stored shape says. It does so in every submanifold layer, in every layer of stride 1, and in
+    inverse layers.
+
+    kind, stride: say whether that is the case; kind is "subm", "conv", "inverse" or "transpose".
+    layout: "krsc" as above, or "native" for the (K1, K2, K3, C_out, C_in) of spconv 2.0 and 2.1. By
+        default the shape decides, and a shape that both could have is an error.
+    kernel_size: helps to decide.
     """
     name = "from_spconv2"
     weight = _array(name, weight, 5, "(C_out, K1, K2, K3, C_in)")
@@ -104,11 +108,14 @@ def _from_kernel_major(name, weight, kernel_size, first_fastest):
 
 @dataclass(frozen=True, eq=False)
 class ConvertedLayer:
-    """A layer of another library in this library's terms. Call it, or read what `mlx_lattice.nn` modules take.
+    """A layer of another library as this library counts. Call it, or read what modules take.
 
-    kind: "conv", "subm", "transpose" (also inverse layers) or "pointwise" (a product that keeps the rows).
-    padding counts from this library's offsets: odd kernels of "conv" are centered first, kernels of "transpose" begin at 0. So
-    it may be negative. Coordinates are lattice indices: those of MinkowskiEngine and TorchSparse divided by their tensor stride.
+    kind: "conv", "subm", "transpose" (also inverse layers), or "pointwise", which keeps the rows.
+    padding: counts from the offsets of this library, so that it may be negative. Odd kernels of
+        "conv" are centered first; kernels of "transpose" begin at 0.
+
+    Coordinates are lattice indices: those of MinkowskiEngine and TorchSparse divided by their
+    tensor stride.
     """
 
     kind: str
@@ -120,7 +127,10 @@ class ConvertedLayer:
     dilation: tuple
 
     def __call__(self, x, coordinates=None):
-        """On a SparseTensor. coordinates: the output rows; spconv's strided layers and all transposed ones need them."""
+        """On a SparseTensor.
+
+        coordinates: the output rows; strided layers of spconv and all transposed layers need them.
+        """
         if self.kind == "pointwise":
             return ops.conv3d(x, self.weight, self.bias, kernel_size=1)
         if self.kind == "subm":
@@ -141,7 +151,7 @@ class ConvertedLayer:
 
 
 def minkowski_layer(weight, bias=None, *, kind="conv", kernel_size=3, stride=1, dilation=1):
-    """ConvertedLayer of MinkowskiConvolution, MinkowskiConvolutionTranspose or MinkowskiGenerativeConvolutionTranspose.
+    """ConvertedLayer of MinkowskiConvolution, MinkowskiConvolutionTranspose or the generative one.
 
     kind: "conv" or "transpose"; a generative layer is "transpose" called without coordinates.
     """
@@ -154,9 +164,10 @@ def minkowski_layer(weight, bias=None, *, kind="conv", kernel_size=3, stride=1, 
 
 
 def torchsparse_layer(weight, bias=None, *, kind="conv", kernel_size=3, stride=1, dilation=1):
-    """ConvertedLayer of torchsparse.nn.Conv3d (1.4): kind "conv", or "transpose" for transposed=True.
+    """ConvertedLayer of torchsparse.nn.Conv3d (1.4): "conv", or "transpose" for transposed=True.
 
-    Offsets run from -((k - 1) // 2) to k // 2. TorchSparse 1.4 ignores dilation; so does this layer.
+    Offsets run from -((k - 1) // 2) to k // 2. TorchSparse 1.4 ignores dilation, and so does this
+    layer.
     """
     _choice("torchsparse_layer", "kind", kind, ("conv", "transpose"))
     spec = KernelSpec(kernel_size, stride, 0, dilation)
@@ -177,11 +188,14 @@ def spconv2_layer(
     kernel_size=None,
     layout=None,
 ):
-    """ConvertedLayer of SubMConv3d ("subm"), SparseConv3d ("conv"), SparseInverseConv3d ("inverse") or
-    SparseConvTranspose3d ("transpose").
+    """ConvertedLayer of a layer of spconv 2.
 
-    stride, padding and dilation in spconv's terms and order of axes; those of an inverse layer are its forward layer's. A 1x1x1
-    inverse layer of spconv stays on the coarse rows, and so does this one.
+    kind: "subm" (SubMConv3d), "conv" (SparseConv3d), "inverse" (SparseInverseConv3d) or "transpose"
+        (SparseConvTranspose3d).
+    stride, padding, dilation: as spconv counts them, in its order of axes; an inverse layer takes
+        those of its forward layer.
+
+    A 1x1x1 inverse layer of spconv stays on the coarse rows, and so does this one.
     """
     name = "spconv2_layer"
     _choice(name, "kind", kind, ("subm", "conv", "inverse", "transpose"))
@@ -212,7 +226,8 @@ def _layer(kind, weight, bias, spec, padding, dilation):
         bias = mx.array(bias).reshape(-1)
         if bias.shape[0] != weight.shape[0]:
             raise ValueError(
-                f"[convert] bias must have {weight.shape[0]} values, one per output channel, got {bias.shape[0]}"
+                f"[convert] bias must have {weight.shape[0]} values, one per output channel, "
+                f"got {bias.shape[0]}"
             )
     size, stride = tuple(spec.size), tuple(spec.stride)
     if kind == "conv" and size == (1, 1, 1) and stride == (1, 1, 1):

@@ -257,7 +257,8 @@ class Linear(nn.Module):
     def __call__(self, x):
         if not isinstance(x, (mx.array, SparseTensor)):
             raise TypeError(
-                f"[{type(self).__name__}] x must be a SparseTensor or an array (N, C), found {told(x)}"
+                f"[{type(self).__name__}] x must be a SparseTensor or an array (N, C), found"
+                f" {told(x)}"
             )
         checked_input(self, x, self._channels[0], arrays=True)
         run = ops.linear_features if isinstance(x, mx.array) else ops.linear

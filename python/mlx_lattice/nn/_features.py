@@ -19,7 +19,8 @@ def _on_rows(module, x, run):
         return run(x)
     if not isinstance(x, SparseTensor):
         raise TypeError(
-            f"[{type(module).__name__}] x must be a SparseTensor or an array (N, C), found {told(x)}"
+            f"[{type(module).__name__}] x must be a SparseTensor or an array (N, C), found"
+            f" {told(x)}"
         )
     return x.with_feats(run(x.feats))
 
@@ -153,7 +154,8 @@ class BatchNorm(nn.Module):
         if residual is not None and not isinstance(residual, mx.array):
             if not isinstance(residual, SparseTensor) or not isinstance(x, SparseTensor):
                 raise TypeError(
-                    f"[BatchNorm] residual must be of x's kind, found {told(residual)} for {told(x)}"
+                    f"[BatchNorm] residual must be of x's kind, found {told(residual)} for"
+                    f" {told(x)}"
                 )
             if not x.same_coords(residual):
                 raise ValueError("[BatchNorm] residual must share x's coordinates")

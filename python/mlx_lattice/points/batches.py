@@ -184,7 +184,8 @@ class PointCloudBatch(_Ragged):
             clouds = cloud[-1] + 1 if cloud else 0
             if clouds > MOST_CLOUDS:
                 raise ValueError(
-                    f"[{name}] indices must be below {MOST_CLOUDS}, found {cloud[-1]}; number the clouds 0, 1, 2, ..."
+                    f"[{name}] indices must be below {MOST_CLOUDS}, found {cloud[-1]}; number the"
+                    " clouds 0, 1, 2, ..."
                 )
             counts = [0] * clouds
             for c in cloud:

@@ -57,8 +57,8 @@ def custom_sparse_op_with_grad(forward_fn, backward_fn, *args):
             if g is not None and (not isinstance(g, mx.array) or g.shape != a.shape):
                 found = g.shape if isinstance(g, mx.array) else type(g).__name__
                 raise ValueError(
-                    f"[custom_sparse_op_with_grad] backward_fn must return gradients of the shapes of args: gradient {i} "
-                    f"must have shape {a.shape}, found {found}"
+                    "[custom_sparse_op_with_grad] backward_fn must return gradients of the shapes"
+                    f" of args: gradient {i} must have shape {a.shape}, found {found}"
                 )
         return tuple(mx.zeros_like(a) if g is None else g for a, g in zip(arrays, grads))
 

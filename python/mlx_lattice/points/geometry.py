@@ -36,7 +36,8 @@ class PointSet(_ext.PointSet):  # type: ignore[name-defined]
         """The set itself, or one that remembers made from one that does not."""
         if not all(hasattr(points, name) for name in ("positions", "lengths", "grid")):
             raise TypeError(
-                f"[PointSet] points must be a PointSet, found {told(points)}; make one: PointSet(positions, grid=...)"
+                f"[PointSet] points must be a PointSet, found {told(points)}; make one:"
+                " PointSet(positions, grid=...)"
             )
         return (
             points

@@ -19,7 +19,7 @@ from .segments import segment_reduce
 
 
 def feature_graph(x, k, lengths=None):
-    """(T, k) int32: rows of the k nearest features of the same cloud, nearest first, itself among them.
+    """(T, k) int32: rows of the k nearest features in the cloud of each row, itself among them.
 
     x is (T, C) for any C. In a cloud of fewer than k rows the last places repeat the first
     neighbor.
@@ -42,7 +42,10 @@ def feature_graph(x, k, lengths=None):
 
 
 class EdgeConv(mlx.nn.Module):
-    """(x (T, C), lengths) -> (T, out_channels); the graph is searched among x unless it is given."""
+    """(x (T, C), lengths) -> (T, out_channels).
+
+    The graph is searched among x unless it is given.
+    """
 
     def __init__(self, in_channels, out_channels, k=20, norm="batch", slope=0.2):
         super().__init__()

@@ -21,8 +21,8 @@ def _start(model, positions, features, lengths, grid):
     """(x, points) of what a network was called with."""
     if isinstance(positions, SparseTensor):
         raise TypeError(
-            f"[{type(model).__name__}] positions must be a PointCloudBatch or an array (T, 3), found {told(positions)}; "
-            "networks on voxels are in mlx_lattice.models"
+            f"[{type(model).__name__}] positions must be a PointCloudBatch or an array (T, 3),"
+            f" found {told(positions)}; networks on voxels are in mlx_lattice.models"
         )
     batch = as_batch(positions, features, lengths)
     x = batch.features

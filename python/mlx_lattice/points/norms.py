@@ -97,7 +97,10 @@ class RaggedInstanceNorm(_CloudNorm):
 
 
 class RaggedGroupNorm(_CloudNorm):
-    """Each group of channels / groups channels of each cloud. Arguments are named: libraries differ in their order."""
+    """Each group of channels / groups channels of each cloud.
+
+    Arguments are named: libraries differ in their order.
+    """
 
     def __init__(self, *unnamed, channels=None, groups=None, eps=1e-5, affine=True):
         if unnamed or channels is None or groups is None:

@@ -147,7 +147,10 @@ class PointCNNEncoder(mlx.nn.Module):
 
 
 def _rows_of(x, idx):
-    """Neighbor rows, checked once for all forms: a row outside of x would be read from foreign memory."""
+    """Neighbor rows, checked once for all forms.
+
+    A row outside of x would be read from foreign memory.
+    """
     if not isinstance(x, mx.array) or x.ndim != 2:
         raise TypeError(f"[PointCNNConv] x must be an array (T, C), found {told(x)}")
     if not isinstance(idx, mx.array) or not mx.issubdtype(idx.dtype, mx.integer):
@@ -156,7 +159,8 @@ def _rows_of(x, idx):
         )
     if idx.ndim != 2 or idx.shape[0] != x.shape[0]:
         raise ValueError(
-            f"[PointCNNConv] neighbors_idx must have shape ({x.shape[0]}, k), got {tuple(idx.shape)}"
+            f"[PointCNNConv] neighbors_idx must have shape ({x.shape[0]}, k), got"
+            f" {tuple(idx.shape)}"
         )
     if idx.size:
         low, high = idx.min().item(), idx.max().item()

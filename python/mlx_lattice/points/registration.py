@@ -1,13 +1,14 @@
-"""Outlier removal and registration of clouds: NumPy in float64 around this library's neighbor search.
+"""Outlier removal and registration of clouds.
 
-    statistical_inliers(points, k, ratio)   mean distance to the k nearest <= mean + ratio *
-    deviation
+NumPy in float64 around this library's neighbor search.
+
+    statistical_inliers(points, k, ratio)   mean distance to k nearest <= mean + ratio * std
     radius_inliers(points, radius, least)   at least `least` other points within the radius
     icp(source, target, ...)                point to plane, with the covariance of the pose
 
-ICP (Chen and Medioni, 1992) minimizes the sum of ((R p + t - q) . n)^2 over pairs of a source point
-and its nearest target point q with normal n. A step solves J^T J x = -J^T r with one row
-[p x n, n] per pair, x = (rotation vector, translation). The covariance is s^2 (J^T J)^-1, with
+ICP (Chen and Medioni, 1992) minimizes the sum of ((R p + t - q) . n)^2 over pairs. A pair is a
+source point p and its nearest target point q with normal n. A step solves J^T J x = -J^T r with one
+row [p x n, n] per pair, x = (rotation vector, translation). The covariance is s^2 (J^T J)^-1, with
 s^2 = r^T r / (pairs - 6), at the last step; its order is rotation, then translation.
 """
 
@@ -70,9 +71,11 @@ def icp(
 ) -> Registration:
     """Registration of source (N, 3) onto target (M, 3).
 
-    normals: of the target; by default estimated from k neighbors. pose: where to begin, by default
-    the identity. reach: pairs farther apart do not count. tolerance: ends when a step turns by less
-    than so many radians and moves by less than so many units.
+    normals: of the target; by default estimated from k neighbors.
+    pose: where to begin, by default the identity.
+    reach: pairs farther apart do not count.
+    tolerance: the search ends when a step rotates by less than this many radians and moves by less
+        than this many units.
     """
     p = np.ascontiguousarray(_points("icp", "source", source).T, np.float64)
     q = _points("icp", "target", target)

@@ -1,1 +1,4 @@
-"""Recipes that come with the package: `mlx-lattice train --recipe NAME --data PATH`; docs/training.md."""
+"""Recipes that come with the package: `mlx-lattice train --recipe NAME --data PATH`.
+
+Docs/training.md.
+"""

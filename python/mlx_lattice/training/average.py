@@ -1,4 +1,4 @@
-"""EMA: an exponential moving average of a model's parameters, for validation and for the saved network.
+"""EMA: an exponential moving average of parameters, for validation and the saved network.
 
     average = d average + (1 - d) parameter after each step, d = min(decay, (1 + t) / (10 + t))
 

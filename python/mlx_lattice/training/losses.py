@@ -66,10 +66,12 @@ def dice(smooth: float = 1.0) -> Loss:
 
 
 def lovasz() -> Loss:
-    """Lovasz-softmax (Berman et al., CVPR 2018): the convex extension of 1 - IoU, mean over the classes present.
+    """Lovasz-softmax (Berman et al., CVPR 2018).
 
-    For class c with errors e_i = |[label_i = c] - p_i| in descending order, the loss is the sum of
-    e_i (J_i - J_(i-1)), where J_i = 1 - IoU when the first i rows are wrong.
+    The convex extension of 1 - IoU, mean over the classes present.
+
+    For class c let e_i = |[label_i = c] - p_i| be the errors in descending order. The loss is the
+    sum of e_i (J_i - J_(i-1)), where J_i = 1 - IoU when the first i rows are wrong.
     """
 
     def loss(logits, labels):

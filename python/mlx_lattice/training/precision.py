@@ -1,4 +1,4 @@
-"""Mixed precision: float32 master weights, forward and backward in bfloat16 or float16, loss scaling.
+"""Mixed precision: float32 weights, forward and backward in 16 bits, loss scaling.
 
 Weights are cast inside the differentiated function, so that their gradients come back in float32.
 float16 has few exponents: the loss is multiplied by `scale` before the backward pass and gradients
@@ -77,7 +77,7 @@ class Precision:
 
 
 def value_and_grad(model, loss, precision: Precision):
-    """f(item) -> (value, gradients) with respect to the trainable parameters, which stay float32."""
+    """f(item) -> (value, gradients) with respect to the float32 trainable parameters."""
 
     def scaled(parameters, item):
         model.update(precision.cast(parameters))

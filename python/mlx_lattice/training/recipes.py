@@ -1,4 +1,6 @@
-"""Recipes: everything a run needs but the data, as one TOML file; docs/training.md has a table of the keys.
+"""Recipes: everything a run needs but the data, as one TOML file.
+
+Docs/training.md has a table of the keys.
 
     recipe = load_recipe("semantickitti-minkunet34")   # by name, or a path that ends in .toml
     data = recipe.dataset("/data/SemanticKITTI", "train")
@@ -257,7 +259,8 @@ def parse_recipe(text: str, name: str = "recipe") -> Recipe:
         section, _, word = key.partition(".")
         if made[section][word] not in choices:
             raise ValueError(
-                f"{name}: {key}: found {made[section][word]!r}, expected one of {', '.join(choices)}"
+                f"{name}: {key}: found {made[section][word]!r}, expected one of"
+                f" {', '.join(choices)}"
             )
     made["augment"] = tables.get("augment", [])
     build(made["augment"], f"{name}: augment")

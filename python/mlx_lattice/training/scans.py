@@ -110,7 +110,8 @@ class VoxelPipeline:
     def point_labels(self, scan, classes):
         """(P,) label values of the points of a scan, from the class indices of its voxels.
 
-        A point without a voxel gets -1. The dtype is int32 where that holds every class, else int64.
+        A point without a voxel gets -1. The dtype is int32 where that holds every class, else
+        int64.
         """
         wide = np.abs(self.values).max() > np.iinfo(np.int32).max
         labels = self.values[np.asarray(classes)[scan.rows]] if len(classes) else -1

@@ -15,7 +15,10 @@ from mlx.utils import tree_flatten, tree_unflatten
 
 
 def checkpoint_stages(model, modules=None) -> int:
-    """Makes modules of a model checkpointed; returns how many. A module takes one tensor or array."""
+    """Makes modules of a model checkpointed; returns how many.
+
+    A module takes one tensor or array.
+    """
     chosen = default_stages(model) if modules is None else list(modules)
     if not chosen:
         raise ValueError(

@@ -63,7 +63,8 @@ def classification_loss(logits, labels, weights=None):
     """
     _check_labels(logits, labels, weights)
     known = labels >= 0
-    # In range whatever the labels are: traced ones have no values to check, and a wrong one makes the loss NaN.
+    # In range whatever the labels are: traced ones have no values to check, and a wrong one makes
+    # the loss NaN.
     index = mx.clip(labels, 0, logits.shape[1] - 1)
     right = mx.where(labels < logits.shape[1], 1.0, math.nan)
     share = mx.where(known, right if weights is None else right * weights[index], 0.0)
@@ -87,7 +88,8 @@ def _check_labels(logits, labels, weights):
             )
         if value.ndim != axes:
             raise ValueError(
-                f"[classification_loss] {name} must have {axes} axes, found shape {tuple(value.shape)}"
+                f"[classification_loss] {name} must have {axes} axes, found shape"
+                f" {tuple(value.shape)}"
             )
     rows, classes = logits.shape
     if classes < 1:
@@ -265,7 +267,10 @@ class Trainer:
         return nullcontext(self.model) if self.average is None else self.average.applied()
 
     def _stalled(self):
-        """Whether `patience` epochs have passed since `monitor` was highest; the same on all ranks."""
+        """Whether `patience` epochs have passed since `monitor` was highest.
+
+        The same on all ranks.
+        """
         if self._patience is None:
             return False
         values = [row.get(self._monitor, float("-inf")) for row in self.history]
