@@ -32,7 +32,8 @@ out["normals k=16"] = timed(lambda: mx.eval(ops.estimate_normals(x, k=16)))
 out["statistical outliers k=16"] = timed(lambda: tools.statistical_inliers(p, 16, 2.0))
 out["radius outliers r=0.3"] = timed(lambda: tools.radius_inliers(p, 0.3, 5))
 n = ops.estimate_normals(x, k=16)[0]
-out["icp 20 steps"] = timed(lambda: tools.icp(moved, p, normals=n, reach=0.5, steps=20, tolerance=1e-30))
+how = {"normals": n, "reach": 0.5, "steps": 20, "tolerance": 1e-30}
+out["icp 20 steps"] = timed(lambda: tools.icp(moved, p, **how))
 print(json.dumps(out))
 """
 THEIRS = """

@@ -1,4 +1,7 @@
-"""One rank of test_sync_norm.py: python sync_norm_worker.py FOLDER. Half of the rows lie on each rank."""
+"""One rank of test_sync_norm.py: python sync_norm_worker.py FOLDER.
+
+Half of the rows lie on each rank.
+"""
 
 import sys
 from pathlib import Path

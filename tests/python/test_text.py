@@ -20,7 +20,7 @@ def script(name):
 
 
 check_text = script("check_text")
-LONG = " ".join(["word"] * 26) + "."
+LONG = " ".join(["as"] * 25) + " it."
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,8 @@ LONG = " ".join(["word"] * 26) + "."
         ("a.h", "// one thread an element", 1, "thread per element"),
         ("a.md", "Short.\n\n" + LONG, 3, "26 words"),
         ("a.md", f"- {LONG}", 1, "26 words"),
-        ("a.py", f'"""Top.\n\n{LONG[:70]}\n{LONG[70:]}\n"""\n', 3, "26 words"),
-        ("a.h", f"int a;\n// {LONG[:80]}\n// {LONG[80:]}\n", 2, "26 words"),
+        ("a.py", f'"""Top.\n\n{LONG[:60]}\n{LONG[60:]}\n"""\n', 3, "26 words"),
+        ("a.h", f"int a;\n// {LONG[:60]}\n// {LONG[60:]}\n", 2, "26 words"),
     ],
 )
 def test_mistakes_are_found(name, text, line, finding):
