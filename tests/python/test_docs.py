@@ -35,6 +35,7 @@ model = Model()""",
     "docs/concepts.md": TENSOR + "from mlx_lattice import SparseTensor\nfeats = x.feats",
     "docs/models.md": "from mlx_lattice.core import GeometryPlan\nimport mlx.core as mx\nfeats = mx.ones((3, 4))",
     "docs/commands.md": "from mlx_lattice import samples\ntruth = predicted = samples.scan(0)",
+    "docs/transforms.md": "from mlx_lattice import samples\ncloud = samples.scan(0)",
     "docs/io.md": """import numpy as np
 from mlx_lattice import io, samples
 made = samples.scan(0)
@@ -45,7 +46,7 @@ model, optimizer, items = nn.Linear(4, 2), training.AdamW(1e-3), [x]
 loss = lambda model, x: model(x).feats.square().mean()""",
 }
 # Blocks that need another machine or hours: they are compiled only.
-COMPILED_ONLY = {"docs/metal.md"}
+COMPILED_ONLY = {"docs/metal.md", "docs/datasets.md", "docs/training.md"}
 
 
 def blocks(page, *languages):
