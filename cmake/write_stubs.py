@@ -1,6 +1,7 @@
 """Writes the type stubs of the extension: write_stubs.py <folder of the extension> <output .pyi>.
 
-MLX is imported first, so that its types appear by name. Arguments that are one integer or three get that type.
+MLX is imported first, so that its types appear by name. Arguments that are one integer or three get
+that type.
 """
 
 import re

@@ -1,4 +1,7 @@
-"""Writes docs/api: one page per package with every public name. --check fails when a page is not what it would write."""
+"""Writes docs/api: one page per package with every public name.
+
+--check fails when a page is not what it would write.
+"""
 
 import importlib
 import inspect

@@ -1,4 +1,7 @@
-"""Checks a built site: check_site.py <folder>. No page asks another host for anything, and every local link exists."""
+"""Checks a built site: check_site.py <folder>.
+
+No page asks another host for anything, and every local link exists.
+"""
 
 import re
 import sys

@@ -1,4 +1,6 @@
-"""Draws the figures of the documentation: figures.py [--check]. Plain SVG, the same bytes on every machine.
+"""Draws the figures of the documentation: figures.py [--check].
+
+Plain SVG, the same bytes on every machine.
 
 padding.svg   which inputs a kernel of size 3 and stride 2 reads, here and in PyTorch
 kinds.svg     edges of the kinds of relations on a line
@@ -22,27 +24,31 @@ class Picture:
 
     def text(self, x, y, words, anchor="middle", color=INK, size=13):
         self.parts.append(
-            f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" fill="{color}" font-size="{size}">{words}</text>'
+            f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" fill="{color}"'
+            f' font-size="{size}">{words}</text>'
         )
 
     def box(self, x, y, words, fill=PALE, w=30, h=26, color=INK):
         self.parts.append(
-            f'<rect x="{x - w / 2:g}" y="{y - h / 2:g}" width="{w}" height="{h}" rx="4" fill="{fill}" stroke="{SOFT}"/>'
+            f'<rect x="{x - w / 2:g}" y="{y - h / 2:g}" width="{w}" height="{h}" rx="4"'
+            f' fill="{fill}" stroke="{SOFT}"/>'
         )
         self.text(x, y + 5, words, color=color)
 
     def line(self, x1, y1, x2, y2, color=BLUE, dash=""):
         style = f' stroke-dasharray="{dash}"' if dash else ""
         self.parts.append(
-            f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" stroke="{color}" stroke-width="1.6"{style}/>'
+            f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" stroke="{color}"'
+            f' stroke-width="1.6"{style}/>'
         )
 
     def save(self):
         w, h = self.size
         body = "\n".join(self.parts)
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {w} {h}" width="{w}" height="{h}" '
-            f'font-family="system-ui, sans-serif"><rect width="{w}" height="{h}" fill="#fff"/>\n{body}\n</svg>\n'
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {w} {h}" width="{w}"'
+            f' height="{h}" font-family="system-ui, sans-serif"><rect width="{w}" height="{h}"'
+            f' fill="#fff"/>\n{body}\n</svg>\n'
         )
 
 

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Made-up streets as a SemanticKITTI tree: scans of the demo's ray caster, labels with the ids of the data set.
+"""Made-up streets as a SemanticKITTI tree.
+
+Scans of the demo's ray caster, labels with the ids of the data set.
 
     python scripts/make_street_tree.py FOLDER --scans 2000
 

@@ -4,12 +4,12 @@
     bench/peers/run.py                         everything; makes build/peers/venv on the first run
     bench/peers/run.py --tasks conv --channels 32 64 --repeat 5 --svg docs/figures/peers.svg
 
-The environment holds torch, spconv, Open3D and pykdtree from PyPI: several gigabytes, which is why no
-test runs this file. nanoflann is compiled from the system's header (Debian: libnanoflann-dev). A
-library that is not there, or does not load, has an empty column and a note. Ours runs in the
-project's .venv. Every library is a process of its own; the processes take turns on the same core, and
-the best CPU time of `--repeat` turns counts. "of sgemm" is the share of a 1024^3 product of NumPy in
-the same turns.
+The environment holds torch, spconv, Open3D and pykdtree from PyPI, which are several gigabytes. So
+no test runs this file. The script compiles nanoflann from the system's header (Debian:
+libnanoflann-dev). A library that is not there, or does not load, has an empty column and a note.
+Ours runs in the project's .venv. Every library is a process of its own; the processes take turns on
+the same core, and the best CPU time of `--repeat` turns counts. "of sgemm" is the share of a 1024^3
+product of NumPy in the same turns.
 """
 
 from __future__ import annotations

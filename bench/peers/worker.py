@@ -1,8 +1,8 @@
 """One library of `bench/peers/run.py`, in a process of its own: reads tasks, answers with times.
 
-A task is one line of JSON: {"task": ..., "data": FILE.npz, "result": FILE.npy or null}. The answer is
-one line of JSON: {"seconds": CPU seconds of the operation} or {"missing": why}. Data are read and
-relations are built before the clock runs, except where the task is a search, whose tree counts.
+A task is one line of JSON: {"task": ..., "data": FILE.npz, "result": FILE.npy or null}. The answer
+is one line of JSON: {"seconds": CPU seconds of the operation} or {"missing": why}. Data are read
+and relations are built before the clock runs, except where the task is a search, whose tree counts.
 """
 
 from __future__ import annotations

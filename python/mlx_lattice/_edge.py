@@ -1,8 +1,11 @@
-"""The edge between Python and the extension: typed signatures, NumPy arrays and lists, and errors in words.
+"""The edge between Python and the extension.
 
-Every function of the extension passes through `wrap` once, when the package is loaded. A call whose arguments
-fit costs one Python frame. Only where they do not fit are NumPy arrays and lists converted, and the call is
-repeated; what still does not fit gets an error that names the argument and the cure.
+Typed signatures, NumPy arrays and lists, and errors in words.
+
+Every function of the extension passes through `wrap` once, when the package is loaded. A call whose
+arguments fit costs one Python frame. If they do not fit, NumPy arrays and lists are
+converted, and the call is repeated. What still does not fit raises an error that names the argument
+and the cure.
 """
 
 from __future__ import annotations
@@ -86,7 +89,7 @@ def _fitting(
     kwargs: dict[str, Any],
     error: TypeError,
 ) -> inspect.BoundArguments:
-    """The arguments with NumPy arrays and lists as MLX arrays, or an error that says what does not fit."""
+    """The arguments with NumPy arrays and lists as MLX arrays; raises what does not fit."""
     refused = REFUSED in str(error)
     try:
         bound = known.bind(*args, **kwargs)
@@ -142,13 +145,16 @@ def _misnamed(
         if key not in known.parameters:
             close = difflib.get_close_matches(key, known.parameters, 1, 0.5)
             hint = f"did you mean `{close[0]}`? " if close else ""
-            return f"[{name}] has no argument `{key}`; {hint}Its arguments: {', '.join(known.parameters)}."
+            return (
+                f"[{name}] has no argument `{key}`; {hint}Its arguments:"
+                f" {', '.join(known.parameters)}."
+            )
     most = [p.name for p in known.parameters.values() if p.kind is not p.KEYWORD_ONLY]
     if len(args) > len(most):
         rest = [p for p in known.parameters if p not in most and p != "stream"]
         return (
-            f"[{name}] takes {len(most)} positional arguments ({', '.join(most)}), found {len(args)}"
-            + (f"; give {', '.join(rest)} by name." if rest else ".")
+            f"[{name}] takes {len(most)} positional arguments ({', '.join(most)}), found"
+            f" {len(args)}" + (f"; give {', '.join(rest)} by name." if rest else ".")
         )
     return f"[{name}] {mistake}; arguments: {', '.join(known.parameters)}."
 

@@ -51,7 +51,7 @@ def _rate() -> float:
 
 
 def _sentence(d):
-    """What was decided, as a sentence, with a time that a dense product of the same work would take."""
+    """What was decided, in words, with the time of a dense product of the same work."""
     text = f"  In words: {d.operation} runs on the {d.device} by the route {d.route}"
     if d.forced:
         text += ", which LATTICE_ROUTE asks for"

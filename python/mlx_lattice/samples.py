@@ -1,4 +1,4 @@
-"""Small data that the package makes itself, for the quick start, the examples of the help, and tests of one's own.
+"""Small synthetic data for the quick start, the examples of the help, and your own tests.
 
 samples.tensor()             a sparse tensor of six rows
 samples.scan(seed)           a labeled scan of a small yard: ground, wall, box, ball

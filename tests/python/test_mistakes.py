@@ -1,4 +1,7 @@
-"""Forty-eight mistakes that a beginner makes: each gets an error of the right kind that names the cure."""
+"""Forty-eight mistakes that a beginner makes.
+
+Each gets an error of the right kind that names the cure.
+"""
 
 import mlx.core as mx
 import mlx.nn

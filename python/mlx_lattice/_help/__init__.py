@@ -1,7 +1,10 @@
-"""Help of the public names: one sentence from the source, then arguments, result, errors and an example.
+"""Help of the public names.
 
-An argument means the same wherever it has the same name, so `words.py` explains each once. Examples lie in
-`examples.txt`, and a test executes them all. A docstring that already has a section keeps its own.
+One sentence from the source, then arguments, result, errors and an example.
+
+An argument means the same wherever it has the same name, so `words.py` explains each once. Examples
+lie in `examples.txt`, and a test executes them all. A docstring that already has a section keeps
+its own.
 """
 
 from .compose import complete, install, lacking

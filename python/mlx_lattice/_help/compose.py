@@ -1,4 +1,7 @@
-"""Completes docstrings: Args from words.py, Returns from the annotation, Raises, Example from examples.txt."""
+"""Completes docstrings.
+
+Args from words.py, Returns from the annotation, Raises, Example from examples.txt.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,9 @@ IMPORTS = {
 PACKAGES = ("core", "io", "models", "nn", "ops", "points", "samples", "training", "viewer")
 SETUP = {
     "x": "x = samples.tensor()",
-    "cloud": "cloud = points.PointSet(mx.arange(24).reshape(8, 3) / 10, mx.array([4, 4]), grid=0.2)",
+    "cloud": (
+        "cloud = points.PointSet(mx.arange(24).reshape(8, 3) / 10, mx.array([4, 4]), grid=0.2)"
+    ),
 }
 SKIPPED = ("args", "kwargs", "self", "options")
 
@@ -107,7 +112,10 @@ def public(package: ModuleType, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def install(package: ModuleType, prefix: str) -> None:
-    """Completes the docstrings of a package. A name that several packages show is completed once."""
+    """Completes the docstrings of a package.
+
+    A name that several packages show is completed once.
+    """
     for name, value in public(package, prefix):
         if "<locals>" in getattr(value, "__qualname__", ""):  # made by a function: give it its name
             value.__qualname__ = value.__name__ = name.rpartition(".")[2]

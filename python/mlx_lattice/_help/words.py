@@ -58,23 +58,42 @@ ARGUMENTS: dict[str, str] = {
     "id": "Number of the set in its manager.",
     "manager_id": "Number of the manager.",
     "stream": "The stream or device on which the work runs; by default that of MLX.",
-    "x": "The input: a `SparseTensor` with feats (N, C), or rows of shape (N, C) where the function works on arrays.",
-    "kernel_size": "Size of the kernel: one integer or one per axis (x, y, z). A `KernelSpec` is also accepted.",
+    "x": (
+        "The input: a `SparseTensor` with feats (N, C), or rows of shape (N, C) where the function"
+        " works on arrays."
+    ),
+    "kernel_size": (
+        "Size of the kernel: one integer or one per axis (x, y, z). A `KernelSpec` is also"
+        " accepted."
+    ),
     "stride": "Step of the output lattice: one integer or one per axis.",
     "in_channels": "Channels C_in of the input.",
     "out_channels": "Channels C_out of the output.",
     "bias": "Bias of shape (C_out,), or for a module whether it has one.",
     "path": "Path of the file.",
     "dilation": "Distance between kernel offsets: one integer or one per axis.",
-    "groups": "Number of groups into which the channels are split; C_in = C_out = groups is depthwise.",
-    "padding": "Shift of the kernel: an edge joins input `out * stride + offset - padding`. Odd kernels are centered already, so that PyTorch's padding p is `p - (size - 1) // 2` here. Negative values are allowed.",
+    "groups": (
+        "Number of groups into which the channels are split; C_in = C_out = groups is depthwise."
+    ),
+    "padding": (
+        "Shift of the kernel: an edge joins input `out * stride + offset - padding`. Odd kernels"
+        " are centered already, so that PyTorch's padding p is `p - (size - 1) // 2` here. Negative"
+        " values are allowed."
+    ),
     "eps": "Small number that is added before a root or division.",
     "coords": "Coordinates (N, 4) as rows (batch, x, y, z), int32 or int64.",
-    "weight": "Weight of shape (C_out, Kx, Ky, Kz, C_in) or (K, C_in, C_out), for one offset (C_out, C_in); or a `QuantizedWeight`. For norms: scale of shape (C,).",
+    "weight": (
+        "Weight of shape (C_out, Kx, Ky, Kz, C_in) or (K, C_in, C_out), for one offset (C_out,"
+        " C_in); or a `QuantizedWeight`. For norms: scale of shape (C,)."
+    ),
     "feats": "Features of shape (N, C), float32, float16 or bfloat16.",
-    "rfs": "Receptive field scaler: the radius of the kernel relative to that of kernel_size cells.",
+    "rfs": (
+        "Receptive field scaler: the radius of the kernel relative to that of kernel_size cells."
+    ),
     "num_classes": "Number of outputs.",
-    "points": "Positions of shape (P, 3), float32; or a `PointSet` where the function works on one.",
+    "points": (
+        "Positions of shape (P, 3), float32; or a `PointSet` where the function works on one."
+    ),
     "lhs": "The left operand: a `SparseTensor`, or coordinates (N, 4).",
     "rhs": "The right operand, of the same kind, stride and dtype.",
     "join": 'Which rows remain: "inner", "left", "right" or "outer".',
@@ -124,7 +143,9 @@ ARGUMENTS: dict[str, str] = {
     "width": "Channels of the first level.",
     "stem": "Kernel size of the first convolution.",
     "operation": 'Kind of reduction: "sum", "mean", "max" or "min".',
-    "ties": 'How equal maxima share the gradient: "share" or another name of the operation\'s page.',
+    "ties": (
+        'How equal maxima share the gradient: "share" or another name of the operation\'s page.'
+    ),
     "layout": 'Order of the axes of `b`: "gmc" or "gcm".',
     "labels": "Path of the file with labels, or classes of shape (N,).",
     "rows": "Rows, integers; -1 stands for none where the function says so.",
@@ -148,12 +169,17 @@ ARGUMENTS: dict[str, str] = {
     "n": "A number: threads, or output rows.",
     "fill": "Value of rows that are missing.",
     "op": 'Name of the operation: "add", "sub", "mul", "maximum" or "minimum".',
-    "duplicate_reduction": 'What happens to rows of equal coordinates: "none" (an error), "first", "sum", "mean" or "max".',
+    "duplicate_reduction": (
+        'What happens to rows of equal coordinates: "none" (an error), "first", "sum", "mean" or'
+        ' "max".'
+    ),
     "cdf": "Tables of `normalized_cdf`, (R, A + 1) or (1, A + 1).",
     "training": "Whether values are dropped.",
     "key": "Key of the random numbers, as `mx.random.key` makes it.",
     "source_coords": "Coordinates (N, 4) or positions (N, 3) of possible neighbors.",
-    "query_coords": "Coordinates or positions whose neighbors are asked for; by default the source.",
+    "query_coords": (
+        "Coordinates or positions whose neighbors are asked for; by default the source."
+    ),
     "query_batch_indices": "Batch item of each query.",
     "max_neighbors": "The nearest that many are kept.",
     "relation": "A relation that was built before.",
@@ -172,7 +198,10 @@ ARGUMENTS: dict[str, str] = {
     "forward": "Function of model and batch that gives the outputs; by default the model itself.",
     "optimizer": "An optimizer of `mlx.optimizers` or `training.AdamW`.",
     "cell": "Side of a cell.",
-    "pick": 'Which point of a cell remains: "first", "nearest" or another name of the operation\'s page.',
+    "pick": (
+        'Which point of a cell remains: "first", "nearest" or another name of the operation\'s'
+        " page."
+    ),
     "a_indices": "Rows of `a`; by default all.",
     "b_indices": "Rows of `b`; by default all.",
     "query_lengths": "Queries per cloud.",
@@ -290,4 +319,7 @@ RETURNS: dict[str, str] = {
     "CoordinateSet": "A `CoordinateSet`; it is accepted wherever coordinates are.",
 }
 
-RAISES = "ValueError, TypeError or OverflowError: An argument does not fit; the message names it and says what is expected."
+RAISES = (
+    "ValueError, TypeError or OverflowError: An argument does not fit; the message names it and"
+    " says what is expected."
+)

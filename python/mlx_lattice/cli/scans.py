@@ -1,4 +1,4 @@
-"""Command `scans`: small labeled scans that the package makes itself, to try the other commands on."""
+"""Command `scans`: small synthetic scans with labels, to try the other commands on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ def add_command(commands: Any) -> None:
         "scans",
         help="writes small labeled scans to try the other commands on",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Writes made-up scans of a yard of 8 m: ground, walls, boxes and balls, with labels 0 to 3.",
+        description="Writes synthetic scans of a yard of 8 m: ground, walls, boxes and balls, with "
+        "labels 0 to 3.",
         epilog="examples:\n  mlx-lattice scans yard\n  mlx-lattice scans yard --count 20",
     )
     parser.add_argument("folder", help="where the PLY files go; the folder is made")

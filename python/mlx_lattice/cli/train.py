@@ -375,7 +375,10 @@ def _finish(output, history, held, recipe, scans, clouds):
 
 
 def _count_points(confusion, recipe, scan, classes, cloud):
-    """Adds the points of one cloud; points without a voxel or with an ignored label do not count."""
+    """Adds the points of one cloud.
+
+    Points without a voxel or with an ignored label do not count.
+    """
     import numpy as np
 
     truth = cloud.columns.get(recipe.label)

@@ -1,4 +1,7 @@
-"""Small conveniences of SparseTensor: len(x), -x, x * 2, x / s, comparisons, and words for names of other libraries."""
+"""Small conveniences of SparseTensor.
+
+Len(x), -x, x * 2, x / s, comparisons, and words for names of other libraries.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +36,9 @@ def _rows(x: SparseTensor, function: Callable[[mx.array], mx.array]) -> SparseTe
     feats = function(x.feats)
     if feats.shape != x.feats.shape:
         raise ValueError(
-            f"[SparseTensor] the other operand does not broadcast to {tuple(x.feats.shape)}: the result has "
-            f"shape {tuple(feats.shape)}; give a number or an array of shape (C,), (N, 1) or (N, C)"
+            f"[SparseTensor] the other operand does not broadcast to {tuple(x.feats.shape)}: the"
+            f" result has shape {tuple(feats.shape)}; give a number or an array of shape (C,), (N,"
+            " 1) or (N, C)"
         )
     return x.replace(feats=feats)
 

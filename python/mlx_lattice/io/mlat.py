@@ -1,4 +1,7 @@
-"""Compressed voxels, .mlat (docs/codec.md), as a point cloud: the centers of the voxels with their values."""
+"""Compressed voxels, .mlat (docs/codec.md), as a point cloud.
+
+The centers of the voxels with their values.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ def read_mlat(path: str | os.PathLike[str]) -> PointCloud:
         path: Path of the file.
 
     Returns:
-        A `PointCloud`; positions are float32 where float32 tells a hundredth of a voxel, else float64.
+        A `PointCloud`; positions are float32 if float32 resolves a hundredth of a voxel, else
+        float64.
 
     Raises:
         ValueError: The file is not a whole .mlat file.

@@ -56,13 +56,13 @@ def number(
 
 
 def checked_input(module, x, channels, arrays=False):
-    """x, if it is a sparse tensor (or an array, where `arrays` says so) with the channels of the module."""
+    """x, if it is a sparse tensor (with `arrays` also an array) with the module's channels."""
     name = type(module).__name__
     if isinstance(x, mx.array):
         if not arrays:
             raise TypeError(
-                f"[{name}] x: found an mx.array of shape {tuple(x.shape)}, expected a SparseTensor; "
-                "make one with SparseTensor(coords, feats)."
+                f"[{name}] x: found an mx.array of shape {tuple(x.shape)}, expected a SparseTensor;"
+                " make one with SparseTensor(coords, feats)."
             )
         found = x.shape[-1] if x.ndim else 0
     elif not isinstance(x, SparseTensor):
@@ -90,9 +90,10 @@ def warn_of_padding(module, spec):
     if usual and not _warned:
         _warned = True
         warnings.warn(
-            f"[{type(module).__name__}] kernel_size={sizes}, stride={strides}, padding={paddings}: an odd kernel is "
-            "centered already, so that this padding shifts it away from its output row. Write padding=0 for "
-            "what PyTorch does with padding = kernel_size // 2; docs/ops/conv.md explains it.",
+            f"[{type(module).__name__}] kernel_size={sizes}, stride={strides}, padding={paddings}:"
+            " an odd kernel is centered already, so that this padding shifts it away from its"
+            " output row. Write padding=0 for what PyTorch does with padding = kernel_size // 2;"
+            " docs/ops/conv.md explains it.",
             UserWarning,
             stacklevel=3,
         )
