@@ -22,6 +22,5 @@ using Tree = nanoflann::KDTreeSingleIndexAdaptor<
 extern "C" void knn(const float* p, size_t n, size_t k, uint32_t* rows, float* distances) {
   const Points points{p, n};
   const Tree tree(3, points, {10});
-  for (size_t i = 0; i < n; ++i)
-    tree.knnSearch(p + i * 3, k, rows + i * k, distances + i * k);
+  for (size_t i = 0; i < n; ++i) tree.knnSearch(p + i * 3, k, rows + i * k, distances + i * k);
 }
