@@ -1,6 +1,6 @@
 # The commands of this project. Everything happens inside this folder: .venv/ and build/.
-#   make demo    build, then train a network on street scans for some minutes: build/demo.html;
-#                ARGS=--quick takes seconds
+#   make demo    build, then train a network on street scans for two minutes: build/demo.html;
+#     ARGS=--quick for seconds
 #   make test    build, C++ and Python tests, then the C++ tests under AddressSanitizer and UBSan
 #   make tsan    the kernels' tests under ThreadSanitizer
 #   make fuzz    a million hostile inputs per decoder, under AddressSanitizer and UBSan; INPUTS=...
@@ -8,24 +8,32 @@
 #   make docs    build, then the site: build/site/index.html, offline
 #   make lint    layout, common mistakes, types and text; make format mends layout
 #   make tidy    clang-tidy on the C++ files that differ from main; ARGS=--all for all files
+#   make wheel   a wheel without a need for compiler or system libraries, tried in a new
+#     environment; PYTHONS="python3.10 ..." for others
 #   make clean   removes build/; make distclean also .venv/
 
 BENCH ?= *
 ARGS ?=
+PYTHONS ?=
 
-.PHONY: build demo docs test tsan fuzz bench lint format tidy clean distclean
+.PHONY: build demo docs test wheel tsan fuzz bench lint format tidy clean distclean
 
 build:
-	scripts/build.sh
+	scripts/build.sh bench
 
-demo: build
-	.venv/bin/python -m mlx_lattice demo --output build/demo.html $(ARGS)
+demo:
+	scripts/demo.sh $(ARGS)
 
-docs: build
+docs:
+	scripts/build.sh demo
 	scripts/docs.sh
 
-test: build
+test:
+	scripts/build.sh test
 	scripts/test.sh
+
+wheel:
+	scripts/wheel.sh $(PYTHONS)
 
 tsan:
 	scripts/sanitize.sh tsan

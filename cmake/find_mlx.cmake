@@ -24,9 +24,10 @@ macro(find_mlx)
       find_package(MLX CONFIG QUIET HINTS ${_mlx_hints})
     endif()
     if(NOT MLX_FOUND)
-      message(FATAL_ERROR "MLX was not found. Install it with "
-        "`pip install 'mlx[cpu]==${LATTICE_MLX_PIN}'` (macOS: without [cpu]) into the active "
-        "Python environment, or set MLX_ROOT to the folder with MLX's include/, lib/ and share/.")
+      message(FATAL_ERROR "MLX was not found. Install it with `pip install "
+        "'mlx[cpu]==${LATTICE_MLX_PIN}'` (macOS: without [cpu]; NVIDIA: [cuda12] or [cuda13]) into "
+        "the Python environment that is active, or set MLX_ROOT to the folder that holds MLX's "
+        "include/, lib/ and share/.")
     endif()
     # Headers of MLX are not ours to warn about.
     get_target_property(_mlx_includes mlx INTERFACE_INCLUDE_DIRECTORIES)

@@ -1,22 +1,14 @@
-# Highway: the CMake package, else pkg-config, else a pinned download (needs network). Target
-# hwy::hwy.
+# Highway, the vector library of the kernels: the CMake package, else pkg-config. Target hwy::hwy.
 find_package(hwy CONFIG QUIET)
 if(NOT TARGET hwy::hwy)
   find_package(PkgConfig QUIET)
   if(PkgConfig_FOUND)
     pkg_check_modules(libhwy IMPORTED_TARGET QUIET libhwy)
   endif()
-  if(TARGET PkgConfig::libhwy)
-    add_library(hwy::hwy ALIAS PkgConfig::libhwy)
-  else()
-    message(STATUS "Highway is not installed (Debian: libhwy-dev, Homebrew: highway); downloading")
-    include(FetchContent)
-    set(HWY_ENABLE_TESTS OFF CACHE BOOL "")
-    set(HWY_ENABLE_EXAMPLES OFF CACHE BOOL "")
-    set(HWY_ENABLE_CONTRIB OFF CACHE BOOL "")
-    set(HWY_ENABLE_INSTALL OFF CACHE BOOL "")
-    FetchContent_Declare(highway GIT_REPOSITORY https://github.com/google/highway.git GIT_TAG 1.2.0 GIT_SHALLOW ON)
-    FetchContent_MakeAvailable(highway)
-    add_library(hwy::hwy ALIAS hwy)
+  if(NOT TARGET PkgConfig::libhwy)
+    message(FATAL_ERROR "Highway, the vector library that lattice needs, is not installed. "
+      "Install it: `apt-get install libhwy-dev` (Debian, Ubuntu), `dnf install highway-devel` "
+      "(Fedora) or `brew install highway` (macOS).")
   endif()
+  add_library(hwy::hwy ALIAS PkgConfig::libhwy)
 endif()

@@ -1,12 +1,17 @@
 #!/usr/bin/env bash
-# Builds library, extension, tests and benchmarks into build/release; installs the package into
-# .venv.
+# Builds into build/release and installs the package into .venv: build.sh demo | test | bench
+# `test` adds the C++ tests, `bench` the tests and the benchmarks. The compiler's words go to
+# build/build.log.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/setup.sh
-export PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv"
-export CMAKE_BUILD_PARALLEL_LEVEL="${CMAKE_BUILD_PARALLEL_LEVEL:-$(getconf _NPROCESSORS_ONLN)}"
-echo "building into build/release"
-python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps . \
-  -C build-dir=build/release \
-  -C cmake.define.LATTICE_BUILD_TESTS=ON -C cmake.define.LATTICE_BUILD_BENCH=ON
+stage=${1:-bench}
+tests=ON bench=ON
+[ "$stage" = bench ] || bench=OFF
+[ "$stage" = demo ] && tests=OFF
+scripts/setup.sh "$stage"
+. scripts/environment.sh
+mkdir -p build
+python -m pip install -v --disable-pip-version-check --no-build-isolation --no-deps . \
+  -C build-dir=build/release -C cmake.define.LATTICE_BUILD_TESTS=$tests \
+  -C cmake.define.LATTICE_BUILD_BENCH=$bench 2>&1 |
+  python scripts/progress.py "building into build/release" build/build.log

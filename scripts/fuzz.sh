@@ -3,11 +3,10 @@
 # MB: fuzz.sh [inputs]
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/setup.sh
-export PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv"
+scripts/setup.sh test
+. scripts/environment.sh
 cmake --preset asan >/dev/null
-cores=${CMAKE_BUILD_PARALLEL_LEVEL:-$(getconf _NPROCESSORS_ONLN)}
-cmake --build --preset asan --target kernels_fuzz_test ops_codec_test --parallel "$cores" -- --quiet
+cmake --build --preset asan --target kernels_fuzz_test ops_codec_test -- --quiet
 export LATTICE_FUZZ_INPUTS=${1:-1000000} ASAN_OPTIONS=max_allocation_size_mb=256
 export LSAN_OPTIONS=suppressions=$PWD/tests/support/lsan.txt
 build/asan/tests/kernels_fuzz_test

@@ -3,11 +3,11 @@
 # part runs even when one before it failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-export PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv"
+. scripts/environment.sh
 failed=()
 scripts/browser.sh
 ctest --test-dir build/release --output-on-failure || failed+=(ctest)
-python -m pytest || failed+=(pytest)
+python -m pytest -n "$CTEST_PARALLEL_LEVEL" --dist loadfile || failed+=(pytest)
 scripts/sanitize.sh asan || failed+=(asan)
 if [ ${#failed[@]} -gt 0 ]; then
   echo "FAILED: ${failed[*]}" >&2

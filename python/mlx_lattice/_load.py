@@ -1,38 +1,115 @@
-"""Loads the extension, or says what to install.
+"""Loads the extension, or says what is wrong with the installation and how to mend it.
 
-MLX changes its C++ ABI in patch releases, and a wrong pair ends in undefined symbols or worse.
-So the version of the build is compared with the running version before the extension is loaded.
+Checks, in this order:
+
+1. another distribution that owns the folder mlx_lattice/: an older, unrelated project has the same
+   import name;
+2. no MLX;
+3. MLX without its library libmlx: on Linux it comes with one of the extras cpu, cuda12, cuda13;
+4. another version of MLX: MLX changes its C++ ABI in patch releases, so that a wrong pair ends in
+   undefined symbols or worse;
+5. an extension that the system cannot load.
 """
 
 import importlib
+import importlib.metadata
+import importlib.util
+import sys
+from types import ModuleType
 
 from . import _build
 
+OTHER = "mlx-lattice"  # the distribution of the unrelated project
+OUR_FILE = "mlx_lattice/_build.py"  # a file that only this project installs
 
-def cure(built, running):
-    """The sentence that a user with the wrong MLX needs."""
+
+def check_distribution(other: str = OTHER) -> None:
+    """Raises ImportError when the files of the unrelated project and of this one are mixed."""
+    try:
+        files = {str(file) for file in importlib.metadata.files(other) or ()}
+    except importlib.metadata.PackageNotFoundError:
+        return
+    if "mlx_lattice/__init__.py" in files and OUR_FILE not in files:
+        raise ImportError(
+            f"[mlx_lattice] found the distribution '{other}', an unrelated project with the same "
+            "import name; its files and those of lattice-mlx are mixed. "
+            "Remove both and install one: "
+            f"pip uninstall {other} lattice-mlx, then pip install 'lattice-mlx[cpu]'."
+        )
+
+
+def install_mlx(version: str) -> str:
+    """The command that brings MLX with its library to this system."""
+    if sys.platform == "darwin":
+        return f"pip install mlx=={version}"
     return (
-        f"mlx_lattice {_build.VERSION} was built for MLX {built}, found MLX {running}. "
-        f"Install the MLX it expects: pip install 'mlx[cpu]=={built}' (macOS: 'mlx=={built}'); "
-        "or build mlx_lattice for the MLX you have: pip install --no-build-isolation --no-deps "
-        "-C cmake.define.LATTICE_MLX_ANY_VERSION=ON . in its source folder."
+        f"pip install 'mlx[cpu]=={version}' "
+        f"(with an NVIDIA GPU: 'mlx[cuda12]=={version}' or 'mlx[cuda13]=={version}')"
     )
 
 
-def release(version):
+def missing_mlx(version: str) -> str:
+    return (
+        f"[mlx_lattice] found no MLX; expected MLX {version}. Install it: {install_mlx(version)}."
+    )
+
+
+def missing_libmlx(version: str) -> str:
+    return (
+        "[mlx_lattice] found the Python part of MLX without its library libmlx. "
+        f"Install the library: {install_mlx(version)}."
+    )
+
+
+def wrong_mlx(built: str, running: str) -> str:
+    return (
+        f"[mlx_lattice] lattice-mlx {_build.VERSION} was built for MLX {built}, "
+        f"found MLX {running}. "
+        f"Install the MLX that it expects: {install_mlx(built)}; "
+        "or build it for the MLX you have, in its source folder: "
+        "pip install --no-build-isolation --no-deps -C cmake.define.LATTICE_MLX_ANY_VERSION=ON ."
+    )
+
+
+def broken_extension(error: ImportError) -> str:
+    return (
+        f"[mlx_lattice] the compiled part of lattice-mlx {_build.VERSION} cannot be loaded: "
+        f"{error}. "
+        "Install it anew: pip install --force-reinstall --no-deps lattice-mlx; "
+        "a build of your own needs the libraries that it was linked with, "
+        "such as Highway (Debian: libhwy1)."
+    )
+
+
+def release(version: str) -> str:
     """The version without the date of a development build: 0.33.0.dev20260101+abc -> 0.33.0."""
     return version.split("+")[0].split(".dev")[0]
 
 
-def load_extension(name="mlx_lattice._ext", built=_build.MLX_VERSION):
+def _load_mlx(built: str) -> str:
+    """Imports mlx.core, which loads libmlx and registers mx.array; returns its version."""
     try:
-        import mlx.core as mx  # first: it loads libmlx and registers mx.array
+        found = importlib.util.find_spec("mlx.core")
+    except ModuleNotFoundError:
+        found = None
+    if found is None:
+        raise ImportError(missing_mlx(built))
+    try:
+        return str(importlib.import_module("mlx.core").__version__)
     except ImportError as error:
-        raise ImportError(cure(built, "none")) from error
-    running = mx.__version__
+        if "libmlx" in str(error):
+            raise ImportError(missing_libmlx(built)) from error
+        raise
+
+
+def load_extension(name: str = "mlx_lattice._ext", built: str = _build.MLX_VERSION) -> ModuleType:
+    check_distribution()
+    running = _load_mlx(built)
     if release(running) != built:
-        raise ImportError(cure(built, running))
+        raise ImportError(wrong_mlx(built, running))
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise ImportError(f"{error}\n{cure(built, running)}") from error
+        if str(error).startswith("["):  # the extension was loaded and says itself what is wrong
+            raise
+        raise ImportError(broken_extension(error)) from error

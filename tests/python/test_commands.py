@@ -40,11 +40,18 @@ def test_selftest(capsys):
     assert "cpu.reference" in capsys.readouterr().out
 
 
+def test_quick_selftest_runs_every_route():
+    quick, routes = ml.selftest("cpu", quick=True), ml.routes()
+    names = {(operation, route) for operation, _, route in quick.routes}
+    assert quick.ok and names == {(r.operation, r.name) for r in routes if r.device == "cpu"}
+    assert len(quick.rows) < 10 * len(names)
+
+
 def test_selftest_report(capsys, tmp_path, monkeypatch):
     report = importlib.import_module("mlx_lattice.explain").SelftestReport(
         _ext.selftest_rows("cpu", "cpu.reference", 50)
     )
-    monkeypatch.setattr(route_commands, "selftest", lambda _device: report)
+    monkeypatch.setattr(route_commands, "selftest", lambda _device, _quick: report)
     for name in ("report.txt", "report.json"):
         assert cli.main(["selftest", "--device", "cpu", "--report", str(tmp_path / name)]) == 0
     text = (tmp_path / "report.txt").read_text()

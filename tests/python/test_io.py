@@ -273,7 +273,7 @@ def test_missing_packages_name_the_cure(tmp_path, monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without)
     monkeypatch.setattr("importlib.import_module", without)
-    with pytest.raises(ImportError, match=r"pip install 'mlx-lattice\[io\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'lattice-mlx\[io\]'"):
         io.read(tmp_path / "a.las")
 
 

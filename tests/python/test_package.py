@@ -1,7 +1,6 @@
 """Import, versions and the command line."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 import mlx.core as mx
 import mlx_lattice
 import pytest
-from mlx_lattice import _load, cli
+from mlx_lattice import cli
 
 PACKAGE = Path(mlx_lattice.__file__).parent
 
@@ -59,47 +58,6 @@ def test_thread_count_errors():
         mlx_lattice._ext.set_thread_count(0)
     with pytest.raises(TypeError):
         mlx_lattice._ext.set_thread_count("2")
-
-
-def test_wrong_mlx_is_named_before_loading():
-    with pytest.raises(
-        ImportError, match=r"built for MLX 0\.0\.1, found MLX .*pip install 'mlx\[cpu\]==0\.0\.1'"
-    ):
-        _load.load_extension("mlx_lattice._no_such_module", built="0.0.1")
-
-
-def test_development_builds_of_mlx():
-    assert _load.release("0.33.0.dev20260101+abc") == "0.33.0"
-    assert _load.release("0.32.4") == "0.32.4"
-
-
-def copy_package(tmp_path):
-    copy = tmp_path / "mlx_lattice"
-    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "include", "share"))
-    return copy
-
-
-def import_copy(tmp_path):
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import mlx_lattice"
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-
-
-def test_import_with_another_mlx(tmp_path):
-    build = copy_package(tmp_path) / "_build.py"
-    build.write_text(build.read_text().replace(mx.__version__, "0.0.1"))
-    result = import_copy(tmp_path)
-    assert result.returncode == 1
-    assert "ImportError: mlx_lattice" in result.stderr and "'mlx[cpu]==0.0.1'" in result.stderr
-
-
-def test_extension_that_cannot_be_loaded(tmp_path):
-    copy = copy_package(tmp_path)
-    assert import_copy(tmp_path).returncode == 0
-    for extension in copy.glob("_ext*"):
-        extension.write_bytes(b"not a library")
-    result = import_copy(tmp_path)
-    assert result.returncode == 1
-    assert f"'mlx[cpu]=={mx.__version__}'" in result.stderr.splitlines()[-1]
 
 
 def test_info_command(capsys):

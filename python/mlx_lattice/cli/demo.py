@@ -8,7 +8,11 @@
 """
 
 import argparse
+import os
+import pathlib
+import sys
 import time
+import webbrowser
 
 import mlx.core as mx
 
@@ -48,7 +52,21 @@ def add_command(commands):
         metavar="HTML",
         help="page to write, or a .png; default %(default)s",
     )
+    parser.add_argument(
+        "--open", action="store_true", help="opens the page in a browser where there is a display"
+    )
     parser.set_defaults(run=run)
+
+
+def show(path: str, in_browser: bool) -> None:
+    """Prints the address of a file; opens the file when asked and when there is a display."""
+    address = pathlib.Path(path).resolve().as_uri()
+    print(f"page: {address}", flush=True)
+    display = (
+        sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )
+    if in_browser and display:
+        webbrowser.open(address)
 
 
 def run(arguments):
@@ -72,17 +90,13 @@ def run(arguments):
                 f"{name}: found {value if name != '--seed' else value - 1}, "
                 "expected a positive number"
             )
-    try:
-        import numpy as np
+    import numpy as np
 
-        from .. import io, viewer
-        from ..training import scans
-        from ..training.trainer import Trainer, adamw
-        from . import demo_scene
-    except ImportError as error:
-        raise ValueError(
-            f"{error}; install what the demo needs: pip install 'mlx-lattice[demo]'"
-        ) from None
+    from .. import io, viewer
+    from ..training import scans
+    from ..training.trainer import Trainer, adamw
+    from . import demo_scene
+
     if not arguments.output.lower().endswith((".html", ".htm", ".png")):
         raise ValueError(
             f"--output: found {arguments.output}, expected a name that ends in .html or .png"
@@ -155,5 +169,5 @@ def run(arguments):
         title="A street that the network has not seen before",
         **({} if arguments.output.lower().endswith(".png") else {"unit": "m"}),
     )
-    print(f"page: {arguments.output}")
+    show(arguments.output, arguments.open)
     print("next: mlx-lattice scans yard, then train a network on your own files")

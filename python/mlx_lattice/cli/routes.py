@@ -50,6 +50,7 @@ def add_command(commands):
         "selftest", help="checks every route against a float64 oracle on this machine"
     )
     test.add_argument("--device", choices=("cpu", "gpu"), help="only routes of this device")
+    test.add_argument("--quick", action="store_true", help="few cases per route: seconds")
     test.add_argument(
         "--report",
         metavar="FILE",
@@ -146,7 +147,7 @@ def _selftest(arguments):
         raise ValueError(
             "found no GPU that MLX can use, expected one; without it run `selftest --device cpu`"
         )
-    report = selftest(arguments.device)
+    report = selftest(arguments.device, arguments.quick)
     print(report)
     if arguments.report:
         write_report(report, arguments.report)

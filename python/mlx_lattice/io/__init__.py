@@ -1,17 +1,10 @@
 """Point-cloud files, read into and written from `PointCloud`.
 
 PLY, PCD, LAS/LAZ, NPY/NPZ, scans of KITTI and nuScenes with their labels, text (XYZ, TXT, CSV),
-meshes (OFF, OBJ, STL) and E57. Needs NumPy; LAS and LAZ also laspy and lazrs:
-pip install 'mlx-lattice[io]'. A file that is not what it says raises `ValueError` with its path;
+meshes (OFF, OBJ, STL) and E57. LAS and LAZ need laspy and lazrs:
+pip install 'lattice-mlx[io]'. A file that is not what it says raises `ValueError` with its path;
 memory stays in proportion to the file.
 """
-
-try:
-    import numpy as _numpy  # noqa: F401
-except ImportError:
-    raise ImportError(
-        "mlx_lattice.io needs NumPy: pip install 'mlx-lattice[io]' (or pip install numpy)"
-    ) from None
 
 import os as _os
 import sys as _sys

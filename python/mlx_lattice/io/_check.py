@@ -43,7 +43,7 @@ def require(package, extra):
         return importlib.import_module(package)
     except ImportError:
         raise ImportError(
-            f"{package} is missing; install it: pip install 'mlx-lattice[{extra}]' "
+            f"{package} is missing; install it: pip install 'lattice-mlx[{extra}]' "
             f"(or pip install {package})"
         ) from None
 

@@ -4,22 +4,16 @@
     viewer.write("compare.html", viewer.compare(points, truth, prediction), classes=["road", "car"])
     viewer.show(cloud)                       # in a notebook
 
-Panels stand side by side under one camera and share colors and legends. The module needs NumPy,
-for a PNG also Pillow.
+Panels stand side by side under one camera and share colors and legends. A PNG needs Pillow.
 """
 
 from __future__ import annotations
 
-try:
-    import numpy as _numpy
-except ImportError:
-    raise ImportError(
-        "mlx_lattice.viewer needs NumPy: pip install 'lattice-mlx[view]' (or pip install numpy)"
-    ) from None
-
 import os as _os
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
+
+import numpy as _numpy
 
 from .._atomic import atomic_file as _atomic_file
 from .._atomic import write_bytes as _write_bytes

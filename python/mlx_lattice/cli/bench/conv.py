@@ -40,12 +40,8 @@ def bench_conv(arguments):
         or not arguments.voxel > 0
     ):
         raise ValueError("channels, threads, repeat and voxel must be positive")
-    try:
-        import numpy as np
-    except ImportError:
-        raise ValueError(
-            "bench conv needs NumPy, for its scene and its dense product: pip install numpy"
-        ) from None
+    import numpy as np
+
     from ..demo_scene import sweep
 
     mx.set_cache_limit(4 << 30)

@@ -114,12 +114,6 @@ def bench_model(arguments):
     if min(arguments.threads) < 1 or arguments.repeat < 1 or not arguments.voxel > 0:
         raise ValueError("threads, repeat and voxel must be positive")
     model = models.MinkUNet(4, arguments.classes, depth=arguments.depth, width=arguments.width)
-    try:
-        import numpy  # noqa: F401
-    except ImportError:
-        raise ValueError(
-            "bench model needs NumPy, for its scene and its dense product: pip install numpy"
-        ) from None
     mx.set_cache_limit(4 << 30)
     dtype = getattr(mx, arguments.dtype)
     coords, feats = _scan(arguments.voxel, 4, dtype)

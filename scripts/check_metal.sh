@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Gives every Metal kernel to Apple's compiler, which needs no GPU: check_metal.sh. On macOS with
+# Xcode, after a build.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/environment.sh
+rm -rf build/metal_texts
+python scripts/metal_texts.py build/metal_texts
+if ! command -v xcrun >/dev/null; then
+  echo "[check_metal.sh] found no xcrun; the kernels were captured but not compiled." >&2
+  exit 1
+fi
+include=$(python -c 'import mlx; print(list(mlx.__path__)[0] + "/include")')
+failed=0
+for file in build/metal_texts/*.metal; do
+  for standard in metal3.1 metal3.2; do
+    xcrun metal -fsyntax-only "-std=$standard" -I "$include" "$file" || failed=$((failed + 1))
+  done
+done
+[ "$failed" -eq 0 ] || { echo "[check_metal.sh] $failed compilations failed" >&2; exit 1; }
+echo "metal: all kernels compile"
