@@ -12,8 +12,8 @@ from ._ext import DecisionLog, selftest_rows
 class Explanation:
     """The decisions of one call, in order. Prints as text; `routes` lists (operation, route)."""
 
-    def __init__(self, decisions):
-        self.decisions = decisions
+    def __init__(self, decisions, note=""):
+        self.decisions, self.note = decisions, note
 
     @property
     def routes(self):
@@ -22,7 +22,7 @@ class Explanation:
     def __str__(self):
         if not self.decisions:
             return "no operation of the route table was called"
-        return "\n".join(f"{d.text}\n{_sentence(d)}" for d in self.decisions)
+        return "\n".join(f"{d.text}\n{_sentence(d)}" for d in self.decisions) + self.note
 
     __repr__ = __str__
 
@@ -37,7 +37,21 @@ def explain(fn, *args, **kwargs):
     """
     with DecisionLog() as log:
         fn(*args, **kwargs)
-        return Explanation(log.decisions)
+        return Explanation(log.decisions, _padding_note(fn, kwargs))
+
+
+def _padding_note(fn, kwargs):
+    """A sentence when an odd kernel is shifted by a padding, which PyTorch counts in another way."""
+    spec = getattr(fn, "spec", None)
+    size = kwargs.get("kernel_size", spec.size if spec else 3)
+    padding = kwargs.get("padding", spec.padding if spec else 0)
+    sizes, paddings = ([v] * 3 if isinstance(v, int) else list(v) for v in (size, padding))
+    if not any(p and k % 2 for k, p in zip(sizes, paddings)):
+        return ""
+    return (
+        f"\n  Padding {tuple(paddings)} shifts a kernel of size {tuple(sizes)}: an odd size is centered "
+        "already. PyTorch's padding p is p - (K - 1) / 2 here."
+    )
 
 
 @cache
@@ -45,9 +59,12 @@ def _rate() -> float:
     """FLOP per second of a dense float32 product of MLX on this machine, measured once."""
     a = mx.ones((512, 512))
     mx.eval(a @ a)
-    begin = time.perf_counter()
-    mx.eval(a @ a)
-    return 2 * 512**3 / max(time.perf_counter() - begin, 1e-9)
+    times = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        mx.eval(a @ a)
+        times.append(time.perf_counter() - begin)
+    return 2 * 512**3 / max(min(times), 1e-9)
 
 
 def _sentence(d):

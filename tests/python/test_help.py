@@ -159,3 +159,13 @@ def test_negative_padding_is_a_shift():
         sum(w * v for w, v in zip((1, 10, 100), range(2 * o, 2 * o + 3)) if v < 6) for o in range(3)
     ]
     assert got.feats[:, 0].tolist() == expected
+
+
+def test_explain_speaks_of_padding_and_time():
+    x = samples.tensor()
+    weight = mx.ones((8, 3, 3, 3, 4))
+    told = str(ml.explain(ops.conv3d, x, weight, stride=2, padding=1))
+    assert "In words: conv runs on the cpu" in told and "Predicted time: about" in told
+    assert "an odd size is centered already" in told
+    assert "Padding" not in str(ml.explain(ops.conv3d, x, weight, stride=2))
+    assert "Padding" in str(ml.explain(nn.Conv3d(4, 8, 3, padding=(0, 1, 0)), x))

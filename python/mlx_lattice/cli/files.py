@@ -240,6 +240,7 @@ def info_file(path, format=None):
             text += f", {values.size - kept.size:,} not finite"
         rows.append((f"column {name}", text))
     print(table(rows))
+    print(f"next: mlx-lattice view {path} look.html")
 
 
 def _finite(values):

@@ -28,4 +28,8 @@ def run(arguments: Any) -> None:
     paths = samples.write_scans(arguments.folder, arguments.count)
     print(f"wrote {len(paths)} scans: {paths[0]} ... {paths[-1]}")
     print(f"classes: {', '.join(f'{i} {name}' for i, name in enumerate(samples.CLASSES))}")
-    print(f"next: mlx-lattice train {arguments.folder} --voxel 0.2 --epochs 10 --output run")
+    names = ",".join(samples.CLASSES)
+    print(
+        f"next: mlx-lattice train {arguments.folder} --voxel 0.2 --epochs 10 --classes {names} "
+        "--output run"
+    )

@@ -360,9 +360,7 @@ def _finish(output, history, held, recipe, scans, clouds):
     if held:
         best = max(history, key=lambda row: (row.get("mean_iou", 0.0), row["epoch"]))
         model = models.load(output / MODEL)
-        print(
-            f"\nbest epoch {best['epoch']}, on the {len(held)} clouds that were not learned from:"
-        )
+        print(f"\nbest epoch {best['epoch']}, on {len(held)} unseen cloud{'s' * (len(held) > 1)}:")
         voxels, points = (scans.Confusion(recipe.names, unit=u) for u in ("voxels", "points"))
         for scan in held:
             classes = scans.predict(model, scan)
