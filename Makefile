@@ -4,6 +4,7 @@
 #   make test    build, C++ and Python tests, then the C++ tests under AddressSanitizer and UBSan
 #   make tsan    the kernels' tests under ThreadSanitizer
 #   make fuzz    a million hostile inputs per decoder, under AddressSanitizer and UBSan; INPUTS=...
+#   make attack  hostile calls of every public function; CALLS=200000, SEED=2, LATTICE_ASAN=1
 #   make bench   all benchmarks; make bench BENCH=conv ARGS=--benchmark_filter=lidar
 #   make docs    build, then the site: build/site/index.html, offline
 #   make lint    layout, common mistakes, types and text; make format mends layout
@@ -16,7 +17,7 @@ BENCH ?= *
 ARGS ?=
 PYTHONS ?=
 
-.PHONY: build demo docs test wheel tsan fuzz bench lint format tidy clean distclean
+.PHONY: build demo docs test wheel tsan fuzz attack bench lint format tidy clean distclean
 
 build:
 	scripts/build.sh bench
@@ -40,6 +41,9 @@ tsan:
 
 fuzz:
 	scripts/fuzz.sh $(INPUTS)
+
+attack:
+	scripts/attack.sh $(CALLS) $(SEED)
 
 bench: build
 	scripts/bench.sh "$(BENCH)" $(ARGS)

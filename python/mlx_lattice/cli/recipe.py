@@ -5,7 +5,6 @@ from pathlib import Path
 import mlx.core as mx
 
 from .._atomic import write_bytes
-from ..training.metrics import epoch_score
 
 MODEL, PIPELINE, RECIPE = "model.safetensors", "recipe.json", "recipe.toml"
 
@@ -46,6 +45,7 @@ def fit(recipe, train, valid, output: Path | None, ranks, resume=False, say=prin
     output: gets the best network, the pipeline, the recipe, the checkpoint and history.csv.
     """
     from ..training.inference import evaluate_points
+    from ..training.metrics import epoch_score
     from ..training.recipes import planned
 
     if not ranks.first:

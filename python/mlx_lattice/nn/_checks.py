@@ -33,6 +33,15 @@ def layer_count(module, name, value, least=1):
     return count
 
 
+def sizes(module, name, values):
+    """A list of at least one integer >= 1."""
+    if not isinstance(values, (list, tuple)) or not values:
+        raise TypeError(
+            f"[{type(module).__name__}] {name} must be a list of integers, found {values!r}"
+        )
+    return [integer(module, name, value) for value in values]
+
+
 def told(value):
     """What was found, for messages."""
     if isinstance(value, mx.array):

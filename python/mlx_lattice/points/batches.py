@@ -11,7 +11,7 @@ import itertools
 
 import mlx.core as mx
 
-from ..nn._checks import integer
+from ..nn._checks import integer, told
 from .segments import segment_reduce
 
 MOST_CLOUDS = 1 << 22  # an index above it is a mistake, not a batch
@@ -145,7 +145,7 @@ class _Ragged:
 
     @staticmethod
     def _check_positions(name, positions):
-        positions = mx.array(positions)
+        positions = _array(name, "positions", positions)
         if positions.ndim != 2 or positions.shape[1] != 3 or positions.dtype not in FLOATS:
             raise ValueError(
                 f"[{name}] positions must be floats of shape (T, 3), "
@@ -157,7 +157,7 @@ class _Ragged:
     def _check_features(name, features, rows):
         if features is None:
             return None
-        features = mx.array(features)
+        features = _array(name, "features", features)
         if features.ndim != 2 or features.shape[0] != rows:
             raise ValueError(
                 f"[{name}] features must have shape ({rows}, C), got {tuple(features.shape)}"
@@ -333,8 +333,17 @@ def _cloud_of_rows(offsets, rows):
     return mx.cumsum(steps)[:rows]
 
 
+def _array(name, what, values):
+    try:
+        return mx.array(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(
+            f"[{name}] {what} must be an array, found {told(values)}: {error}"
+        ) from None
+
+
 def _integers(name, what, values):
-    array = mx.array(values)
+    array = _array(name, what, values)
     if array.size == 0 and array.ndim == 1:
         return []
     if array.ndim != 1 or not mx.issubdtype(array.dtype, mx.integer):

@@ -5,6 +5,8 @@ from typing import Any
 import mlx.core as mx
 from mlx.utils import tree_flatten, tree_unflatten
 
+from ..nn._checks import told
+
 __all__ = ["custom_sparse_op_with_grad"]
 
 HELD = object()  # the place of an array among saved values
@@ -17,6 +19,11 @@ def custom_sparse_op_with_grad(forward_fn, backward_fn, *args):
     place. Then backward_fn returns one gradient per array of args, in order. A single gradient may
     stand alone, and None is a zero gradient.
     """
+    for name, value in (("forward_fn", forward_fn), ("backward_fn", backward_fn)):
+        if not callable(value):
+            raise TypeError(
+                f"[custom_sparse_op_with_grad] {name} must be a function, found {told(value)}"
+            )
     places = [i for i, a in enumerate(args) if isinstance(a, mx.array)]
     shape: dict[str, Any] = {}  # how `saved` was built
 

@@ -23,6 +23,13 @@ from ..nn._checks import told
 _serial = itertools.count()
 
 
+def _number(name, value):
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"[PointSet] {name} must be a number, found {told(value)}") from None
+
+
 class PointSet(_ext.PointSet):  # type: ignore[name-defined]
     """Points (N, 3) of clouds that follow each other, with the size of a kernel cell. Immutable."""
 
@@ -55,7 +62,7 @@ class PointSet(_ext.PointSet):  # type: ignore[name-defined]
             coarse, rows, _ = grid_downsample(self, self.grid * stride)
             return PointSet.of(coarse), rows
 
-        return self._once(("downsample", float(stride)), make)
+        return self._once(("downsample", _number("stride", stride)), make)
 
     def partition(self, stride, kernel_size):
         """(PointSet, Rulebook): centers of the cells of stride * grid; each point has one edge."""
@@ -64,7 +71,7 @@ class PointSet(_ext.PointSet):  # type: ignore[name-defined]
             book, coarse = build_partition_rulebook(self, stride, kernel_size)
             return PointSet.of(coarse), book
 
-        return self._once(("partition", float(stride), kernel_size), make)
+        return self._once(("partition", _number("stride", stride), kernel_size), make)
 
     def full_cover(self, stride, kernel_size, margin=0.01):
         """(PointSet, Rulebook): points of this set that cover all its points.
@@ -76,7 +83,9 @@ class PointSet(_ext.PointSet):  # type: ignore[name-defined]
             book, coarse, _, _ = build_full_cover_rulebook(self, stride, kernel_size, margin)
             return PointSet.of(coarse), book
 
-        return self._once(("full_cover", float(stride), kernel_size, float(margin)), make)
+        return self._once(
+            ("full_cover", _number("stride", stride), kernel_size, _number("margin", margin)), make
+        )
 
     def generate(self, kernel_size=3, expansion=1.0, stencil=None):
         """(PointSet, Rulebook): the voxels of grid / expansion around the voxel of each point.
@@ -104,13 +113,14 @@ class PointSet(_ext.PointSet):  # type: ignore[name-defined]
         self, target=None, kernel_size=3, *, rfs=1.0, shape="ball", radius=None, allow_empty=False
     ):
         """build_rulebook(self, target, ...); the target is the set itself where none is given."""
-        target = self if target is None else target
+        target = self if target is None else PointSet.of(target)
         options = {"rfs": rfs, "shape": shape, "radius": radius, "allow_empty": allow_empty}
         key = ("rulebook", target._id, kernel_size, *options.values())
         return self._once(key, lambda: build_rulebook(self, target, kernel_size, **options))
 
     def near(self, target, kernel_size=3, *, rfs=1.0, shape="ball"):
         """(rows, counts): the points that a kernel at each target sees, in the order of targets."""
+        target = PointSet.of(target)
 
         def make():
             radius = self.grid * radius_scaler(kernel_size, rfs, shape)
@@ -122,6 +132,12 @@ class PointSet(_ext.PointSet):  # type: ignore[name-defined]
         return self._once(("near", target._id, kernel_size, rfs, shape), make)
 
     def _once(self, key, make):
+        try:
+            hash(key)
+        except TypeError:
+            raise TypeError(
+                f"[PointSet] arguments of {key[0]} must be plain numbers and names, found {key[1:]}"
+            ) from None
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]

@@ -11,7 +11,7 @@ import mlx.nn
 from ..core import SparseTensor
 from ..models._model import Model
 from ..nn import Linear
-from ..nn._checks import layer_count, told
+from ..nn._checks import integer, layer_count, sizes, told
 from .batches import as_batch
 from .layers import GlobalPool, PointConv3d, Upsample
 from .norms import make_norm
@@ -111,6 +111,8 @@ class Bottleneck(_Residual):
         self, in_channels, channels, stride=1, norm="batch", rfs=1.0, groups=1, width_per_group=64
     ):
         super().__init__()
+        channels, groups = integer(self, "channels", channels), integer(self, "groups", groups)
+        width_per_group = integer(self, "width_per_group", width_per_group)
         out_channels, width = (
             channels * self.expansion,
             int(channels * width_per_group / 64) * groups,
@@ -152,7 +154,7 @@ class PointClassifier(Model):
         pool="mean",
         rfs=1.0,
     ):
-        channels = list(channels)
+        channels = sizes(self, "channels", channels)
         blocks = layer_count(self, "blocks", blocks, least=0)
         super().__init__(
             in_channels=in_channels,
@@ -201,7 +203,8 @@ class PointUNet(Model):
         norm="batch",
         rfs=2.5,
     ):
-        channels, blocks = list(channels), [layer_count(self, "blocks", n) for n in blocks]
+        channels = sizes(self, "channels", channels)
+        blocks = [layer_count(self, "blocks", n) for n in sizes(self, "blocks", blocks)]
         super().__init__(
             in_channels=in_channels,
             num_classes=num_classes,

@@ -125,7 +125,7 @@ class _NoNorm(mlx.nn.Module):
 
 def make_norm(kind, channels):
     """The norm named by `kind`."""
-    if kind not in CHOICES:
+    if not isinstance(kind, str) or kind not in CHOICES:
         raise ValueError(f"[norm] norm must be one of {', '.join(CHOICES)}, got {kind!r}")
     if kind == "group":
         return RaggedGroupNorm(channels=channels, groups=math.gcd(8, channels))

@@ -41,6 +41,10 @@ def warm_cosine(rate, steps, warm=0.1):
 
     warm: the share of the steps in which the rate rises.
     """
+    if not isinstance(rate, (int, float)) or not isinstance(steps, int) or steps < 0:
+        raise TypeError(
+            f"[warm_cosine] rate must be a number and steps an integer >= 0, found {rate!r}, {steps!r}"
+        )
     rise = max(1, round(steps * warm))
 
     def schedule(step):

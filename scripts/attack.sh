@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Hostile calls of every public callable, then a differential fuzz: attack.sh [calls] [seed].
+# With LATTICE_ASAN=1 the library and the extension are built with AddressSanitizer and UBSan into
+# build/asan_python and attacked there; address space then has no limit, as the shadow needs it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+calls=${1:-2000} seed=${2:-1}
+export PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv"
+memory=8
+if [ "${LATTICE_ASAN:-0}" = 1 ]; then
+  python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps --upgrade \
+    --target build/asan_python . -C build-dir=build/asan_ext -C cmake.build-type=Sanitize \
+    -C cmake.define.CMAKE_CXX_FLAGS_SANITIZE=-O1 -C cmake.define.LATTICE_SANITIZE=address,undefined
+  PYTHONPATH=$PWD/build/asan_python
+  LD_PRELOAD=$("${CXX:-c++}" -print-file-name=libasan.so)
+  ASAN_OPTIONS=detect_leaks=0,allocator_may_return_null=1
+  export PYTHONPATH LD_PRELOAD ASAN_OPTIONS
+  memory=0
+fi
+python tests/attack/run.py --calls "$calls" --seed "$seed" --memory "$memory"
+python tests/attack/fuzz.py --cases "$((calls / 20))"

@@ -1,0 +1,89 @@
+"""kill -9 at random moments of `train` and `compress`: files are whole, the old or the new ones.
+
+python tests/attack/kill.py --kills 50
+"""
+
+import argparse
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from mlx_lattice import io, models, ops
+from mlx_lattice.cli import main as command
+
+
+def started(*arguments):
+    return subprocess.Popen(
+        [sys.executable, "-m", "mlx_lattice", *map(str, arguments)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def killed(process, seconds):
+    """Kills a process after some time; True when it was still running."""
+    time.sleep(seconds)
+    process.send_signal(signal.SIGKILL)
+    return process.wait() == -signal.SIGKILL
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kills", type=int, default=50)
+    kills = parser.parse_args().kills
+    r, wrong, hit = random.Random(0), [], 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "s").mkdir()
+        (folder / "c.json").write_text('{"depth": 14, "width": 4, "stem_kernel_size": 3}')
+        for i in range(2):
+            points = (np.random.default_rng(i).random((1500, 3)) * [8, 8, 3]).astype(np.float32)
+            label = (points[:, 2] > 1.5).astype(np.int32)
+            io.write(folder / "s" / f"{i}.ply", io.PointCloud(points, {"label": label}))
+        train = [
+            "train",
+            folder / "s",
+            "--voxel",
+            "0.4",
+            "--config",
+            folder / "c.json",
+            "--output",
+            folder / "r",
+        ]
+        train = [*map(str, train), "--epochs", "100000"]
+        scan, packed = folder / "s" / "0.ply", folder / "p.mlat"
+        command(["compress", str(scan), str(packed), "--voxel", "0.1"])
+        begin = time.monotonic()
+        command(["compress", str(scan), str(packed), "--voxel", "0.1"])
+        once = max(time.monotonic() - begin, 0.2) + 1.5  # with the start of Python
+        for i in range(kills):
+            if i % 2:
+                resume = ["--resume"] if (folder / "r" / "checkpoint.safetensors").exists() else []
+                hit += killed(started(*train, *resume), 3 * once * r.random())
+                if (folder / "r" / "model.safetensors").exists():
+                    models.load(folder / "r" / "model.safetensors")
+            else:
+                hit += killed(
+                    started("compress", scan, packed, "--voxel", "0.05"), once * r.random()
+                )
+                if not len(ops.decode_points(packed.read_bytes()).coords):
+                    wrong.append("the compressed file is empty")
+        if (folder / "r" / "checkpoint.safetensors").exists():
+            again = subprocess.run(
+                [sys.executable, "-m", "mlx_lattice", *train[:-1], "1", "--resume"],
+                capture_output=True,
+                text=True,
+            )
+            if again.returncode:
+                wrong.append(again.stderr)
+    print(f"{kills} kills, {hit} of a running process; {wrong or 'every file was whole'}")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
