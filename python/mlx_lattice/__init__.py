@@ -8,9 +8,9 @@ from ._load import load_extension
 _ext = load_extension()
 _ext.backend_info()  # a wrong LATTICE_SIMD is an error here, not inside the first operation
 
-from . import _edge  # noqa: E402
+from . import _boundary  # noqa: E402
 
-_edge.install(_ext)
+_boundary.install(_ext)
 
 from . import (  # noqa: E402
     _help,

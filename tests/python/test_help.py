@@ -118,7 +118,7 @@ def test_tensors_are_easy():
             getattr(x, theirs)
 
 
-def test_gradients_pass_through_the_edge():
+def test_gradients_pass_through_the_boundary():
     x = samples.tensor()
     weight = mx.ones((8, 3, 3, 3, 4))
     gradient = mx.grad(lambda w: (ops.subm_conv3d(x, w) * 2).feats.sum())(weight)

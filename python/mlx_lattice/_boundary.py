@@ -1,4 +1,4 @@
-"""The edge between Python and the extension.
+"""The boundary between Python and the extension.
 
 Typed signatures, NumPy arrays and lists, and errors in words.
 
