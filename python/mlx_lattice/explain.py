@@ -41,7 +41,7 @@ def explain(fn, *args, **kwargs):
 
 
 def _padding_note(fn, kwargs):
-    """A sentence when an odd kernel is shifted by a padding, which PyTorch counts in another way."""
+    """A sentence if padding shifts an odd kernel, because PyTorch counts padding differently."""
     spec = getattr(fn, "spec", None)
     size = kwargs.get("kernel_size", spec.size if spec else 3)
     padding = kwargs.get("padding", spec.padding if spec else 0)
@@ -49,8 +49,8 @@ def _padding_note(fn, kwargs):
     if not any(p and k % 2 for k, p in zip(sizes, paddings)):
         return ""
     return (
-        f"\n  Padding {tuple(paddings)} shifts a kernel of size {tuple(sizes)}: an odd size is centered "
-        "already. PyTorch's padding p is p - (K - 1) / 2 here."
+        f"\n  Padding {tuple(paddings)} shifts a kernel of size {tuple(sizes)}: an odd size is "
+        "centered already. PyTorch's padding p is p - (K - 1) / 2 here."
     )
 
 

@@ -43,7 +43,8 @@ def warm_cosine(rate, steps, warm=0.1):
     """
     if not isinstance(rate, (int, float)) or not isinstance(steps, int) or steps < 0:
         raise TypeError(
-            f"[warm_cosine] rate must be a number and steps an integer >= 0, found {rate!r}, {steps!r}"
+            "[warm_cosine] rate must be a number and steps an integer >= 0, "
+            f"found {rate!r}, {steps!r}"
         )
     rise = max(1, round(steps * warm))
 
