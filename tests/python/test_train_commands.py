@@ -174,3 +174,12 @@ def test_more_mistakes(run, trained, tmp_path, capsys):
     with pytest.raises(SystemExit) as leave:
         main(["train", "data"])
     assert leave.value.code == 2
+
+
+def test_format_of_ambiguous_files(tmp_path, capsys):
+    """20 points of KITTI could be 16 of nuScenes: the message names --format, which train has."""
+    np.zeros((20, 4), "<f4").tofile(tmp_path / "a.bin")
+    start = ["train", str(tmp_path / "a.bin"), "--voxel", "1", "--output", str(tmp_path / "o")]
+    assert main(start) == 1 and "--format kitti or --format nuscenes" in capsys.readouterr().err
+    assert main([*start, "--format", "kitti"]) == 1
+    assert "no column 'label'" in capsys.readouterr().err

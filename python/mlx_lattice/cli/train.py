@@ -51,6 +51,9 @@ def add_command(commands):
         metavar="R",
         help="a recipe of the package, or a .toml file: data set, network, losses, augmentation",
     )
+    train.add_argument(
+        "--format", metavar="F", help="format of the files where their extensions do not tell"
+    )
     train.add_argument("--data", metavar="PATH", help="where the data set of the recipe lies")
     train.add_argument(
         "--voxel",
@@ -212,6 +215,8 @@ def _train(arguments):
     if arguments.recipe:
         train_recipe(arguments)
         return
+    if arguments.format:
+        _modules()[0].format_of("--format", arguments.format)  # before the work
     if arguments.data:
         raise ValueError("--data belongs to --recipe; without it, name files or folders")
     if not arguments.files:
@@ -247,7 +252,7 @@ def _train(arguments):
 
     files = _files(arguments.files, io)
     clouds = [
-        (str(path), io.read(path))
+        (str(path), io.read(path, arguments.format))
         for path in (progress(files, "reading") if ranks.first else files)
     ]
     names = arguments.classes.split(",") if arguments.classes else None
