@@ -1,6 +1,7 @@
 """What the words of the public functions mean. One word has one meaning everywhere."""
 
 ARGUMENTS: dict[str, str] = {
+    "quick": "Whether only some cases of each route are run.",
     "per_point": "Whether there is one result per point instead of one per cloud.",
     "slope": "Slope of the activation below 0.",
     "shares": "Share of the points that each level keeps.",
