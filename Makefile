@@ -2,6 +2,7 @@
 #   make demo    build, then train a network on street scans for two minutes: build/demo.html;
 #     ARGS=--quick for seconds
 #   make test    build, C++ and Python tests, then the C++ tests under AddressSanitizer and UBSan
+#   make test-arm  the kernels' tests cross-compiled for NEON, under qemu-user; TESTS=regex
 #   make tsan    the kernels' tests under ThreadSanitizer
 #   make fuzz    a million hostile inputs per decoder, under AddressSanitizer and UBSan; INPUTS=...
 #   make attack  hostile calls of every public function; CALLS=200000, SEED=2, LATTICE_ASAN=1
@@ -17,7 +18,7 @@ BENCH ?= *
 ARGS ?=
 PYTHONS ?=
 
-.PHONY: build demo docs test wheel tsan fuzz attack bench lint format tidy clean distclean
+.PHONY: build demo docs test test-arm wheel tsan fuzz attack bench lint format tidy clean distclean
 
 build:
 	scripts/build.sh bench
@@ -35,6 +36,9 @@ test:
 
 wheel:
 	scripts/wheel.sh $(PYTHONS)
+
+test-arm:
+	scripts/test_arm.sh '$(TESTS)'
 
 tsan:
 	scripts/sanitize.sh tsan

@@ -88,7 +88,7 @@ HWY_INLINE void store_all(hn::Vec<D> v, D, bfloat_t* HWY_RESTRICT p) {
 }
 
 template <class D>
-HWY_INLINE void store_all(hn::Vec<D> v, D d, half_t* HWY_RESTRICT p) {
+HWY_INLINE void store_all(hn::Vec<D> v, [[maybe_unused]] D d, half_t* HWY_RESTRICT p) {
 #if LATTICE_NATIVE_F16
   const hn::Rebind<hwy::float16_t, D> dh;
   hn::StoreU(hn::DemoteTo(dh, v), dh, reinterpret_cast<hwy::float16_t*>(p));

@@ -1,6 +1,7 @@
 #include "lattice/kernels/cpu/features/per_edge.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "lattice/kernels/cpu/base/hwy_targets.h"
 #include "lattice/kernels/cpu/base/memory.h"
@@ -159,14 +160,19 @@ void apply_run(const PerEdgeEdges& edges, const PerEdgeShape& shape, const T* x,
 // values to anywhere.
 template <typename T>
 HWY_INLINE void write_past(const T* HWY_RESTRICT from, int64_t n, T* HWY_RESTRICT to) {
-  const hn::ScalableTag<T> d;
+  // Vectors of bits: NEON has none of the 16-bit float types.
+  using Bits = std::conditional_t<sizeof(T) == 2, uint16_t, uint32_t>;
+  static_assert(sizeof(T) == sizeof(Bits));
+  const hn::ScalableTag<Bits> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto bytes = static_cast<int64_t>(lanes * static_cast<int64_t>(sizeof(T)));
   const int64_t odd =
       static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) % static_cast<uintptr_t>(bytes));
   int64_t i = std::min(n, odd ? (bytes - odd) / static_cast<int64_t>(sizeof(T)) : 0);
   std::copy_n(from, i, to);
-  for (; i + lanes <= n; i += lanes) hn::Stream(hn::LoadU(d, from + i), d, to + i);
+  for (; i + lanes <= n; i += lanes)
+    hn::Stream(hn::LoadU(d, reinterpret_cast<const Bits*>(from + i)), d,
+               reinterpret_cast<Bits*>(to + i));
   std::copy_n(from + i, n - i, to + i);
 }
 
