@@ -308,6 +308,7 @@ ARGUMENTS: dict[str, str] = {
     "warm": "Share of the steps in which the rate rises.",
     "fn": "The function that is asked about.",
     "device": 'A device: "cpu", "gpu" or one of MLX.',
+    "quick": "Whether to run only one case of every 20 per route, and at least one.",
     "q_weight": "A packed weight.",
 }
 
