@@ -85,10 +85,10 @@ Problem make_problem(const Relation::Ptr& relation, Pass pass, int c_in, int c_o
   const int n_k = static_cast<int>(relation->n_kernels());
   p.call.inputs = {values(n_in, static_cast<int>(p.call.c_in), dtype, 1)};
   if (pass == Pass::weight_gradient) {
-    p.call.operation = "outer";
+    p.call.operation = Operation::outer;
     p.call.inputs.push_back(values(n_out, c_out, dtype, 2));
   } else {
-    p.call.operation = "conv";
+    p.call.operation = Operation::conv;
     mx::array w = mx::reshape(values(n_k * c_in, c_out, dtype, 3), {n_k, c_in, c_out});
     p.call.inputs.push_back(backward ? mx::transpose(w, {0, 2, 1}) : w);
   }
@@ -101,14 +101,15 @@ using Launch = std::function<void(const Problem&)>;
 void evaluate(mx::array a) { a.eval(); }
 const Launch kOurs = [](const Problem& p) { evaluate(run(p.call)); };
 const Launch kMlx = [](const Problem& p) {
-  evaluate(p.call.operation == "outer" ? outer_with_mlx(p.call) : conv_with_mlx(p.call));
+  evaluate(p.call.operation == Operation::outer ? outer_with_mlx(p.call) : conv_with_mlx(p.call));
 };
 
 // |difference| of ours and plain MLX operations, relative to the largest value.
 void check(const std::string& title, const Problem& p) {
   const mx::array ours = mx::astype(run(p.call), mx::float32);
   const mx::array plain = mx::astype(
-      p.call.operation == "outer" ? outer_with_mlx(p.call) : conv_with_mlx(p.call), mx::float32);
+      p.call.operation == Operation::outer ? outer_with_mlx(p.call) : conv_with_mlx(p.call),
+      mx::float32);
   const float error = mx::max(mx::abs(mx::subtract(ours, plain))).item<float>() /
                       mx::max(mx::abs(plain)).item<float>();
   const float most = p.call.dtype == mx::float32 ? 1e-4f : 1e-2f;

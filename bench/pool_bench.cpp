@@ -80,30 +80,30 @@ void check(const std::string& title, const Call& call, const mx::array& ours) {
   if (!(error <= 1e-4f)) throw std::runtime_error(title + ": error " + std::to_string(error));
 }
 
-void measure(const std::string& scene, const std::string& what, const std::string& mode,
+void measure(const std::string& scene, const std::string& what, ReduceMode mode,
              const Relation::Ptr& r, int64_t channels, double copy) {
   Call call;
-  call.operation = "pool";
-  call.mode = mode;
+  call.operation = Operation::pool;
+  call.payload = Reduce{mode};
   call.relation = r;
   call.c_in = call.c_out = channels;
   call.stream = mx::Device(mx::Device::cpu);
   call.inputs = {values(r->n_in(), channels, 1)};
-  const bool pairs = mode == "match" || mode == "share";
+  const bool pairs = mode == ReduceMode::max_match || mode == ReduceMode::tie_share;
   if (pairs)
     call.inputs = {values(r->n_out(), channels, 1), call.inputs[0],
-                   values(mode == "match" ? r->n_in() : r->n_out(), channels, 2)};
-  const std::string title = scene + " " + what + " " + mode;
+                   values(mode == ReduceMode::max_match ? r->n_in() : r->n_out(), channels, 2)};
+  const std::string title = scene + " " + what + " " + name(mode);
   const auto evaluate = [](mx::array a) { a.eval(); };
   check(title, call, run(call));
   const double ours = bench::best(7, [&] { evaluate(run(call)); });
   const double plain = bench::best(3, [&] { evaluate(pool_with_mlx(call)); });
   double rows = static_cast<double>(r->edge_count() + r->n_out());
-  if (mode == "match") rows += static_cast<double>(r->edge_count() + r->n_out());
-  if (mode == "share") rows += 2.0 * static_cast<double>(r->n_out());
+  if (mode == ReduceMode::max_match) rows += static_cast<double>(r->edge_count() + r->n_out());
+  if (mode == ReduceMode::tie_share) rows += 2.0 * static_cast<double>(r->n_out());
   const double speed = rows * static_cast<double>(channels) * 4 / ours;
   std::printf("%-11s %-26s %-7s %9lld edges %8.2f ms %6.2f GB/s %5.2f of copy %6.1f times MLX\n",
-              scene.c_str(), what.c_str(), mode.c_str(), static_cast<long long>(r->edge_count()),
+              scene.c_str(), what.c_str(), name(mode), static_cast<long long>(r->edge_count()),
               ours * 1e3, speed * 1e-9, speed / copy, plain / ours);
   std::fflush(stdout);
 }
@@ -132,11 +132,12 @@ int main(int argc, char** argv) {
     for (const auto& [what, r] : {std::pair("2x2x2 / 2", down), {"3x3x3 / 2", overlap}}) {
       const std::string forward = std::string(what) + " forward",
                         backward = std::string(what) + " backward";
-      for (const char* mode : {"sum", "mean", "max"})
+      for (const ReduceMode mode : {ReduceMode::sum, ReduceMode::mean, ReduceMode::max})
         measure(name, forward, mode, r, channels, copy);
-      for (const char* mode : {"sum", "spread", "match"})
+      for (const ReduceMode mode :
+           {ReduceMode::sum, ReduceMode::mean_adjoint, ReduceMode::max_match})
         measure(name, backward, mode, r->reversed(), channels, copy);
-      measure(name, backward, "share", r, channels, copy);
+      measure(name, backward, ReduceMode::tie_share, r, channels, copy);
     }
   }
 }

@@ -91,8 +91,8 @@ void check(const mx::array& ours, const mx::array& plain) {
 }
 
 // y of mvmr and u of vvor from MLX operations: the rows of one tap at a time.
-Call plain_call(const char* operation, const mx::array& x, const mx::array& y,
-                const Relation::Ptr& r, int groups, int c) {
+Call plain_call(Operation operation, const mx::array& x, const mx::array& y, const Relation::Ptr& r,
+                int groups, int c) {
   Call call;
   call.operation = operation;
   call.inputs = {x, y};
@@ -113,8 +113,8 @@ void shared(int groups, int c, double sgemm) {
   const mx::array x = mx::reshape(b, {kRows, groups * c}), gy = mx::reshape(g, {kRows, groups * c});
   mx::array w = mx::contiguous(mx::reshape(mx::transpose(a, {0, 2, 1, 3}), {kTaps, c, groups * c}));
   w.eval();
-  const Call forward = plain_call("conv", x, w, r, groups, c),
-             backward = plain_call("outer", x, gy, r, groups, c);
+  const Call forward = plain_call(Operation::conv, x, w, r, groups, c),
+             backward = plain_call(Operation::outer, x, gy, r, groups, c);
   check(mx::reshape(mvmr(a, b, r), {kRows, groups * c}), conv_with_mlx(forward));
   const double plain =
       times(2, bench::cpu_seconds, [&] { evaluate(conv_with_mlx(forward)); }).least;

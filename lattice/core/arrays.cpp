@@ -4,9 +4,11 @@
 #include <mlx/transforms.h>
 
 #include <cstring>
+#include <limits>
 #include <new>
 #include <stdexcept>
 
+#include "lattice/core/errors.h"
 #include "lattice/graph/dtype.h"
 
 namespace lattice {
@@ -90,6 +92,34 @@ mx::array checked_rows(const mx::array& rows, int64_t n, std::string_view operat
   if (wide.size() > 0 && wide.dtype() == mx::int64) take(wide.data<int64_t>());
   const int count = static_cast<int>(kept.size());
   return adopt(std::move(kept), {count});
+}
+
+mx::array checked_integers(const mx::array& a, std::string_view operation, std::string_view what) {
+  const std::string name(what);
+  if (a.ndim() != 1) fail(operation, name + " must have shape (N,), got " + shape_text(a.shape()));
+  if (!mx::issubdtype(a.dtype(), mx::integer))
+    fail(operation, name + " must hold integers, got " + graph::dtype_name(a.dtype()));
+  return evaluated(mx::astype(a, mx::int64), operation, what);
+}
+
+cpu::Buffer<int32_t> checked_offsets(const mx::array& lengths, int64_t rows,
+                                     std::string_view operation, std::string_view what) {
+  const mx::array values = checked_integers(lengths, operation, what);
+  const int64_t n = static_cast<int64_t>(values.size());
+  cpu::Buffer<int32_t> offsets(n + 1);
+  int64_t total = offsets[0] = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t length = values.data<int64_t>()[i];
+    if (length < 0 || length > std::numeric_limits<int32_t>::max() - total)
+      fail(operation, std::string(what) + "[" + std::to_string(i) +
+                          "] = " + std::to_string(length) +
+                          (length < 0 ? " is negative" : " makes the sum exceed 2^31 - 1"));
+    offsets[i + 1] = static_cast<int32_t>(total += length);
+  }
+  if (rows >= 0 && total != rows)
+    fail(operation, std::string(what) + " must sum to " + std::to_string(rows) + " rows, got " +
+                        std::to_string(total));
+  return offsets;
 }
 
 }  // namespace lattice

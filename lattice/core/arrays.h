@@ -54,4 +54,12 @@ mx::array take_rows(const mx::array& a, const mx::array& rows, mx::StreamOrDevic
 mx::array checked_rows(const mx::array& rows, int64_t n, std::string_view operation,
                        std::string_view what, int64_t lowest = 0);
 
+// A 1-D array of integers as int64, evaluated.
+mx::array checked_integers(const mx::array& a, std::string_view operation, std::string_view what);
+
+// Offsets (B + 1) of lengths (B,), checked: integers, >= 0, sum == rows where rows >= 0. `what`
+// names the argument.
+cpu::Buffer<int32_t> checked_offsets(const mx::array& lengths, int64_t rows,
+                                     std::string_view operation, std::string_view what);
+
 }  // namespace lattice

@@ -140,9 +140,10 @@ mx::array CoordinateManager::inverse_map(const CoordinateMapKey& source,
   return adopt(std::move(rows), {static_cast<int>(from.rows())});
 }
 
-Relation::Ptr CoordinateManager::find_or_build(RelationKind kind, const CoordinateMapKey& in,
-                                               const std::optional<CoordinateMapKey>& target,
-                                               const KernelSpec& spec, std::string_view operation) {
+Relation::Ptr CoordinateManager::relation(RelationKind kind, const CoordinateMapKey& in,
+                                          const std::optional<CoordinateMapKey>& target,
+                                          const KernelSpec& spec, std::string_view operation,
+                                          const RelationBuilder& build) {
   // One builder at a time: the kernels use all threads, and equal requests must give one object.
   std::lock_guard lock(mutex_);
   const CacheKey key{in.id, target ? target->id : -1, spec, kind};
@@ -159,19 +160,18 @@ Relation::Ptr CoordinateManager::find_or_build(RelationKind kind, const Coordina
   if (target && target->stride != out_stride)
     throw std::invalid_argument("[" + std::string(operation) + "] target must have stride " +
                                 triple_text(out_stride) + ", got " + triple_text(target->stride));
-  std::shared_ptr<Relation> relation;
+  Relation::Fresh relation;
   if (const auto made = made_keys_.find(key); made != made_keys_.end()) {
     // The coordinates exist: relate onto them, so that the key stays the same.
     const CoordinateSet& out = set_locked(made->second);
     const auto onto =
         offsets_start_at_zero(kind) ? RelationKind::target_transposed : RelationKind::target;
-    relation = std::const_pointer_cast<Relation>(
-        out.same_as(in_set) ? relate(kind, in_set, spec, std::nullopt, operation)
-                            : relate(onto, in_set, spec, out, operation));
+    relation = out.same_as(in_set) ? build(kind, in_set, spec, std::nullopt, operation)
+                                   : build(onto, in_set, spec, out, operation);
     relation->kind_ = kind;
     relation->out_key_ = made->second;
   } else {
-    relation = std::const_pointer_cast<Relation>(relate(kind, in_set, spec, target_set, operation));
+    relation = build(kind, in_set, spec, target_set, operation);
     if (target) {
       relation->out_key_ = *target;
     } else if (kind == RelationKind::submanifold) {
@@ -195,32 +195,29 @@ Relation::Ptr CoordinateManager::find_or_build(RelationKind kind, const Coordina
 
 Relation::Ptr CoordinateManager::kernel_relation(const CoordinateMapKey& in,
                                                  const KernelSpec& spec) {
-  return find_or_build(RelationKind::forward, in, std::nullopt, spec, "kernel_relation");
+  return relation(RelationKind::forward, in, std::nullopt, spec, "kernel_relation");
 }
 Relation::Ptr CoordinateManager::submanifold_kernel_relation(const CoordinateMapKey& in,
                                                              const KernelSpec& spec) {
-  return find_or_build(RelationKind::submanifold, in, std::nullopt, spec,
-                       "submanifold_kernel_relation");
+  return relation(RelationKind::submanifold, in, std::nullopt, spec, "submanifold_kernel_relation");
 }
 Relation::Ptr CoordinateManager::target_kernel_relation(const CoordinateMapKey& in,
                                                         const CoordinateMapKey& target,
                                                         const KernelSpec& spec) {
-  return find_or_build(RelationKind::target, in, target, spec, "target_kernel_relation");
+  return relation(RelationKind::target, in, target, spec, "target_kernel_relation");
 }
 Relation::Ptr CoordinateManager::transposed_kernel_relation(const CoordinateMapKey& in,
                                                             const KernelSpec& spec) {
-  return find_or_build(RelationKind::transposed, in, std::nullopt, spec,
-                       "transposed_kernel_relation");
+  return relation(RelationKind::transposed, in, std::nullopt, spec, "transposed_kernel_relation");
 }
 Relation::Ptr CoordinateManager::generative_relation(const CoordinateMapKey& in,
                                                      const KernelSpec& spec) {
-  return find_or_build(RelationKind::generative, in, std::nullopt, spec, "generative_relation");
+  return relation(RelationKind::generative, in, std::nullopt, spec, "generative_relation");
 }
 Relation::Ptr CoordinateManager::target_transposed_relation(const CoordinateMapKey& in,
                                                             const CoordinateMapKey& target,
                                                             const KernelSpec& spec) {
-  return find_or_build(RelationKind::target_transposed, in, target, spec,
-                       "target_transposed_relation");
+  return relation(RelationKind::target_transposed, in, target, spec, "target_transposed_relation");
 }
 
 size_t CoordinateManager::bytes_locked() const {

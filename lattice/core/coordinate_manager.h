@@ -1,6 +1,7 @@
 // Owner of coordinate sets, and cache of the relations between them.
 #pragma once
 
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -25,6 +26,11 @@ struct CachedRelation {
   std::optional<CoordinateMapKey> target;
   Relation::Ptr relation;
 };
+
+// Builds a relation: relate() of core, or the row of the table of routes that is chosen.
+using RelationBuilder = std::function<Relation::Fresh(
+    RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
+    const std::optional<CoordinateSet>& target, std::string_view operation)>;
 
 // Relations are cached by (input key, target key, spec, kind): equal arguments give the same
 // object. Above the byte budget the least recently used ones leave the cache; whoever holds one
@@ -52,6 +58,11 @@ class CoordinateManager : public std::enable_shared_from_this<CoordinateManager>
   // where the target's stride is a multiple of the source's, floor(source / ratio).
   mx::array inverse_map(const CoordinateMapKey& source, const CoordinateMapKey& target) const;
 
+  // The relation of a kind, from the cache or built by `build`. `operation` heads messages.
+  Relation::Ptr relation(RelationKind kind, const CoordinateMapKey& in,
+                         const std::optional<CoordinateMapKey>& target, const KernelSpec& spec,
+                         std::string_view operation, const RelationBuilder& build = relate);
+  // The same, one name per kind.
   Relation::Ptr kernel_relation(const CoordinateMapKey& in, const KernelSpec& spec);
   Relation::Ptr submanifold_kernel_relation(const CoordinateMapKey& in, const KernelSpec& spec);
   Relation::Ptr target_kernel_relation(const CoordinateMapKey& in, const CoordinateMapKey& target,
@@ -82,9 +93,6 @@ class CoordinateManager : public std::enable_shared_from_this<CoordinateManager>
     int64_t number;  // in the order of building
   };
 
-  Relation::Ptr find_or_build(RelationKind kind, const CoordinateMapKey& in,
-                              const std::optional<CoordinateMapKey>& target, const KernelSpec& spec,
-                              std::string_view operation);
   const CoordinateSet& set_locked(const CoordinateMapKey& key) const;
   CoordinateMapKey insert_locked(const CoordinateSet& set, const Triple& stride);
   size_t bytes_locked() const;

@@ -15,8 +15,8 @@ struct CoordinateSet::State {
   std::once_flag once;
   std::shared_ptr<const cpu::CoordIndex> index;
   std::atomic<bool> indexed{false};
-  std::mutex shown_mutex;
-  std::shared_ptr<mx::array> shown;
+  std::mutex python_mutex;
+  std::shared_ptr<mx::array> python_array;
 
   State(mx::array g, mx::array v) : given(std::move(g)), values(std::move(v)) {}
   cpu::CoordSpan span() const {
@@ -47,11 +47,11 @@ CoordinateSet::CoordinateSet(mx::array coords, std::string_view operation, std::
 }
 
 const mx::array& CoordinateSet::array() const { return state_->given; }
-std::shared_ptr<mx::array> CoordinateSet::shown() const {
-  std::lock_guard lock(state_->shown_mutex);
-  if (!state_->shown || state_->shown->id() != state_->given.id())
-    state_->shown = std::make_shared<mx::array>(state_->given);
-  return state_->shown;
+std::shared_ptr<mx::array> CoordinateSet::python_array() const {
+  std::lock_guard lock(state_->python_mutex);
+  if (!state_->python_array || state_->python_array->id() != state_->given.id())
+    state_->python_array = std::make_shared<mx::array>(state_->given);
+  return state_->python_array;
 }
 int64_t CoordinateSet::rows() const { return state_->values.shape(0); }
 cpu::CoordSpan CoordinateSet::span() const { return state_->span(); }

@@ -21,7 +21,7 @@ class CoordinateSet {
   const mx::array& array() const;
   // The same as an object for Python, which can write to arrays in place: one object until somebody
   // did that, then another with the true values.
-  std::shared_ptr<mx::array> shown() const;
+  std::shared_ptr<mx::array> python_array() const;
   int64_t rows() const;
   mx::Dtype dtype() const { return array().dtype(); }
   cpu::CoordSpan span() const;

@@ -6,6 +6,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "lattice/core/errors.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/geometry/coords.h"
 
@@ -13,10 +14,6 @@ namespace lattice {
 namespace {
 
 using cpu::int128;
-
-[[noreturn]] void fail(const char* operation, const std::string& message) {
-  throw std::invalid_argument("[" + std::string(operation) + "] " + message);
-}
 
 using Extent = std::array<int64_t, 4>;  // B, X, Y, Z
 

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <stdexcept>
+#include <string>
+#include <string_view>
 
 namespace lattice {
 
@@ -14,5 +16,8 @@ class __attribute__((visibility("default"))) TypeError : public std::runtime_err
   using std::runtime_error::runtime_error;
   ~TypeError() override;
 };
+
+// Throws std::invalid_argument "[operation] message".
+[[noreturn]] void fail(std::string_view operation, const std::string& message);
 
 }  // namespace lattice

@@ -46,24 +46,6 @@ struct Cost {
   }
 };
 
-Relation::Ptr build(CoordinateManager& manager, RelationKind kind, const CoordinateMapKey& in,
-                    const std::optional<CoordinateMapKey>& target, const KernelSpec& spec) {
-  switch (kind) {
-    case RelationKind::forward:
-      return manager.kernel_relation(in, spec);
-    case RelationKind::target:
-      return manager.target_kernel_relation(in, *target, spec);
-    case RelationKind::submanifold:
-      return manager.submanifold_kernel_relation(in, spec);
-    case RelationKind::transposed:
-      return manager.transposed_kernel_relation(in, spec);
-    case RelationKind::generative:
-      return manager.generative_relation(in, spec);
-    default:
-      return manager.target_transposed_relation(in, *target, spec);
-  }
-}
-
 void put_triple(std::vector<uint8_t>& out, const Triple& t) {
   for (int64_t v : t) cpu::put(out, static_cast<uint64_t>(v));
 }
@@ -242,7 +224,8 @@ GeometryPlan GeometryPlan::decode(std::span<const uint8_t> data, bool gradients)
       bad(step + " asks for too many edges");
     std::optional<CoordinateMapKey> target;
     if (to != kNone) target = slots[to];
-    const Relation::Ptr relation = build(*plan.manager_, kind, slots[from], target, spec);
+    const Relation::Ptr relation =
+        plan.manager_->relation(kind, slots[from], target, spec, kDecode);
     if (static_cast<uint64_t>(relation->edge_count()) != n_edges)
       bad(step + " has " + std::to_string(relation->edge_count()) + " edges, expected " +
           std::to_string(n_edges));

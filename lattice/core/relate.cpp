@@ -15,8 +15,8 @@ void require(bool ok, std::string_view operation, const std::string& message) {
   if (!ok) throw std::invalid_argument("[" + std::string(operation) + "] " + message);
 }
 
-Relation::Ptr build(RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
-                    const std::optional<CoordinateSet>& target, std::string_view operation) {
+Relation::Fresh build(RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
+                      const std::optional<CoordinateSet>& target, std::string_view operation) {
   const auto& index = in.unique_index(operation);
   const cpu::Kernel kernel = spec.kernel(!offsets_start_at_zero(kind));
   const auto finish = [&](cpu::RelationLists lists, const CoordinateSet& out) {
@@ -61,8 +61,8 @@ void check_relate(RelationKind kind, const CoordinateSet& in, const KernelSpec& 
             "a generative relation has padding 0 and dilation 1, got " + spec.text());
 }
 
-Relation::Ptr relate(RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
-                     const std::optional<CoordinateSet>& target, std::string_view operation) {
+Relation::Fresh relate(RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
+                       const std::optional<CoordinateSet>& target, std::string_view operation) {
   check_relate(kind, in, spec, target, operation);
   try {
     return build(kind, in, spec, target, operation);

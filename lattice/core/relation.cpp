@@ -108,8 +108,8 @@ bool offsets_start_at_zero(RelationKind kind) {
          kind == RelationKind::target_transposed;
 }
 
-Relation::Ptr Relation::from_lists(RelationKind kind, const KernelSpec& spec,
-                                   cpu::RelationLists lists, CoordinateSet out_coords) {
+Relation::Fresh Relation::from_lists(RelationKind kind, const KernelSpec& spec,
+                                     cpu::RelationLists lists, CoordinateSet out_coords) {
   std::shared_ptr<Relation> r(new Relation);
   r->kind_ = kind;
   r->spec_ = spec;
@@ -163,8 +163,8 @@ Relation::Ptr Relation::from_edges(const mx::array& in_rows, const mx::array& ou
   return r;
 }
 
-Relation::Ptr Relation::from_map(RelationKind kind, const KernelSpec& spec, int64_t n_in,
-                                 ImplicitGemm map, CoordinateSet out_coords) {
+Relation::Fresh Relation::from_map(RelationKind kind, const KernelSpec& spec, int64_t n_in,
+                                   ImplicitGemm map, CoordinateSet out_coords) {
   const int64_t n_out = out_coords.rows(), n_k = spec.volume(), n = n_out * n_k;
   const int32_t* rows = n ? map.out_in_map.data<int32_t>() : nullptr;
   const int64_t n_edges = std::count_if(rows, rows + n, [](int32_t row) { return row >= 0; });
@@ -175,7 +175,7 @@ Relation::Ptr Relation::from_map(RelationKind kind, const KernelSpec& spec, int6
       out[e] = static_cast<int32_t>(i / n_k);
       ids[e++] = static_cast<int32_t>(i % n_k);
     }
-  Ptr r = from_lists(
+  Fresh r = from_lists(
       kind, spec, cpu::lists_of_edges(in.data(), out.data(), ids.data(), n_edges, n_in, n_out, n_k),
       std::move(out_coords));
   r->views_->implicit_gemm.get([&] { return std::move(map); });

@@ -56,10 +56,12 @@ struct TileLists {
 class Relation : public std::enable_shared_from_this<Relation> {
  public:
   using Ptr = std::shared_ptr<const Relation>;
+  // Whoever builds a relation may name it (kind, output key) before it is shared.
+  using Fresh = std::shared_ptr<Relation>;
 
   // From sorted lists; out_coords are the rows of the output end.
-  static Ptr from_lists(RelationKind kind, const KernelSpec& spec, cpu::RelationLists lists,
-                        CoordinateSet out_coords);
+  static Fresh from_lists(RelationKind kind, const KernelSpec& spec, cpu::RelationLists lists,
+                          CoordinateSet out_coords);
   // The same without coordinates; kind custom.
   static Ptr from_lists(cpu::RelationLists lists);
   // From edge arrays in any order. Checks lengths, dtypes and ranges.
@@ -68,8 +70,8 @@ class Relation : public std::enable_shared_from_this<Relation> {
                         int64_t n_kernels);
 
   // From out_in_map (n_out, n_k) and its masks, evaluated.
-  static Ptr from_map(RelationKind kind, const KernelSpec& spec, int64_t n_in, ImplicitGemm map,
-                      CoordinateSet out_coords);
+  static Fresh from_map(RelationKind kind, const KernelSpec& spec, int64_t n_in, ImplicitGemm map,
+                        CoordinateSet out_coords);
 
   // Every row of n with itself, one offset.
   static Ptr identity(int64_t n);
@@ -136,7 +138,7 @@ void check_relate(RelationKind kind, const CoordinateSet& in, const KernelSpec& 
 // Builds a relation from coordinates, as api documentation section "relations" defines the kinds.
 // `target` is given for the two target kinds only. Throws std::invalid_argument,
 // std::overflow_error; `operation` heads the message.
-Relation::Ptr relate(RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
-                     const std::optional<CoordinateSet>& target, std::string_view operation);
+Relation::Fresh relate(RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
+                       const std::optional<CoordinateSet>& target, std::string_view operation);
 
 }  // namespace lattice

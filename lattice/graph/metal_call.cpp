@@ -77,9 +77,6 @@ std::vector<mx::array> run_on_host(const MetalCall& call, const std::vector<mx::
 
 void set_metal_host(MetalHost host) { metal_host() = std::move(host); }
 bool has_metal_host() { return static_cast<bool>(metal_host()); }
-bool on_gpu(mx::StreamOrDevice s) {
-  return has_metal_host() || mx::to_stream(s).device == mx::Device::gpu;
-}
 
 std::vector<mx::array> metal_call(const MetalCall& call, const std::vector<mx::array>& inputs,
                                   mx::StreamOrDevice s) {

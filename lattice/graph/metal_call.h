@@ -60,7 +60,4 @@ using MetalHost = std::function<std::vector<mlx::core::array>(
 void set_metal_host(MetalHost host);  // empty: none
 bool has_metal_host();
 
-// Whether operations on s take routes of a GPU.
-bool on_gpu(mlx::core::StreamOrDevice s);
-
 }  // namespace lattice::graph

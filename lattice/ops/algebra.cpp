@@ -7,17 +7,13 @@
 #include <limits>
 #include <stdexcept>
 
-#include "lattice/graph/dtype.h"
+#include "lattice/ops/check.h"
 #include "lattice/ops/columns.h"
 
 namespace lattice {
 namespace {
 
 std::atomic<int64_t> alignments{0};
-
-[[noreturn]] void fail(std::string_view op, const std::string& message) {
-  throw std::invalid_argument("[" + std::string(op) + "] " + message);
-}
 
 void check_pair(std::string_view op, const SparseTensor& a, const SparseTensor& b) {
   if (a.stride() != b.stride())
@@ -26,7 +22,7 @@ void check_pair(std::string_view op, const SparseTensor& a, const SparseTensor& 
   if (a.dtype() != b.dtype())
     fail(op, "tensors must have equal dtypes, got " + graph::dtype_name(a.dtype()) + " and " +
                  graph::dtype_name(b.dtype()));
-  graph::visit_float(a.dtype(), [](auto) {}, op);
+  check_float(op, a);
   check_same_dtype(a.coordinate_set(), b.coordinate_set(), op, "coords");
 }
 
@@ -118,7 +114,7 @@ mx::array gather_aligned_features(const mx::array& feats, const mx::array& rows,
   constexpr const char* kName = "gather_aligned_features";
   if (feats.ndim() != 2)
     fail(kName, "features must have shape (N, C), got " + shape_text(feats.shape()));
-  graph::visit_float(feats.dtype(), [](auto) {}, kName);
+  check_float(kName, feats);
   const mx::array checked =
       checked_rows(rows, feats.shape(0), kName, "rows", std::numeric_limits<int32_t>::min());
   return taken(feats, checked, fill, s);
@@ -127,7 +123,7 @@ mx::array gather_aligned_features(const mx::array& feats, const mx::array& rows,
 SparseTensor reindex_sparse(const SparseTensor& x, const TargetCoords& target, float fill,
                             mx::StreamOrDevice s) {
   constexpr const char* kName = "reindex_sparse";
-  graph::visit_float(x.dtype(), [](auto) {}, kName);
+  check_float(kName, x);
   const CoordinateMapKey key = target_key(x, target, x.stride(), kName);
   if (key == x.coord_key()) return x;
   const CoordinateSet set = x.coord_manager()->set(key);

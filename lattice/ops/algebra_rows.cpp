@@ -7,16 +7,12 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/base/chunks.h"
 #include "lattice/ops/algebra.h"
+#include "lattice/ops/check.h"
 
 namespace lattice {
 namespace {
-
-[[noreturn]] void fail(std::string_view op, const std::string& message) {
-  throw std::invalid_argument("[" + std::string(op) + "] " + message);
-}
 
 // The set of some rows of another.
 CoordinateSet selected(std::string_view op, const CoordinateSet& set,
@@ -33,7 +29,7 @@ std::optional<BatchCounts> recount(const SparseTensor& x, const CoordinateSet& s
 
 SparseTensor pruned(std::string_view op, const SparseTensor& x, cpu::Buffer<int32_t> rows,
                     mx::StreamOrDevice s) {
-  graph::visit_float(x.dtype(), [](auto) {}, op);
+  check_float(op, x);
   bool all = rows.size() == x.active_count();
   for (int64_t i = 0; all && i < rows.size(); ++i) all = rows[i] == i;
   if (all) return x;
@@ -100,7 +96,7 @@ SparseTensor crop(const SparseTensor& x, const Triple& min_coord, const Triple& 
 
 mx::array topk_rows(const SparseTensor& x, const std::vector<int64_t>& counts, double rho) {
   constexpr const char* kName = "topk_rows";
-  graph::visit_float(x.dtype(), [](auto) {}, kName);
+  check_float(kName, x);
   if (x.channels() < 1) fail(kName, "x must have a channel, got 0");
   if (!(rho >= 0) || !std::isfinite(rho))
     fail(kName, "rho must be finite and >= 0, got " + std::to_string(rho));

@@ -3,21 +3,16 @@
 #include <mlx/ops.h>
 
 #include <cmath>
-#include <stdexcept>
 
-#include "lattice/graph/dtype.h"
-#include "lattice/graph/metal_call.h"
+#include "lattice/ops/check.h"
 #include "lattice/ops/conv_core.h"
 #include "lattice/ops/quantize_conv.h"
+#include "lattice/routes/capability.h"
 
 namespace lattice {
 namespace {
 
 using Bias = std::optional<mx::array>;
-
-[[noreturn]] void fail(const std::string& op, const std::string& message) {
-  throw std::invalid_argument("[" + op + "] " + message);
-}
 
 // Any accepted layout as a view (K, C_in / groups, C_out).
 mx::array kernel_major(const std::string& op, const mx::array& w, const KernelSpec& spec,
@@ -67,45 +62,27 @@ void check_packed(const std::string& op, const QuantizedWeight& w, const KernelS
 // What every convolution asks of its arrays.
 void check_arrays(const std::string& op, const SparseTensor& x, mx::Dtype weight_dtype,
                   int64_t c_out, const Bias& bias, mx::StreamOrDevice s) {
-  graph::visit_float(x.dtype(), [](auto) {}, op);
-  if (weight_dtype != x.dtype())
-    fail(op, "weight must have the dtype of the features, got " + graph::dtype_name(weight_dtype) +
-                 " and " + graph::dtype_name(x.dtype()) +
-                 "; convert one: x.astype(...) or weight.astype(...), "
-                 "of a module model.set_dtype(...)");
-  if (bias && (bias->ndim() != 1 || bias->shape(0) != c_out))
-    fail(op,
-         "bias must have shape (" + std::to_string(c_out) + ",), got " + shape_text(bias->shape()));
-  if (x.coords().dtype() == mx::int64 && graph::on_gpu(s))
-    fail(op, "coords must be int32 on a GPU, got int64");
+  check_float(op, x);
+  check_same_dtype(op, "weight", weight_dtype, x.dtype(),
+                   "; convert one: x.astype(...) or weight.astype(...), "
+                   "of a module model.set_dtype(...)");
+  check_bias(op, bias, c_out);
+  check_coords_on_device(op, x.coords(), s);
 }
 
 // The relation of a call; null for a pointwise kernel on x's own coordinates.
 Relation::Ptr find_relation(const std::string& op, RelationKind kind, const SparseTensor& x,
-                            const ConvOptions& options) {
-  CoordinateManager& manager = *x.coord_manager();
+                            const ConvOptions& options, mx::StreamOrDevice s) {
   const KernelSpec& spec = options.spec;
-  const auto target = [&] {
-    return target_key(x, *options.coordinates, output_stride(x, spec, kind, op), op);
-  };
-  switch (kind) {
-    case RelationKind::submanifold:
-      if (!spec.is_centered_submanifold())
-        fail(op, "needs an odd kernel_size on each axis, got " + triple_text(spec.size));
-      return spec.is_pointwise() ? nullptr
-                                 : manager.submanifold_kernel_relation(x.coord_key(), spec);
-    case RelationKind::transposed:
-    case RelationKind::generative:
-      if (options.coordinates)
-        return manager.target_transposed_relation(x.coord_key(), target(), spec);
-      if (spec.is_pointwise()) return nullptr;
-      return kind == RelationKind::generative
-                 ? manager.generative_relation(x.coord_key(), spec)
-                 : manager.transposed_kernel_relation(x.coord_key(), spec);
-    default:
-      if (options.coordinates) return manager.target_kernel_relation(x.coord_key(), target(), spec);
-      return spec.is_pointwise() ? nullptr : manager.kernel_relation(x.coord_key(), spec);
-  }
+  const bool submanifold = kind == RelationKind::submanifold;
+  if (submanifold && !spec.is_centered_submanifold())
+    fail(op, "needs an odd kernel_size on each axis, got " + triple_text(spec.size));
+  const bool onto = options.coordinates && !submanifold;
+  if (!onto && spec.is_pointwise()) return nullptr;
+  if (!onto) return relation_of(kind, x, spec, std::nullopt, op, s);
+  return relation_of(
+      offsets_start_at_zero(kind) ? RelationKind::target_transposed : RelationKind::target, x, spec,
+      options.coordinates, op, s);
 }
 
 SparseTensor convolve(const std::string& op, RelationKind kind, const SparseTensor& x,
@@ -117,32 +94,33 @@ SparseTensor convolve(const std::string& op, RelationKind kind, const SparseTens
     if (eps) fail(op, "weight must be dense: W^2 is needed, got " + packed->text());
     check_packed(op, *packed, options.spec, x.channels(), options.groups);
     check_arrays(op, x, packed->dtype(), packed->out_channels(), bias, s);
-    const Relation::Ptr r = find_relation(op, kind, x, options);
-    if (r) return result_on(x, *r->out_key(), conv(x.feats(), *packed, r, bias, options.groups, s));
-    if (options.groups == 1) return x.with_feats(matmul_rows(x.feats(), *packed, bias, s));
-    return x.with_feats(
-        conv(x.feats(), *packed, Relation::identity(x.active_count()), bias, options.groups, s));
+    const Relation::Ptr r = find_relation(op, kind, x, options, s);
+    if (r)
+      return result_on(x, *r->out_key(), conv(x.feats(), *packed, r, bias, options.groups, s, op));
+    if (options.groups == 1) return x.with_feats(matmul_rows(x.feats(), *packed, bias, s, op));
+    return x.with_feats(conv(x.feats(), *packed, Relation::identity(x.active_count()), bias,
+                             options.groups, s, op));
   }
   const mx::array w =
       kernel_major(op, std::get<mx::array>(weight), options.spec, x.channels(), options.groups, s);
   check_arrays(op, x, w.dtype(), w.shape(2), bias, s);
-  const Relation::Ptr r = find_relation(op, kind, x, options);
+  const Relation::Ptr r = find_relation(op, kind, x, options, s);
   if (!r) {
     if (options.groups == 1)
-      return x.with_feats(matmul_rows(x.feats(), mx::squeeze(w, 0, s), bias, s));
+      return x.with_feats(matmul_rows(x.feats(), mx::squeeze(w, 0, s), bias, s, op));
     return x.with_feats(
-        conv(x.feats(), w, Relation::identity(x.active_count()), bias, options.groups, s));
+        conv(x.feats(), w, Relation::identity(x.active_count()), bias, options.groups, s, op));
   }
-  if (!eps) return result_on(x, *r->out_key(), conv(x.feats(), w, r, bias, options.groups, s));
+  if (!eps) return result_on(x, *r->out_key(), conv(x.feats(), w, r, bias, options.groups, s, op));
   // conv(1, W^2) needs no features: with one input channel of ones the sum over C_in is taken once
   // per weight. Both sums stay in float32, so that the result is rounded once.
-  const mx::array wide = mx::astype(w, mx::float32, s);
-  const mx::array norm_w = mx::sum(mx::square(wide, s), 1, true, s);
+  const mx::array w32 = as_float32(w, s);
+  const mx::array norm_w = mx::sum(mx::square(w32, s), 1, true, s);
   const mx::array ones = mx::ones({static_cast<int>(x.active_count()), 1}, mx::float32, s);
   const mx::array norm =
       mx::rsqrt(mx::add(conv(ones, norm_w, r, std::nullopt, 1, s), mx::array(*eps), s), s);
   mx::array y =
-      conv(mx::astype(x.feats(), mx::float32, s), wide, r, std::nullopt, options.groups, s);
+      conv(mx::astype(x.feats(), mx::float32, s), w32, r, std::nullopt, options.groups, s);
   y = mx::multiply(y, norm, s);
   if (bias) y = mx::add(y, mx::astype(mx::astype(*bias, x.dtype(), s), mx::float32, s), s);
   return result_on(x, *r->out_key(), mx::astype(y, x.dtype(), s));

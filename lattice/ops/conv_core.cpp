@@ -2,77 +2,38 @@
 
 #include <mlx/ops.h>
 
-#include <stdexcept>
-
-#include "lattice/graph/cpu_call.h"
 #include "lattice/graph/differentiable.h"
-#include "lattice/graph/dtype.h"
-#include "lattice/graph/metal_call.h"
-#include "lattice/kernels/cpu/features/reduce.h"
+#include "lattice/ops/check.h"
 #include "lattice/routes/decide.h"
 #include "lattice/routes/packed_weight.h"
 
 namespace lattice {
 namespace {
 
-void fail(const std::string& operation, const std::string& message) {
-  throw std::invalid_argument("[" + operation + "] " + message);
-}
-
-void check_features(const std::string& op, const char* what, const mx::array& a, int64_t rows,
-                    const mx::array& like) {
-  if (a.ndim() != 2 || a.shape(0) != rows)
-    fail(op, std::string(what) + " must have shape (" + std::to_string(rows) + ", C), got " +
-                 shape_text(a.shape()));
-  graph::visit_float(a.dtype(), [](auto) {}, op);
-  if (a.dtype() != like.dtype())
-    fail(op, std::string(what) + " must have the dtype of the features, got " +
-                 graph::dtype_name(a.dtype()) + " and " + graph::dtype_name(like.dtype()));
-}
-
-void check_groups(const std::string& op, int64_t groups, int64_t c_in, int64_t c_out) {
+void check_groups(std::string_view op, int64_t groups, int64_t c_in, int64_t c_out) {
   if (groups < 1 || c_in % groups != 0 || c_out % groups != 0)
     fail(op, "groups must be >= 1 and divide both channel counts, got groups " +
                  std::to_string(groups) + ", C_in " + std::to_string(c_in) + ", C_out " +
                  std::to_string(c_out));
 }
 
-Call make_call(const char* operation, graph::Arrays inputs, const Relation::Ptr& relation,
-               int64_t c_in, int64_t c_out, int64_t groups, mx::StreamOrDevice s) {
-  Call call;
-  call.operation = operation;
+Call make_call(Operation operation, graph::Arrays inputs, const Relation::Ptr& relation,
+               int64_t c_out, int64_t groups, mx::StreamOrDevice s) {
+  Call call{
+      .operation = operation, .relation = relation, .c_out = c_out, .groups = groups, .stream = s};
   call.dtype = inputs[0].dtype();
+  call.c_in = inputs[0].shape(1);
   call.inputs = std::move(inputs);
-  call.relation = relation;
-  call.c_in = c_in;
-  call.c_out = c_out;
-  call.groups = groups;
-  call.stream = s;
   return call;
 }
 
-// (N, C) -> (C,): our kernel on the CPU, mx::sum in float32 on a GPU.
-mx::array launch_sum_rows(const mx::array& x, mx::StreamOrDevice s) {
-  if (graph::on_gpu(s)) {
-    // MLX 0.32.4 on the CPU may never end a sum over no rows.
-    if (x.shape(0) == 0) return mx::zeros({x.shape(1)}, x.dtype(), s);
-    return mx::astype(mx::sum(mx::astype(x, mx::float32, s), 0, false, s), x.dtype(), s);
-  }
-  return graph::cpu_call(
-      "sum_rows", "", {graph::row_contiguous(x, s)}, {{{x.shape(1)}, x.dtype()}},
-      [](std::span<const graph::Input> in, std::span<const graph::Output> out) {
-        cpu::sum_rows(float_type_of(in[0].dtype), in[0].data, in[0].shape[0], in[0].shape[1],
-                      out[0].data);
-      },
-      s)[0];
-}
-
-// conv without the checks; `operation` is "conv" or "linear".
-mx::array conv_of(const char* operation, const graph::Arrays& inputs, const Relation::Ptr& relation,
+// conv without the checks; `operation` is conv or linear; inputs are x, w and, if any, the bias.
+mx::array conv_of(Operation operation, const graph::Arrays& inputs, const Relation::Ptr& relation,
                   int64_t groups, mx::StreamOrDevice s) {
-  const int64_t c_in = inputs[0].shape(1), c_out = inputs[1].shape(2);
   const auto forward = [=](const graph::Arrays& in) -> graph::Arrays {
-    return {run(make_call(operation, in, relation, c_in, c_out, groups, s))};
+    Call call = make_call(operation, in, relation, in[1].shape(2), groups, s);
+    call.payload = Weights{.has_bias = in.size() == 3};
+    return {run(call)};
   };
   const auto vjp = [=](const graph::Arrays& in, const graph::Arrays& ct,
                        const graph::Arrays&) -> graph::Arrays {
@@ -93,41 +54,37 @@ mx::array conv_of(const char* operation, const graph::Arrays& inputs, const Rela
 }  // namespace
 
 mx::array conv(const mx::array& x, const mx::array& w, const Relation::Ptr& relation,
-               const std::optional<mx::array>& bias, int64_t groups, mx::StreamOrDevice s) {
-  check_features("conv", "x", x, relation->n_in(), x);
+               const std::optional<mx::array>& bias, int64_t groups, mx::StreamOrDevice s,
+               std::string_view caller) {
+  check_features(caller, "x", x, relation->n_in());
   const int64_t c_in = x.shape(1);
   if (w.ndim() != 3 || w.shape(0) != relation->n_kernels() || w.shape(1) * groups != c_in)
-    fail("conv", "w must have shape (" + std::to_string(relation->n_kernels()) + ", " +
+    fail(caller, "weight must have shape (" + std::to_string(relation->n_kernels()) + ", " +
                      std::to_string(groups > 0 ? c_in / groups : 0) + ", C_out), got " +
                      shape_text(w.shape()));
-  check_groups("conv", groups, c_in, w.shape(2));
-  if (w.dtype() != x.dtype())
-    fail("conv", "w must have the dtype of the features, got " + graph::dtype_name(w.dtype()) +
-                     " and " + graph::dtype_name(x.dtype()));
+  check_groups(caller, groups, c_in, w.shape(2));
+  check_same_dtype(caller, "weight", w.dtype(), x.dtype());
+  check_bias(caller, bias, w.shape(2));
   graph::Arrays inputs = {x, w};
-  if (bias) {
-    if (bias->ndim() != 1 || bias->shape(0) != w.shape(2))
-      fail("conv", "bias must have shape (" + std::to_string(w.shape(2)) + ",), got " +
-                       shape_text(bias->shape()));
-    inputs.push_back(mx::astype(*bias, x.dtype(), s));
-  }
-  return conv_of("conv", inputs, relation, groups, s);
+  if (bias) inputs.push_back(mx::astype(*bias, x.dtype(), s));
+  return conv_of(Operation::conv, inputs, relation, groups, s);
 }
 
 mx::array outer(const mx::array& x, const mx::array& g, const Relation::Ptr& relation,
                 int64_t groups, mx::StreamOrDevice s) {
-  check_features("outer", "x", x, relation->n_in(), x);
-  check_features("outer", "g", g, relation->n_out(), x);
+  check_features("outer", "x", x, relation->n_in());
+  check_features("outer", "g", g, relation->n_out());
+  check_same_dtype("outer", "g", g.dtype(), x.dtype());
   const int64_t c_in = x.shape(1), c_out = g.shape(1);
   check_groups("outer", groups, c_in, c_out);
   const auto forward = [=](const graph::Arrays& in) -> graph::Arrays {
-    return {run(make_call("outer", in, relation, c_in, c_out, groups, s))};
+    return {run(make_call(Operation::outer, in, relation, c_out, groups, s))};
   };
   const auto vjp = [=](const graph::Arrays& in, const graph::Arrays& ct,
                        const graph::Arrays&) -> graph::Arrays {
-    return {conv_of("conv", {in[1], transposed_weight(ct[0], groups, s)}, relation->reversed(),
-                    groups, s),
-            conv_of("conv", {in[0], ct[0]}, relation, groups, s)};
+    return {conv_of(Operation::conv, {in[1], transposed_weight(ct[0], groups, s)},
+                    relation->reversed(), groups, s),
+            conv_of(Operation::conv, {in[0], ct[0]}, relation, groups, s)};
   };
   const auto jvp = [=](const graph::Arrays& in, const graph::Arrays& t) -> graph::Arrays {
     return {mx::add(outer(t[0], in[1], relation, groups, s),
@@ -137,29 +94,27 @@ mx::array outer(const mx::array& x, const mx::array& g, const Relation::Ptr& rel
 }
 
 mx::array matmul_rows(const mx::array& x, const mx::array& w, const std::optional<mx::array>& bias,
-                      mx::StreamOrDevice s) {
-  if (x.ndim() != 2)
-    fail("linear", "features must have shape (N, C_in), got " + shape_text(x.shape()));
-  graph::visit_float(x.dtype(), [](auto) {}, "linear");
+                      mx::StreamOrDevice s, std::string_view caller) {
+  check_features(caller, "features", x);
   if (w.ndim() != 2 || w.shape(0) != x.shape(1))
-    fail("linear", "weight must have " + std::to_string(x.shape(1)) + " input channels, got " +
-                       std::to_string(w.shape(0)));
-  if (w.dtype() != x.dtype())
-    fail("linear", "weight must have the dtype of the features, got " +
-                       graph::dtype_name(w.dtype()) + " and " + graph::dtype_name(x.dtype()));
+    fail(caller, "weight must have " + std::to_string(x.shape(1)) + " input channels, got " +
+                     std::to_string(w.shape(0)));
+  check_same_dtype(caller, "weight", w.dtype(), x.dtype());
+  check_bias(caller, bias, w.shape(1));
   graph::Arrays inputs = {x, mx::expand_dims(w, 0, s)};
-  if (bias) {
-    if (bias->ndim() != 1 || bias->shape(0) != w.shape(1))
-      fail("linear", "bias must have shape (" + std::to_string(w.shape(1)) + ",), got " +
-                         shape_text(bias->shape()));
-    inputs.push_back(mx::astype(*bias, x.dtype(), s));
-  }
-  return conv_of("linear", inputs, Relation::identity(x.shape(0)), 1, s);
+  if (bias) inputs.push_back(mx::astype(*bias, x.dtype(), s));
+  return conv_of(Operation::linear, inputs, Relation::identity(x.shape(0)), 1, s);
 }
 
 mx::array sum_rows(const mx::array& x, mx::StreamOrDevice s) {
   const auto forward = [s](const graph::Arrays& in) -> graph::Arrays {
-    return {launch_sum_rows(in[0], s)};
+    return {run({.operation = Operation::sum_rows,
+                 .inputs = in,
+                 .c_in = in[0].shape(1),
+                 .c_out = in[0].shape(1),
+                 .dtype = in[0].dtype(),
+                 .payload = Reduce{},
+                 .stream = s})};
   };
   const auto vjp = [s](const graph::Arrays& in, const graph::Arrays& ct,
                        const graph::Arrays&) -> graph::Arrays {

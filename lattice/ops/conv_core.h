@@ -7,12 +7,13 @@
 // conv(g, du^T, r reversed), d outer/dg = conv(x, du, r). So both are differentiable to any order.
 // With groups, channel c of w counts inside its group: x has c_in channels, w is (n_k, c_in /
 // groups, c_out). float32, float16 or bfloat16, all alike; sums in float32 by ascending k, rounded
-// once.
+// once. `caller` is the operation that a message names.
 #pragma once
 
 #include <mlx/utils.h>
 
 #include <optional>
+#include <string_view>
 
 #include "lattice/core/relation.h"
 
@@ -20,7 +21,7 @@ namespace lattice {
 
 mx::array conv(const mx::array& x, const mx::array& w, const Relation::Ptr& relation,
                const std::optional<mx::array>& bias = std::nullopt, int64_t groups = 1,
-               mx::StreamOrDevice s = {});
+               mx::StreamOrDevice s = {}, std::string_view caller = "conv");
 
 mx::array outer(const mx::array& x, const mx::array& g, const Relation::Ptr& relation,
                 int64_t groups = 1, mx::StreamOrDevice s = {});
@@ -29,7 +30,7 @@ mx::array outer(const mx::array& x, const mx::array& g, const Relation::Ptr& rel
 // c_out).
 mx::array matmul_rows(const mx::array& x, const mx::array& w,
                       const std::optional<mx::array>& bias = std::nullopt,
-                      mx::StreamOrDevice s = {});
+                      mx::StreamOrDevice s = {}, std::string_view caller = "linear");
 
 // Sum over rows: (N, C) -> (C,), float32 sums of fixed pieces, rounded once.
 mx::array sum_rows(const mx::array& x, mx::StreamOrDevice s = {});

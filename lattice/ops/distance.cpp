@@ -3,10 +3,8 @@
 #include <mlx/ops.h>
 #include <mlx/transforms.h>
 
-#include <stdexcept>
-
 #include "lattice/graph/differentiable.h"
-#include "lattice/graph/dtype.h"
+#include "lattice/ops/check.h"
 #include "lattice/ops/conv_core.h"
 #include "lattice/routes/decide.h"
 #include "lattice/routes/distance.h"
@@ -14,18 +12,12 @@
 namespace lattice {
 namespace {
 
-[[noreturn]] void fail(std::string_view function, const std::string& message) {
-  throw std::invalid_argument("[" + std::string(function) + "] " + message);
-}
-
 void check(std::string_view function, const mx::array& a, const mx::array& b) {
   if (a.ndim() != 2 || b.ndim() != 2 || a.shape(1) != b.shape(1))
     fail(function, "a and b must have shapes (N, C) and (M, C), got " + shape_text(a.shape()) +
                        " and " + shape_text(b.shape()));
-  for (const mx::array* x : {&a, &b}) graph::visit_float(x->dtype(), [](auto) {}, function);
+  for (const mx::array* x : {&a, &b}) check_float(function, *x);
 }
-
-mx::array wide(const mx::array& a, mx::StreamOrDevice s) { return mx::astype(a, mx::float32, s); }
 
 // sqrt with derivative 0 at 0.
 mx::array safe_sqrt(const mx::array& v, mx::StreamOrDevice s) {
@@ -45,10 +37,10 @@ graph::Arrays cosine_formula(const graph::Arrays& in, mx::StreamOrDevice s) {
                        mx::divide(dots, mx::maximum(scale, mx::array(1e-8f), s), s), s)};
 }
 
-const char* mode_name(Metric metric) {
-  return metric == Metric::cosine      ? "cosine"
-         : metric == Metric::euclidean ? "euclidean"
-                                       : "squared_euclidean";
+Distance kind_of(Metric metric) {
+  return metric == Metric::cosine      ? Distance::cosine
+         : metric == Metric::euclidean ? Distance::euclidean
+                                       : Distance::squared;
 }
 
 mx::array rows_between(const mx::array& a, int from, int to, mx::StreamOrDevice s) {
@@ -110,7 +102,7 @@ graph::Arrays block_vjp(const mx::array& a, const mx::array& b, const mx::array&
 mx::array distances(const mx::array& a, const mx::array& b, Metric metric, int block,
                     mx::StreamOrDevice s) {
   const auto forward = [=](const graph::Arrays& in) -> graph::Arrays {
-    return {run(distance_call(in[0], in[1], mode_name(metric), s))};
+    return {run(distance_call(in[0], in[1], kind_of(metric), s))};
   };
   const auto vjp = [=](const graph::Arrays& in, const graph::Arrays& ct,
                        const graph::Arrays&) -> graph::Arrays {
@@ -187,7 +179,8 @@ mx::array indexed_distance(const mx::array& a, const mx::array& b,
   check(kName, a, b);
   const mx::array x = taken(a, a_idx, kName, "a_indices", s),
                   y = taken(b, b_idx, kName, "b_indices", s);
-  const mx::array d = distances(wide(x, s), wide(y, s), metric, std::max(1, x.shape(0)), s);
+  const mx::array d =
+      distances(as_float32(x, s), as_float32(y, s), metric, std::max(1, x.shape(0)), s);
   return mx::astype(d, mx::promote_types(a.dtype(), b.dtype()), s);
 }
 
@@ -197,7 +190,7 @@ mx::array indexed_distance_blocked(const mx::array& a, const mx::array& b, int64
   check(kName, a, b);
   if (block_size < 1) fail(kName, "block_size must be >= 1, got " + std::to_string(block_size));
   const int block = static_cast<int>(std::min<int64_t>(block_size, std::max(1, a.shape(0))));
-  return mx::astype(distances(wide(a, s), wide(b, s), metric, block, s),
+  return mx::astype(distances(as_float32(a, s), as_float32(b, s), metric, block, s),
                     mx::promote_types(a.dtype(), b.dtype()), s);
 }
 
@@ -208,8 +201,8 @@ mx::array indexed_pair_distance(const mx::array& a, const mx::array& a_idx, cons
   if (a_idx.size() != b_idx.size())
     fail(kName, "a_indices and b_indices must have equal lengths, got " +
                     std::to_string(a_idx.size()) + " and " + std::to_string(b_idx.size()));
-  const mx::array x = wide(taken(a, a_idx, kName, "a_indices", s), s);
-  const mx::array y = wide(taken(b, b_idx, kName, "b_indices", s), s);
+  const mx::array x = as_float32(taken(a, a_idx, kName, "a_indices", s), s);
+  const mx::array y = as_float32(taken(b, b_idx, kName, "b_indices", s), s);
   const mx::Dtype dtype = mx::promote_types(a.dtype(), b.dtype());
   if (x.size() == 0) return mx::zeros({x.shape(0)}, dtype, s);
   const mx::array difference = mx::subtract(x, y, s);

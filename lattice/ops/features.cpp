@@ -8,19 +8,15 @@
 #include <numbers>
 #include <stdexcept>
 
-#include "lattice/graph/dtype.h"
+#include "lattice/ops/check.h"
 #include "lattice/ops/conv_core.h"
 
 namespace lattice {
 namespace {
 
-[[noreturn]] void fail(std::string_view op, const std::string& message) {
-  throw std::invalid_argument("[" + std::string(op) + "] " + message);
-}
-
 void check_rows(std::string_view op, const mx::array& x) {
   if (x.ndim() != 2) fail(op, "features must have shape (N, C), got " + shape_text(x.shape()));
-  graph::visit_float(x.dtype(), [](auto) {}, op);
+  check_float(op, x);
 }
 
 void check_vector(std::string_view op, const char* what, const std::optional<mx::array>& v,
@@ -34,8 +30,6 @@ void check_eps(std::string_view op, float eps) {
   if (!(eps >= 0) || !std::isfinite(eps))
     fail(op, "eps must be finite and >= 0, got " + std::to_string(eps));
 }
-
-mx::array wide(const mx::array& a, mx::StreamOrDevice s) { return mx::astype(a, mx::float32, s); }
 
 std::optional<mx::array> like(const std::optional<mx::array>& v, const mx::array& x,
                               mx::StreamOrDevice s) {
@@ -56,7 +50,7 @@ Activation parse_activation(std::string_view name, std::string_view operation) {
 
 mx::array activation(const mx::array& x, Activation kind, const ActivationOptions& o,
                      mx::StreamOrDevice s) {
-  graph::visit_float(x.dtype(), [](auto) {}, "activation");
+  check_float("activation", x);
   const auto scalar = [&](double v) { return mx::array(static_cast<float>(v), x.dtype()); };
   switch (kind) {
     case Activation::relu:
@@ -68,7 +62,7 @@ mx::array activation(const mx::array& x, Activation kind, const ActivationOption
     case Activation::tanh:
       return mx::tanh(x, s);
     case Activation::gelu: {
-      const mx::array v = wide(x, s), half(0.5f), one(1.0f);
+      const mx::array v = as_float32(x, s), half(0.5f), one(1.0f);
       mx::array inner =
           mx::erf(mx::multiply(v, mx::array(static_cast<float>(std::numbers::sqrt2 / 2)), s), s);
       if (o.approximate) {
@@ -88,7 +82,7 @@ mx::array activation(const mx::array& x, Activation kind, const ActivationOption
     default: {
       if (!(o.beta > 0) || !std::isfinite(o.beta))
         fail("softplus", "beta must be > 0 and finite, got " + std::to_string(o.beta));
-      const mx::array v = wide(x, s), scaled = mx::multiply(v, mx::array(o.beta), s);
+      const mx::array v = as_float32(x, s), scaled = mx::multiply(v, mx::array(o.beta), s);
       const mx::array soft =
           mx::divide(mx::logaddexp(scaled, mx::array(0.0f), s), mx::array(o.beta), s);
       return mx::astype(mx::where(mx::greater(scaled, mx::array(o.threshold), s), v, soft, s),
@@ -99,7 +93,7 @@ mx::array activation(const mx::array& x, Activation kind, const ActivationOption
 
 mx::array dropout_features(const mx::array& x, float p, bool training,
                            const std::optional<mx::array>& key, mx::StreamOrDevice s) {
-  graph::visit_float(x.dtype(), [](auto) {}, "dropout");
+  check_float("dropout", x);
   if (!(p >= 0 && p < 1)) fail("dropout", "p must be in [0, 1), got " + std::to_string(p));
   if (!training || p == 0) return x;
   const mx::array keep = mx::random::bernoulli(mx::array(1 - p), x.shape(), key, s);
@@ -109,7 +103,7 @@ mx::array dropout_features(const mx::array& x, float p, bool training,
 
 std::pair<mx::array, mx::array> feature_statistics(const mx::array& x, mx::StreamOrDevice s) {
   check_rows("feature_statistics", x);
-  const mx::array v = wide(x, s), n(static_cast<float>(std::max(x.shape(0), 1)));
+  const mx::array v = as_float32(x, s), n(static_cast<float>(std::max(x.shape(0), 1)));
   const mx::array mean = mx::divide(sum_rows(v, s), n, s);
   const mx::array var = mx::divide(sum_rows(mx::square(mx::subtract(v, mean, s), s), s), n, s);
   return {mean, var};

@@ -19,14 +19,14 @@ mx::array distinct_coords(const mx::array& coords, mx::StreamOrDevice s);
 mx::array find_coords(const CoordinateSet& coords, const CoordinateSet& queries,
                       mx::StreamOrDevice s);
 // relate() of core by the route that is chosen.
-Relation::Ptr relate_on(RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
-                        const std::optional<CoordinateSet>& target, std::string_view operation,
-                        mx::StreamOrDevice s);
+Relation::Fresh relate_on(RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
+                          const std::optional<CoordinateSet>& target, std::string_view operation,
+                          mx::StreamOrDevice s);
 
-Call geometry_call(const char* operation, std::vector<mx::array> inputs, Geometry geometry,
+Call geometry_call(Operation operation, std::vector<mx::array> inputs, Geometry geometry,
                    mx::StreamOrDevice s);
-// Decides. Where a kernel of Metal is chosen: its result, evaluated. Nothing: the CPU's code is to
-// be used.
-std::optional<mx::array> run_on_metal(const Call& call);
+// Decides. A row that does not run the CPU's code: its result, evaluated. Nothing: the caller runs
+// the CPU's code on the objects that it has.
+std::optional<mx::array> run_off_host(const Call& call);
 
 }  // namespace lattice

@@ -2,24 +2,21 @@
 
 #include <mlx/ops.h>
 
-#include <stdexcept>
-
 #include "lattice/graph/differentiable.h"
-#include "lattice/graph/dtype.h"
+#include "lattice/ops/check.h"
 #include "lattice/routes/decide.h"
 
 namespace lattice {
 namespace {
 
 mx::array launch(const mx::array& x, const RowMap::Ptr& map, mx::StreamOrDevice s) {
-  Call call;
-  call.operation = "map_rows";
-  call.dtype = x.dtype();
-  call.inputs = {x};
-  call.map = map;
-  call.c_in = call.c_out = x.shape(1);
-  call.stream = s;
-  return run(call);
+  return run({.operation = Operation::map_rows,
+              .inputs = {x},
+              .map = map,
+              .c_in = x.shape(1),
+              .c_out = x.shape(1),
+              .dtype = x.dtype(),
+              .stream = s});
 }
 
 mx::array linear_map(const mx::array& x, const RowMap::Ptr& map, mx::StreamOrDevice s) {
@@ -51,8 +48,8 @@ mx::array max_map(const mx::array& x, const RowMap::Ptr& map, mx::StreamOrDevice
   };
   const auto vjp = [=](const graph::Arrays& in, const graph::Arrays& ct,
                        const graph::Arrays& out) -> graph::Arrays {
-    const mx::array wide = linear_map(mx::astype(ct[0], mx::float32, s), back, s);
-    return {mx::astype(mx::multiply(share(in[0], out[0]), wide, s), in[0].dtype(), s)};
+    const mx::array spread = linear_map(as_float32(ct[0], s), back, s);
+    return {mx::astype(mx::multiply(share(in[0], out[0]), spread, s), in[0].dtype(), s)};
   };
   const auto jvp = [=](const graph::Arrays& in, const graph::Arrays& t) -> graph::Arrays {
     const mx::array part = mx::multiply(share(in[0], launch(mx::stop_gradient(in[0], s), map, s)),
@@ -66,11 +63,7 @@ mx::array max_map(const mx::array& x, const RowMap::Ptr& map, mx::StreamOrDevice
 
 mx::array map_rows(const mx::array& x, const RowMap::Ptr& map, std::string_view operation,
                    std::string_view what, mx::StreamOrDevice s) {
-  if (x.ndim() != 2 || x.shape(0) != map->n_in())
-    throw std::invalid_argument("[" + std::string(operation) + "] " + std::string(what) +
-                                " must have shape (" + std::to_string(map->n_in()) + ", C), got " +
-                                shape_text(x.shape()));
-  graph::visit_float(x.dtype(), [](auto) {}, operation);
+  check_features(operation, what, x, map->n_in());
   return map->reduction() == Reduction::max ? max_map(x, map, s) : linear_map(x, map, s);
 }
 

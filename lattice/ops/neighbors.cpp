@@ -37,9 +37,11 @@ NeighborRelation::Ptr search(const NeighborRows& rows, const cpu::NeighborQuery&
   asked.limit = query.limit;
   asked.reach = query.reach;
   asked.points = mx::issubdtype(rows.source.dtype(), mx::floating);
-  Call call = geometry_call("neighbors", {rows.source, rows.query.value_or(rows.source)}, asked, s);
-  const Decision decision = choose(call);
-  if (!decision.chosen->name.starts_with("metal.")) {
+  Call call = geometry_call(Operation::neighbors, {rows.source, rows.query.value_or(rows.source)},
+                            asked, s);
+  const Route& route = *choose(call).chosen;
+  if (route.code == Code::host) {
+    route.count_run();
     const NeighborIndex index(rows.source, rows.batch_indices, operation, "source_coords");
     return index.search(query, limit, rows.query, rows.query_batch_indices, operation);
   }
@@ -51,7 +53,7 @@ NeighborRelation::Ptr search(const NeighborRows& rows, const cpu::NeighborQuery&
   call.inputs.push_back(
       rows.query ? neighbor_rows(*rows.query, rows.query_batch_indices, operation, "query_coords")
                  : call.inputs[0]);
-  mx::array found = decision.chosen->launch(call, *decision.chosen)[0];
+  mx::array found = route.launch(call, route)[0];
   found.eval();
   return std::make_shared<const NeighborRelation>(neighbors_of(found, call.inputs[1].shape(0)),
                                                   rows.source.shape(0), limit);

@@ -6,35 +6,28 @@
 #include <limits>
 #include <stdexcept>
 
-#include "lattice/graph/dtype.h"
-#include "lattice/graph/metal_call.h"
+#include "lattice/ops/check.h"
 #include "lattice/ops/columns.h"
 #include "lattice/ops/pool_rows.h"
+#include "lattice/routes/capability.h"
 
 namespace lattice {
 namespace {
 
-[[noreturn]] void fail(const std::string& op, const std::string& message) {
-  throw std::invalid_argument("[" + op + "] " + message);
-}
-
-void check_features(const std::string& op, const SparseTensor& x, mx::StreamOrDevice s) {
-  graph::visit_float(x.dtype(), [](auto) {}, op);
-  if (x.coords().dtype() == mx::int64 && graph::on_gpu(s))
-    fail(op, "coords must be int32 on a GPU, got int64");
+void check_tensor(const std::string& op, const SparseTensor& x, mx::StreamOrDevice s) {
+  check_float(op, x);
+  check_coords_on_device(op, x.coords(), s);
 }
 
 // Mean over the edges onto the target, or onto every place that an input reaches.
 SparseTensor upsample(const std::string& op, const SparseTensor& x,
                       const std::optional<TargetCoords>& target, const KernelSpec& spec,
                       const std::vector<float>& weights, mx::StreamOrDevice s) {
-  check_features(op, x, s);
-  CoordinateManager& manager = *x.coord_manager();
-  const Triple stride = output_stride(x, spec, RelationKind::transposed, op);
-  const Relation::Ptr r = target ? manager.target_transposed_relation(
-                                       x.coord_key(), target_key(x, *target, stride, op), spec)
-                                 : manager.transposed_kernel_relation(x.coord_key(), spec);
-  return result_on(x, *r->out_key(), pool_rows(x.feats(), r, PoolMode::mean, weights, s));
+  check_tensor(op, x, s);
+  const RelationKind kind = target ? RelationKind::target_transposed : RelationKind::transposed;
+  const Relation::Ptr r = relation_of(kind, x, spec, target, op, s);
+  return result_on(x, *r->out_key(),
+                   pool_rows(x.feats(), r, PoolMode::mean, weights, s, Ties::split, op));
 }
 
 // Rows grouped by the batch column.
@@ -61,7 +54,7 @@ int64_t batches(const std::string& op, const SparseTensor& x,
 // per_batch on the rows of x.
 mx::array on_rows(const std::string& op, const SparseTensor& x, const mx::array& per_batch,
                   bool same_channels, mx::StreamOrDevice s) {
-  check_features(op, x, s);
+  check_tensor(op, x, s);
   if (per_batch.ndim() != 2 || (same_channels && per_batch.shape(1) != x.channels()))
     fail(op, "per_batch must have shape (B, " +
                  (same_channels ? std::to_string(x.channels()) : std::string("C")) + "), got " +
@@ -78,13 +71,13 @@ mx::array on_rows(const std::string& op, const SparseTensor& x, const mx::array&
 }  // namespace
 
 SparseTensor pool3d(const SparseTensor& x, Reduction mode, const KernelSpec& spec,
-                    mx::StreamOrDevice s) {
-  check_features("pool3d", x, s);
-  const Relation::Ptr r = x.coord_manager()->kernel_relation(x.coord_key(), spec);
+                    mx::StreamOrDevice s, const std::string& caller) {
+  check_tensor(caller, x, s);
+  const Relation::Ptr r = relation_of(RelationKind::forward, x, spec, std::nullopt, caller, s);
   const PoolMode how = mode == Reduction::sum    ? PoolMode::sum
                        : mode == Reduction::mean ? PoolMode::mean
                                                  : PoolMode::max;
-  return result_on(x, *r->out_key(), pool_rows(x.feats(), r, how, {}, s));
+  return result_on(x, *r->out_key(), pool_rows(x.feats(), r, how, {}, s, Ties::split, caller));
 }
 
 SparseTensor pool_transpose3d(const SparseTensor& x, const std::optional<TargetCoords>& target,
@@ -123,15 +116,16 @@ SparseTensor trilinear_upsample3d(const SparseTensor& x, const std::optional<Tar
 }
 
 mx::array global_pool(const SparseTensor& x, Reduction mode,
-                      const std::optional<int64_t>& batch_size, mx::StreamOrDevice s) {
-  check_features("global_pool", x, s);
-  const RowGroups::Ptr groups = batch_groups(x, batches("global_pool", x, batch_size));
+                      const std::optional<int64_t>& batch_size, mx::StreamOrDevice s,
+                      const std::string& caller) {
+  check_tensor(caller, x, s);
+  const RowGroups::Ptr groups = batch_groups(x, batches(caller, x, batch_size));
   if (mode == Reduction::max) {
     const cpu::Segments& segments = groups->segments();
     for (int64_t b = 0; b < segments.n; ++b)
       if (segments.offsets[b] == segments.offsets[b + 1])
-        fail("global_pool", "max has no value for empty batches; batch " + std::to_string(b) +
-                                " of " + std::to_string(segments.n) + " has no rows");
+        fail(caller, "max has no value for empty batches; batch " + std::to_string(b) + " of " +
+                         std::to_string(segments.n) + " has no rows");
   }
   return reduce_rows(x.feats(), groups, mode, s);
 }

@@ -13,6 +13,7 @@
 #include <mlx/utils.h>
 
 #include <optional>
+#include <string>
 
 #include "lattice/core/sparse_tensor.h"
 #include "lattice/ops/reduce_rows.h"
@@ -20,9 +21,9 @@
 
 namespace lattice {
 
-// Output stride x.stride * stride.
+// Output stride x.stride * stride. `caller` is the operation that messages name.
 SparseTensor pool3d(const SparseTensor& x, Reduction mode, const KernelSpec& spec,
-                    mx::StreamOrDevice s = {});
+                    mx::StreamOrDevice s = {}, const std::string& caller = "pool3d");
 // Output stride x.stride / stride, which must divide.
 SparseTensor pool_transpose3d(const SparseTensor& x, const std::optional<TargetCoords>& target,
                               const KernelSpec& spec, mx::StreamOrDevice s = {});
@@ -33,7 +34,7 @@ SparseTensor trilinear_upsample3d(const SparseTensor& x, const std::optional<Tar
 // with max it is an error.
 mx::array global_pool(const SparseTensor& x, Reduction mode,
                       const std::optional<int64_t>& batch_size = std::nullopt,
-                      mx::StreamOrDevice s = {});
+                      mx::StreamOrDevice s = {}, const std::string& caller = "global_pool");
 // per_batch is (B, C), every batch of x below B; add and mul need x's channels, cat appends
 // per_batch's.
 SparseTensor broadcast_add(const SparseTensor& x, const mx::array& per_batch,

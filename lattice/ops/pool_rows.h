@@ -12,6 +12,7 @@
 
 #include <mlx/utils.h>
 
+#include <string_view>
 #include <vector>
 
 #include "lattice/core/relation.h"
@@ -24,6 +25,6 @@ using cpu::PoolMode;
 
 mx::array pool_rows(const mx::array& x, const Relation::Ptr& relation, PoolMode mode,
                     const std::vector<float>& offset_weights = {}, mx::StreamOrDevice s = {},
-                    Ties ties = Ties::split);
+                    Ties ties = Ties::split, std::string_view caller = "pool");
 
 }  // namespace lattice

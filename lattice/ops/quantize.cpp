@@ -2,17 +2,13 @@
 
 #include <mlx/ops.h>
 
-#include <stdexcept>
-
-#include "lattice/graph/dtype.h"
+#include "lattice/ops/check.h"
 #include "lattice/routes/packed_weight.h"
 
 namespace lattice {
 namespace {
 
-[[noreturn]] void fail(const std::string& message) {
-  throw std::invalid_argument("[quantize_weight] " + message);
-}
+constexpr const char* kName = "quantize_weight";
 
 mx::array transposed(const mx::array& a, mx::StreamOrDevice s) {
   return mx::transpose(a, {0, 2, 1}, s);
@@ -22,14 +18,15 @@ mx::array transposed(const mx::array& a, mx::StreamOrDevice s) {
 
 QuantizedWeight quantize_weight(const mx::array& weight, std::optional<int64_t> group_size,
                                 int64_t bits, mx::StreamOrDevice s) {
-  graph::visit_float(weight.dtype(), [](auto) {}, "quantize_weight");
+  check_float(kName, weight);
   const int rank = static_cast<int>(weight.ndim());
   if (rank != 2 && rank != 3 && rank != 5)
-    fail(
-        "weight must have shape (C_out, C_in), (K, C_in, C_out) or (C_out, Kx, Ky, Kz, C_in), "
-        "got " +
-        shape_text(weight.shape()));
-  if (weight.size() == 0) fail("weight must not be empty, got shape " + shape_text(weight.shape()));
+    fail(kName,
+         "weight must have shape (C_out, C_in), (K, C_in, C_out) or (C_out, Kx, Ky, Kz, C_in), "
+         "got " +
+             shape_text(weight.shape()));
+  if (weight.size() == 0)
+    fail(kName, "weight must not be empty, got shape " + shape_text(weight.shape()));
   const auto layout = rank == 2   ? WeightLayout::linear
                       : rank == 3 ? WeightLayout::kernel_major
                                   : WeightLayout::dense_5d;
@@ -49,7 +46,7 @@ QuantizedWeight quantize_weight(const mx::array& weight, std::optional<int64_t> 
   }
   const int in = w.shape(2);
   const int64_t group = group_size.value_or(default_group_size(in));
-  check_packing("quantize_weight", bits, group);
+  check_packing(kName, bits, group);
   const int g = static_cast<int>(group), padding = (g - in % g) % g;
   if (padding)
     w = mx::pad(w, {{0, 0}, {0, 0}, {0, padding}}, mx::array(0.0f, weight.dtype()), "constant", s);

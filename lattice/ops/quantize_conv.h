@@ -11,6 +11,7 @@
 #include <mlx/utils.h>
 
 #include <optional>
+#include <string_view>
 
 #include "lattice/core/quantized_weight.h"
 #include "lattice/core/relation.h"
@@ -20,11 +21,11 @@ namespace lattice {
 // x has the dtype of the scales. The weight's C_in counts inside a convolution group.
 mx::array conv(const mx::array& x, const QuantizedWeight& w, const Relation::Ptr& relation,
                const std::optional<mx::array>& bias = std::nullopt, int64_t groups = 1,
-               mx::StreamOrDevice s = {});
+               mx::StreamOrDevice s = {}, std::string_view caller = "conv");
 
 // y = x W' + bias on (N, C_in) rows; w has one offset.
 mx::array matmul_rows(const mx::array& x, const QuantizedWeight& w,
                       const std::optional<mx::array>& bias = std::nullopt,
-                      mx::StreamOrDevice s = {});
+                      mx::StreamOrDevice s = {}, std::string_view caller = "linear");
 
 }  // namespace lattice

@@ -2,48 +2,36 @@
 
 #include <mlx/ops.h>
 
-#include <stdexcept>
-
 #include "lattice/graph/differentiable.h"
-#include "lattice/graph/dtype.h"
+#include "lattice/ops/check.h"
 #include "lattice/routes/decide.h"
 
 namespace lattice {
 namespace {
 
-void check(const char* op, const mx::array& x, int64_t rows) {
-  if (x.ndim() != 2 || x.shape(0) != rows)
-    throw std::invalid_argument("[" + std::string(op) + "] features must have shape (" +
-                                std::to_string(rows) + ", C), got " + shape_text(x.shape()));
-  graph::visit_float(x.dtype(), [](auto) {}, op);
+Call make_call(Operation operation, const mx::array& x, const RowGroups::Ptr& groups,
+               Reduce payload, mx::StreamOrDevice s) {
+  return {.operation = operation,
+          .inputs = {x},
+          .row_groups = groups,
+          .c_in = x.shape(1),
+          .c_out = x.shape(1),
+          .dtype = x.dtype(),
+          .payload = std::move(payload),
+          .stream = s};
 }
 
-Call make_call(const char* operation, const mx::array& x, const RowGroups::Ptr& groups,
-               mx::StreamOrDevice s) {
-  Call call;
-  call.operation = operation;
-  call.inputs = {x};
-  call.c_in = call.c_out = x.shape(1);
-  call.dtype = x.dtype();
-  call.groups_of_rows = groups;
-  call.stream = s;
-  return call;
+ReduceMode mode_of(Reduction r) {
+  static constexpr ReduceMode kModes[] = {ReduceMode::sum, ReduceMode::mean, ReduceMode::max,
+                                          ReduceMode::min};
+  return kModes[static_cast<int>(r)];
 }
-
-const char* mode_name(Reduction r) {
-  static constexpr const char* kNames[] = {"sum", "mean", "max", "min"};
-  return kNames[static_cast<int>(r)];
-}
-
-mx::array wide(const mx::array& a, mx::StreamOrDevice s) { return mx::astype(a, mx::float32, s); }
 
 // (G, C) int32: the smallest row of each group that has the maximum or minimum, -1 where there is
 // none.
 mx::array argmax_rows(const mx::array& x, const RowGroups::Ptr& groups, Reduction kind,
                       mx::StreamOrDevice s) {
-  Call call = make_call("argmax", x, groups, s);
-  call.mode = mode_name(kind);
-  return run(call);
+  return run(make_call(Operation::argmax, x, groups, {mode_of(kind)}, s));
 }
 
 // The gradient of max or min: dy to the rows that equal their group's value.
@@ -53,9 +41,9 @@ mx::array max_gradient(const mx::array& x, const mx::array& y, const mx::array& 
   if (ties == Ties::first)
     return scatter_by_index(dy, argmax_rows(x, groups, kind, s), x.shape(0), s);
   const mx::array same = mx::equal(x, gather_rows(y, groups, 0, s), s);
-  mx::array part = wide(dy, s);
+  mx::array part = as_float32(dy, s);
   if (ties == Ties::split) {
-    const mx::array count = reduce_rows(wide(same, s), groups, Reduction::sum, s);
+    const mx::array count = reduce_rows(as_float32(same, s), groups, Reduction::sum, s);
     part = mx::divide(part, mx::maximum(count, mx::array(1.0f), s), s);
   }
   return mx::astype(mx::where(same, gather_rows(part, groups, 0, s), mx::array(0.0f), s), x.dtype(),
@@ -69,18 +57,16 @@ Reduction parse_reduction(std::string_view name, std::string_view operation,
   if (name == "sum") return Reduction::sum;
   if (name == "mean" || name == "avg") return Reduction::mean;
   if (name == "max") return Reduction::max;
-  throw std::invalid_argument("[" + std::string(operation) + "] " + std::string(argument) +
-                              " must be sum, mean (avg) or max, got '" + std::string(name) + "'");
+  fail(operation,
+       std::string(argument) + " must be sum, mean (avg) or max, got '" + std::string(name) + "'");
 }
 
 mx::array reduce_rows(const mx::array& x, const RowGroups::Ptr& groups, Reduction reduction,
                       mx::StreamOrDevice s, Ties ties) {
   const bool extreme = reduction == Reduction::max || reduction == Reduction::min;
-  check("reduce_rows", x, groups->n_rows());
+  check_features("reduce_rows", "features", x, groups->n_rows());
   const auto forward = [=](const graph::Arrays& in) -> graph::Arrays {
-    Call call = make_call("segments", in[0], groups, s);
-    call.mode = mode_name(reduction);
-    return {run(call)};
+    return {run(make_call(Operation::segments, in[0], groups, {mode_of(reduction)}, s))};
   };
   const auto vjp = [=](const graph::Arrays& in, const graph::Arrays& ct,
                        const graph::Arrays& y) -> graph::Arrays {
@@ -88,8 +74,8 @@ mx::array reduce_rows(const mx::array& x, const RowGroups::Ptr& groups, Reductio
     if (extreme)
       return {max_gradient(in[0], mx::stop_gradient(y[0], s), ct[0], groups, reduction, ties, s)};
     const mx::array counts = mx::maximum(groups->counts(), mx::array(1.0f), s);
-    return {gather_rows(mx::astype(mx::divide(wide(ct[0], s), counts, s), in[0].dtype(), s), groups,
-                        0, s)};
+    return {gather_rows(mx::astype(mx::divide(as_float32(ct[0], s), counts, s), in[0].dtype(), s),
+                        groups, 0, s)};
   };
   const auto jvp = [=](const graph::Arrays& in, const graph::Arrays& t) -> graph::Arrays {
     if (!extreme) return {reduce_rows(t[0], groups, reduction, s)};
@@ -100,11 +86,9 @@ mx::array reduce_rows(const mx::array& x, const RowGroups::Ptr& groups, Reductio
 
 mx::array gather_rows(const mx::array& y, const RowGroups::Ptr& groups, float fill,
                       mx::StreamOrDevice s) {
-  check("gather_rows", y, groups->n_groups());
+  check_features("gather_rows", "features", y, groups->n_groups());
   const auto forward = [=](const graph::Arrays& in) -> graph::Arrays {
-    Call call = make_call("gather", in[0], groups, s);
-    call.fill = fill;
-    return {run(call)};
+    return {run(make_call(Operation::gather, in[0], groups, {.fill = fill}, s))};
   };
   const auto vjp = [=](const graph::Arrays&, const graph::Arrays& ct,
                        const graph::Arrays&) -> graph::Arrays {
@@ -127,7 +111,7 @@ mx::array scatter_by_index(const mx::array& g, const mx::array& rows, int n, mx:
   const mx::array zeros = mx::zeros({n, g.shape(1)}, mx::float32, s);
   if (zeros.size() == 0 || g.size() == 0) return mx::astype(zeros, g.dtype(), s);
   const mx::array found = mx::greater_equal(rows, mx::array(0), s);
-  const mx::array given = mx::where(found, wide(g, s), mx::array(0.0f), s);
+  const mx::array given = mx::where(found, as_float32(g, s), mx::array(0.0f), s);
   return mx::astype(mx::scatter_add_axis(zeros, mx::maximum(rows, mx::array(0), s), given, 0, s),
                     g.dtype(), s);
 }

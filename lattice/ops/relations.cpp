@@ -84,34 +84,45 @@ SparseTensor result_on(const SparseTensor& x, const CoordinateMapKey& key, mx::a
   return SparseTensor(x.coord_manager(), key, std::move(feats), std::move(counts));
 }
 
-Relation::Ptr kernel_relation(const SparseTensor& x, const KernelSpec& spec, mx::StreamOrDevice) {
-  return x.coord_manager()->kernel_relation(x.coord_key(), spec);
+Relation::Ptr relation_of(RelationKind kind, const SparseTensor& x, const KernelSpec& spec,
+                          const std::optional<TargetCoords>& target, std::string_view operation,
+                          mx::StreamOrDevice s) {
+  std::optional<CoordinateMapKey> key;
+  if (target) key = target_key(x, *target, output_stride(x, spec, kind, operation), operation);
+  const auto by_route = [s](RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
+                            const std::optional<CoordinateSet>& target,
+                            std::string_view operation) {
+    return relate_on(kind, in, spec, target, operation, s);
+  };
+  return x.coord_manager()->relation(kind, x.coord_key(), key, spec, operation, by_route);
+}
+
+Relation::Ptr kernel_relation(const SparseTensor& x, const KernelSpec& spec, mx::StreamOrDevice s) {
+  return relation_of(RelationKind::forward, x, spec, std::nullopt, "kernel_relation", s);
 }
 Relation::Ptr submanifold_kernel_relation(const SparseTensor& x, const KernelSpec& spec,
-                                          mx::StreamOrDevice) {
-  return x.coord_manager()->submanifold_kernel_relation(x.coord_key(), spec);
+                                          mx::StreamOrDevice s) {
+  return relation_of(RelationKind::submanifold, x, spec, std::nullopt,
+                     "submanifold_kernel_relation", s);
 }
 Relation::Ptr target_kernel_relation(const SparseTensor& x, const TargetCoords& target,
-                                     const KernelSpec& spec, mx::StreamOrDevice) {
-  constexpr const char* kOperation = "target_kernel_relation";
-  const Triple stride = output_stride(x, spec, RelationKind::target, kOperation);
-  return x.coord_manager()->target_kernel_relation(x.coord_key(),
-                                                   target_key(x, target, stride, kOperation), spec);
+                                     const KernelSpec& spec, mx::StreamOrDevice s) {
+  return relation_of(RelationKind::target, x, spec, target, "target_kernel_relation", s);
 }
 Relation::Ptr transposed_kernel_relation(const SparseTensor& x, const KernelSpec& spec,
-                                         mx::StreamOrDevice) {
-  return x.coord_manager()->transposed_kernel_relation(x.coord_key(), spec);
+                                         mx::StreamOrDevice s) {
+  return relation_of(RelationKind::transposed, x, spec, std::nullopt, "transposed_kernel_relation",
+                     s);
 }
 Relation::Ptr generative_kernel_relation(const SparseTensor& x, const KernelSpec& spec,
-                                         mx::StreamOrDevice) {
-  return x.coord_manager()->generative_relation(x.coord_key(), spec);
+                                         mx::StreamOrDevice s) {
+  return relation_of(RelationKind::generative, x, spec, std::nullopt, "generative_kernel_relation",
+                     s);
 }
 Relation::Ptr target_transposed_kernel_relation(const SparseTensor& x, const TargetCoords& target,
-                                                const KernelSpec& spec, mx::StreamOrDevice) {
-  constexpr const char* kOperation = "target_transposed_kernel_relation";
-  const Triple stride = output_stride(x, spec, RelationKind::target_transposed, kOperation);
-  return x.coord_manager()->target_transposed_relation(
-      x.coord_key(), target_key(x, target, stride, kOperation), spec);
+                                                const KernelSpec& spec, mx::StreamOrDevice s) {
+  return relation_of(RelationKind::target_transposed, x, spec, target,
+                     "target_transposed_kernel_relation", s);
 }
 
 }  // namespace lattice

@@ -6,12 +6,13 @@
 //   offset[k] - padding
 //
 // build_* work on arrays and give a new object each time. The others work on tensors: the tensor's
-// manager keeps the relation, and equal arguments give the same object, built on the CPU. Relations
-// are concrete; on a GPU build_* take the route of "relate".
+// manager keeps the relation, and equal arguments give the same object. Relations are concrete; the
+// table of routes decides who builds them (operation "relate").
 #pragma once
 
 #include <mlx/utils.h>
 
+#include <optional>
 #include <string_view>
 #include <variant>
 
@@ -47,6 +48,12 @@ Triple output_stride(const SparseTensor& x, const KernelSpec& spec, RelationKind
 // again where x has them.
 SparseTensor result_on(const SparseTensor& x, const CoordinateMapKey& key, mx::array feats);
 
+// The relation of a kind on x, kept by x's manager and built by the row of "relate" that is chosen.
+// `operation` is what the user called.
+Relation::Ptr relation_of(RelationKind kind, const SparseTensor& x, const KernelSpec& spec,
+                          const std::optional<TargetCoords>& target, std::string_view operation,
+                          mx::StreamOrDevice s = {});
+// The same, one name per kind.
 Relation::Ptr kernel_relation(const SparseTensor& x, const KernelSpec& spec,
                               mx::StreamOrDevice s = {});
 Relation::Ptr submanifold_kernel_relation(const SparseTensor& x, const KernelSpec& spec,

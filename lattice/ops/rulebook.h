@@ -13,30 +13,10 @@
 #include <string_view>
 #include <vector>
 
+#include "lattice/core/point_set.h"
 #include "lattice/core/relation.h"
 
 namespace lattice {
-
-// Points of clouds that follow each other: positions (N, 3) float32, rows of cloud b are offsets[b]
-// .. offsets[b + 1].
-class PointSet {
- public:
-  // lengths (B,) sum to N; without them there is one cloud. grid: the size of a kernel cell, > 0.
-  PointSet(const mx::array& positions, const std::optional<mx::array>& lengths, float grid);
-
-  const mx::array& positions() const { return positions_; }
-  const std::vector<int32_t>& offsets() const { return offsets_; }
-  mx::array lengths() const;
-  int64_t size() const { return positions_.shape(0); }
-  int64_t batch_size() const { return static_cast<int64_t>(offsets_.size()) - 1; }
-  float grid() const { return grid_; }
-  PointSet with_grid(float grid) const { return PointSet(positions_, lengths(), grid); }
-
- private:
-  mx::array positions_;
-  std::vector<int32_t> offsets_;
-  float grid_;
-};
 
 enum class KernelShape { ball, cube };
 KernelShape parse_shape(std::string_view name, std::string_view function);

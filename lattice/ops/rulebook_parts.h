@@ -8,14 +8,11 @@
 #include <stdexcept>
 #include <string>
 
+#include "lattice/core/errors.h"
+#include "lattice/core/point_set.h"
 #include "lattice/kernels/cpu/geometry/rulebook.h"
-#include "lattice/ops/rulebook.h"
 
 namespace lattice::rulebook_parts {
-
-[[noreturn]] inline void fail(std::string_view function, const std::string& message) {
-  throw std::invalid_argument("[" + std::string(function) + "] " + message);
-}
 
 inline void check_positive(std::string_view function, const char* what, float v) {
   if (!(v > 0) || !std::isfinite(v))

@@ -5,31 +5,18 @@
 #include <limits>
 #include <stdexcept>
 
-#include "lattice/graph/dtype.h"
+#include "lattice/ops/check.h"
 #include "lattice/ops/pool_rows.h"
 
 namespace lattice {
 namespace {
 
-[[noreturn]] void fail(std::string_view function, const std::string& message) {
-  throw std::invalid_argument("[" + std::string(function) + "] " + message);
-}
-
 constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max();
-
-// A 1-D integer array with its values.
-mx::array integers(const mx::array& a, std::string_view function, std::string_view what) {
-  const std::string name(what);
-  if (a.ndim() != 1) fail(function, name + " must have shape (N,), got " + shape_text(a.shape()));
-  if (!mx::issubdtype(a.dtype(), mx::integer))
-    fail(function, name + " must hold integers, got " + graph::dtype_name(a.dtype()));
-  return evaluated(mx::astype(a, mx::int64), function, what);
-}
 
 // x as (rows, everything else).
 mx::array flat(const mx::array& x, std::string_view function, mx::StreamOrDevice s) {
   if (x.ndim() < 1) fail(function, "x must have at least one axis, got a scalar");
-  graph::visit_float(x.dtype(), [](auto) {}, function);
+  check_float(function, x);
   int columns = 1;
   for (size_t axis = 1; axis < x.ndim(); ++axis) columns *= x.shape(static_cast<int>(axis));
   return mx::reshape(x, {x.shape(0), columns}, s);
@@ -73,16 +60,16 @@ PoolMode pool_mode(Reduction reduction) {
 
 }  // namespace
 
-SegmentOptions segment_options(std::string_view operation, std::string_view ties,
+SegmentOptions segment_options(std::string_view reduction, std::string_view ties,
                                std::optional<float> empty_value, std::string_view function) {
   SegmentOptions options;
   options.empty_value = empty_value;
-  if (operation == "min")
+  if (reduction == "min")
     options.reduction = Reduction::min;
-  else if (operation == "sum" || operation == "mean" || operation == "max")
-    options.reduction = parse_reduction(operation, function, "operation");
+  else if (reduction == "sum" || reduction == "mean" || reduction == "max")
+    options.reduction = parse_reduction(reduction, function, "operation");
   else
-    fail(function, "operation must be sum, mean, max or min, got '" + std::string(operation) + "'");
+    fail(function, "operation must be sum, mean, max or min, got '" + std::string(reduction) + "'");
   if (ties == "all")
     options.ties = Ties::all;
   else if (ties == "first")
@@ -90,25 +77,6 @@ SegmentOptions segment_options(std::string_view operation, std::string_view ties
   else if (ties != "split")
     fail(function, "ties must be split, all or first, got '" + std::string(ties) + "'");
   return options;
-}
-
-cpu::Buffer<int32_t> checked_offsets(const mx::array& lengths, int64_t rows,
-                                     std::string_view function, std::string_view what) {
-  const mx::array values = integers(lengths, function, what);
-  const int64_t n = static_cast<int64_t>(values.size());
-  cpu::Buffer<int32_t> offsets(n + 1);
-  int64_t total = offsets[0] = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const int64_t length = values.data<int64_t>()[i];
-    if (length < 0 || length > kMostRows - total)
-      fail(function, std::string(what) + "[" + std::to_string(i) + "] = " + std::to_string(length) +
-                         (length < 0 ? " is negative" : " makes the sum exceed 2^31 - 1"));
-    offsets[i + 1] = static_cast<int32_t>(total += length);
-  }
-  if (rows >= 0 && total != rows)
-    fail(function, std::string(what) + " must sum to " + std::to_string(rows) + " rows, got " +
-                       std::to_string(total));
-  return offsets;
 }
 
 mx::array segment_reduce(const mx::array& x, const mx::array& lengths,
@@ -124,7 +92,7 @@ mx::array segment_reduce_offsets(const mx::array& x, const mx::array& offsets,
                                  const SegmentOptions& options, mx::StreamOrDevice s) {
   constexpr const char* kName = "segment_reduce_offsets";
   if (x.ndim() < 1) fail(kName, "x must have at least one axis, got a scalar");
-  const mx::array given = integers(offsets, kName, "offsets");
+  const mx::array given = checked_integers(offsets, kName, "offsets");
   const int64_t* values = given.data<int64_t>();
   const int64_t n = static_cast<int64_t>(given.size()), rows = x.shape(0);
   if (n == 0 || values[0] != 0 || values[n - 1] != rows)

@@ -29,7 +29,7 @@ struct SegmentOptions {
   std::optional<float> empty_value = std::nullopt;
 };
 // Names as Python has them; std::invalid_argument lists the choices.
-SegmentOptions segment_options(std::string_view operation, std::string_view ties,
+SegmentOptions segment_options(std::string_view reduction, std::string_view ties,
                                std::optional<float> empty_value, std::string_view function);
 
 mx::array segment_reduce(const mx::array& x, const mx::array& lengths,
@@ -43,10 +43,5 @@ mx::array scatter_reduce(const mx::array& x, const mx::array& ids, int64_t n,
                          const SegmentOptions& options = {}, mx::StreamOrDevice s = {});
 mx::array segment_expand(const mx::array& y, const mx::array& lengths, mx::StreamOrDevice s = {});
 mx::array segment_softmax(const mx::array& x, const mx::array& lengths, mx::StreamOrDevice s = {});
-
-// Offsets (B + 1) of lengths (B,), checked: integers, >= 0, sum == rows where rows >= 0. `what`
-// names the argument.
-cpu::Buffer<int32_t> checked_offsets(const mx::array& lengths, int64_t rows,
-                                     std::string_view function, std::string_view what);
 
 }  // namespace lattice

@@ -2,27 +2,24 @@
 
 #include <mlx/ops.h>
 
+#include <limits>
 #include <numeric>
-#include <stdexcept>
 
 #include "lattice/graph/differentiable.h"
-#include "lattice/graph/dtype.h"
+#include "lattice/ops/check.h"
 #include "lattice/ops/conv_core.h"
 #include "lattice/routes/decide.h"
+#include "lattice/routes/packed_weight.h"
 
 namespace lattice {
 namespace {
-
-[[noreturn]] void fail(const std::string& function, const std::string& message) {
-  throw std::invalid_argument("[" + function + "] " + message);
-}
 
 void check(const std::string& function, const char* what, const mx::array& a, size_t rank,
            const char* axes) {
   if (a.ndim() != rank)
     fail(function,
          std::string(what) + " must have shape " + axes + ", got " + shape_text(a.shape()));
-  graph::visit_float(a.dtype(), [](auto) {}, function);
+  check_float(function, a);
 }
 
 mx::array count_to(int64_t n) {
@@ -31,20 +28,16 @@ mx::array count_to(int64_t n) {
   return adopt(std::move(ids), {static_cast<int>(n)});
 }
 
-// Fewer than two triplets a matrix: nothing is gained by keeping it in the cache.
-bool streams(const Relation& r) { return r.edge_count() < 2 * r.n_kernels(); }
-
-Call make_call(const char* operation, graph::Arrays inputs, const Relation::Ptr& r, int groups,
+Call make_call(Operation operation, graph::Arrays inputs, const Relation::Ptr& r, int groups,
                int c_in, int c_out, mx::StreamOrDevice s) {
-  Call call;
-  call.operation = operation;
-  call.dtype = inputs[0].dtype();
+  Call call{.operation = operation,
+            .relation = r,
+            .c_in = int64_t{c_in} * groups,
+            .c_out = int64_t{c_out} * groups,
+            .groups = groups,
+            .dtype = inputs[0].dtype(),
+            .stream = s};
   call.inputs = std::move(inputs);
-  call.relation = r;
-  call.groups = groups;
-  call.c_in = int64_t{c_in} * groups;
-  call.c_out = int64_t{c_out} * groups;
-  call.stream = s;
   return call;
 }
 
@@ -56,7 +49,7 @@ mx::array per_edge_apply(const mx::array& x, const mx::array& a, const Relation:
                          mx::StreamOrDevice s) {
   const int groups = a.shape(1), c = a.shape(2), m = a.shape(3);
   const auto forward = [=](const graph::Arrays& in) -> graph::Arrays {
-    return {run(make_call("per_edge_apply", in, r, groups, c, m, s))};
+    return {run(make_call(Operation::per_edge_apply, in, r, groups, c, m, s))};
   };
   const auto vjp = [=](const graph::Arrays& in, const graph::Arrays& ct,
                        const graph::Arrays&) -> graph::Arrays {
@@ -74,7 +67,7 @@ mx::array per_edge_outer(const mx::array& x, const mx::array& y, const Relation:
                          mx::StreamOrDevice s) {
   const int c = x.shape(1) / groups, m = y.shape(1) / groups;
   const auto forward = [=](const graph::Arrays& in) -> graph::Arrays {
-    return {run(make_call("per_edge_outer", in, r, groups, c, m, s))};
+    return {run(make_call(Operation::per_edge_outer, in, r, groups, c, m, s))};
   };
   const auto vjp = [=](const graph::Arrays& in, const graph::Arrays& ct,
                        const graph::Arrays&) -> graph::Arrays {
@@ -86,13 +79,6 @@ mx::array per_edge_outer(const mx::array& x, const mx::array& y, const Relation:
                     per_edge_outer(in[0], t[1], r, groups, s), s)};
   };
   return graph::differentiable({x, y}, forward, vjp, jvp)[0];
-}
-
-// Matrices (N, G, C, M) as conv reads them, (N, C, G M); a view for one group.
-mx::array side_by_side(const mx::array& a, mx::StreamOrDevice s) {
-  if (a.shape(1) == 1) return mx::squeeze(a, 1, s);
-  return mx::reshape(mx::transpose(a, {0, 2, 1, 3}, s),
-                     {a.shape(0), a.shape(2), a.shape(1) * a.shape(3)}, s);
 }
 
 }  // namespace
@@ -141,10 +127,7 @@ mx::array mvmr(const mx::array& a, const mx::array& b, const Relation::Ptr& r, M
     return mx::zeros({n_o, groups, m}, dtype, s);
   const mx::array matrices = mx::astype(gcm ? a : mx::swapaxes(a, 2, 3, s), dtype, s);
   const mx::array rows = mx::reshape(mx::astype(b, dtype, s), {b.shape(0), groups * c}, s);
-  const mx::array y = streams(*r)
-                          ? per_edge_apply(rows, matrices, r, s)
-                          : conv(rows, side_by_side(matrices, s), r, std::nullopt, groups, s);
-  return mx::reshape(y, {n_o, groups, m}, s);
+  return mx::reshape(per_edge_apply(rows, matrices, r, s), {n_o, groups, m}, s);
 }
 
 mx::array mvmr(const mx::array& a, const std::optional<mx::array>& a_idx, const mx::array& b,
@@ -174,9 +157,7 @@ mx::array vvor(const mx::array& a, const mx::array& b, const Relation::Ptr& r,
     return mx::zeros({n_o, groups, m, c}, dtype, s);
   const mx::array x = mx::reshape(mx::astype(a, dtype, s), {a.shape(0), groups * m}, s);
   const mx::array y = mx::reshape(mx::astype(b, dtype, s), {b.shape(0), groups * c}, s);
-  if (streams(*r)) return per_edge_outer(x, y, r, groups, s);
-  const mx::array u = outer(x, y, r, groups, s);  // (n_o, M, G C)
-  return mx::transpose(mx::reshape(u, {n_o, m, groups, c}, s), {0, 2, 1, 3}, s);
+  return per_edge_outer(x, y, r, groups, s);
 }
 
 mx::array vvor(const mx::array& a, const mx::array& a_idx, const mx::array& b,
@@ -200,7 +181,7 @@ mx::array point_conv(const mx::array& x, const mx::array& weight, const Relation
     fail(kName, "weight must have shape (" + std::to_string(relation->n_kernels()) + ", G, " +
                     std::to_string(x.shape(1)) + " / G, C_out / G), got " +
                     shape_text(weight.shape()));
-  return conv(x, side_by_side(weight, s), relation, bias, groups, s);
+  return conv(x, side_by_side(weight, s), relation, bias, groups, s, kName);
 }
 
 }  // namespace lattice

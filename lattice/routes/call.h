@@ -6,14 +6,44 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
+#include <variant>
 #include <vector>
 
 #include "lattice/core/relation.h"
 #include "lattice/core/row_groups.h"
 #include "lattice/core/row_map.h"
 #include "lattice/kernels/cpu/base/float_types.h"
+#include "lattice/kernels/cpu/features/distance.h"
 
 namespace lattice {
+
+// What the table has rows for.
+enum class Operation {
+  conv,
+  linear,
+  outer,
+  per_edge_apply,
+  per_edge_outer,
+  pool,
+  segments,
+  argmax,
+  gather,
+  map_rows,
+  sum_rows,
+  join_columns,
+  take_columns,
+  batch_norm,
+  batch_norm_vjp,
+  adamw,
+  distance,
+  unique,
+  lookup,
+  relate,
+  neighbors,
+};
+const char* name(Operation operation);
+std::optional<Operation> parse_operation(std::string_view name);
 
 // How kernels name a float dtype.
 cpu::FloatType float_type_of(mx::Dtype dtype);
@@ -23,49 +53,99 @@ struct Packing {
   int64_t bits = 0;
   int64_t group_size = 0;
   bool transposed = false;  // the call reads W^T: it is an input gradient
+  std::string text() const;
 };
 
-// What a geometry operation is asked besides its inputs (geometry_routes.h).
+// Payload of conv and linear. Inputs: x, then the weight (dense) or codes, scales and biases of
+// codes (packed), then the bias if there is one.
+struct Weights {
+  Packing packing = {};
+  bool has_bias = false;
+};
+
+// mean_adjoint: the adjoint of mean. max_match and tie_share: the two halves of the gradient of max
+// (ops/pool_rows.h).
+enum class ReduceMode { sum, mean, max, min, mean_adjoint, max_match, tie_share };
+const char* name(ReduceMode mode);
+
+// Payload of pool, segments, argmax and gather.
+struct Reduce {
+  ReduceMode mode = ReduceMode::sum;
+  std::vector<float> offset_weights = {};  // of pool: one per offset, or none
+  float fill = 0;                          // of gather
+};
+
+using cpu::Distance;
+const char* name(Distance metric);
+// Payload of distance.
+struct Pairs {
+  Distance metric = Distance::euclidean;
+};
+
+// Payload of take_columns: columns first .. first + c_out.
+struct Columns {
+  int first = 0;
+};
+
+// Payload of batch_norm and batch_norm_vjp. Inputs: x, weight, bias, then mean and var if given,
+// then the residual if there is one; of batch_norm_vjp then the cotangent, y, mean and var.
+struct Norm {
+  bool given = false, residual = false, relu = false;
+  float eps = 0;
+  size_t residual_at() const { return given ? 5 : 3; }
+  size_t inputs() const { return residual_at() + (residual ? 1 : 0); }
+};
+
+// Payload of adamw. Inputs: parameter, gradient, m, v, rates.
+struct Adamw {
+  double b1 = 0, b2 = 0;
+  float eps = 0;
+};
+
+// Payload of unique, lookup, relate and neighbors.
 struct Geometry {
   RelationKind kind = RelationKind::custom;  // of relate
-  KernelSpec spec;
-  int64_t limit = 0;                // of neighbors: the most of a query
-  std::optional<float> reach = {};  // of neighbors: largest squared distance
-  bool points = false;              // of neighbors: rows are a batch and the bits of three float32
+  KernelSpec spec = {};                      // of relate
+  bool has_target = true;                    // of relate: the second input is the output end
+  int64_t limit = 0;                         // of neighbors: the most per query
+  std::optional<float> reach = {};           // of neighbors: largest squared distance
+  bool points = false;  // of neighbors: rows are a batch and the bits of three float32
 };
 
-// One evaluation that is about to be built: what a route may look at, and what it needs to launch.
 struct Call {
-  std::string operation;  // "conv", "outer", "linear", "pool", "segments", "gather", "map_rows",
-                          // "lookup", ...
-  std::vector<mx::array> inputs;  // as the operation documents them
-  Relation::Ptr relation;         // null where there is none
-  RowMap::Ptr map;                // of map_rows; null otherwise
-  int64_t c_in = 0, c_out = 0;    // channels of all groups
+  Operation operation = Operation::conv;
+  std::vector<mx::array> inputs = {};  // as the payload documents them
+  Relation::Ptr relation = {};         // null where there is none
+  RowMap::Ptr map = {};                // of map_rows
+  RowGroups::Ptr row_groups = {};      // of segments, argmax and gather
+  int64_t c_in = 0, c_out = 0;         // channels of all groups
   int64_t groups = 1;
   mx::Dtype dtype = mx::float32;
-  std::string storage = "dense";  // of the weights, in words
-  Packing packing;  // packed: inputs are x, codes, scales, biases and, if any, the bias
-  // Of a reduction: "sum", "mean", "max", "min"; of pool also "spread", "match", "share"; of
-  // distance the metric.
-  std::string mode;
-  std::vector<float> offset_weights;  // of pool: one per offset, or none
-  RowGroups::Ptr groups_of_rows;      // of segments and gather
-  float fill = 0;                     // of gather
-  std::optional<Geometry> geometry;   // of unique, lookup, relate, neighbors
+  std::variant<Weights, Reduce, Pairs, Columns, Norm, Adamw, Geometry> payload = {};
   mx::StreamOrDevice stream = {};
+
+  template <typename Payload>
+  const Payload& get() const {
+    return std::get<Payload>(payload);
+  }
+  const Weights& weights() const { return get<Weights>(); }
+  const Packing& packing() const { return weights().packing; }
+  const Reduce& reduce() const { return get<Reduce>(); }
+  const Geometry& geometry() const { return get<Geometry>(); }
+  // The bias of conv and linear; null: there is none.
+  const mx::array* bias() const { return weights().has_bias ? &inputs.back() : nullptr; }
 
   mx::Device device() const;
   int64_t n_in() const;
   int64_t n_out() const;
   int64_t n_edges() const;
-  bool is_reduction() const {
-    return operation == "pool" || operation == "segments" || operation == "argmax" ||
-           operation == "gather" || map;
-  }
   double flop() const;         // 2 * edges * c_in * c_out / groups; of a reduction edges * c_in
   double bytes() const;        // features, weights and result, each once
-  const char* family() const;  // "convolution on a submanifold relation", ...
+  const char* family() const;  // "convolution", "pooling", ...
+  // Lines of explain().
+  std::string relation_text() const;
+  std::string storage_text() const;
+  std::string shape_and_dtype_text() const;
 };
 
 }  // namespace lattice

@@ -5,6 +5,7 @@
 
 #include <variant>
 
+#include "lattice/core/errors.h"
 #include "lattice/graph/metal_call.h"
 
 namespace lattice {
@@ -44,6 +45,16 @@ TensorOps tensor_ops() {
       found == info.end() ? nullptr : std::get_if<std::string>(&found->second);
   bool accelerated = architecture && gpu_generation(*architecture) >= kNeuralAcceleratorGeneration;
   return accelerated ? TensorOps::neural_accelerator : TensorOps::gpu;
+}
+
+bool on_gpu(mx::StreamOrDevice s) {
+  return graph::has_metal_host() || mx::to_stream(s).device == mx::Device::gpu;
+}
+
+void check_coords_on_device(std::string_view operation, const mx::array& coords,
+                            mx::StreamOrDevice s) {
+  if (coords.dtype() == mx::int64 && on_gpu(s))
+    fail(operation, "coords must be int32 on a GPU, got int64; convert them with astype(mx.int32)");
 }
 
 const char* name(TensorOps tier) {

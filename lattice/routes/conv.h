@@ -24,6 +24,8 @@ Rejection needs_sorted_map(const Call& call);
 // A reversed submanifold relation whose rows may be sorted before it is reversed.
 Rejection needs_mirror(const Call& call);
 
+// Whether edges share (offset, output row), and what the tiles do with them.
+std::string bucket_note(const Call& call);
 mx::array conv_tiles(const Call& call, const Route& route);
 mx::array conv_packed(const Call& call, const Route& route);
 mx::array conv_reference(const Call& given, const Route& route);
@@ -44,8 +46,6 @@ mx::array conv_metal_mirrored(const Call& call);
 mx::array conv_metal_lists(const Call& call);
 // Tiles of rows in local order; rows of x that share output and offset are added first.
 mx::array conv_metal_buckets(const Call& call);
-// Packed weights: the tiles that dense weights take.
-mx::array conv_metal_packed(const Call& call);
 mx::array outer_metal_rows(const Call& call);
 mx::array outer_metal_tiles(const Call& call);
 

@@ -1,6 +1,8 @@
 // conv, linear and outer on the CPU.
 #include <mlx/ops.h>
 
+#include <sstream>
+
 #include "lattice/kernels/cpu/features/buckets.h"
 #include "lattice/kernels/cpu/features/conv.h"
 #include "lattice/kernels/cpu/features/outer.h"
@@ -17,9 +19,11 @@ using Step = Rejection::Step;
 
 // Everything that a node depends on besides its inputs.
 std::string node_key(const Call& call) {
-  return address(call.relation.get()) + "/" + std::to_string(call.groups) + "/" +
-         std::to_string(call.packing.bits) + "/" + std::to_string(call.packing.group_size) + "/" +
-         std::to_string(call.packing.transposed);
+  std::string key = address(call.relation.get()) + "/" + std::to_string(call.groups);
+  if (const auto* w = std::get_if<Weights>(&call.payload))
+    key += "/" + std::to_string(w->packing.bits) + "/" + std::to_string(w->packing.group_size) +
+           "/" + std::to_string(w->packing.transposed) + "/" + std::to_string(w->has_bias);
+  return key;
 }
 
 // A node that runs kernel(relation, channels and groups, inputs, output). Features are made
@@ -43,17 +47,29 @@ graph::OutputSpec output_weight(const Call& call) {
           call.dtype};
 }
 
-// Behind x and a weight of one array or, packed, of three.
-const void* bias_of(std::span<const graph::Input> in) {
-  return in.size() % 2 ? in.back().data : nullptr;
+// The last input, where there is a bias.
+const void* bias_data(std::span<const graph::Input> in, bool has_bias) {
+  return has_bias ? in.back().data : nullptr;
 }
 
 }  // namespace
 
+std::string bucket_note(const Call& call) {
+  const cpu::RelationLists& lists = call.relation->lists();
+  if (lists.out_once || lists.n_buckets == 0) return "";
+  const double share = static_cast<double>(lists.n_edges) / static_cast<double>(lists.n_buckets);
+  std::ostringstream text;
+  text.precision(3);
+  text << share << " edges per (offset, output row); the kernel adds their rows first from 1.25 on "
+       << "with 64 output channels, 2 with 32, 5 with fewer";
+  return text.str();
+}
+
 mx::array conv_tiles(const Call& call, const Route& route) {
   return node(call, route, output_rows(call), true,
-              [](const Relation& r, int64_t c_in, int64_t c_out, int64_t groups,
-                 std::span<const graph::Input> in, const graph::Output& out) {
+              [has_bias = call.weights().has_bias](const Relation& r, int64_t c_in, int64_t c_out,
+                                                   int64_t groups, std::span<const graph::Input> in,
+                                                   const graph::Output& out) {
                 cpu::DenseWeight weight;
                 weight.storage = float_type_of(out.dtype);
                 weight.data = in[1].data;
@@ -64,46 +80,48 @@ mx::array conv_tiles(const Call& call, const Route& route) {
                 weight.stride_out = in[1].strides[2];
                 weight.stride_group = weight.group_columns * weight.stride_out;
                 cpu::conv(r.lists(), r.tiles(),
-                          {float_type_of(out.dtype), in[0].data, &weight, bias_of(in), out.data,
-                           c_in, c_out, groups});
+                          {float_type_of(out.dtype), in[0].data, &weight, bias_data(in, has_bias),
+                           out.data, c_in, c_out, groups});
               });
 }
 
 mx::array conv_packed(const Call& call, const Route& route) {
-  return node(
-      call, route, output_rows(call), false,
-      [packing = call.packing](const Relation& r, int64_t c_in, int64_t c_out, int64_t groups,
-                               std::span<const graph::Input> in, const graph::Output& out) {
-        cpu::PackedWeight weight;
-        weight.storage = float_type_of(out.dtype);
-        weight.codes = in[1].as<uint32_t>();
-        weight.scales = in[2].data;
-        weight.biases = in[3].data;
-        weight.bits = packing.bits;
-        weight.group_size = packing.group_size;
-        weight.n_k = r.n_kernels();
-        weight.in_channels = (packing.transposed ? c_out : c_in) / groups;
-        weight.out_channels = packing.transposed ? c_in : c_out;
-        weight.groups = groups;
-        weight.transposed = packing.transposed;
-        cpu::conv(r.lists(), r.tiles(),
-                  {float_type_of(out.dtype), in[0].data, &weight, bias_of(in), out.data, c_in,
-                   c_out, groups});
-      });
+  return node(call, route, output_rows(call), false,
+              [packing = call.packing(), has_bias = call.weights().has_bias](
+                  const Relation& r, int64_t c_in, int64_t c_out, int64_t groups,
+                  std::span<const graph::Input> in, const graph::Output& out) {
+                cpu::PackedWeight weight;
+                weight.storage = float_type_of(out.dtype);
+                weight.codes = in[1].as<uint32_t>();
+                weight.scales = in[2].data;
+                weight.biases = in[3].data;
+                weight.bits = packing.bits;
+                weight.group_size = packing.group_size;
+                weight.n_k = r.n_kernels();
+                weight.in_channels = (packing.transposed ? c_out : c_in) / groups;
+                weight.out_channels = packing.transposed ? c_in : c_out;
+                weight.groups = groups;
+                weight.transposed = packing.transposed;
+                cpu::conv(r.lists(), r.tiles(),
+                          {float_type_of(out.dtype), in[0].data, &weight, bias_data(in, has_bias),
+                           out.data, c_in, c_out, groups});
+              });
 }
 
 mx::array conv_reference(const Call& given, const Route& route) {
   const Call call = with_dense_weight(given);
-  return node(
-      call, route, output_rows(call), true,
-      [](const Relation& r, int64_t c_in, int64_t c_out, int64_t groups,
-         std::span<const graph::Input> in, const graph::Output& out) {
-        const cpu::WeightStrides strides{in[1].strides[0], in[1].strides[1], in[1].strides[2]};
-        cpu::visit_float_type(float_type_of(out.dtype), [&]<typename T>(T) {
-          cpu::reference_conv(r.lists(), in[0].as<T>(), c_in, in[1].as<T>(), strides,
-                              static_cast<const T*>(bias_of(in)), out.as<T>(), c_out, groups);
-        });
-      });
+  return node(call, route, output_rows(call), true,
+              [has_bias = call.weights().has_bias](const Relation& r, int64_t c_in, int64_t c_out,
+                                                   int64_t groups, std::span<const graph::Input> in,
+                                                   const graph::Output& out) {
+                const cpu::WeightStrides strides{in[1].strides[0], in[1].strides[1],
+                                                 in[1].strides[2]};
+                cpu::visit_float_type(float_type_of(out.dtype), [&]<typename T>(T) {
+                  cpu::reference_conv(r.lists(), in[0].as<T>(), c_in, in[1].as<T>(), strides,
+                                      static_cast<const T*>(bias_data(in, has_bias)), out.as<T>(),
+                                      c_out, groups);
+                });
+              });
 }
 
 namespace {
@@ -145,12 +163,12 @@ Rejection has_channels(const Call& call) {
 }
 
 Rejection dense_only(const Call& call) {
-  if (call.packing.bits) return {Step::storage, "weights are " + call.storage + ", not dense"};
+  if (call.packing().bits) return {Step::storage, "weights are " + call.packing().text()};
   return {};
 }
 
 Rejection packed_only(const Call& call) {
-  if (!call.packing.bits) return {Step::storage, "weights are " + call.storage + ", not packed"};
+  if (!call.packing().bits) return {Step::storage, "weights are dense"};
   return {};
 }
 

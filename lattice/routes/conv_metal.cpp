@@ -57,7 +57,6 @@ std::array<int, 3> row_threads(int64_t columns) {
   return {across, 256 / across, 1};
 }
 
-bool has_bias(const Call& call) { return call.inputs.size() % 2; }
 int64_t in_group(const Call& call) { return call.c_in / call.groups; }
 int64_t out_group(const Call& call) { return call.c_out / call.groups; }
 bool is_empty(const Call& call) { return call.n_edges() == 0 || call.c_in == 0 || call.c_out == 0; }
@@ -65,8 +64,8 @@ bool is_empty(const Call& call) { return call.n_edges() == 0 || call.c_in == 0 |
 // y of a call with nothing to sum.
 mx::array bias_rows(const Call& call) {
   const mx::Shape shape{as_int(call.n_out()), as_int(call.c_out)};
-  return has_bias(call) ? mx::broadcast_to(call.inputs.back(), shape, call.stream)
-                        : mx::zeros(shape, call.dtype, call.stream);
+  return call.bias() ? mx::broadcast_to(*call.bias(), shape, call.stream)
+                     : mx::zeros(shape, call.dtype, call.stream);
 }
 
 // Inputs x, weight, bias and sizes of a convolution. The body reads the weight as `weight` and the
@@ -80,21 +79,21 @@ struct ConvLaunch : Launch {
     std::vector<int32_t> sizes = {as_int(c.n_out()), n_k, as_int(c.groups), as_int(in_group(c)),
                                   as_int(out_group(c))};
     add("x", c.inputs[0]);
-    if (c.packing.bits) {
-      const std::string bits = std::to_string(c.packing.bits),
-                        turned = c.packing.transposed ? "true" : "false";
+    if (c.packing().bits) {
+      const std::string bits = std::to_string(c.packing().bits),
+                        transposed = c.packing().transposed ? "true" : "false";
       add("codes", c.inputs[1]), add("scales", c.inputs[2]), add("code_biases", c.inputs[3]);
-      weight = "lattice::packed_weight<T, " + bits + ", " + turned +
+      weight = "lattice::packed_weight<T, " + bits + ", " + transposed +
                ">(codes, scales, code_biases, sizes)";
-      call.name += "_int" + bits + (c.packing.transposed ? "_turned" : "");
-      sizes.push_back(as_int(c.packing.group_size));
+      call.name += "_int" + bits + (c.packing().transposed ? "_transposed" : "");
+      sizes.push_back(as_int(c.packing().group_size));
     } else {
       add("w", c.inputs[1]);
       weight = "lattice::dense_weight<T>(w, sizes)";
       sizes.insert(sizes.end(), strides.begin(), strides.end());
     }
-    if (has_bias(c)) {
-      add("bias", c.inputs.back());
+    if (c.bias()) {
+      add("bias", *c.bias());
       bias = "bias";
       call.name += "_bias";
     }
@@ -247,8 +246,8 @@ mx::array outer_with(const Call& call, const mx::Shape& shape, const std::vector
   }
   const mx::array u = launch.run(s);
   if (parts.direct) return u;
-  const mx::array sum =
-      metal_reduce(u, {numbers(parts.offsets), std::nullopt, std::nullopt}, "sum", call.dtype, s);
+  const mx::array sum = metal_reduce(u, {numbers(parts.offsets), std::nullopt, std::nullopt},
+                                     ReduceMode::sum, call.dtype, s);
   return mx::reshape(sum, shape, s);
 }
 
@@ -307,13 +306,13 @@ Rejection needs_mirror(const Call& call) {
 
 mx::array conv_metal_rows(const Call& call) { return rows_with(call, weight_strides(call)); }
 mx::array conv_metal_tiles(const Call& call) {
-  return tiles_with(call, call.operation == "linear" ? View::same : View::map);
+  return tiles_with(call, call.operation == Operation::linear ? View::same : View::map);
 }
 mx::array conv_metal_sorted(const Call& call) { return tiles_with(call, View::sorted); }
 mx::array conv_metal_mirrored(const Call& call) {
   Call mirrored = call;
   mirrored.relation = call.relation->reversed();
-  for (size_t i = 1; i < (call.packing.bits ? 4 : 2); ++i) {
+  for (size_t i = 1; i < (call.packing().bits ? 4 : 2); ++i) {
     const mx::Shape& shape = call.inputs[i].shape();
     mirrored.inputs[i] = mx::slice(call.inputs[i], {shape[0] - 1, 0, 0},
                                    {-shape[0] - 1, shape[1], shape[2]}, {-1, 1, 1}, call.stream);
@@ -322,12 +321,9 @@ mx::array conv_metal_mirrored(const Call& call) {
 }
 mx::array conv_metal_lists(const Call& call) { return tiles_with(call, View::lists); }
 mx::array conv_metal_buckets(const Call& call) { return tiles_with(call, View::buckets); }
-mx::array conv_metal_packed(const Call& call) {
-  if (needs_one_edge(call).fits()) return conv_metal_lists(call);
-  if (needs_mirror(call).fits()) return conv_metal_mirrored(call);
-  return needs_sorted_map(call).fits() ? conv_metal_sorted(call) : conv_metal_tiles(call);
+mx::array per_edge_apply_metal_rows(const Call& call) {
+  return rows_with(call, matrix_strides(call));
 }
-mx::array per_edge_apply_metal(const Call& call) { return rows_with(call, matrix_strides(call)); }
 
 mx::array outer_metal_rows(const Call& call) {
   const mx::Shape shape{as_int(call.relation->n_kernels()), as_int(in_group(call)),
@@ -339,7 +335,7 @@ mx::array outer_metal_tiles(const Call& call) {
                         as_int(call.c_out)};
   return outer_with(call, shape, weight_strides(call), true);
 }
-mx::array per_edge_outer_metal(const Call& call) {
+mx::array per_edge_outer_metal_rows(const Call& call) {
   const mx::Shape shape{as_int(call.relation->n_kernels()), as_int(call.groups),
                         as_int(in_group(call)), as_int(out_group(call))};
   return outer_with(call, shape, matrix_strides(call), false);

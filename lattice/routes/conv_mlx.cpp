@@ -58,7 +58,7 @@ mx::array conv_with_mlx(const Call& call) {
     y = mx::scatter_add(y, {part(rows.out, rows.begin[k], rows.begin[k + 1], s)},
                         mx::expand_dims(p, 1, s), {0}, s);
   }
-  if (call.inputs.size() % 2) y = mx::add(y, mx::astype(call.inputs.back(), mx::float32, s), s);
+  if (call.bias()) y = mx::add(y, mx::astype(*call.bias(), mx::float32, s), s);
   return mx::astype(y, call.dtype, s);
 }
 
@@ -90,11 +90,11 @@ mx::array linear_with_mlx(const Call& call) {
   // Packed weights: in float32, with the weight rounded to the dtype as everywhere.
   // quantized_matmul of a 16-bit dtype rounds inside the sum on some devices.
   std::vector<mx::array> in = with_dense_weight(call).inputs;
-  if (call.packing.bits)
+  if (call.packing().bits)
     for (mx::array& a : in) a = mx::astype(a, mx::float32, s);
   const mx::array w = mx::squeeze(in[1], 0, s);
   const mx::array y =
-      in.size() == 3 ? mx::addmm(in[2], in[0], w, 1.0f, 1.0f, s) : mx::matmul(in[0], w, s);
+      call.bias() ? mx::addmm(in[2], in[0], w, 1.0f, 1.0f, s) : mx::matmul(in[0], w, s);
   return mx::astype(y, call.dtype, s);
 }
 

@@ -22,7 +22,7 @@ std::string trimmed(const std::string& text) {
 }
 
 // "conv=cpu.reference, outer=cpu.tiles" -> the name for this operation, if any.
-std::optional<std::string> forced_route(const std::string& operation) {
+std::optional<std::string> forced_route(Operation operation) {
   const char* text = std::getenv("LATTICE_ROUTE");
   if (!text) return std::nullopt;
   std::stringstream list{std::string(text)};
@@ -32,8 +32,9 @@ std::optional<std::string> forced_route(const std::string& operation) {
       throw std::invalid_argument("[LATTICE_ROUTE] expected \"operation=route,...\", got \"" +
                                   item + "\"");
     const std::string key = trimmed(item.substr(0, equals));
-    if (key == operation) return trimmed(item.substr(equals + 1));
-    if (std::ranges::none_of(routes(), [&](const Route& r) { return r.operation == key; }))
+    const std::optional<Operation> named = parse_operation(key);
+    if (named == operation) return trimmed(item.substr(equals + 1));
+    if (!named)
       throw std::invalid_argument("[LATTICE_ROUTE] there is no operation \"" + key + "\"");
   }
   return std::nullopt;
@@ -56,10 +57,8 @@ Decision decide(const Call& call) {
   const std::optional<std::string> forced = forced_route(call.operation);
   decision.forced = forced.has_value();
   const auto device = call.device().type;
-  std::string known;
   for (const Route& route : routes()) {
     if (call.operation != route.operation) continue;
-    known += std::string(" ") + route.name;
     if (forced && route.name != *forced) continue;
     Rejection why;
     if (route.device != device)
@@ -74,13 +73,18 @@ Decision decide(const Call& call) {
     }
     decision.rejected.emplace_back(&route, why);
   }
-  if (!forced) throw std::runtime_error("[" + call.operation + "] no route fits; known:" + known);
+  std::string known;
+  for (const Route& route : routes())
+    if (route.operation == call.operation) known += " " + route.name;
+  if (!forced)
+    throw std::runtime_error("[" + std::string(name(call.operation)) +
+                             "] no route fits; known:" + known);
   if (decision.rejected.empty())
-    throw std::invalid_argument("[LATTICE_ROUTE] " + call.operation + " has no route \"" + *forced +
-                                "\"; known:" + known);
+    throw std::invalid_argument(std::string("[LATTICE_ROUTE] ") + name(call.operation) +
+                                " has no route \"" + *forced + "\"; known:" + known);
   const Rejection& why = decision.rejected.front().second;
-  throw std::invalid_argument("[LATTICE_ROUTE] " + call.operation + "=" + *forced +
-                              " does not fit: " + name(why.step) + ": " + why.text);
+  throw std::invalid_argument(std::string("[LATTICE_ROUTE] ") + name(call.operation) + "=" +
+                              *forced + " does not fit: " + name(why.step) + ": " + why.text);
 }
 
 std::string Decision::text() const {
@@ -89,34 +93,23 @@ std::string Decision::text() const {
     out << "  " << step << std::string(16 - std::min<size_t>(15, std::string(step).size()), ' ')
         << value << "\n";
   };
-  out << call.operation << " -> " << chosen->name << (forced ? " (forced by LATTICE_ROUTE)" : "")
-      << "\n";
+  out << name(call.operation) << " -> " << chosen->name
+      << (forced ? " (forced by LATTICE_ROUTE)" : "") << "\n";
   const bool on_gpu =
       chosen->device == mx::Device::gpu;  // the default device may be another by now
   line("device", on_gpu ? "gpu" : "cpu");
   line("family", call.family());
-  line("relation", call.relation ? call.relation->text()
-                   : call.map    ? call.map->text()
-                   : call.groups_of_rows
-                       ? std::to_string(call.groups_of_rows->n_groups()) + " groups of rows"
-                   : call.operation == "distance" ? "none: all pairs"
-                                                  : "none: every row with itself");
-  line("storage", call.geometry ? "coordinates, which exist"
-                  : call.is_reduction() || call.operation == "distance"
-                      ? "features only" + (call.mode.empty() ? "" : ", mode " + call.mode)
-                      : call.storage);
-  line("shape and dtype",
-       call.geometry
-           ? "rows of 4, " + graph::dtype_name(call.inputs[0].dtype())
-           : std::to_string(call.c_in) + " -> " + std::to_string(call.c_out) + " channels" +
-                 (call.groups > 1 ? " in " + std::to_string(call.groups) + " groups" : "") + ", " +
-                 graph::dtype_name(call.dtype));
+  line("relation", call.relation_text());
+  line("storage", call.storage_text());
+  line("shape and dtype", call.shape_and_dtype_text());
   line("capability",
        on_gpu ? std::string("matrix units: ") + name(tensor_ops()) : cpu::simd_name());
   line("work", std::to_string(call.n_in()) + " -> " + std::to_string(call.n_out()) + " rows, " +
                    std::to_string(call.n_edges()) + " edges, " + scaled(call.flop(), "FLOP") +
                    ", " + scaled(call.bytes(), "B"));
   line("chosen", std::string(chosen->name) + ": " + chosen->predicate);
+  if (const std::string note = chosen->note ? chosen->note(call) : ""; !note.empty())
+    line("note", note);
   for (const auto& [route, why] : rejected)
     line("rejected", std::string(route->name) + ": " + name(why.step) + ": " + why.text);
   return out.str();
@@ -166,7 +159,7 @@ std::vector<Decision> DecisionLog::decisions() const {
 int64_t run_count(const std::string& operation, const std::string& route) {
   int64_t count = 0;
   for (const Route& row : routes())
-    if (row.operation == operation && row.name == route) count += row.runs;
+    if (name(row.operation) == operation && row.name == route) count += row.runs;
   return count;
 }
 

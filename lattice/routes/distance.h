@@ -11,9 +11,7 @@ namespace lattice {
 // A cosine is divided by max(|a| |b|, this).
 inline constexpr double kLeastCosineScale = 1e-8;
 
-// mode: "euclidean", "squared_euclidean" or "cosine".
-Call distance_call(const mx::array& a, const mx::array& b, const std::string& mode,
-                   mx::StreamOrDevice s);
+Call distance_call(const mx::array& a, const mx::array& b, Distance metric, mx::StreamOrDevice s);
 
 mx::array distance_tiles(const Call& call, const Route& route);
 mx::array distance_reference(const Call& call, const Route& route);
@@ -21,7 +19,7 @@ mx::array distance_with_metal(const Call& call);
 mx::array distance_with_mlx(const Call& call);
 
 // One distance in float64; `terms` receives the sum of what was added, each positive.
-double exact_distance(const auto& a, const auto& b, int64_t c, const std::string& mode,
+double exact_distance(const auto& a, const auto& b, int64_t c, Distance metric,
                       double* terms = nullptr) {
   double square = 0, dot = 0, aa = 0, bb = 0, absolute = 0;
   for (int64_t i = 0; i < c; ++i) {
@@ -30,10 +28,10 @@ double exact_distance(const auto& a, const auto& b, int64_t c, const std::string
     dot += x * y, absolute += std::fabs(x * y), aa += x * x, bb += y * y;
   }
   const double scale = std::max(std::sqrt(aa) * std::sqrt(bb), kLeastCosineScale);
-  const double d = mode == "cosine"      ? 1 - dot / scale
-                   : mode == "euclidean" ? std::sqrt(square)
-                                         : square;
-  if (terms) *terms = mode == "cosine" ? 1 + absolute / scale : d;
+  const double d = metric == Distance::cosine      ? 1 - dot / scale
+                   : metric == Distance::euclidean ? std::sqrt(square)
+                                                   : square;
+  if (terms) *terms = metric == Distance::cosine ? 1 + absolute / scale : d;
   return d;
 }
 

@@ -13,16 +13,17 @@ constexpr int kSide = 16;  // of a tile in distance.metal
 }  // namespace
 
 mx::array distance_with_metal(const Call& call) {
+  const Distance kind = call.get<Pairs>().metric;
   const mx::array &a = call.inputs[0], &b = call.inputs[1];
   const int n = a.shape(0), m = b.shape(0);
   if (n == 0 || m == 0 || call.c_in == 0)
-    return mx::full({n, m}, call.mode == "cosine" ? 1.0f : 0.0f, mx::float32, call.stream);
-  const std::string metric = call.mode == "cosine"      ? "kCosine"
-                             : call.mode == "euclidean" ? "kEuclidean"
-                                                        : "kSquared";
+    return mx::full({n, m}, kind == Distance::cosine ? 1.0f : 0.0f, mx::float32, call.stream);
+  const std::string metric = kind == Distance::cosine      ? "kCosine"
+                             : kind == Distance::euclidean ? "kEuclidean"
+                                                           : "kSquared";
   const auto whole = [](int rows) { return (rows + kSide - 1) / kSide * kSide; };
   graph::MetalCall launch;
-  launch.name = "distance_" + call.mode;
+  launch.name = std::string("distance_") + name(kind);
   launch.header = metal::text("distance");
   launch.source =
       "threadgroup float left[kSide * kPitch], right[kSide * kPitch];\ndistance_tile<" + metric +

@@ -8,9 +8,10 @@ namespace lattice {
 // No (N, M, C) array either: the squares of one channel at a time.
 mx::array distance_with_mlx(const Call& call) {
   const auto s = call.stream;
+  const Distance metric = call.get<Pairs>().metric;
   const mx::array &a = call.inputs[0], &b = call.inputs[1];
   const mx::array bt = mx::transpose(b, s);
-  if (call.mode == "cosine") {
+  if (metric == Distance::cosine) {
     const auto norm = [s](const mx::array& v) {
       return mx::sqrt(mx::sum(mx::square(v, s), 1, true, s), s);
     };
@@ -26,7 +27,7 @@ mx::array distance_with_mlx(const Call& call) {
                     y = mx::slice(bt, {c, 0}, {c + 1, b.shape(0)}, s);
     d = mx::add(d, mx::square(mx::subtract(x, y, s), s), s);
   }
-  return call.mode == "euclidean" ? mx::sqrt(d, s) : d;
+  return metric == Distance::euclidean ? mx::sqrt(d, s) : d;
 }
 
 }  // namespace lattice

@@ -24,7 +24,7 @@ mx::array neighbors_with_metal(const Call& call);
 
 // Rejects where MLX has no Metal, and coordinates that are not int32.
 Rejection needs_hash(const Call& call);
-// The same, and a map of 2^31 values or more.
+// The same, a map that may have 2^31 values or more, and output coordinates that leave int32.
 Rejection needs_map_by_hash(const Call& call);
 
 }  // namespace lattice

@@ -35,11 +35,11 @@ mx::array lookup_on_cpu(const Call& call) {
 }
 
 mx::array relate_on_cpu(const Call& call) {
-  const RelationKind kind = offsets_start_at_zero(call.geometry->kind)
+  const RelationKind kind = offsets_start_at_zero(call.geometry().kind)
                                 ? RelationKind::target_transposed
                                 : RelationKind::target;
   const CoordinateSet in(call.inputs[0], kName), out(call.inputs[1], kName);
-  const Relation::Ptr relation = relate(kind, in, call.geometry->spec, out, kName);
+  const Relation::Ptr relation = relate(kind, in, call.geometry().spec, out, kName);
   const ImplicitGemm& map = relation->implicit_gemm();
   const mx::Device s = mx::Device::cpu;
   return mx::concatenate({map.out_in_map, mx::view(map.row_masks, mx::int32, s)}, 1, s);
@@ -53,13 +53,13 @@ mx::array neighbors_on_cpu(const Call& call) {
   std::optional<mx::array> rows[2], batches[2];
   for (size_t i = 0; i < 2; ++i) {
     const mx::array& given = call.inputs[i];
-    rows[i] = call.geometry->points
+    rows[i] = call.geometry().points
                   ? mx::view(mx::contiguous(part(given, 1, 4), false, s), mx::float32, s)
                   : given;
-    if (call.geometry->points) batches[i] = mx::reshape(part(given, 0, 1), {-1}, s);
+    if (call.geometry().points) batches[i] = mx::reshape(part(given, 0, 1), {-1}, s);
   }
   const NeighborIndex index(*rows[0], batches[0]);
-  const cpu::NeighborQuery query{call.geometry->limit, call.geometry->reach};
+  const cpu::NeighborQuery query{call.geometry().limit, call.geometry().reach};
   const NeighborRelation::Ptr found = index.search(query, query.limit, rows[1], batches[1], kName);
   const auto low = static_cast<int32_t>(found->truncated() & ((1 << 30) - 1));
   const mx::array truncated({low, static_cast<int32_t>(found->truncated() >> 30)}, {2}, mx::int32);

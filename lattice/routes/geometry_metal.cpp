@@ -77,10 +77,25 @@ Rejection needs_hash(const Call& call) {
 }
 
 Rejection needs_map_by_hash(const Call& call) {
-  const int64_t k = call.geometry->spec.volume(), values = call.n_out() * (k + (k + 31) / 32);
-  if (values > std::numeric_limits<int32_t>::max())
-    return {Rejection::Step::shape, "the map has 2^31 values or more"};
-  return needs_hash(call);
+  const Geometry& g = call.geometry();
+  const bool scatters = offsets_start_at_zero(g.kind);
+  const int64_t k = g.spec.volume(), words = (k + 31) / 32, n = rows_of(call.inputs[0]);
+  // Where the output rows are still to be made there are at most so many.
+  const int64_t n_out = g.has_target ? call.n_out() : n * (scatters ? k : 1);
+  if (n_out * (k + words) > std::numeric_limits<int32_t>::max() || n_out >= 1 << 29)
+    return {Rejection::Step::shape, "the map may have 2^31 values or more"};
+  const Rejection why = needs_hash(call);
+  if (!why.fits() || g.has_target || !scatters) return why;
+  const int32_t* rows = n ? call.inputs[0].data<int32_t>() : nullptr;
+  for (int64_t r = 0; r < n; ++r)
+    for (size_t a = 0; a < 3; ++a) {
+      const int64_t low =
+          rows[r * 4 + 1 + static_cast<int64_t>(a)] * g.spec.stride[a] - g.spec.padding[a];
+      const int64_t high = low + (g.spec.size[a] - 1) * g.spec.dilation[a];
+      if (low < std::numeric_limits<int32_t>::min() || high > std::numeric_limits<int32_t>::max())
+        return {Rejection::Step::shape, "some output coordinate leaves int32"};
+    }
+  return why;
 }
 
 mx::array lookup_with_metal(const Call& call) {
@@ -105,8 +120,8 @@ mx::array unique_with_metal(const Call& call) {
 mx::array relate_with_metal(const Call& call) {
   const mx::array &in = call.inputs[0], &out = call.inputs[1];
   const auto s = call.stream;
-  const RelationKind kind = call.geometry->kind;
-  const KernelSpec& spec = call.geometry->spec;
+  const RelationKind kind = call.geometry().kind;
+  const KernelSpec& spec = call.geometry().spec;
   const int n_k = static_cast<int>(spec.volume()), n_words = (n_k + 31) / 32, n = rows_of(out);
   if (n == 0 || rows_of(in) == 0) {
     const mx::array none = mx::full({n, n_k}, -1, mx::int32, s);
@@ -137,16 +152,16 @@ mx::array neighbors_with_metal(const Call& call) {
   const mx::array &source = call.inputs[0], &query = call.inputs[1];
   const auto s = call.stream;
   const int n = rows_of(query);
-  const int64_t limit = call.geometry->limit;
-  const float reach = call.geometry->reach.value_or(std::numeric_limits<float>::infinity());
+  const int64_t limit = call.geometry().limit;
+  const float reach = call.geometry().reach.value_or(std::numeric_limits<float>::infinity());
   std::vector<int32_t> result = {0, 0, 0};  // truncated in two words, the first offset
   if (n == 0 || rows_of(source) == 0) {
     result.resize(static_cast<size_t>(n) + 3, 0);
     return mx::array(result.data(), {n + 3}, mx::int32);
   }
-  const std::string kind = call.geometry->points ? "points" : "coords";
+  const std::string kind = call.geometry().points ? "points" : "coords";
   const std::string visit = std::string("visit_sources<") +
-                            (call.geometry->points ? "true" : "false") +
+                            (call.geometry().points ? "true" : "false") +
                             ">(found, source, source_shape[0], query, n, q, reach[0], tile, "
                             "int(thread_position_in_threadgroup.x));\n";
   const std::string head =
@@ -164,7 +179,7 @@ mx::array neighbors_with_metal(const Call& call) {
   const int64_t most = *std::max_element(count, count + n);
   const int width = static_cast<int>(std::min(limit, most));
   int64_t truncated = 0;
-  for (int q = 0; q < n && call.geometry->reach; ++q)
+  for (int q = 0; q < n && call.geometry().reach; ++q)
     truncated += std::max<int64_t>(0, count[q] - int64_t{width});
   if (int64_t{n} * width > std::numeric_limits<int32_t>::max())
     throw std::invalid_argument("[neighbors] metal.brute keeps " + std::to_string(width) +

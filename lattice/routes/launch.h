@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "lattice/graph/cpu_call.h"
 #include "lattice/routes/route.h"
@@ -50,19 +51,29 @@ inline cpu::RowArray row_array(const graph::Input& in) {
   return {float_type_of(in.dtype), in.data, in.shape[0], in.shape[1]};
 }
 
-// A node with one output that runs kernel(inputs, output). `key` spells out what else it depends
-// on. Rows of the table live as long as the process.
+// A node that runs kernel(inputs, outputs). `key` spells out what else it depends on. Rows of the
+// table live as long as the process.
+template <typename Kernel>
+graph::Arrays cpu_nodes(const Call& call, const Route& route, graph::Arrays inputs, std::string key,
+                        std::vector<graph::OutputSpec> outputs, Kernel kernel) {
+  return graph::cpu_call(
+      std::string(name(route.operation)) + "." + route.name, std::move(key), std::move(inputs),
+      std::move(outputs),
+      [kernel, &route](std::span<const graph::Input> in, std::span<const graph::Output> out) {
+        route.count_run();
+        kernel(in, out);
+      },
+      call.stream);
+}
+
+// The same with one output.
 template <typename Kernel>
 mx::array cpu_node(const Call& call, const Route& route, graph::Arrays inputs, std::string key,
                    graph::OutputSpec output, Kernel kernel) {
-  return graph::cpu_call(
-      std::string(route.operation) + "." + route.name, std::move(key), std::move(inputs),
-      {std::move(output)},
-      [kernel, &route](std::span<const graph::Input> in, std::span<const graph::Output> out) {
-        route.count_run();
-        kernel(in, out[0]);
-      },
-      call.stream)[0];
+  return cpu_nodes(call, route, std::move(inputs), std::move(key), {std::move(output)},
+                   [kernel](std::span<const graph::Input> in, std::span<const graph::Output> out) {
+                     kernel(in, out[0]);
+                   })[0];
 }
 
 }  // namespace lattice

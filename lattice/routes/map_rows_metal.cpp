@@ -7,9 +7,9 @@ namespace lattice {
 mx::array map_rows_with_metal(const Call& call) {
   const RowMap::Parts& parts = call.map->parts();
   if (!parts.offsets) return metal_gather(call.inputs[0], parts.rows, 0, call.stream);
-  const char* mode = call.map->reduction() == Reduction::max    ? "max"
-                     : call.map->reduction() == Reduction::mean ? "mean"
-                                                                : "sum";
+  const ReduceMode mode = call.map->reduction() == Reduction::max    ? ReduceMode::max
+                          : call.map->reduction() == Reduction::mean ? ReduceMode::mean
+                                                                     : ReduceMode::sum;
   return metal_reduce(call.inputs[0], {*parts.offsets, parts.rows, parts.weights}, mode, call.dtype,
                       call.stream);
 }

@@ -12,7 +12,7 @@ mx::array transposed(const mx::array& a, mx::StreamOrDevice s) {
 // Offsets [first, first + n) of a packed call, dense, (n, c_in / groups, c_out).
 mx::array dense_offsets(const Call& call, int first, int n) {
   const auto s = call.stream;
-  const Packing& p = call.packing;
+  const Packing& p = call.packing();
   const auto part = [&](const mx::array& a) {
     return mx::slice(a, {first, 0, 0}, {first + n, a.shape(1), a.shape(2)}, s);
   };
@@ -24,6 +24,12 @@ mx::array dense_offsets(const Call& call, int first, int n) {
 }
 
 }  // namespace
+
+mx::array side_by_side(const mx::array& a, mx::StreamOrDevice s) {
+  if (a.shape(1) == 1) return mx::squeeze(a, 1, s);
+  return mx::reshape(mx::transpose(a, {0, 2, 1, 3}, s),
+                     {a.shape(0), a.shape(2), a.shape(1) * a.shape(3)}, s);
+}
 
 mx::array transposed_weight(const mx::array& w, int64_t groups, mx::StreamOrDevice s) {
   if (groups == 1) return mx::transpose(w, {0, 2, 1}, s);
@@ -38,26 +44,26 @@ mx::array dequantize_codes(const mx::array& codes, const mx::array& scales, cons
   const auto rows = [&](const mx::array& a) {
     return by_output ? a : mx::contiguous(transposed(a, s), false, s);
   };
-  const auto wide = [&](const mx::array& a) { return mx::astype(rows(a), mx::float32, s); };
-  mx::array w =
-      mx::dequantize(rows(codes), wide(scales), wide(biases), static_cast<int>(group_size),
-                     static_cast<int>(bits), "affine", std::nullopt, std::nullopt, s);
+  const auto as_float32 = [&](const mx::array& a) { return mx::astype(rows(a), mx::float32, s); };
+  mx::array w = mx::dequantize(rows(codes), as_float32(scales), as_float32(biases),
+                               static_cast<int>(group_size), static_cast<int>(bits), "affine",
+                               std::nullopt, std::nullopt, s);
   w = mx::slice(w, {0, 0, 0}, {w.shape(0), w.shape(1), static_cast<int>(in_channels)}, s);
   return transposed(mx::astype(w, scales.dtype(), s), s);
 }
 
 Call with_dense_weight(const Call& call) {
-  if (!call.packing.bits) return call;
+  if (!call.packing().bits) return call;
   Call dense = call;
   dense.inputs = {call.inputs[0], dense_offsets(call, 0, call.inputs[1].shape(0))};
-  if (call.inputs.size() == 5) dense.inputs.push_back(call.inputs[4]);
-  dense.packing = {};
+  if (call.bias()) dense.inputs.push_back(*call.bias());
+  dense.payload = Weights{.has_bias = call.weights().has_bias};
   return dense;
 }
 
 mx::array weight_of_offset(const Call& call, int k) {
   const auto s = call.stream;
-  if (call.packing.bits) return mx::squeeze(dense_offsets(call, k, 1), 0, s);
+  if (call.packing().bits) return mx::squeeze(dense_offsets(call, k, 1), 0, s);
   const mx::array& w = call.inputs[1];
   return mx::squeeze(mx::slice(w, {k, 0, 0}, {k + 1, w.shape(1), w.shape(2)}, s), 0, s);
 }

@@ -5,6 +5,9 @@
 
 namespace lattice {
 
+// Matrices (N, G, C, M) as conv reads them, (N, C, G M); a view for one group.
+mx::array side_by_side(const mx::array& a, mx::StreamOrDevice s = {});
+
 // (n_k, c_in / G, c_out) -> (n_k, c_out / G, c_in), group by group: the weight of the input
 // gradient. A view when there is one group.
 mx::array transposed_weight(const mx::array& w, int64_t groups, mx::StreamOrDevice s = {});

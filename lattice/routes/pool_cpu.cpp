@@ -8,17 +8,32 @@
 namespace lattice {
 namespace {
 
-cpu::PoolMode pool_mode(const std::string& mode) {
-  if (mode == "mean") return cpu::PoolMode::mean;
-  if (mode == "spread") return cpu::PoolMode::spread;
-  if (mode == "min") return cpu::PoolMode::min;
-  return mode == "max" ? cpu::PoolMode::max : cpu::PoolMode::sum;
+cpu::PoolMode pool_mode(ReduceMode mode) {
+  switch (mode) {
+    case ReduceMode::mean:
+      return cpu::PoolMode::mean;
+    case ReduceMode::mean_adjoint:
+      return cpu::PoolMode::spread;
+    case ReduceMode::max:
+      return cpu::PoolMode::max;
+    case ReduceMode::min:
+      return cpu::PoolMode::min;
+    default:
+      return cpu::PoolMode::sum;
+  }
 }
 
-cpu::Reduction reduction_of(const std::string& mode) {
-  if (mode == "mean") return cpu::Reduction::mean;
-  if (mode == "min") return cpu::Reduction::min;
-  return mode == "max" ? cpu::Reduction::max : cpu::Reduction::sum;
+cpu::Reduction reduction_of(ReduceMode mode) {
+  switch (mode) {
+    case ReduceMode::mean:
+      return cpu::Reduction::mean;
+    case ReduceMode::max:
+      return cpu::Reduction::max;
+    case ReduceMode::min:
+      return cpu::Reduction::min;
+    default:
+      return cpu::Reduction::sum;
+  }
 }
 
 // A node that runs kernel(inputs, output); `key` spells out what else it depends on.
@@ -32,19 +47,20 @@ mx::array node(const Call& call, const Route& route, std::string key, Kernel ker
 
 template <bool kReference>
 mx::array pool_node(const Call& call, const Route& route) {
-  std::string key = address(call.relation.get()) + "/" + call.mode;
-  for (const float w : call.offset_weights) key += "," + std::to_string(std::bit_cast<uint32_t>(w));
+  std::string key = address(call.relation.get()) + "/" + name(call.reduce().mode);
+  for (const float w : call.reduce().offset_weights)
+    key += "," + std::to_string(std::bit_cast<uint32_t>(w));
   return node(
       call, route, std::move(key),
-      [r = call.relation, mode = call.mode, weights = call.offset_weights](
+      [r = call.relation, mode = call.reduce().mode, weights = call.reduce().offset_weights](
           std::span<const graph::Input> in, void* y) {
         const float* w = weights.empty() ? nullptr : weights.data();
         const cpu::RelationLists& lists = r->lists();
-        if (mode == "match") {
+        if (mode == ReduceMode::max_match) {
           kReference
               ? cpu::reference_pool_match(lists, in[0].data, in[1].data, row_array(in[2]), y)
               : cpu::pool_match(lists, r->tiles(), in[0].data, in[1].data, row_array(in[2]), y);
-        } else if (mode == "share") {
+        } else if (mode == ReduceMode::tie_share) {
           kReference
               ? cpu::reference_pool_share(lists, in[0].data, row_array(in[1]), in[2].data, y)
               : cpu::pool_share(lists, r->tiles(), in[0].data, row_array(in[1]), in[2].data, y);
@@ -57,14 +73,15 @@ mx::array pool_node(const Call& call, const Route& route) {
 
 template <bool kReference>
 mx::array segments_node(const Call& call, const Route& route) {
-  return node(
-      call, route, address(call.groups_of_rows.get()) + "/" + call.mode,
-      [groups = call.groups_of_rows, mode = call.mode](std::span<const graph::Input> in, void* y) {
-        if (kReference)
-          cpu::reference_pool(groups->lists(), row_array(in[0]), pool_mode(mode), nullptr, y);
-        else
-          cpu::reduce_segments(groups->segments(), row_array(in[0]), reduction_of(mode), y);
-      });
+  return node(call, route, address(call.row_groups.get()) + "/" + name(call.reduce().mode),
+              [groups = call.row_groups, mode = call.reduce().mode](
+                  std::span<const graph::Input> in, void* y) {
+                if (kReference)
+                  cpu::reference_pool(groups->lists(), row_array(in[0]), pool_mode(mode), nullptr,
+                                      y);
+                else
+                  cpu::reduce_segments(groups->segments(), row_array(in[0]), reduction_of(mode), y);
+              });
 }
 
 }  // namespace
@@ -85,9 +102,10 @@ mx::array argmax_segments(const Call& call, const Route& route) {
   rows.dtype = mx::int32;
   return cpu_node(
       call, route, contiguous_inputs(call),
-      address(call.relation.get()) + "/" + address(call.groups_of_rows.get()) + "/" + call.mode,
+      address(call.relation.get()) + "/" + address(call.row_groups.get()) + "/" +
+          name(call.reduce().mode),
       std::move(rows),
-      [kind = reduction_of(call.mode), r = call.relation, groups = call.groups_of_rows](
+      [kind = reduction_of(call.reduce().mode), r = call.relation, groups = call.row_groups](
           std::span<const graph::Input> in, const graph::Output& out) {
         if (groups)
           cpu::argmax_segments(groups->segments(), row_array(in[0]), out.as<int32_t>(), kind);
@@ -97,12 +115,13 @@ mx::array argmax_segments(const Call& call, const Route& route) {
 }
 
 mx::array gather_by_rows(const Call& call, const Route& route) {
-  return node(
-      call, route,
-      address(call.groups_of_rows.get()) + "/" + std::to_string(std::bit_cast<uint32_t>(call.fill)),
-      [groups = call.groups_of_rows, fill = call.fill](std::span<const graph::Input> in, void* y) {
-        cpu::gather_rows(row_array(in[0]), groups->group_of(), groups->n_rows(), fill, y);
-      });
+  return node(call, route,
+              address(call.row_groups.get()) + "/" +
+                  std::to_string(std::bit_cast<uint32_t>(call.reduce().fill)),
+              [groups = call.row_groups, fill = call.reduce().fill](
+                  std::span<const graph::Input> in, void* y) {
+                cpu::gather_rows(row_array(in[0]), groups->group_of(), groups->n_rows(), fill, y);
+              });
 }
 
 }  // namespace lattice

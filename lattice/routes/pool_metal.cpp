@@ -14,9 +14,11 @@ mx::array by_output(const Relation& r, const mx::array& column, mx::StreamOrDevi
 
 // Weights of the edges by output row; none: 1.
 std::optional<mx::array> edge_weights(const Call& call, const Relation& r) {
-  if (call.offset_weights.empty() || call.mode == "max" || call.mode == "min") return std::nullopt;
-  const mx::array table(call.offset_weights.data(), {static_cast<int>(call.offset_weights.size())},
-                        mx::float32);
+  if (call.reduce().offset_weights.empty() || call.reduce().mode == ReduceMode::max ||
+      call.reduce().mode == ReduceMode::min)
+    return std::nullopt;
+  const mx::array table(call.reduce().offset_weights.data(),
+                        {static_cast<int>(call.reduce().offset_weights.size())}, mx::float32);
   return mx::take(table, by_output(r, r.edges().kernel_ids, call.stream), call.stream);
 }
 
@@ -27,9 +29,9 @@ mx::array input_totals(const Call& call) {
   const mx::array& offsets = back->output_csr().row_offsets;
   const int n = static_cast<int>(back->n_out());
   if (const auto weights = edge_weights(call, *back))
-    return mx::reshape(
-        metal_reduce(mx::reshape(*weights, {-1, 1}, s), {offsets, {}, {}}, "sum", mx::float32, s),
-        {n}, s);
+    return mx::reshape(metal_reduce(mx::reshape(*weights, {-1, 1}, s), {offsets, {}, {}},
+                                    ReduceMode::sum, mx::float32, s),
+                       {n}, s);
   return mx::astype(
       mx::subtract(mx::slice(offsets, {1}, {n + 1}, s), mx::slice(offsets, {0}, {n}, s), s),
       mx::float32, s);
@@ -44,32 +46,34 @@ mx::array pool_with_metal(const Call& call) {
     return mx::zeros({static_cast<int>(call.n_out()), static_cast<int>(call.c_out)}, call.dtype, s);
   MetalSegments segments{r.output_csr().row_offsets, by_output(r, r.edges().in_rows, s),
                          edge_weights(call, r)};
-  if (call.mode == "match")
+  if (call.reduce().mode == ReduceMode::max_match)
     return mx::astype(metal_match(call.inputs[0], call.inputs[1], call.inputs[2], segments, s),
                       call.dtype, s);
-  if (call.mode == "share") {
+  if (call.reduce().mode == ReduceMode::tie_share) {
     const mx::array count = metal_match(call.inputs[0], call.inputs[1], {}, segments, s),
                     none(0.0f);
     const mx::array g = mx::divide(mx::astype(call.inputs[2], mx::float32, s),
                                    mx::maximum(count, mx::array(1.0f), s), s);
     return mx::astype(mx::where(mx::greater(count, none, s), g, none, s), call.dtype, s);
   }
-  if (call.mode == "spread") {
+  if (call.reduce().mode == ReduceMode::mean_adjoint) {
     const mx::array w = segments.weights.value_or(mx::array(1.0f));
     segments.weights = mx::divide(w, mx::take(input_totals(call), *segments.rows, s), s);
   }
-  return metal_reduce(call.inputs[0], segments, call.mode == "spread" ? "sum" : call.mode,
-                      call.dtype, s);
+  return metal_reduce(
+      call.inputs[0], segments,
+      call.reduce().mode == ReduceMode::mean_adjoint ? ReduceMode::sum : call.reduce().mode,
+      call.dtype, s);
 }
 
 mx::array argmax_with_metal(const Call& call) {
   const auto s = call.stream;
   const auto segments = [&]() -> MetalSegments {
-    if (call.groups_of_rows) return group_segments(*call.groups_of_rows);
+    if (call.row_groups) return group_segments(*call.row_groups);
     const Relation& r = *call.relation;
     return {r.output_csr().row_offsets, by_output(r, r.edges().in_rows, s), {}};
   };
-  return metal_argmax(call.inputs[0], segments(), call.mode == "min", s);
+  return metal_argmax(call.inputs[0], segments(), call.reduce().mode == ReduceMode::min, s);
 }
 
 }  // namespace lattice

@@ -21,7 +21,9 @@ mx::array scatter_rows(const mx::array& values, const mx::array& to, int n, mx::
                    : mx::scatter_min(y, {to}, updates, {0}, s);
 }
 
-mx::array wide(const mx::array& a, mx::StreamOrDevice s) { return mx::astype(a, mx::float32, s); }
+mx::array as_float32(const mx::array& a, mx::StreamOrDevice s) {
+  return mx::astype(a, mx::float32, s);
+}
 
 // value / total where total > 0, else 0.
 mx::array quotient(const mx::array& value, const mx::array& total, mx::StreamOrDevice s) {
@@ -32,15 +34,15 @@ mx::array quotient(const mx::array& value, const mx::array& total, mx::StreamOrD
 
 // sum, mean or max of values at `to`; `weights` (E, 1).
 mx::array reduce(const mx::array& values, const mx::array& to, const mx::array& weights, int n,
-                 const std::string& mode, mx::StreamOrDevice s) {
+                 ReduceMode mode, mx::StreamOrDevice s) {
   const mx::array total = scatter_rows(weights, to, n, s);
   constexpr float kInf = std::numeric_limits<float>::infinity();
-  if (mode == "max" || mode == "min")
+  if (mode == ReduceMode::max || mode == ReduceMode::min)
     return mx::where(mx::greater(total, mx::array(0.0f), s),
-                     scatter_rows(values, to, n, s, mode == "max" ? -kInf : kInf), mx::array(0.0f),
-                     s);
+                     scatter_rows(values, to, n, s, mode == ReduceMode::max ? -kInf : kInf),
+                     mx::array(0.0f), s);
   const mx::array sums = scatter_rows(mx::multiply(values, weights, s), to, n, s);
-  return mode == "mean" ? quotient(sums, total, s) : sums;
+  return mode == ReduceMode::mean ? quotient(sums, total, s) : sums;
 }
 
 }  // namespace
@@ -48,57 +50,58 @@ mx::array reduce(const mx::array& values, const mx::array& to, const mx::array& 
 mx::array pool_with_mlx(const Call& call) {
   const auto s = call.stream;
   const Edges& edges = call.relation->edges();
+  const auto& [mode, offset_weights, fill] = call.reduce();
   const int n_in = static_cast<int>(call.n_in()), n_out = static_cast<int>(call.n_out());
   const int n_edges = static_cast<int>(call.n_edges());
   if (n_edges == 0) return mx::zeros({n_out, static_cast<int>(call.c_out)}, call.dtype, s);
   const auto taken = [&](size_t i, const mx::array& rows) {
-    return mx::take(wide(call.inputs[i], s), rows, 0, s);
+    return mx::take(as_float32(call.inputs[i], s), rows, 0, s);
   };
   mx::array y = call.inputs[0];
-  if (call.mode == "match" || call.mode == "share") {
+  if (mode == ReduceMode::max_match || mode == ReduceMode::tie_share) {
     const mx::array same = mx::equal(taken(0, edges.out_rows), taken(1, edges.in_rows), s);
-    if (call.mode == "match") {
+    if (mode == ReduceMode::max_match) {
       const mx::array values = mx::where(same, taken(2, edges.in_rows), mx::array(0.0f), s);
       y = scatter_rows(values, edges.out_rows, n_out, s);
     } else {
-      y = quotient(wide(call.inputs[2], s), scatter_rows(wide(same, s), edges.out_rows, n_out, s),
-                   s);
+      y = quotient(as_float32(call.inputs[2], s),
+                   scatter_rows(as_float32(same, s), edges.out_rows, n_out, s), s);
     }
   } else {
     mx::array w = mx::ones({n_edges, 1}, mx::float32, s);
-    if (!call.offset_weights.empty() && call.mode != "max" && call.mode != "min") {
-      const mx::array all(call.offset_weights.data(),
-                          {static_cast<int>(call.offset_weights.size()), 1}, mx::float32);
+    if (!offset_weights.empty() && mode != ReduceMode::max && mode != ReduceMode::min) {
+      const mx::array all(offset_weights.data(), {static_cast<int>(offset_weights.size()), 1},
+                          mx::float32);
       w = mx::take(all, edges.kernel_ids, 0, s);
     }
     mx::array values = taken(0, edges.in_rows);
-    if (call.mode == "spread")
+    if (mode == ReduceMode::mean_adjoint)
       values = mx::divide(
           values, mx::take(scatter_rows(w, edges.in_rows, n_in, s), edges.in_rows, 0, s), s);
-    y = reduce(values, edges.out_rows, w, n_out, call.mode, s);
+    y = reduce(values, edges.out_rows, w, n_out, mode, s);
   }
   return mx::astype(y, call.dtype, s);
 }
 
 mx::array segments_with_mlx(const Call& call) {
   const auto s = call.stream;
-  const RowGroups& groups = *call.groups_of_rows;
+  const RowGroups& groups = *call.row_groups;
   const int n = static_cast<int>(groups.n_rows()), n_groups = static_cast<int>(groups.n_groups());
   if (n == 0 || n_groups == 0)
     return mx::zeros({n_groups, static_cast<int>(call.c_out)}, call.dtype, s);
   // Rows of no group go to a row behind the last.
   const mx::array to(groups.group_of(), {n}, mx::int32);
   const mx::array safe = mx::where(mx::less(to, mx::array(0), s), mx::array(n_groups), to, s);
-  const mx::array y = reduce(wide(call.inputs[0], s), safe, mx::ones({n, 1}, mx::float32, s),
-                             n_groups + 1, call.mode, s);
+  const mx::array y = reduce(as_float32(call.inputs[0], s), safe, mx::ones({n, 1}, mx::float32, s),
+                             n_groups + 1, call.reduce().mode, s);
   return mx::astype(mx::slice(y, {0, 0}, {n_groups, y.shape(1)}, s), call.dtype, s);
 }
 
 mx::array gather_with_mlx(const Call& call) {
   const auto s = call.stream;
-  const RowGroups& groups = *call.groups_of_rows;
+  const RowGroups& groups = *call.row_groups;
   const int n = static_cast<int>(groups.n_rows());
-  const mx::array fill = mx::array(call.fill, call.dtype);
+  const mx::array fill = mx::array(call.reduce().fill, call.dtype);
   if (n == 0 || call.inputs[0].size() == 0)
     return mx::full({n, static_cast<int>(call.c_out)}, fill, s);
   const mx::array rows(groups.group_of(), {n}, mx::int32);

@@ -20,13 +20,19 @@ const char* name(Rejection::Step step);
 // Rejects where MLX has no Metal: another kind of GPU takes gpu.mlx.
 Rejection needs_metal(const Call& call);
 
+// Whose code a row runs. `host`: the CPU's, also for a GPU that shares its memory.
+enum class Code { host, metal, mlx };
+
 struct Route {
-  std::string operation;
+  Operation operation;
   mx::Device::DeviceType device;
+  Code code;
   std::string name;       // "cpu.tiles"
   std::string predicate;  // in words
   Rejection (*check)(const Call&);
   graph::Arrays (*launch)(const Call&, const Route&);
+  // What the kernel decides by itself, for explain(); empty: nothing.
+  std::string (*note)(const Call&) = nullptr;
   mutable std::atomic<int64_t> runs = 0;
   // A kernel of this row runs now.
   void count_run() const { runs.fetch_add(1, std::memory_order_relaxed); }

@@ -81,19 +81,20 @@ bool is_empty(const MetalSegments& segments, const mx::array& x) {
 }
 
 // Without cutting.
-mx::array reduce_plain(const mx::array& x, const MetalSegments& segments, const std::string& mode,
+mx::array reduce_plain(const mx::array& x, const MetalSegments& segments, ReduceMode mode,
                        mx::Dtype dtype, mx::StreamOrDevice s) {
   Inputs in{{"x", "offsets"}, {x, segments.offsets}};
   const std::string rows = in.add("rows", segments.rows),
                     weights = in.add("weights", segments.weights);
-  const std::string kMode = mode == "max"    ? "kMax"
-                            : mode == "min"  ? "kMin"
-                            : mode == "mean" ? "kMean"
-                                             : "kSum";
+  const std::string constant = mode == ReduceMode::max    ? "kMax"
+                               : mode == ReduceMode::min  ? "kMin"
+                               : mode == ReduceMode::mean ? "kMean"
+                                                          : "kSum";
   const std::string flags =
-      kMode + ", " + flag(segments.rows.has_value()) + ", " + flag(segments.weights.has_value());
+      constant + ", " + flag(segments.rows.has_value()) + ", " + flag(segments.weights.has_value());
   return launch(
-      mode + (segments.rows ? "_rows" : "") + (segments.weights ? "_weighted" : ""),
+      name(mode) + std::string(segments.rows ? "_rows" : "") +
+          (segments.weights ? "_weighted" : ""),
       "reduce_segments<" + flags + ">(out, x, x_shape[1], offsets, " + rows + ", " + weights + ", ",
       in.names, in.arrays, segments.n(), x.shape(1), dtype, s);
 }
@@ -119,13 +120,13 @@ mx::array column(const int32_t* values, int64_t n) {
 
 }  // namespace
 
-mx::array metal_reduce(const mx::array& x, const MetalSegments& segments, const std::string& mode,
+mx::array metal_reduce(const mx::array& x, const MetalSegments& segments, ReduceMode mode,
                        mx::Dtype dtype, mx::StreamOrDevice s) {
   if (is_empty(segments, x)) return zeros(segments, x.shape(1), dtype, s);
   const std::optional<Pieces> pieces = pieces_of(segments);
   if (!pieces) return reduce_plain(x, segments, mode, dtype, s);
-  const bool mean = mode == "mean";
-  const std::string part = mean ? "sum" : mode;
+  const bool mean = mode == ReduceMode::mean;
+  const ReduceMode part = mean ? ReduceMode::sum : mode;
   const mx::array values =
       reduce_plain(x, {pieces->bounds, segments.rows, segments.weights}, part, mx::float32, s);
   const mx::array whole =
@@ -138,7 +139,7 @@ mx::array metal_reduce(const mx::array& x, const MetalSegments& segments, const 
   const mx::array some = mx::greater(total, mx::array(0.0f), s);
   if (segments.weights) {
     const mx::array w = mx::reshape(*segments.weights, {-1, 1}, s);
-    total = metal_reduce(w, {segments.offsets, {}, {}}, "sum", mx::float32, s);
+    total = metal_reduce(w, {segments.offsets, {}, {}}, ReduceMode::sum, mx::float32, s);
   }
   return mx::astype(mx::where(some, mx::divide(whole, total, s), mx::array(0.0f), s), dtype, s);
 }
@@ -150,7 +151,7 @@ mx::array metal_match(const mx::array& a, const mx::array& b, const std::optiona
   if (!pieces) return match_plain(a, b, x, segments, {}, s);
   const mx::array values =
       match_plain(a, b, x, {pieces->bounds, segments.rows, {}}, pieces->owners, s);
-  return metal_reduce(values, {pieces->starts, {}, {}}, "sum", mx::float32, s);
+  return metal_reduce(values, {pieces->starts, {}, {}}, ReduceMode::sum, mx::float32, s);
 }
 
 mx::array metal_argmax(const mx::array& x, const MetalSegments& segments, bool minimum,
@@ -196,14 +197,14 @@ MetalSegments group_segments(const RowGroups& groups) {
 }
 
 mx::array segments_with_metal(const Call& call) {
-  return metal_reduce(call.inputs[0], group_segments(*call.groups_of_rows), call.mode, call.dtype,
-                      call.stream);
+  return metal_reduce(call.inputs[0], group_segments(*call.row_groups), call.reduce().mode,
+                      call.dtype, call.stream);
 }
 
 mx::array gather_with_metal(const Call& call) {
-  const RowGroups& groups = *call.groups_of_rows;
-  return metal_gather(call.inputs[0], column(groups.group_of(), groups.n_rows()), call.fill,
-                      call.stream);
+  const RowGroups& groups = *call.row_groups;
+  return metal_gather(call.inputs[0], column(groups.group_of(), groups.n_rows()),
+                      call.reduce().fill, call.stream);
 }
 
 }  // namespace lattice

@@ -24,7 +24,7 @@ struct MetalSegments {
 };
 
 // out[s] = sum, mean, max or min over the entries of weights[e] x[rows[e]]; 0 without entries.
-mx::array metal_reduce(const mx::array& x, const MetalSegments& segments, const std::string& mode,
+mx::array metal_reduce(const mx::array& x, const MetalSegments& segments, ReduceMode mode,
                        mx::Dtype dtype, mx::StreamOrDevice s);
 
 // out[s, c] = sum over the entries with a[s, c] == b[rows[e], c] of x[rows[e], c]; without x the

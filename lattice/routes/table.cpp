@@ -1,16 +1,21 @@
 #include "lattice/routes/table.h"
 
+#include "lattice/routes/adamw.h"
+#include "lattice/routes/columns.h"
 #include "lattice/routes/conv.h"
 #include "lattice/routes/distance.h"
 #include "lattice/routes/geometry.h"
 #include "lattice/routes/launch.h"
 #include "lattice/routes/map_rows.h"
+#include "lattice/routes/norm.h"
 #include "lattice/routes/per_edge.h"
 #include "lattice/routes/pool.h"
 
 // Parts of predicates.
 #define LATTICE_SLOW "any shape: one multiplication at a time, sums in float64"
 #define LATTICE_DENSE "dense weights, 8 or more channels on both sides of a group, "
+#define LATTICE_PACKED \
+  "packed weights, expanded as they are used, 8 or more channels on both sides of a group, "
 #define LATTICE_SHARED \
   "always, and the default: the CPU's code in shared memory; its result is needed there"
 #define LATTICE_OPT_IN \
@@ -24,201 +29,260 @@ constexpr auto kCpu = mx::Device::cpu, kGpu = mx::Device::gpu;
 }  // namespace
 
 std::span<const Route> routes() {
-  // Operation, device, name, predicate in words, check, launch. The first row that fits serves.
+  // Operation, device, code, name, predicate in words, check, launch, note. The first row that fits
+  // serves.
   static const Route table[] = {
       // ---- conv
-      // -----------------------------------------------------------------------------------
-      {"conv", kCpu, "cpu.tiles",
+      {Operation::conv, kCpu, Code::host, "cpu.tiles",
        "dense weights, no empty side: tiles of output rows, packed weights, vector registers",
-       all_of<dense_only, has_channels>, one<conv_tiles>},
-      {"conv", kCpu, "cpu.packed",
+       all_of<dense_only, has_channels>, one<conv_tiles>, bucket_note},
+      {Operation::conv, kCpu, Code::host, "cpu.packed",
        "packed weights, no empty side: the same tiles; one block of codes at a time is expanded",
-       all_of<packed_only, has_channels>, one<conv_packed>},
-      {"conv", kCpu, "cpu.reference", LATTICE_SLOW "; packed weights are made dense", always,
-       one<conv_reference>},
-      {"conv", kGpu, "metal.sorted",
+       all_of<packed_only, has_channels>, one<conv_packed>, bucket_note},
+      {Operation::conv, kCpu, Code::host, "cpu.reference",
+       LATTICE_SLOW "; packed weights are made dense", always, one<conv_reference>},
+      {Operation::conv, kGpu, Code::metal, "metal.sorted",
        LATTICE_DENSE
        "forward, target or submanifold relation of at most 32 offsets: tiles of 64 rows sorted by "
        "mask; matrix units skip offsets that 16 rows lack",
        all_of<needs_sorted_map, dense_only, needs_tiles, needs_metal>, one<conv_metal_sorted>},
-      {"conv", kGpu, "metal.mirrored",
+      {Operation::conv, kGpu, Code::metal, "metal.mirrored",
        LATTICE_DENSE
        "reversed submanifold relation of at most 32 offsets: metal.sorted on the relation itself "
        "with the offsets in reverse order",
        all_of<needs_mirror, dense_only, needs_tiles, needs_metal>, one<conv_metal_mirrored>},
-      {"conv", kGpu, "metal.lists",
+      {Operation::conv, kGpu, Code::metal, "metal.lists",
        LATTICE_DENSE
        "exactly one edge per output row (up by 2 x 2 x 2, and the gradient of down by 2 x 2 x 2): "
        "tiles of 64 edges of one offset",
        all_of<needs_one_edge, dense_only, needs_tiles, needs_metal>, one<conv_metal_lists>},
-      {"conv", kGpu, "metal.tiles",
+      {Operation::conv, kGpu, Code::metal, "metal.tiles",
        LATTICE_DENSE "no custom relation: tiles of 64 rows in the given order",
        all_of<needs_map, dense_only, needs_tiles, needs_metal>, one<conv_metal_tiles>},
-      {"conv", kGpu, "metal.buckets",
+      {Operation::conv, kGpu, Code::metal, "metal.buckets",
        LATTICE_DENSE "at most 4 lists of a tile and an offset per edge: tiles of 64 rows in local "
                      "order; rows that "
                      "share output and offset are added first",
        all_of<needs_full_tiles, dense_only, needs_tiles, needs_metal>, one<conv_metal_buckets>},
-      {"conv", kGpu, "metal.packed",
-       "packed weights, 8 or more channels on both sides of a group, no custom relation: the tiles "
-       "that dense weights take; codes are expanded as they are used",
-       all_of<needs_map, packed_only, needs_tiles, needs_metal>, one<conv_metal_packed>},
-      {"conv", kGpu, "metal.rows",
+      {Operation::conv, kGpu, Code::metal, "metal.packed_lists",
+       LATTICE_PACKED "exactly one edge per output row: the tiles of metal.lists",
+       all_of<needs_map, needs_one_edge, packed_only, needs_tiles, needs_metal>,
+       one<conv_metal_lists>},
+      {Operation::conv, kGpu, Code::metal, "metal.packed_mirrored",
+       LATTICE_PACKED
+       "reversed submanifold relation of at most 32 offsets: the tiles of metal.mirrored",
+       all_of<needs_mirror, packed_only, needs_tiles, needs_metal>, one<conv_metal_mirrored>},
+      {Operation::conv, kGpu, Code::metal, "metal.packed_sorted",
+       LATTICE_PACKED
+       "forward, target or submanifold relation of at most 32 offsets: the tiles of metal.sorted",
+       all_of<needs_sorted_map, packed_only, needs_tiles, needs_metal>, one<conv_metal_sorted>},
+      {Operation::conv, kGpu, Code::metal, "metal.packed_tiles",
+       LATTICE_PACKED "no custom relation: the tiles of metal.tiles",
+       all_of<needs_map, packed_only, needs_tiles, needs_metal>, one<conv_metal_tiles>},
+      {Operation::conv, kGpu, Code::metal, "metal.rows",
        "any shape, relation and storage on Metal: one thread per output value, edges by row",
        needs_metal, one<conv_metal_rows>},
-      {"conv", kGpu, "gpu.mlx",
+      {Operation::conv, kGpu, Code::mlx, "gpu.mlx",
        "any shape: gather, matmul and scatter-add of MLX, in float32; packed weights: one offset "
        "dequantized at a time",
        always, one<conv_with_mlx>},
 
       // ---- linear: conv on the relation of every row with itself
-      // ----------------------------------
-      {"linear", kCpu, "cpu.tiles",
+      {Operation::linear, kCpu, Code::host, "cpu.tiles",
        "dense weights, no empty side: tiles of output rows, packed weights, vector registers",
-       all_of<dense_only, has_channels>, one<conv_tiles>},
-      {"linear", kCpu, "cpu.packed",
+       all_of<dense_only, has_channels>, one<conv_tiles>, bucket_note},
+      {Operation::linear, kCpu, Code::host, "cpu.packed",
        "packed weights, no empty side: the same tiles; one block of codes at a time is expanded",
-       all_of<packed_only, has_channels>, one<conv_packed>},
-      {"linear", kCpu, "cpu.reference", LATTICE_SLOW "; packed weights are made dense", always,
-       one<conv_reference>},
-      {"linear", kGpu, "metal.packed",
+       all_of<packed_only, has_channels>, one<conv_packed>, bucket_note},
+      {Operation::linear, kCpu, Code::host, "cpu.reference",
+       LATTICE_SLOW "; packed weights are made dense", always, one<conv_reference>},
+      {Operation::linear, kGpu, Code::metal, "metal.packed",
        "packed weights on Metal: tiles of 64 rows; codes are expanded as they are used",
        all_of<packed_only, needs_metal>, one<conv_metal_tiles>},
-      {"linear", kGpu, "gpu.mlx",
+      {Operation::linear, kGpu, Code::mlx, "gpu.mlx",
        "any shape: matmul of MLX, whose kernels are tuned for each GPU; packed weights are made "
        "dense, in float32",
        always, one<linear_with_mlx>},
 
       // ---- outer: the weight gradient
-      // -------------------------------------------------------------
-      {"outer", kCpu, "cpu.buckets",
+      {Operation::outer, kCpu, Code::host, "cpu.buckets",
        "at least 2.5 edges per (offset, output row), 64 output channels per group, rows in a local "
        "order: rows that share an output are added first",
        outputs_are_shared, one<outer_buckets>},
-      {"outer", kCpu, "cpu.tiles",
+      {Operation::outer, kCpu, Code::host, "cpu.tiles",
        "no empty side: rows copied once per part, sums in vector registers", has_channels,
        one<outer_tiles>},
-      {"outer", kCpu, "cpu.reference", LATTICE_SLOW, always, one<outer_reference>},
-      {"outer", kGpu, "metal.outer",
+      {Operation::outer, kCpu, Code::host, "cpu.reference", LATTICE_SLOW, always,
+       one<outer_reference>},
+      {Operation::outer, kGpu, Code::metal, "metal.outer",
        "8 or more channels on both sides of a group: edges of an offset in parts of 1,024, added "
        "in "
        "order",
        all_of<needs_tiles, needs_metal>, one<outer_metal_tiles>},
-      {"outer", kGpu, "metal.rows",
+      {Operation::outer, kGpu, Code::metal, "metal.rows",
        "any shape on Metal: one thread per value of the result, the same parts", needs_metal,
        one<outer_metal_rows>},
-      {"outer", kGpu, "gpu.mlx", "any shape: gather, matmul and scatter-add of MLX, in float32",
-       always, one<outer_with_mlx>},
+      {Operation::outer, kGpu, Code::mlx, "gpu.mlx",
+       "any shape: gather, matmul and scatter-add of MLX, in float32", always, one<outer_with_mlx>},
 
       // ---- per_edge_apply, per_edge_outer: one matrix per edge
-      // ------------------------------------
-      {"per_edge_apply", kCpu, "cpu.pairs",
-       "any shape: matrices read in a stream, edges by output row", always,
-       one<per_edge_apply_pairs>},
-      {"per_edge_apply", kCpu, "cpu.reference", LATTICE_SLOW, always,
+      {Operation::per_edge_apply, kCpu, Code::host, "cpu.pairs",
+       "fewer than 2 edges per matrix: matrices read in a stream, edges by output row",
+       is_one_matrix_per_edge, one<per_edge_apply_pairs>},
+      {Operation::per_edge_apply, kCpu, Code::host, "cpu.tiles",
+       "2 or more edges per matrix: the tiles of conv, which keep a matrix in the cache",
+       has_channels, one<per_edge_apply_tiles>},
+      {Operation::per_edge_apply, kCpu, Code::host, "cpu.reference", LATTICE_SLOW, always,
        one<per_edge_apply_reference>},
-      {"per_edge_apply", kGpu, "metal.rows",
+      {Operation::per_edge_apply, kGpu, Code::metal, "metal.buckets",
+       "2 or more edges per matrix, 8 or more channels on both sides of a group: the tiles of "
+       "metal.buckets of conv",
+       all_of<are_many_edges_per_matrix, needs_full_tiles, needs_tiles, needs_metal>,
+       one<per_edge_apply_metal_buckets>},
+      {Operation::per_edge_apply, kGpu, Code::metal, "metal.rows",
        "any shape on Metal: one thread per output value, edges by output row", needs_metal,
-       one<per_edge_apply_metal>},
-      {"per_edge_apply", kGpu, "gpu.mlx",
+       one<per_edge_apply_metal_rows>},
+      {Operation::per_edge_apply, kGpu, Code::mlx, "gpu.mlx",
        "any shape: gather, products and scatter-add of MLX, in float32", always,
        one<per_edge_apply_with_mlx>},
-      {"per_edge_outer", kCpu, "cpu.pairs",
-       "any shape: matrices written in a stream, edges by matrix", always,
-       one<per_edge_outer_pairs>},
-      {"per_edge_outer", kCpu, "cpu.reference", LATTICE_SLOW, always,
+      {Operation::per_edge_outer, kCpu, Code::host, "cpu.pairs",
+       "fewer than 2 edges per matrix: matrices written in a stream, edges by matrix",
+       is_one_matrix_per_edge, one<per_edge_outer_pairs>},
+      {Operation::per_edge_outer, kCpu, Code::host, "cpu.buckets",
+       "2 or more edges per matrix, and what cpu.buckets of outer asks: its kernel",
+       outputs_are_shared, one<per_edge_outer_buckets>},
+      {Operation::per_edge_outer, kCpu, Code::host, "cpu.tiles",
+       "2 or more edges per matrix: the kernel of cpu.tiles of outer", has_channels,
+       one<per_edge_outer_tiles>},
+      {Operation::per_edge_outer, kCpu, Code::host, "cpu.reference", LATTICE_SLOW, always,
        one<per_edge_outer_reference>},
-      {"per_edge_outer", kGpu, "metal.rows",
+      {Operation::per_edge_outer, kGpu, Code::metal, "metal.outer",
+       "2 or more edges per matrix, 8 or more channels on both sides of a group: the kernel of "
+       "metal.outer of outer",
+       all_of<are_many_edges_per_matrix, needs_tiles, needs_metal>,
+       one<per_edge_outer_metal_tiles>},
+      {Operation::per_edge_outer, kGpu, Code::metal, "metal.rows",
        "any shape on Metal: one thread per value of a matrix, edges of a matrix in parts of 1,024",
-       needs_metal, one<per_edge_outer_metal>},
-      {"per_edge_outer", kGpu, "gpu.mlx",
+       needs_metal, one<per_edge_outer_metal_rows>},
+      {Operation::per_edge_outer, kGpu, Code::mlx, "gpu.mlx",
        "any shape: gather, products and scatter-add of MLX, in float32", always,
        one<per_edge_outer_with_mlx>},
 
       // ---- pool
-      // -----------------------------------------------------------------------------------
-      {"pool", kCpu, "cpu.tiles",
+      {Operation::pool, kCpu, Code::host, "cpu.tiles",
        "any shape: tiles of output rows, edges by row, sums in registers", always, one<pool_tiles>},
-      {"pool", kCpu, "cpu.reference", "any shape: one value at a time, sums in float64", always,
-       one<pool_reference>},
-      {"pool", kGpu, "metal.rows",
+      {Operation::pool, kCpu, Code::host, "cpu.reference",
+       "any shape: one value at a time, sums in float64", always, one<pool_reference>},
+      {Operation::pool, kGpu, Code::metal, "metal.rows",
        "any shape: one thread per value, edges by output row, long rows in pieces", needs_metal,
        one<pool_with_metal>},
-      {"pool", kGpu, "gpu.mlx", "any shape: gather and scatter of MLX, in float32", always,
-       one<pool_with_mlx>},
+      {Operation::pool, kGpu, Code::mlx, "gpu.mlx",
+       "any shape: gather and scatter of MLX, in float32", always, one<pool_with_mlx>},
 
       // ---- segments, argmax, gather: groups of rows
-      // -----------------------------------------------
-      {"segments", kCpu, "cpu.segments",
+      {Operation::segments, kCpu, Code::host, "cpu.segments",
        "any sizes of groups: sums in registers, long groups in pieces", always,
        one<segments_segments>},
-      {"segments", kCpu, "cpu.reference", "any shape: one value at a time, sums in float64", always,
-       one<segments_reference>},
-      {"segments", kGpu, "metal.rows",
+      {Operation::segments, kCpu, Code::host, "cpu.reference",
+       "any shape: one value at a time, sums in float64", always, one<segments_reference>},
+      {Operation::segments, kGpu, Code::metal, "metal.rows",
        "any sizes of groups: one thread per value, long groups in pieces", needs_metal,
        one<segments_with_metal>},
-      {"segments", kGpu, "gpu.mlx", "any shape: scatter of MLX, in float32", always,
-       one<segments_with_mlx>},
-      {"argmax", kCpu, "cpu.segments",
+      {Operation::segments, kGpu, Code::mlx, "gpu.mlx", "any shape: scatter of MLX, in float32",
+       always, one<segments_with_mlx>},
+      {Operation::argmax, kCpu, Code::host, "cpu.segments",
        "any relation or groups: rows by segment, the smallest of ties", always,
        one<argmax_segments>},
-      {"argmax", kGpu, "metal.rows",
+      {Operation::argmax, kGpu, Code::metal, "metal.rows",
        "any relation or groups: one thread per value, long rows in pieces", needs_metal,
        one<argmax_with_metal>},
-      {"argmax", kGpu, "cpu.unified", "always: the CPU's code in shared memory", always,
-       one<argmax_segments>},
-      {"gather", kCpu, "cpu.rows", "any shape: copies of rows", always, one<gather_by_rows>},
-      {"gather", kGpu, "metal.rows", "any shape: one thread per value", needs_metal,
-       one<gather_with_metal>},
-      {"gather", kGpu, "gpu.mlx", "any shape: take of MLX", always, one<gather_with_mlx>},
+      {Operation::argmax, kGpu, Code::host, "cpu.unified",
+       "always: the CPU's code in shared memory", always, one<argmax_segments>},
+      {Operation::gather, kCpu, Code::host, "cpu.rows", "any shape: copies of rows", always,
+       one<gather_by_rows>},
+      {Operation::gather, kGpu, Code::metal, "metal.rows", "any shape: one thread per value",
+       needs_metal, one<gather_with_metal>},
+      {Operation::gather, kGpu, Code::mlx, "gpu.mlx", "any shape: take of MLX", always,
+       one<gather_with_mlx>},
 
       // ---- map_rows: voxels, interpolation, neighbors
-      // ---------------------------------------------
-      {"map_rows", kCpu, "cpu.segments",
+      {Operation::map_rows, kCpu, Code::host, "cpu.segments",
        "any map: runs of rows in vector registers, long rows in pieces", always,
        one<map_rows_segments>},
-      {"map_rows", kCpu, "cpu.reference", "any map: one value at a time, sums in float64", always,
-       one<map_rows_reference>},
-      {"map_rows", kGpu, "metal.rows", "any map: one thread per value, long rows in pieces",
-       needs_metal, one<map_rows_with_metal>},
-      {"map_rows", kGpu, "gpu.mlx", "any map: take and scatter of MLX, in float32", always,
-       one<map_rows_with_mlx>},
+      {Operation::map_rows, kCpu, Code::host, "cpu.reference",
+       "any map: one value at a time, sums in float64", always, one<map_rows_reference>},
+      {Operation::map_rows, kGpu, Code::metal, "metal.rows",
+       "any map: one thread per value, long rows in pieces", needs_metal, one<map_rows_with_metal>},
+      {Operation::map_rows, kGpu, Code::mlx, "gpu.mlx",
+       "any map: take and scatter of MLX, in float32", always, one<map_rows_with_mlx>},
+
+      // ---- whole rows and columns
+      {Operation::sum_rows, kCpu, Code::host, "cpu.chunks",
+       "any shape: float32 sums of fixed chunks of rows, added in order", always,
+       one<sum_rows_chunks>},
+      {Operation::sum_rows, kGpu, Code::mlx, "gpu.mlx", "any shape: sum of MLX, in float32", always,
+       one<sum_of_call>},
+      {Operation::join_columns, kCpu, Code::host, "cpu.copies",
+       "any shape: whole rows copied at the speed of memory", always, one<join_columns_copies>},
+      {Operation::join_columns, kGpu, Code::mlx, "gpu.mlx", "any shape: concatenate of MLX", always,
+       one<join_columns_with_mlx>},
+      {Operation::take_columns, kCpu, Code::host, "cpu.copies",
+       "any shape: whole rows copied at the speed of memory", always, one<take_columns_copies>},
+      {Operation::take_columns, kGpu, Code::mlx, "gpu.mlx", "any shape: slice of MLX", always,
+       one<take_columns_with_mlx>},
+      {Operation::batch_norm, kCpu, Code::host, "cpu.fused",
+       "any shape: normalization, sum and ReLU in one pass over memory", always, batch_norm_fused},
+      {Operation::batch_norm, kGpu, Code::mlx, "gpu.mlx", "any shape: MLX operations", always,
+       batch_norm_with_mlx},
+      {Operation::batch_norm_vjp, kCpu, Code::host, "cpu.fused",
+       "any shape: the gradient in two passes over memory", always, batch_norm_vjp_fused},
+      {Operation::batch_norm_vjp, kGpu, Code::mlx, "gpu.mlx",
+       "any shape: MLX's gradient of the formula", always, batch_norm_vjp_with_mlx},
+      {Operation::adamw, kCpu, Code::host, "cpu.fused", "any shape: one pass over memory", always,
+       adamw_fused},
+      {Operation::adamw, kGpu, Code::mlx, "gpu.mlx", "any shape: MLX operations", always,
+       adamw_with_mlx},
 
       // ---- distance: all pairs
-      // --------------------------------------------------------------------
-      {"distance", kCpu, "cpu.tiles",
+      {Operation::distance, kCpu, Code::host, "cpu.tiles",
        "any shape: blocks of rows of b side by side, sums in vector registers", always,
        one<distance_tiles>},
-      {"distance", kCpu, "cpu.reference", "any shape: one pair at a time, sums in float64", always,
-       one<distance_reference>},
-      {"distance", kGpu, "metal.tiles", "any shape: tiles of 16 x 16 pairs in threadgroup memory",
-       needs_metal, one<distance_with_metal>},
-      {"distance", kGpu, "gpu.mlx",
+      {Operation::distance, kCpu, Code::host, "cpu.reference",
+       "any shape: one pair at a time, sums in float64", always, one<distance_reference>},
+      {Operation::distance, kGpu, Code::metal, "metal.tiles",
+       "any shape: tiles of 16 x 16 pairs in threadgroup memory", needs_metal,
+       one<distance_with_metal>},
+      {Operation::distance, kGpu, Code::mlx, "gpu.mlx",
        "any shape: squares of one channel at a time; cosine: matmul of MLX", always,
        one<distance_with_mlx>},
 
       // ---- geometry
-      // -------------------------------------------------------------------------------
-      {"unique", kCpu, "cpu.sorted", "any coordinates: sorted keys", always, one<unique_on_cpu>},
-      {"unique", kGpu, "cpu.unified", LATTICE_SHARED, always, one<unique_on_cpu>},
-      {"unique", kGpu, "metal.hash", "int32 coordinates: a table, then a prefix sum" LATTICE_OPT_IN,
-       needs_hash, one<unique_with_metal>},
-      {"lookup", kCpu, "cpu.sorted", "any coordinates: sorted keys, merged", always,
+      {Operation::unique, kCpu, Code::host, "cpu.sorted", "any coordinates: sorted keys", always,
+       one<unique_on_cpu>},
+      {Operation::unique, kGpu, Code::host, "cpu.unified", LATTICE_SHARED, always,
+       one<unique_on_cpu>},
+      {Operation::unique, kGpu, Code::metal, "metal.hash",
+       "int32 coordinates: a table, then a prefix sum" LATTICE_OPT_IN, needs_hash,
+       one<unique_with_metal>},
+      {Operation::lookup, kCpu, Code::host, "cpu.sorted", "any coordinates: sorted keys, merged",
+       always, one<lookup_on_cpu>},
+      {Operation::lookup, kGpu, Code::host, "cpu.unified", LATTICE_SHARED, always,
        one<lookup_on_cpu>},
-      {"lookup", kGpu, "cpu.unified", LATTICE_SHARED, always, one<lookup_on_cpu>},
-      {"lookup", kGpu, "metal.hash", "int32 coordinates: a table" LATTICE_OPT_IN, needs_hash,
-       one<lookup_with_metal>},
-      {"relate", kCpu, "cpu.sorted",
+      {Operation::lookup, kGpu, Code::metal, "metal.hash",
+       "int32 coordinates: a table" LATTICE_OPT_IN, needs_hash, one<lookup_with_metal>},
+      {Operation::relate, kCpu, Code::host, "cpu.sorted",
        "any coordinates: sorted keys, walked once for each (x, y) offset", always,
        one<relate_on_cpu>},
-      {"relate", kGpu, "cpu.unified", LATTICE_SHARED, always, one<relate_on_cpu>},
-      {"relate", kGpu, "metal.hash",
+      {Operation::relate, kGpu, Code::host, "cpu.unified", LATTICE_SHARED, always,
+       one<relate_on_cpu>},
+      {Operation::relate, kGpu, Code::metal, "metal.hash",
        "int32 coordinates: a table, probed for each output row and offset" LATTICE_OPT_IN,
        needs_map_by_hash, one<relate_with_metal>},
-      {"neighbors", kCpu, "cpu.tree", "any rows: k-d trees of both ends", always,
+      {Operation::neighbors, kCpu, Code::host, "cpu.tree", "any rows: k-d trees of both ends",
+       always, one<neighbors_on_cpu>},
+      {Operation::neighbors, kGpu, Code::host, "cpu.unified", LATTICE_SHARED, always,
        one<neighbors_on_cpu>},
-      {"neighbors", kGpu, "cpu.unified", LATTICE_SHARED, always, one<neighbors_on_cpu>},
-      {"neighbors", kGpu, "metal.brute",
+      {Operation::neighbors, kGpu, Code::metal, "metal.brute",
        "float points or int32 coordinates: every query against every source" LATTICE_OPT_IN,
        needs_hash, one<neighbors_with_metal>},
   };

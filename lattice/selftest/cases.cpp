@@ -103,6 +103,7 @@ std::vector<OracleCase> oracle_cases() {
   add_map_rows_cases(cases);
   add_per_edge_cases(cases);
   add_geometry_cases(cases);
+  add_features_cases(cases);
   add_distance_cases(cases);
   return cases;
 }

@@ -57,6 +57,7 @@ void add_pool_cases(std::vector<OracleCase>& cases);
 void add_map_rows_cases(std::vector<OracleCase>& cases);
 void add_per_edge_cases(std::vector<OracleCase>& cases);
 void add_geometry_cases(std::vector<OracleCase>& cases);
+void add_features_cases(std::vector<OracleCase>& cases);
 void add_distance_cases(std::vector<OracleCase>& cases);
 
 }  // namespace lattice

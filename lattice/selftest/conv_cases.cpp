@@ -52,7 +52,7 @@ std::vector<double> unpacked(const QuantizedWeight& q) {
 }
 
 // With `packing` the weight is packed, and transposed when that says so (one group only).
-OracleCase conv_case(Random& random, const char* operation, const Relation::Ptr& r,
+OracleCase conv_case(Random& random, Operation operation, const Relation::Ptr& r,
                      const Shape& shape, mx::Dtype dtype, const Packing& packing = {}) {
   const int64_t in_group = shape.c_in / shape.groups, out_group = shape.c_out / shape.groups;
   const int c_out = static_cast<int>(shape.c_out);
@@ -67,14 +67,12 @@ OracleCase conv_case(Random& random, const char* operation, const Relation::Ptr&
     const QuantizedWeight q =
         quantize_weight(w.array, packing.group_size, packing.bits, mx::Device::cpu);
     test.call.inputs = {x.array, q.weight(), q.scales(), q.biases()};
-    test.call.packing = packing;
-    test.call.storage = "packed";
     const std::vector<double> exact = unpacked(q);
     for (size_t i = 0; i < exact.size(); ++i) {
       const size_t rows = static_cast<size_t>(c_out), columns = static_cast<size_t>(in_group),
                    block = rows * columns;
-      const size_t turned = i / block * block + i % columns * rows + i % block / columns;
-      w.exact[packing.transposed ? turned : i] = exact[i];
+      const size_t transposed = i / block * block + i % columns * rows + i % block / columns;
+      w.exact[packing.transposed ? transposed : i] = exact[i];
     }
   }
   test.expected.assign(static_cast<size_t>(r->n_out() * c_out), 0.0);
@@ -100,6 +98,7 @@ OracleCase conv_case(Random& random, const char* operation, const Relation::Ptr&
       }
   }
   test.call.operation = operation;
+  test.call.payload = Weights{packing, shape.bias};
   return test;
 }
 
@@ -127,7 +126,7 @@ OracleCase outer_case(Random& random, const Relation::Ptr& r, const Shape& shape
         test.magnitude[static_cast<size_t>((k * in_group + c) * c_out + m)] += std::fabs(term);
       }
   }
-  test.call.operation = "outer";
+  test.call.operation = Operation::outer;
   return test;
 }
 
@@ -159,14 +158,14 @@ void add_conv_cases(std::vector<OracleCase>& cases) {
     for (const RelationKind kind : kKinds) {
       const Relation::Ptr r = make_relation(random, kind, 60);
       for (const Shape& shape : kShapes) {
-        add(conv_case(random, "conv", r, shape, dtype), r, shape, dtype, kind_name(kind));
+        add(conv_case(random, Operation::conv, r, shape, dtype), r, shape, dtype, kind_name(kind));
         add(outer_case(random, r, shape, dtype), r, shape, dtype, kind_name(kind));
       }
       // The reversed relation is what gradients run on; a submanifold's has routes of its own.
       for (const Shape& shape : kShapes)
         if (kind == RelationKind::submanifold || &shape == &kShapes[4])
-          add(conv_case(random, "conv", r->reversed(), shape, dtype), r->reversed(), shape, dtype,
-              std::string("reversed ") + kind_name(kind));
+          add(conv_case(random, Operation::conv, r->reversed(), shape, dtype), r->reversed(), shape,
+              dtype, std::string("reversed ") + kind_name(kind));
     }
     for (const RelationKind kind : kKinds) {
       const Relation::Ptr r = make_relation(random, kind, 60);
@@ -174,8 +173,8 @@ void add_conv_cases(std::vector<OracleCase>& cases) {
            {Packing{4, 32, false}, {8, 64, false}, {4, 32, true}, {8, 64, true}})
         for (const Shape& shape : kPackedShapes) {
           if (packing.transposed && shape.groups > 1) continue;
-          add(conv_case(random, "conv", r, shape, dtype, packing), r, shape, dtype,
-              std::string(packing.transposed ? "turned " : "") + "int" +
+          add(conv_case(random, Operation::conv, r, shape, dtype, packing), r, shape, dtype,
+              std::string(packing.transposed ? "transposed " : "") + "int" +
                   std::to_string(packing.bits) + " " + kind_name(kind));
         }
     }
@@ -183,31 +182,44 @@ void add_conv_cases(std::vector<OracleCase>& cases) {
     const Values points = random_values(random, {60, 3}, mx::float32);
     const PointSet set(points.array, std::nullopt, 0.8f);
     const Relation::Ptr crowd = build_rulebook(set, set, 3).relation;
-    add(conv_case(random, "conv", crowd, kShapes[5], dtype), crowd, kShapes[5], dtype,
+    add(conv_case(random, Operation::conv, crowd, kShapes[5], dtype), crowd, kShapes[5], dtype,
         "outputs_are_shared");
     for (const Shape& shape : {Shape{1, 65, 1, false}, Shape{7, 64, 1, false},
                                Shape{48, 80, 1, false}, Shape{6, 128, 2, false}})
       add(outer_case(random, crowd, shape, dtype), crowd, shape, dtype, "outputs_are_shared");
     const Relation::Ptr none = relate(RelationKind::submanifold, random_coords(random, 0, 3),
                                       KernelSpec(), std::nullopt, "oracle_cases");
-    add(conv_case(random, "conv", none, kShapes[2], dtype), none, kShapes[2], dtype, "empty");
+    add(conv_case(random, Operation::conv, none, kShapes[2], dtype), none, kShapes[2], dtype,
+        "empty");
     add(outer_case(random, none, kShapes[2], dtype), none, kShapes[2], dtype, "empty");
     // Masks of more than one word.
     const Relation::Ptr wide = relate(RelationKind::submanifold, random_coords(random, 70, 3),
                                       KernelSpec({3, 3, 5}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
                                       std::nullopt, "oracle_cases");
-    add(conv_case(random, "conv", wide, kShapes[2], dtype), wide, kShapes[2], dtype, "45 offsets");
+    add(conv_case(random, Operation::conv, wide, kShapes[2], dtype), wide, kShapes[2], dtype,
+        "45 offsets");
     for (const int64_t n : {int64_t{0}, int64_t{1}, int64_t{300}})
       for (const Shape& shape : kShapes) {
         if (shape.groups > 1) continue;
         const Relation::Ptr same = Relation::identity(n);
-        add(conv_case(random, "linear", same, shape, dtype), same, shape, dtype,
+        add(conv_case(random, Operation::linear, same, shape, dtype), same, shape, dtype,
             std::to_string(n) + " rows");
-        for (const bool turned : {false, true})
-          add(conv_case(random, "linear", same, shape, dtype, {turned ? 8 : 4, 32, turned}), same,
-              shape, dtype, (turned ? "int8 turned " : "int4 ") + std::to_string(n) + " rows");
+        for (const bool transposed : {false, true})
+          add(conv_case(random, Operation::linear, same, shape, dtype,
+                        {transposed ? 8 : 4, 32, transposed}),
+              same, shape, dtype,
+              (transposed ? "int8 transposed " : "int4 ") + std::to_string(n) + " rows");
       }
   }
+  // The gradient of a submanifold convolution with packed weights.
+  Random other{31};
+  const Relation::Ptr back = make_relation(other, RelationKind::submanifold, 60)->reversed();
+  for (const mx::Dtype dtype : {mx::float32, mx::float16, mx::bfloat16})
+    for (const Packing& packing : {Packing{4, 32, false}, {8, 64, true}})
+      for (const Shape& shape : {Shape{40, 17, 1, true}, Shape{16, 8, 1, false}})
+        add(conv_case(other, Operation::conv, back, shape, dtype, packing), back, shape, dtype,
+            std::string(packing.transposed ? "transposed " : "") + "int" +
+                std::to_string(packing.bits) + " reversed submanifold");
 }
 
 }  // namespace lattice

@@ -12,7 +12,7 @@ void add_distance_cases(std::vector<OracleCase>& cases) {
     int n, m, c;
   };
   Random random{13};
-  for (const char* mode : {"euclidean", "squared_euclidean", "cosine"})
+  for (const Distance mode : {Distance::euclidean, Distance::squared, Distance::cosine})
     for (const Sizes& z :
          {Sizes{0, 3, 2}, {3, 0, 2}, {2, 3, 0}, {1, 1, 1}, {7, 5, 3}, {65, 130, 3}, {9, 33, 20}}) {
       const Values a = random_values(random, {z.n, z.c}, mx::float32),
@@ -25,8 +25,8 @@ void add_distance_cases(std::vector<OracleCase>& cases) {
           test.expected.push_back(exact_distance(a.exact.data() + i * z.c, b.exact.data() + j * z.c,
                                                  z.c, mode, &test.magnitude.back()));
         }
-      test.label = std::string(mode) + " " + std::to_string(z.n) + " x " + std::to_string(z.m) +
-                   " of " + std::to_string(z.c) + " channels";
+      test.label = std::string(name(mode)) + " " + std::to_string(z.n) + " x " +
+                   std::to_string(z.m) + " of " + std::to_string(z.c) + " channels";
       cases.push_back(std::move(test));
     }
 }

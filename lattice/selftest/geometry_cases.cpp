@@ -59,7 +59,8 @@ OracleCase unique_case(const std::vector<Row>& rows, const std::string& label) {
   }
   first.resize(rows.size(), -1.0);
   expected.insert(expected.end(), first.begin(), first.end());
-  return finished(label, geometry_call("unique", {array_of(rows)}, {}, {}), std::move(expected));
+  return finished(label, geometry_call(Operation::unique, {array_of(rows)}, {}, {}),
+                  std::move(expected));
 }
 
 OracleCase lookup_case(const std::vector<Row>& rows, const std::vector<Row>& queries,
@@ -68,7 +69,8 @@ OracleCase lookup_case(const std::vector<Row>& rows, const std::vector<Row>& que
   std::vector<double> expected;
   for (const Row& q : queries)
     expected.push_back(first.contains(q) ? static_cast<double>(first.at(q)) : -1.0);
-  return finished(label, geometry_call("lookup", {array_of(rows), array_of(queries)}, {}, {}),
+  return finished(label,
+                  geometry_call(Operation::lookup, {array_of(rows), array_of(queries)}, {}, {}),
                   std::move(expected));
 }
 
@@ -98,7 +100,8 @@ OracleCase relate_case(std::vector<Row> in, const std::vector<Row>& out, const K
       expected.push_back(static_cast<double>(static_cast<int32_t>(mask)));
   }
   const RelationKind kind = scatter ? RelationKind::target_transposed : RelationKind::target;
-  return finished(label, geometry_call("relate", {array_of(in), array_of(out)}, {kind, spec}, {}),
+  return finished(label,
+                  geometry_call(Operation::relate, {array_of(in), array_of(out)}, {kind, spec}, {}),
                   std::move(expected));
 }
 
@@ -137,8 +140,9 @@ OracleCase neighbors_case(const std::vector<Row>& source, const std::vector<Row>
   std::vector<double> expected = {static_cast<double>(truncated), 0.0};
   for (const auto* part : {&offsets, &sources, &distances})
     expected.insert(expected.end(), part->begin(), part->end());
-  return finished(label, geometry_call("neighbors", {array_of(source), array_of(query)}, asked, {}),
-                  std::move(expected));
+  return finished(
+      label, geometry_call(Operation::neighbors, {array_of(source), array_of(query)}, asked, {}),
+      std::move(expected));
 }
 
 // The same rows with x, y, z as the bits of float32 in -1 .. 1.

@@ -43,7 +43,7 @@ OracleCase map_case(Random& random, const RowMap::Ptr& map, int64_t channels, mx
       random_values(random, {static_cast<int>(map->n_in()), static_cast<int>(channels)}, dtype);
   OracleCase test;
   test.label = label + " " + std::to_string(channels) + " channels " + graph::dtype_name(dtype);
-  test.call.operation = "map_rows";
+  test.call.operation = Operation::map_rows;
   test.call.inputs = {x.array};
   test.call.map = map;
   test.call.c_in = test.call.c_out = channels;

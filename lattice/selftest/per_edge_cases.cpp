@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lattice/graph/dtype.h"
+#include "lattice/ops/rulebook.h"
 #include "lattice/selftest/cases.h"
 
 namespace lattice {
@@ -23,7 +24,7 @@ OracleCase triplets_case(Random& random, bool outer, const Relation::Ptr& r, con
                    : transposed ? random_values(random, {n_k, z.groups, z.m, z.c}, dtype)
                                 : random_values(random, {n_k, z.groups, z.c, z.m}, dtype);
   OracleCase test;
-  test.call.operation = outer ? "per_edge_outer" : "per_edge_apply";
+  test.call.operation = outer ? Operation::per_edge_outer : Operation::per_edge_apply;
   test.call.inputs = {x.array, transposed ? mx::swapaxes(a.array, 2, 3, mx::Device::cpu) : a.array};
   test.call.relation = r;
   test.call.groups = z.groups;
@@ -77,6 +78,20 @@ void add_per_edge_cases(std::vector<OracleCase>& cases) {
         cases.push_back(triplets_case(random, true, r->reversed(), z, false, dtype));
       }
     }
+  // Several edges per matrix, which the kernels of conv and outer serve; points that share the
+  // cells of a kernel, and edges in any order.
+  static constexpr Sizes kShared[] = {{1, 7, 64}, {1, 9, 65},  {1, 48, 80},
+                                      {2, 8, 64}, {1, 33, 12}, {2, 16, 8}};
+  Random other{29};
+  const Values points = random_values(other, {60, 3}, mx::float32);
+  const PointSet set(points.array, std::nullopt, 0.8f);
+  for (const mx::Dtype dtype : {mx::float32, mx::float16, mx::bfloat16})
+    for (const Relation::Ptr& r :
+         {build_rulebook(set, set, 3).relation, make_relation(other, RelationKind::custom, 30)})
+      for (const Sizes& z : kShared) {
+        cases.push_back(triplets_case(other, false, r, z, z.c % 2 == 0, dtype));
+        cases.push_back(triplets_case(other, true, r, z, false, dtype));
+      }
 }
 
 }  // namespace lattice

@@ -42,12 +42,14 @@ std::vector<SelftestRow> selftest(const std::string& device, const std::string& 
       test.call.stream = hosted ? mx::Device::cpu : mx::Device(route.device);
       if (!route.check(test.call).fits() || seen[&route]++ % every != 0) continue;
       SelftestRow row;
-      row.operation = test.call.operation, row.route = route.name, row.label = test.label;
+      row.operation = name(test.call.operation), row.route = route.name, row.label = test.label;
       row.device = route.device == mx::Device::gpu ? "gpu" : "cpu";
       const auto start = std::chrono::steady_clock::now();
+      const int64_t before = route.runs;
       try {
         mx::array result = route.launch(test.call, route)[0];
         result.eval();
+        if (route.runs == before) row.failure = "the kernel of this row did not run";
         row.seconds =
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
         row.bits = bits_of(result);

@@ -18,12 +18,6 @@ namespace {
 using Stream = mx::StreamOrDevice;
 using X = const SparseTensor&;
 
-template <typename F>
-auto unlocked(const F& f) {
-  nb::gil_scoped_release release;
-  return f();
-}
-
 void def_binary(nb::module_& m, const char* name, BinaryOp op, const char* join, const char* doc) {
   m.def(
       name,

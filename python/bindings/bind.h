@@ -5,6 +5,16 @@
 
 namespace nb = nanobind;
 
+// Other Python threads run while one lives. Every function that may build geometry, evaluate an
+// array or wait holds one: as an object, as nb::call_guard<Release>(), or through unlocked().
+using Release = nb::gil_scoped_release;
+
+template <typename F>
+auto unlocked(const F& f) {
+  Release release;
+  return f();
+}
+
 void bind_algebra(nb::module_& m);
 void bind_backend(nb::module_& m);
 void bind_codec(nb::module_& m);

@@ -37,7 +37,7 @@ void bind_codec(nb::module_& m) {
         }
         ByteString data;
         {
-          nb::gil_scoped_release release;
+          Release release;
           data = encode_points(cloud, s);
         }
         return nb::bytes(data.data(), data.size());
@@ -51,7 +51,7 @@ void bind_codec(nb::module_& m) {
       "decode_points",
       [](const nb::bytes& data, mx::StreamOrDevice s) {
         const ByteSpan span(static_cast<const uint8_t*>(data.data()), data.size());
-        nb::gil_scoped_release release;
+        Release release;
         return decode_points(span, s);
       },
       nb::arg("data"), nb::kw_only(), nb::arg("stream") = nb::none(),

@@ -23,13 +23,6 @@ ConvOptions options(const char* operation, nb::handle size, nb::handle stride, n
           integer(groups, operation, "groups")};
 }
 
-// Geometry may be built here: without the GIL.
-template <typename F>
-SparseTensor run(const F& f) {
-  nb::gil_scoped_release release;
-  return f();
-}
-
 }  // namespace
 
 void bind_conv(nb::module_& m) {
@@ -41,7 +34,7 @@ void bind_conv(nb::module_& m) {
          Stream s) {
         const ConvOptions o =
             options("conv3d", size, stride, padding, dilation, coordinates, groups);
-        return run([&] { return conv3d(x, weight, bias, o, s); });
+        return unlocked([&] { return conv3d(x, weight, bias, o, s); });
       },
       nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::kw_only(),
       nb::arg("kernel_size") = three, nb::arg("stride") = one, nb::arg("padding") = zero,
@@ -58,7 +51,7 @@ void bind_conv(nb::module_& m) {
          nb::handle groups, Stream s) {
         const ConvOptions o =
             options("subm_conv3d", size, nb::int_(1), nb::int_(0), dilation, nb::none(), groups);
-        return run([&] { return subm_conv3d(x, weight, bias, o, s); });
+        return unlocked([&] { return subm_conv3d(x, weight, bias, o, s); });
       },
       nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::kw_only(),
       nb::arg("kernel_size") = three, nb::arg("dilation") = one, nb::arg("groups") = one,
@@ -70,7 +63,7 @@ void bind_conv(nb::module_& m) {
          nb::handle groups, float eps, Stream s) {
         const ConvOptions o = options("normalized_subm_conv3d", size, nb::int_(1), nb::int_(0),
                                       dilation, nb::none(), groups);
-        return run([&] { return normalized_subm_conv3d(x, weight, bias, o, eps, s); });
+        return unlocked([&] { return normalized_subm_conv3d(x, weight, bias, o, eps, s); });
       },
       nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::kw_only(),
       nb::arg("kernel_size") = three, nb::arg("dilation") = one, nb::arg("groups") = one,
@@ -84,7 +77,7 @@ void bind_conv(nb::module_& m) {
          Stream s) {
         const ConvOptions o =
             options("conv_transpose3d", size, stride, padding, dilation, coordinates, groups);
-        return run([&] { return conv_transpose3d(x, weight, bias, o, s); });
+        return unlocked([&] { return conv_transpose3d(x, weight, bias, o, s); });
       },
       nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::kw_only(),
       nb::arg("kernel_size") = two, nb::arg("stride") = two, nb::arg("padding") = zero,
@@ -99,7 +92,7 @@ void bind_conv(nb::module_& m) {
          float eps, Stream s) {
         const ConvOptions o = options("normalized_conv_transpose3d", size, stride, padding,
                                       dilation, coordinates, groups);
-        return run([&] { return normalized_conv_transpose3d(x, weight, bias, o, eps, s); });
+        return unlocked([&] { return normalized_conv_transpose3d(x, weight, bias, o, eps, s); });
       },
       nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::kw_only(),
       nb::arg("kernel_size") = two, nb::arg("stride") = two, nb::arg("padding") = zero,
@@ -112,7 +105,7 @@ void bind_conv(nb::module_& m) {
          nb::handle coordinates, nb::handle groups, Stream s) {
         const ConvOptions o = options("generative_conv_transpose3d", size, stride, nb::int_(0),
                                       nb::int_(1), coordinates, groups);
-        return run([&] { return generative_conv_transpose3d(x, weight, bias, o, s); });
+        return unlocked([&] { return generative_conv_transpose3d(x, weight, bias, o, s); });
       },
       nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::kw_only(),
       nb::arg("kernel_size") = two, nb::arg("stride") = two, nb::arg("coordinates") = nb::none(),
@@ -124,7 +117,7 @@ void bind_conv(nb::module_& m) {
          nb::handle coordinates, nb::handle groups, float eps, Stream s) {
         const ConvOptions o = options("normalized_generative_conv_transpose3d", size, stride,
                                       nb::int_(0), nb::int_(1), coordinates, groups);
-        return run(
+        return unlocked(
             [&] { return normalized_generative_conv_transpose3d(x, weight, bias, o, eps, s); });
       },
       nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::kw_only(),

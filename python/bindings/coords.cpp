@@ -24,13 +24,6 @@ CoordsLike coords_like(nb::handle value, const char* operation, const char* argu
                   nb::type_name(value.type()).c_str());
 }
 
-// Runs f without the interpreter lock: coordinates are evaluated and sorted here.
-template <typename F>
-auto unlocked(const F& f) {
-  nb::gil_scoped_release release;
-  return f();
-}
-
 template <typename Result>
 using OneSet = Result (*)(const CoordsLike&, mx::StreamOrDevice);
 template <typename Result>
@@ -63,15 +56,15 @@ void bind_values(nb::module_& m) {
       .def(
           "__init__",
           [](CoordinateSet* self, const mx::array& coords) {
-            nb::gil_scoped_release release;
+            Release release;
             new (self) CoordinateSet(coords, "CoordinateSet");
           },
           nb::arg("coords"))
-      .def_prop_ro("coords", &CoordinateSet::shown)
+      .def_prop_ro("coords", &CoordinateSet::python_array)
       .def_prop_ro("dtype", &CoordinateSet::dtype)
       .def_prop_ro(
           "is_unique", [](const CoordinateSet& set) { return set.index()->duplicate < 0; },
-          nb::call_guard<nb::gil_scoped_release>())
+          nb::call_guard<Release>())
       .def_prop_ro("nbytes", &CoordinateSet::nbytes)
       .def("__len__", &CoordinateSet::rows)
       .def("__repr__", [](const CoordinateSet& set) {

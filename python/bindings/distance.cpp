@@ -12,7 +12,7 @@ using namespace lattice;
 
 namespace {
 using Stream = mx::StreamOrDevice;
-using Guard = nb::call_guard<nb::gil_scoped_release>;  // indices are evaluated
+using Guard = nb::call_guard<Release>;  // indices are evaluated
 using Array = std::optional<mx::array>;
 }  // namespace
 

@@ -20,7 +20,7 @@ void def_pair(nb::module_& m, const char* encode_name, Encode encode, const char
       [encode](const mx::array& tables, const mx::array& symbols, mx::StreamOrDevice s) {
         ByteString data;
         {
-          nb::gil_scoped_release release;
+          Release release;
           data = encode(tables, symbols, s);
         }
         return nb::bytes(data.data(), data.size());
@@ -31,7 +31,7 @@ void def_pair(nb::module_& m, const char* encode_name, Encode encode, const char
       decode_name,
       [decode](const mx::array& tables, const nb::bytes& data, mx::StreamOrDevice s) {
         const ByteSpan span(static_cast<const uint8_t*>(data.data()), data.size());
-        nb::gil_scoped_release release;
+        Release release;
         return decode(tables, span, s);
       },
       nb::arg(table), nb::arg("data"), nb::kw_only(), nb::arg("stream") = nb::none(), decode_doc);
@@ -43,7 +43,7 @@ void bind_entropy(nb::module_& m) {
   m.def(
       "normalized_cdf",
       [](const mx::array& prob, mx::StreamOrDevice s) {
-        nb::gil_scoped_release release;
+        Release release;
         return normalized_cdf(prob, s);
       },
       nb::arg("prob"), nb::kw_only(), nb::arg("stream") = nb::none(),

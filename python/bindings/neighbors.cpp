@@ -14,7 +14,6 @@ using namespace nb::literals;
 
 namespace {
 
-using Release = nb::gil_scoped_release;
 using Optional = std::optional<mx::array>;
 using Neighbors = NeighborRelation;
 

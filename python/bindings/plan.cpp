@@ -16,13 +16,13 @@ namespace {
 nb::object path_of(nb::handle path) { return nb::module_::import_("pathlib").attr("Path")(path); }
 
 std::vector<uint8_t> encoded(const GeometryPlan& plan) {
-  nb::gil_scoped_release release;
+  Release release;
   return plan.encode();
 }
 
 GeometryPlan decoded(const nb::bytes& data, bool gradients) {
   const std::span<const uint8_t> bytes(static_cast<const uint8_t*>(data.data()), data.size());
-  nb::gil_scoped_release release;
+  Release release;
   return GeometryPlan::decode(bytes, gradients);
 }
 
@@ -31,8 +31,7 @@ GeometryPlan decoded(const nb::bytes& data, bool gradients) {
 void bind_plan(nb::module_& m) {
   nb::class_<GeometryPlan>(m, "GeometryPlan", "Every relation that a network needs on one scan.")
       .def_static(
-          "record", &GeometryPlan::record, "x"_a, "gradients"_a = true,
-          nb::call_guard<nb::gil_scoped_release>(),
+          "record", &GeometryPlan::record, "x"_a, "gradients"_a = true, nb::call_guard<Release>(),
           "What x's manager holds now, beginning from x; views that arithmetic reads are built.")
       .def("bind", &GeometryPlan::bind, "feats"_a,
            "A sparse tensor with these features on the plan's coordinates.")
@@ -58,8 +57,9 @@ void bind_plan(nb::module_& m) {
           "path"_a, "gradients"_a = true)
       .def_prop_ro("coord_manager", &GeometryPlan::manager)
       .def_prop_ro("coord_key", &GeometryPlan::key)
-      .def_prop_ro("coords",
-                   [](const GeometryPlan& plan) { return plan.manager()->set(plan.key()).shown(); })
+      .def_prop_ro(
+          "coords",
+          [](const GeometryPlan& plan) { return plan.manager()->set(plan.key()).python_array(); })
       .def_prop_ro("batch_counts",
                    [](const GeometryPlan& plan) -> nb::object {
                      if (!plan.batch_counts()) return nb::none();

@@ -15,7 +15,6 @@ using namespace nb::literals;
 
 namespace {
 
-using Release = nb::gil_scoped_release;
 using Optional = std::optional<mx::array>;
 
 PointOptions options(const char* operation, nb::handle voxel_size, nb::handle origin,

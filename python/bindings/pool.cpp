@@ -14,20 +14,13 @@ namespace {
 
 using Stream = mx::StreamOrDevice;
 
-// Geometry may be built here: without the GIL.
-template <typename F>
-auto unlocked(const F& f) {
-  nb::gil_scoped_release release;
-  return f();
-}
-
 void def_pool(nb::module_& m, const char* name, Reduction mode, const char* doc) {
   m.def(
       name,
       [name, mode](const SparseTensor& x, nb::handle size, nb::handle stride, nb::handle padding,
                    nb::handle dilation, Stream s) {
         const KernelSpec spec = kernel_spec(name, size, stride, padding, dilation);
-        return unlocked([&] { return pool3d(x, mode, spec, s); });
+        return unlocked([&] { return pool3d(x, mode, spec, s, name); });
       },
       nb::arg("x"), nb::kw_only(), nb::arg("kernel_size") = 2, nb::arg("stride") = 2,
       nb::arg("padding") = 0, nb::arg("dilation") = 1, nb::arg("stream") = nb::none(), doc);
@@ -44,7 +37,7 @@ void def_global(nb::module_& m, const char* name, Reduction mode, const char* do
       name,
       [name, mode](const SparseTensor& x, nb::handle batch_size, Stream s) {
         const auto n = optional_integer(batch_size, name, "batch_size");
-        return unlocked([&] { return global_pool(x, mode, n, s); });
+        return unlocked([&] { return global_pool(x, mode, n, s, name); });
       },
       nb::arg("x"), nb::kw_only(), nb::arg("batch_size") = nb::none(),
       nb::arg("stream") = nb::none(), doc);

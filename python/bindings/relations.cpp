@@ -16,8 +16,6 @@ using namespace nb::literals;
 
 namespace {
 
-using Release = nb::gil_scoped_release;
-
 nb::tuple triples(const std::vector<Triple>& values) {
   nb::list out;
   for (const Triple& t : values) out.append(to_python(t));
@@ -148,9 +146,10 @@ void bind_relation(nb::module_& m) {
                      counts.append(r.n_out());
                      return counts;
                    })
-      .def_prop_ro(
-          "out_coords",
-          [](const Relation& r) { return r.has_out_coords() ? r.out_coords().shown() : nullptr; })
+      .def_prop_ro("out_coords",
+                   [](const Relation& r) {
+                     return r.has_out_coords() ? r.out_coords().python_array() : nullptr;
+                   })
       .def_prop_ro("out_key", &Relation::out_key)
       .def_prop_ro("kernel_offsets", [](const Relation& r) { return triples(r.offsets()); })
       .def_prop_ro("is_reversed", &Relation::is_reversed)
@@ -208,7 +207,9 @@ void bind_manager(nb::module_& m) {
       .def("owns", &Manager::owns, "key"_a)
       .def(
           "coords",
-          [](const Manager& self, const CoordinateMapKey& key) { return self.set(key).shown(); },
+          [](const Manager& self, const CoordinateMapKey& key) {
+            return self.set(key).python_array();
+          },
           "key"_a)
       .def("active_rows", &Manager::active_rows, "key"_a)
       .def("inverse_map", &Manager::inverse_map, "source_key"_a, "target_key"_a,

@@ -30,12 +30,12 @@ struct PyDecisionLog {
 
 void bind_routes(nb::module_& m) {
   nb::class_<Route>(m, "Route", "One way to evaluate an operation.")
-      .def_ro("operation", &Route::operation)
+      .def_prop_ro("operation", [](const Route& r) { return name(r.operation); })
       .def_prop_ro("device", [](const Route& r) { return device_name(r.device); })
       .def_ro("name", &Route::name)
       .def_ro("predicate", &Route::predicate, "When it fits, in words.")
       .def("__repr__", [](const Route& r) {
-        return std::string("Route(") + r.operation + ", " + r.name + ": " + r.predicate + ")";
+        return std::string("Route(") + name(r.operation) + ", " + r.name + ": " + r.predicate + ")";
       });
   m.def(
       "routes",
@@ -49,7 +49,7 @@ void bind_routes(nb::module_& m) {
         "How often kernels of this route were run in this process.");
 
   nb::class_<Decision>(m, "Decision", "What was decided for one operation.")
-      .def_prop_ro("operation", [](const Decision& d) { return d.call.operation; })
+      .def_prop_ro("operation", [](const Decision& d) { return name(d.call.operation); })
       .def_prop_ro("route", [](const Decision& d) { return d.chosen->name; })
       .def_ro("forced", &Decision::forced)
       .def_prop_ro("rejected",
@@ -104,5 +104,5 @@ void bind_routes(nb::module_& m) {
               "Building, compiling if it is the first of its kind, and evaluating.")
       .def_prop_ro("ok", &SelftestRow::ok);
   m.def("selftest_rows", &selftest, nb::arg("device") = "", nb::arg("prefix") = "",
-        nb::arg("every") = 1, nb::call_guard<nb::gil_scoped_release>());
+        nb::arg("every") = 1, nb::call_guard<Release>());
 }

@@ -13,7 +13,7 @@
 using namespace lattice;
 
 namespace {
-using Guard = nb::call_guard<nb::gil_scoped_release>;
+using Guard = nb::call_guard<Release>;
 using Array = std::optional<mx::array>;
 }  // namespace
 

@@ -13,7 +13,7 @@ using namespace lattice;
 namespace {
 
 using Stream = mx::StreamOrDevice;
-using Guard = nb::call_guard<nb::gil_scoped_release>;  // lengths and indices are evaluated
+using Guard = nb::call_guard<Release>;  // lengths and indices are evaluated
 
 template <typename F>
 void def_reduce(nb::module_& m, const char* name, const F& reduce, const char* second,
@@ -58,7 +58,7 @@ void bind_segments(nb::module_& m) {
         const int64_t count = integer(n, "scatter_reduce", "n");
         const SegmentOptions options =
             segment_options(operation, ties, empty_value, "scatter_reduce");
-        nb::gil_scoped_release release;
+        Release release;
         return scatter_reduce(x, ids, count, options, s);
       },
       nb::arg("x"), nb::arg("ids"), nb::arg("n"), nb::arg("operation") = "sum", nb::kw_only(),

@@ -17,7 +17,6 @@ using namespace nb::literals;
 
 namespace {
 
-using Release = nb::gil_scoped_release;
 using Parts = SparseTensorComponents;
 
 std::optional<BatchCounts> batch_counts(nb::handle value) {
@@ -92,7 +91,7 @@ void bind_tensor(nb::module_& m) {
       },
       "coords"_a, "feats"_a, "stride"_a = 1, nb::kw_only(), "coord_key"_a = nb::none(),
       "coord_manager"_a = nb::none(), "batch_counts"_a = nb::none(), "active_rows"_a = nb::none());
-  c.def_prop_ro("coords", [](const SparseTensor& t) { return t.coordinate_set().shown(); })
+  c.def_prop_ro("coords", [](const SparseTensor& t) { return t.coordinate_set().python_array(); })
       .def_prop_ro("feats", [](const SparseTensor& t) { return mx::array(t.feats()); })
       .def_prop_ro("stride", [](const SparseTensor& t) { return to_python(t.stride()); })
       .def_prop_ro("coord_key", [](const SparseTensor& t) { return t.coord_key(); })

@@ -99,7 +99,7 @@ def cases():
 
     yield from (("conv", f"metal.{name}", convolve) for name in ("sorted", "tiles", "rows"))
     yield "conv", "metal.buckets", convolve
-    yield "conv", "metal.packed", lambda: ops.subm_conv3d(x, packed).feats
+    yield "conv", "metal.packed_sorted", lambda: ops.subm_conv3d(x, packed).feats
     yield "linear", "metal.packed", lambda: ops.linear_features(x.feats, matrix)
     yield from (("outer", f"metal.{name}", of_weight, convolve) for name in ("outer", "rows"))
     yield "pool", "metal.rows", lambda: ops.pool3d(x, mode="max", kernel_size=2, stride=2).feats

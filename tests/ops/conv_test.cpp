@@ -19,7 +19,7 @@ namespace {
 std::vector<OracleCase> small_cases() {
   std::vector<OracleCase> out;
   for (OracleCase& test : oracle_cases())
-    if (test.call.operation == "conv" && !test.call.packing.bits &&
+    if (test.call.operation == Operation::conv && !test.call.packing().bits &&
         test.call.dtype == mx::float32 && test.call.relation->edge_count() > 0 &&
         (test.call.c_in == 5 || test.call.c_in == 12 || test.call.c_in == 24))
       out.push_back(std::move(test));

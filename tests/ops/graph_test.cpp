@@ -12,6 +12,7 @@
 #include "lattice/graph/differentiable.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/graph/metal_call.h"
+#include "lattice/routes/capability.h"
 
 namespace mx = mlx::core;
 using lattice::graph::Arrays;
@@ -332,7 +333,7 @@ TEST(MetalCall, runs_where_metal_is) {
 // A host stands in for Metal: it is given what MLX would compile, and its answer is the result.
 TEST(MetalCall, host_runs_the_launch) {
   if (mx::metal::is_available()) GTEST_SKIP() << "this machine has Metal";
-  EXPECT_FALSE(lattice::graph::on_gpu({}));
+  EXPECT_FALSE(lattice::on_gpu({}));
   lattice::graph::MetalLaunch seen;
   lattice::graph::set_metal_host([&](const lattice::graph::MetalLaunch& launch, const Arrays& in) {
     seen = launch;
@@ -340,7 +341,7 @@ TEST(MetalCall, host_runs_the_launch) {
     EXPECT_TRUE(in[0].is_available() && in[0].flags().row_contiguous);
     return Arrays{in[0] * mx::array(3.f)};
   });
-  EXPECT_TRUE(lattice::graph::on_gpu({}));
+  EXPECT_TRUE(lattice::on_gpu({}));
   const mx::array x = mx::transpose(sample({10, 10}, 0.f));
   const mx::array y = lattice::graph::metal_call(doubling(100), {mx::reshape(x, {100})})[0];
   lattice::graph::set_metal_host({});
@@ -349,7 +350,7 @@ TEST(MetalCall, host_runs_the_launch) {
   EXPECT_EQ(seen.threadgroup[0], 64);
   EXPECT_NE(seen.text.find("y[i] = twice<T>(x[i]);"), std::string::npos) << seen.text;
   EXPECT_NE(seen.text.find(seen.name), std::string::npos);
-  EXPECT_FALSE(lattice::graph::on_gpu({}));
+  EXPECT_FALSE(lattice::on_gpu({}));
 }
 
 TEST(MetalCall, empty_grid_needs_no_metal) {

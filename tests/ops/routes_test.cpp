@@ -32,8 +32,8 @@ TEST(Routes, EveryRouteMatchesTheOracle) {
   }
   for (const Route& route : routes()) {
     if (route.device == mx::Device::cpu) {
-      EXPECT_GT(cases[route.operation + " " + route.name], 10)
-          << route.operation << " " << route.name << " has no cases";
+      EXPECT_GT(cases[std::string(name(route.operation)) + " " + route.name], 10)
+          << name(route.operation) << " " << route.name << " has no cases";
     }
   }
 }
@@ -46,7 +46,7 @@ TEST(Routes, GpuRowsOfMlxOperationsMatchTheOracleOnTheCpu) {
       if (route.operation != test.call.operation || route.name != "gpu.mlx") continue;
       test.call.stream = mx::Device(mx::Device::cpu);
       EXPECT_LE(oracle_error(test, route.launch(test.call, route)[0]), 1)
-          << route.operation << " " << test.label;
+          << name(route.operation) << " " << test.label;
       ++checked;
     }
   EXPECT_GT(checked, 50);
@@ -54,28 +54,30 @@ TEST(Routes, GpuRowsOfMlxOperationsMatchTheOracleOnTheCpu) {
 
 TEST(Routes, SomeRowOfEveryOperationAlwaysFits) {
   const std::vector<OracleCase> cases = oracle_cases();
-  std::map<std::pair<std::string, int>, bool> found;
+  std::map<std::pair<Operation, int>, bool> found;
   for (const Route& route : routes()) {
     bool& one = found[{route.operation, static_cast<int>(route.device)}];
     one = one || std::ranges::all_of(cases, [&](const OracleCase& test) {
             return test.call.operation != route.operation || route.check(test.call).fits();
           });
   }
-  for (const auto& [key, one] : found) EXPECT_TRUE(one) << key.first << " on device " << key.second;
+  for (const auto& [key, one] : found)
+    EXPECT_TRUE(one) << name(key.first) << " on device " << key.second;
 }
 
 TEST(Routes, NamesAreUnique) {
-  std::set<std::pair<std::string, std::string>> seen;
+  std::set<std::pair<Operation, std::string>> seen;
   for (const Route& route : routes()) {
     EXPECT_TRUE(seen.emplace(route.operation, route.name).second)
-        << route.operation << " " << route.name;
+        << name(route.operation) << " " << route.name;
     EXPECT_FALSE(route.predicate.empty());
   }
 }
 
 OracleCase small_conv() {
   for (OracleCase& test : oracle_cases())
-    if (test.call.operation == "conv" && test.label.starts_with("submanifold 5")) return test;
+    if (test.call.operation == Operation::conv && test.label.starts_with("submanifold 5"))
+      return test;
   throw std::logic_error("no such case");
 }
 
@@ -90,6 +92,30 @@ TEST(Routes, AForcedRouteRuns) {
   const int64_t before = run_count("conv", "cpu.reference");
   EXPECT_LE(oracle_error(test, run_conv(test)), 1);
   EXPECT_EQ(run_count("conv", "cpu.reference"), before + 1);
+}
+
+// LATTICE_ROUTE takes every row of the CPU to its kernel.
+TEST(Routes, EveryRowCanBeForced) {
+  std::map<const Route*, int> ran;
+  for (const OracleCase& test : oracle_cases())
+    for (const Route& route : routes()) {
+      Call call = test.call;
+      call.stream = mx::Device(mx::Device::cpu);
+      if (route.operation != call.operation || route.device != mx::Device::cpu ||
+          !route.check(call).fits() || ran[&route] == 2)
+        continue;
+      const ForcedRoute force((std::string(name(route.operation)) + "=" + route.name).c_str());
+      const int64_t before = route.runs;
+      EXPECT_EQ(decide(call).chosen, &route);
+      mx::array result = run(call);
+      result.eval();
+      EXPECT_EQ(route.runs, before + 1) << name(route.operation) << " " << route.name;
+      ++ran[&route];
+    }
+  for (const Route& route : routes()) {
+    if (route.device != mx::Device::cpu) continue;
+    EXPECT_EQ(ran[&route], 2) << name(route.operation) << " " << route.name;
+  }
 }
 
 TEST(Routes, TheDefaultIsTheFirstRow) {
@@ -150,14 +176,13 @@ struct AsOnMetal {
   ~AsOnMetal() { graph::set_metal_host({}); }
 };
 
-Call bilinear(const char* operation, Relation::Ptr relation, int64_t c_in, int64_t c_out,
+Call bilinear(Operation operation, Relation::Ptr relation, int64_t c_in, int64_t c_out,
               int64_t groups = 1, Packing packing = {}) {
   Call call;
   call.operation = operation;
   call.relation = std::move(relation);
   call.c_in = c_in, call.c_out = c_out, call.groups = groups;
-  call.packing = packing;
-  call.storage = packing.bits ? "packed" : "dense";
+  call.payload = Weights{packing};
   call.stream = mx::Device(mx::Device::cpu);
   return call;
 }
@@ -166,7 +191,7 @@ Call bilinear(const char* operation, Relation::Ptr relation, int64_t c_in, int64
 Rejection refusal(const char* route, const Call& call) {
   for (const Route& row : routes())
     if (row.operation == call.operation && row.name == route) return row.check(call);
-  ADD_FAILURE() << "no route " << call.operation << " " << route;
+  ADD_FAILURE() << "no route " << name(call.operation) << " " << route;
   return {};
 }
 
@@ -185,50 +210,65 @@ TEST(MetalRoutes, TakenInOrder) {
   const auto chosen = [](const Call& call) { return decide(call).chosen->name; };
   for (const RelationKind kind : kSortable) {
     const Relation::Ptr r = relation_of(kind);
-    EXPECT_EQ(chosen(bilinear("conv", r, 16, 16)), "metal.sorted") << kind_name(kind);
+    EXPECT_EQ(chosen(bilinear(Operation::conv, r, 16, 16)), "metal.sorted") << kind_name(kind);
     const bool mirror = kind == RelationKind::submanifold;
-    EXPECT_EQ(chosen(bilinear("conv", r->reversed(), 16, 16)),
+    EXPECT_EQ(chosen(bilinear(Operation::conv, r->reversed(), 16, 16)),
               mirror ? "metal.mirrored" : "metal.tiles")
         << kind_name(kind);
-    EXPECT_EQ(chosen(bilinear("conv", r, 16, 16, 1, {4, 32, false})), "metal.packed")
+    EXPECT_EQ(chosen(bilinear(Operation::conv, r, 16, 16, 1, {4, 32, false})),
+              "metal.packed_sorted")
         << kind_name(kind);
-    EXPECT_EQ(chosen(bilinear("conv", r, 3, 16)), "metal.rows") << kind_name(kind);
-    EXPECT_EQ(chosen(bilinear("conv", r, 3, 16, 1, {4, 32, false})), "metal.rows")
+    EXPECT_EQ(chosen(bilinear(Operation::conv, r->reversed(), 16, 16, 1, {4, 32, true})),
+              mirror ? "metal.packed_mirrored" : "metal.packed_tiles")
+        << kind_name(kind);
+    EXPECT_EQ(chosen(bilinear(Operation::conv, r, 3, 16)), "metal.rows") << kind_name(kind);
+    EXPECT_EQ(chosen(bilinear(Operation::conv, r, 3, 16, 1, {4, 32, false})), "metal.rows")
         << kind_name(kind);
   }
   for (const RelationKind kind : kUnsorted)
     for (const Relation::Ptr& r : {relation_of(kind), relation_of(kind)->reversed()}) {
       const bool one = kind == RelationKind::generative && !r->is_reversed();
-      EXPECT_EQ(chosen(bilinear("conv", r, 16, 16)), one ? "metal.lists" : "metal.tiles")
+      EXPECT_EQ(chosen(bilinear(Operation::conv, r, 16, 16)), one ? "metal.lists" : "metal.tiles")
           << r->text();
-      EXPECT_EQ(chosen(bilinear("conv", r, 16, 16, 1, {8, 64, true})), "metal.packed") << r->text();
+      EXPECT_EQ(chosen(bilinear(Operation::conv, r, 16, 16, 1, {8, 64, true})),
+                one ? "metal.packed_lists" : "metal.packed_tiles")
+          << r->text();
     }
-  EXPECT_EQ(chosen(bilinear("conv", relation_of(RelationKind::custom), 16, 16)), "metal.buckets");
-  EXPECT_EQ(chosen(bilinear("conv", relation_of(RelationKind::custom), 16, 16, 1, {4, 32, false})),
+  EXPECT_EQ(chosen(bilinear(Operation::conv, relation_of(RelationKind::custom), 16, 16)),
+            "metal.buckets");
+  EXPECT_EQ(chosen(bilinear(Operation::conv, relation_of(RelationKind::custom), 16, 16, 1,
+                            {4, 32, false})),
             "metal.rows");
-  EXPECT_EQ(chosen(bilinear("outer", relation_of(RelationKind::custom), 16, 16)), "metal.outer");
-  EXPECT_EQ(chosen(bilinear("outer", relation_of(RelationKind::custom), 16, 7)), "metal.rows");
-  EXPECT_EQ(chosen(bilinear("linear", Relation::identity(5), 16, 16)), "gpu.mlx");
-  EXPECT_EQ(chosen(bilinear("linear", Relation::identity(5), 3, 1, 1, {4, 32, false})),
+  EXPECT_EQ(chosen(bilinear(Operation::outer, relation_of(RelationKind::custom), 16, 16)),
+            "metal.outer");
+  EXPECT_EQ(chosen(bilinear(Operation::outer, relation_of(RelationKind::custom), 16, 7)),
+            "metal.rows");
+  EXPECT_EQ(chosen(bilinear(Operation::linear, Relation::identity(5), 16, 16)), "gpu.mlx");
+  EXPECT_EQ(chosen(bilinear(Operation::linear, Relation::identity(5), 3, 1, 1, {4, 32, false})),
             "metal.packed");
-  EXPECT_EQ(chosen(bilinear("per_edge_apply", relation_of(RelationKind::custom), 16, 16)),
-            "metal.rows");
-  EXPECT_EQ(chosen(bilinear("per_edge_outer", relation_of(RelationKind::custom), 16, 16)),
-            "metal.rows");
+  // 240 edges, 4 matrices.
+  EXPECT_EQ(chosen(bilinear(Operation::per_edge_apply, relation_of(RelationKind::custom), 16, 16)),
+            "metal.buckets");
+  EXPECT_EQ(chosen(bilinear(Operation::per_edge_outer, relation_of(RelationKind::custom), 16, 16)),
+            "metal.outer");
+  for (const Operation operation : {Operation::per_edge_apply, Operation::per_edge_outer})
+    EXPECT_EQ(chosen(bilinear(operation, relation_of(RelationKind::custom), 16, 7)), "metal.rows");
 }
 
 TEST(MetalRoutes, OnlyThreeKindsAreSorted) {
   const AsOnMetal metal;
   for (const RelationKind kind : kUnsorted) {
-    const Rejection why = refusal("metal.sorted", bilinear("conv", relation_of(kind), 16, 16));
+    const Rejection why =
+        refusal("metal.sorted", bilinear(Operation::conv, relation_of(kind), 16, 16));
     EXPECT_EQ(why.step, Rejection::Step::relation);
     EXPECT_NE(why.text.find(kind_name(kind)), std::string::npos) << why.text;
     EXPECT_FALSE(
-        refusal("metal.sorted", bilinear("conv", relation_of(kind)->reversed(), 16, 16)).fits());
+        refusal("metal.sorted", bilinear(Operation::conv, relation_of(kind)->reversed(), 16, 16))
+            .fits());
   }
   for (const RelationKind kind : kSortable) {
     const Rejection why =
-        refusal("metal.sorted", bilinear("conv", relation_of(kind)->reversed(), 16, 16));
+        refusal("metal.sorted", bilinear(Operation::conv, relation_of(kind)->reversed(), 16, 16));
     EXPECT_EQ(why.step, Rejection::Step::relation);
     EXPECT_NE(why.text.find("reversed"), std::string::npos) << why.text;
   }
@@ -240,15 +280,18 @@ TEST(MetalRoutes, OnlyAReversedSubmanifoldIsMirrored) {
        {RelationKind::forward, RelationKind::target, RelationKind::submanifold,
         RelationKind::transposed, RelationKind::generative}) {
     const Relation::Ptr r = relation_of(kind);
-    EXPECT_EQ(refusal("metal.mirrored", bilinear("conv", r, 16, 16)).step,
+    EXPECT_EQ(refusal("metal.mirrored", bilinear(Operation::conv, r, 16, 16)).step,
               Rejection::Step::relation);
-    const bool fits = refusal("metal.mirrored", bilinear("conv", r->reversed(), 16, 16)).fits();
+    const bool fits =
+        refusal("metal.mirrored", bilinear(Operation::conv, r->reversed(), 16, 16)).fits();
     EXPECT_EQ(fits, kind == RelationKind::submanifold) << kind_name(kind);
   }
   const Relation::Ptr back = relation_of(RelationKind::submanifold)->reversed();
-  EXPECT_EQ(refusal("metal.mirrored", bilinear("conv", back, 16, 7)).step, Rejection::Step::shape);
-  EXPECT_EQ(refusal("metal.mirrored", bilinear("conv", back, 16, 16, 1, {4, 32, false})).step,
-            Rejection::Step::storage);
+  EXPECT_EQ(refusal("metal.mirrored", bilinear(Operation::conv, back, 16, 7)).step,
+            Rejection::Step::shape);
+  EXPECT_EQ(
+      refusal("metal.mirrored", bilinear(Operation::conv, back, 16, 16, 1, {4, 32, false})).step,
+      Rejection::Step::storage);
 }
 
 TEST(MetalRoutes, MoreThan32OffsetsAreNotSorted) {
@@ -258,27 +301,31 @@ TEST(MetalRoutes, MoreThan32OffsetsAreNotSorted) {
     return relate(RelationKind::submanifold, random_coords(random, 40, 3),
                   KernelSpec(size, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}), std::nullopt, "test");
   };
-  EXPECT_TRUE(refusal("metal.sorted", bilinear("conv", with_size({3, 3, 3}), 8, 8)).fits());
-  const Call many = bilinear("conv", with_size({3, 3, 5}), 8, 8);
+  EXPECT_TRUE(
+      refusal("metal.sorted", bilinear(Operation::conv, with_size({3, 3, 3}), 8, 8)).fits());
+  const Call many = bilinear(Operation::conv, with_size({3, 3, 5}), 8, 8);
   EXPECT_EQ(refusal("metal.sorted", many).step, Rejection::Step::relation);
   EXPECT_NE(refusal("metal.sorted", many).text.find("45 offsets"), std::string::npos);
   EXPECT_EQ(decide(many).chosen->name, "metal.tiles");
-  EXPECT_EQ(decide(bilinear("conv", many.relation->reversed(), 8, 8)).chosen->name, "metal.tiles");
+  EXPECT_EQ(decide(bilinear(Operation::conv, many.relation->reversed(), 8, 8)).chosen->name,
+            "metal.tiles");
 }
 
 TEST(MetalRoutes, TilesNeedEightChannelsOfAGroup) {
   const AsOnMetal metal;
   const Relation::Ptr r = relation_of(RelationKind::submanifold);
   for (const char* route : {"metal.sorted", "metal.tiles"}) {
-    EXPECT_TRUE(refusal(route, bilinear("conv", r, 16, 24, 2)).fits());
-    for (const Call& call :
-         {bilinear("conv", r, 7, 8), bilinear("conv", r, 8, 7), bilinear("conv", r, 16, 16, 4)})
+    EXPECT_TRUE(refusal(route, bilinear(Operation::conv, r, 16, 24, 2)).fits());
+    for (const Call& call : {bilinear(Operation::conv, r, 7, 8), bilinear(Operation::conv, r, 8, 7),
+                             bilinear(Operation::conv, r, 16, 16, 4)})
       EXPECT_EQ(refusal(route, call).step, Rejection::Step::shape) << route;
   }
-  EXPECT_TRUE(refusal("metal.outer", bilinear("outer", r, 16, 24, 2)).fits());
-  EXPECT_EQ(refusal("metal.outer", bilinear("outer", r, 24, 24, 24)).step, Rejection::Step::shape);
-  EXPECT_EQ(refusal("metal.packed", bilinear("conv", r, 16, 4, 1, {4, 32, false})).step,
+  EXPECT_TRUE(refusal("metal.outer", bilinear(Operation::outer, r, 16, 24, 2)).fits());
+  EXPECT_EQ(refusal("metal.outer", bilinear(Operation::outer, r, 24, 24, 24)).step,
             Rejection::Step::shape);
+  EXPECT_EQ(
+      refusal("metal.packed_tiles", bilinear(Operation::conv, r, 16, 4, 1, {4, 32, false})).step,
+      Rejection::Step::shape);
 }
 
 TEST(MetalRoutes, ListsNeedOneEdgeForEveryRow) {
@@ -288,11 +335,12 @@ TEST(MetalRoutes, ListsNeedOneEdgeForEveryRow) {
     return Relation::from_edges(mx::zeros({n}, mx::int32), mx::array(out.begin(), {n}, mx::int32),
                                 mx::zeros({n}, mx::int32), 1, n_out, 1);
   };
-  EXPECT_TRUE(refusal("metal.lists", bilinear("conv", made({1, 0, 2}, 3), 8, 8)).fits());
+  EXPECT_TRUE(refusal("metal.lists", bilinear(Operation::conv, made({1, 0, 2}, 3), 8, 8)).fits());
   // Fewer edges than rows, more, and as many with a row that has none.
   for (const Relation::Ptr& r : {made({1, 0}, 3), made({1, 0, 2, 2}, 3), made({1, 2, 2}, 3)})
-    EXPECT_EQ(refusal("metal.lists", bilinear("conv", r, 8, 8)).step, Rejection::Step::relation);
-  EXPECT_EQ(refusal("metal.lists", bilinear("conv", made({0}, 1), 8, 7)).step,
+    EXPECT_EQ(refusal("metal.lists", bilinear(Operation::conv, r, 8, 8)).step,
+              Rejection::Step::relation);
+  EXPECT_EQ(refusal("metal.lists", bilinear(Operation::conv, made({0}, 1), 8, 7)).step,
             Rejection::Step::shape);
 }
 
@@ -303,12 +351,14 @@ TEST(MetalRoutes, TilesOfListsNeedEdges) {
     return Relation::from_edges(mx::zeros({4000}, mx::int32), mx::arange(4000),
                                 mx::zeros({4000}, mx::int32), 1, 4000, n_k);
   };
-  EXPECT_TRUE(refusal("metal.buckets", bilinear("conv", made(318), 8, 8)).fits());
-  EXPECT_EQ(refusal("metal.buckets", bilinear("conv", made(320), 8, 8)).step,
+  EXPECT_TRUE(refusal("metal.buckets", bilinear(Operation::conv, made(318), 8, 8)).fits());
+  EXPECT_EQ(refusal("metal.buckets", bilinear(Operation::conv, made(320), 8, 8)).step,
             Rejection::Step::relation);
-  EXPECT_EQ(refusal("metal.buckets", bilinear("conv", made(1), 8, 7)).step, Rejection::Step::shape);
-  EXPECT_EQ(refusal("metal.buckets", bilinear("conv", made(1), 8, 8, 1, {4, 32, false})).step,
-            Rejection::Step::storage);
+  EXPECT_EQ(refusal("metal.buckets", bilinear(Operation::conv, made(1), 8, 7)).step,
+            Rejection::Step::shape);
+  EXPECT_EQ(
+      refusal("metal.buckets", bilinear(Operation::conv, made(1), 8, 8, 1, {4, 32, false})).step,
+      Rejection::Step::storage);
 }
 
 TEST(MetalRoutes, StorageDecides) {
@@ -316,10 +366,11 @@ TEST(MetalRoutes, StorageDecides) {
   const Relation::Ptr r = relation_of(RelationKind::submanifold), same = Relation::identity(9);
   const Packing packing{4, 32, false};
   for (const char* route : {"metal.sorted", "metal.tiles"})
-    EXPECT_EQ(refusal(route, bilinear("conv", r, 16, 16, 1, packing)).step,
+    EXPECT_EQ(refusal(route, bilinear(Operation::conv, r, 16, 16, 1, packing)).step,
               Rejection::Step::storage);
-  EXPECT_EQ(refusal("metal.packed", bilinear("conv", r, 16, 16)).step, Rejection::Step::storage);
-  EXPECT_EQ(refusal("metal.packed", bilinear("linear", same, 16, 16)).step,
+  EXPECT_EQ(refusal("metal.packed_tiles", bilinear(Operation::conv, r, 16, 16)).step,
+            Rejection::Step::storage);
+  EXPECT_EQ(refusal("metal.packed", bilinear(Operation::linear, same, 16, 16)).step,
             Rejection::Step::storage);
 }
 
@@ -327,9 +378,10 @@ TEST(MetalRoutes, AMapHoldsOneEdgeForAnOffset) {
   const AsOnMetal metal;
   const Relation::Ptr r = relation_of(RelationKind::custom);
   for (const char* route : {"metal.sorted", "metal.tiles"})
-    EXPECT_EQ(refusal(route, bilinear("conv", r, 16, 16)).step, Rejection::Step::relation);
-  EXPECT_EQ(refusal("metal.packed", bilinear("conv", r, 16, 16, 1, {4, 32, false})).step,
-            Rejection::Step::relation);
+    EXPECT_EQ(refusal(route, bilinear(Operation::conv, r, 16, 16)).step, Rejection::Step::relation);
+  EXPECT_EQ(
+      refusal("metal.packed_tiles", bilinear(Operation::conv, r, 16, 16, 1, {4, 32, false})).step,
+      Rejection::Step::relation);
 }
 
 TEST(MetalRoutes, AreNotTakenWithoutMetal) {
@@ -339,11 +391,11 @@ TEST(MetalRoutes, AreNotTakenWithoutMetal) {
     for (const Route& route : routes()) {
       if (route.operation != test.call.operation || !route.name.starts_with("metal.")) continue;
       EXPECT_FALSE(route.check(test.call).fits())
-          << route.operation << " " << route.name << " " << test.label;
+          << name(route.operation) << " " << route.name << " " << test.label;
       ++metal_rows;
     }
   EXPECT_GT(metal_rows, 100);
-  const Call call = bilinear("conv", relation_of(RelationKind::submanifold), 3, 3);
+  const Call call = bilinear(Operation::conv, relation_of(RelationKind::submanifold), 3, 3);
   EXPECT_EQ(refusal("metal.rows", call).step, Rejection::Step::capability);
 }
 

@@ -127,8 +127,13 @@ def test_comment_at_the_top():
 
 
 def unit_of(path):
-    """A .h with its .cpp and its -inl.h is one unit."""
-    return str(path.relative_to(ROOT).with_suffix("")).removesuffix("-inl")
+    """A .h with its .cpp is one unit; an -inl.h is a part of the .cpp that its name begins with."""
+    if not path.name.endswith("-inl.h"):
+        return str(path.relative_to(ROOT).with_suffix(""))
+    stem = path.name.removesuffix("-inl.h")
+    while not (path.parent / f"{stem}.cpp").is_file() and "_" in stem:
+        stem = stem.rpartition("_")[0]
+    return str((path.parent / stem).relative_to(ROOT))
 
 
 def units():
@@ -139,6 +144,48 @@ def units():
         used = {unit_of(p) for p in named if p.is_file()}
         found.setdefault(unit_of(path), set()).update(used - {unit_of(path)})
     return found
+
+
+def cycles(graph):
+    """Sets of more than one unit that include each other (Tarjan 1972)."""
+    order, low, stack, found = {}, {}, [], []
+
+    def visit(unit):
+        order[unit] = low[unit] = len(order)
+        stack.append(unit)
+        for other in sorted(graph.get(unit, ())):
+            if other not in order:
+                visit(other)
+                low[unit] = min(low[unit], low[other])
+            elif other in stack:
+                low[unit] = min(low[unit], order[other])
+        if low[unit] == order[unit]:
+            at = stack.index(unit)
+            found.append(stack[at:])
+            del stack[at:]
+
+    for unit in sorted(graph):
+        if unit not in order:
+            visit(unit)
+    return [sorted(c) for c in found if len(c) > 1]
+
+
+def test_no_cycle_of_units():
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == [["b", "c"]]
+    assert cycles(units()) == []
+
+
+def test_only_routes_decide():
+    """A choice of device or algorithm is a row of the table; nobody else asks for either."""
+    asks = re.compile(r'\bon_gpu\(|starts_with\("(?:metal|cpu|gpu)|operation\s*[!=]=\s*"')
+    for folder in ("lattice", "python/bindings"):
+        for path in sources(folder):
+            if path.parent != ROOT / "lattice/routes":
+                found = asks.search(path.read_text(encoding="utf-8"))
+                assert not found, f"{path.relative_to(ROOT)}: {found[0]}"
+    devices = re.compile(r"default_device\(\)\s*[!=]=")
+    for path in (ROOT / "python/mlx_lattice").rglob("*.py"):
+        assert not devices.search(path.read_text(encoding="utf-8")), path.relative_to(ROOT)
 
 
 def topics():

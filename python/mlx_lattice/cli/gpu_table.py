@@ -5,32 +5,32 @@ Operations of the table are in backticks.
 
 _MLX = "operations of MLX, on the GPU"
 _SHARED = "geometry, which the CPU makes at once in shared memory, because it needs the sizes"
-_KEPT = _SHARED + "; the manager of the tensor keeps it"
 _NUMBERS = "a few numbers, no array to compute on"
 _SEQUENCE = "a stream of bits, which the CPU codes symbol by symbol"
 _CHOSEN = "`gather`; the CPU chooses the rows at once"
 _POINTS = "`conv`, `outer`, `linear`, `pool` and `segments` through its layers; geometry on the CPU"
-_TRIPLETS = (
-    "`conv`, with one matrix per edge `per_edge_apply`; gradients `conv`, `outer`, `per_edge_outer`"
-)
+_TRIPLETS = "`per_edge_apply`; gradients `per_edge_apply` and `per_edge_outer`"
+_NORM = "`batch_norm`; gradients `batch_norm_vjp`, second gradients `sum_rows`"
 
 OPS = {
-    "`conv`, of 1x1x1 `linear`; gradients `conv` and `outer`": """
+    "`relate`, then `conv`, of 1x1x1 `linear`; gradients `conv`, `outer` and `sum_rows`": """
         conv3d subm_conv3d conv_transpose3d generative_conv_transpose3d
         normalized_subm_conv3d normalized_conv_transpose3d
         normalized_generative_conv_transpose3d
     """,
-    "`linear`; gradients `linear` and `outer`": "linear linear_features",
-    "`pool`; tangents of max `argmax`": """
+    "`linear`; gradients `linear`, `outer` and `sum_rows`": "linear linear_features",
+    "`relate`, then `pool`; tangents of max `argmax`": """
         pool3d sum_pool3d avg_pool3d max_pool3d pool_transpose3d trilinear_upsample3d
     """,
     "`segments`; gradients `gather`, tangents of max `argmax`": """
         global_pool global_sum_pool global_avg_pool global_max_pool
     """,
     "`gather`; gradients `segments`": """
-        broadcast_add broadcast_mul broadcast_cat gather_aligned_features sparse_binary
-        sparse_binary_op sparse_add sparse_sub sparse_mul sparse_maximum sparse_minimum cat
-        sparse_cat_aligned
+        broadcast_add broadcast_mul gather_aligned_features sparse_binary sparse_binary_op
+        sparse_add sparse_sub sparse_mul sparse_maximum sparse_minimum
+    """,
+    "`gather` and `join_columns`; gradients `segments` and `take_columns`": """
+        broadcast_cat cat sparse_cat_aligned
     """,
     "`gather` and `segments`; the CPU finds duplicates at once": """
         sparse_from_coordinates sparse_collate
@@ -50,11 +50,13 @@ OPS = {
     _MLX: """
         activation relu sigmoid silu tanh gelu leaky_relu softplus dropout relu_features
         sigmoid_features silu_features tanh_features gelu_features leaky_relu_features
-        softplus_features dropout_features batch_norm batch_norm_act batch_norm_features
-        layer_norm layer_norm_features rms_norm rms_norm_features feature_statistics
-        quantize_weight dequantize_weight adamw_step
+        softplus_features dropout_features layer_norm layer_norm_features rms_norm
+        rms_norm_features quantize_weight dequantize_weight
     """,
-    _KEPT: """
+    _NORM: "batch_norm batch_norm_act batch_norm_features",
+    "`sum_rows`": "feature_statistics",
+    "`adamw`": "adamw_step",
+    "`relate`; the manager of the tensor keeps the relation": """
         kernel_relation submanifold_kernel_relation target_kernel_relation
         transposed_kernel_relation generative_kernel_relation
         target_transposed_kernel_relation
@@ -62,7 +64,8 @@ OPS = {
     _SHARED: """
         align_sparse build_sparse_alignment build_point_voxel_map sparse_quantize
         morton_codes morton_order morton_sort_coords hilbert_order occupancy_downsample
-        occupancy_expand child_coords_from_indices topk_rows
+        occupancy_expand child_coords_from_indices topk_rows knn_rows estimate_normals
+        farthest_point_sample
     """,
     _NUMBERS: "kernel_offsets replace_feature",
     _SEQUENCE: """
@@ -74,9 +77,10 @@ OPS = {
 
 POINTS = {
     _TRIPLETS: """
-        mvmr mvmr_on mvmr_with_grad point_conv sparse_matrix_vector_multiplication_reduction
+        mvmr mvmr_on mvmr_with_grad sparse_matrix_vector_multiplication_reduction
     """,
-    "`outer`, `per_edge_outer`": "vvor sparse_vector_vector_outer_product_reduction",
+    "`conv`; gradients `conv` and `outer`": "point_conv",
+    "`per_edge_outer`; gradients `per_edge_apply`": "vvor sparse_vector_vector_outer_product_reduction",
     "`conv`; the CPU makes the rulebook at once": """
         conv_with_stride conv_with_stride_disjoint conv_with_stride_full_cover
     """,
@@ -94,6 +98,7 @@ POINTS = {
         build_generative_rulebook build_subdivision_rulebook build_triplets
         rulebook_from_triplets triplet_relation radius_search nearest_neighbors
         clip_neighbors grid_downsample grid_sample_filter voxel_tap voxelize_3d
+        statistical_inliers radius_inliers icp
     """,
     _NUMBERS: "radius_scaler radius_scaler_for_kernel_size",
     _POINTS: """

@@ -12,10 +12,7 @@ class AdamW(mlx.optimizers.AdamW):
     """`mlx.optimizers.AdamW` with the same arguments, state and, within rounding, results."""
 
     def apply_single(self, gradient, parameter, state):
-        plain = mx.default_device() != mx.Device(mx.cpu) or any(
-            a.dtype != mx.float32 for a in (gradient, parameter, state["m"])
-        )
-        if plain:
+        if any(a.dtype != mx.float32 for a in (gradient, parameter, state["m"])):
             return super().apply_single(gradient, parameter, state)
         b1, b2 = self.betas
         step, state["m"], state["v"] = ops.adamw_step(

@@ -1,0 +1,109 @@
+// batch_norm on the CPU: one pass over memory, and its gradient as two.
+#include "lattice/kernels/cpu/features/norm.h"
+
+#include <bit>
+
+#include "lattice/routes/launch.h"
+#include "lattice/routes/norm.h"
+
+namespace lattice {
+namespace {
+
+using graph::Arrays;
+
+std::string key_of(const Norm& n) {
+  return std::to_string(n.given) + "/" + std::to_string(n.residual) + "/" + std::to_string(n.relu) +
+         "/" + std::to_string(std::bit_cast<uint32_t>(n.eps));
+}
+
+mx::array as_float32(const mx::array& a, mx::StreamOrDevice s) {
+  return mx::astype(a, mx::float32, s);
+}
+
+cpu::Rows rows_of(const graph::Input& x) {
+  return {float_type_of(x.dtype), x.shape[0], x.shape[1]};
+}
+
+}  // namespace
+
+graph::Arrays batch_norm_fused(const Call& call, const Route& route) {
+  const Norm& n = call.get<Norm>();
+  const Arrays& in = call.inputs;
+  const mx::StreamOrDevice s = call.stream;
+  const mx::array x = graph::row_contiguous(in[0], s);
+  const mx::Shape channels = {x.shape(1)};
+  Arrays moments;
+  if (n.given)
+    moments = {as_float32(in[3], s), as_float32(in[4], s)};
+  else
+    moments = graph::cpu_call(
+        "moments", "", {x}, {{channels, mx::float32}, {channels, mx::float32}},
+        [](std::span<const graph::Input> in, std::span<const graph::Output> out) {
+          cpu::moments(rows_of(in[0]), in[0].data, out[0].as<float>(), out[1].as<float>());
+        },
+        s);
+  const mx::array scale =
+      mx::multiply(mx::rsqrt(mx::add(moments[1], mx::array(n.eps), s), s), as_float32(in[1], s), s);
+  Arrays inputs = {x};
+  for (const mx::array& v : {moments[0], scale, as_float32(in[2], s)})
+    inputs.push_back(graph::row_contiguous(v, s));
+  if (n.residual) inputs.push_back(graph::row_contiguous(in[n.residual_at()], s));
+  const mx::array y = cpu_node(
+      call, route, std::move(inputs), key_of(n), {x.shape(), x.dtype()},
+      [relu = n.relu](std::span<const graph::Input> in, const graph::Output& out) {
+        cpu::norm_rows(rows_of(in[0]),
+                       {in[0].data, in[1].as<float>(), in[2].as<float>(), in[3].as<float>(),
+                        in.size() == 5 ? in[4].data : nullptr, relu, out.data});
+      });
+  return {y, moments[0], moments[1]};
+}
+
+graph::Arrays batch_norm_vjp_fused(const Call& call, const Route& route) {
+  const Norm& n = call.get<Norm>();
+  const Arrays& in = call.inputs;
+  const mx::StreamOrDevice s = call.stream;
+  const mx::array& g = in[n.inputs()];
+  const Arrays made(in.begin() + static_cast<int64_t>(n.inputs()) + 1, in.end());
+  const auto times = [&](const mx::array& a, const mx::array& b) { return mx::multiply(a, b, s); };
+  const mx::array x = graph::row_contiguous(in[0], s), gradient = graph::row_contiguous(g, s);
+  const mx::array mean = graph::row_contiguous(made[1], s);
+  const mx::Shape channels = {x.shape(1)};
+  Arrays inputs = {x, gradient, mean};
+  if (n.relu) inputs.push_back(graph::row_contiguous(made[0], s));
+  const Arrays sums = graph::cpu_call(
+      "norm_sums", key_of(n), inputs, {{channels, mx::float32}, {channels, mx::float32}},
+      [](std::span<const graph::Input> in, std::span<const graph::Output> out) {
+        cpu::norm_sums(rows_of(in[0]), in[0].data, in[1].data,
+                       in.size() == 4 ? in[3].data : nullptr, in[2].as<float>(), out[0].as<float>(),
+                       out[1].as<float>());
+      },
+      s);
+  const mx::array r = mx::rsqrt(mx::add(made[2], mx::array(n.eps), s), s),
+                  a = times(r, as_float32(in[1], s));
+  const mx::array cubed = times(a, times(r, r)), none = mx::zeros(channels, mx::float32, s);
+  const mx::array share(-1.0f / static_cast<float>(std::max(x.shape(0), 1)));
+  const mx::array b = n.given ? none : times(share, times(cubed, sums[1]));
+  const mx::array d = n.given ? none : times(share, times(a, sums[0]));
+  for (const mx::array& v : {a, b, d}) inputs.push_back(graph::row_contiguous(v, s));
+  const bool keep = n.residual && n.relu;
+  std::vector<graph::OutputSpec> specs(keep ? 2 : 1, {x.shape(), x.dtype()});
+  const Arrays back = cpu_nodes(
+      call, route, std::move(inputs), key_of(n), std::move(specs),
+      [relu = n.relu](std::span<const graph::Input> in, std::span<const graph::Output> out) {
+        const size_t v = relu ? 4 : 3;
+        cpu::norm_back(rows_of(in[0]),
+                       {in[0].data, in[1].data, relu ? in[3].data : nullptr, in[2].as<float>(),
+                        in[v].as<float>(), in[v + 1].as<float>(), in[v + 2].as<float>(),
+                        out[0].data, out.size() == 2 ? out[1].data : nullptr});
+      });
+  Arrays grads = {back[0], mx::astype(times(r, sums[1]), in[1].dtype(), s),
+                  mx::astype(sums[0], in[2].dtype(), s)};
+  if (n.given) {
+    grads.push_back(mx::astype(times(mx::array(-1.0f), times(a, sums[0])), in[3].dtype(), s));
+    grads.push_back(mx::astype(times(mx::array(-0.5f), times(cubed, sums[1])), in[4].dtype(), s));
+  }
+  if (n.residual) grads.push_back(keep ? back[1] : g);
+  return grads;
+}
+
+}  // namespace lattice

@@ -1,0 +1,189 @@
+// Oracle cases of whole rows and columns: sum_rows, join_columns, take_columns, batch_norm and its
+// gradient, adamw.
+#include <mlx/ops.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "lattice/graph/dtype.h"
+#include "lattice/selftest/cases.h"
+
+namespace lattice {
+namespace {
+
+struct Shape {
+  int n, c;
+  std::string text(mx::Dtype dtype) const {
+    return std::to_string(n) + " x " + std::to_string(c) + " " + graph::dtype_name(dtype);
+  }
+};
+
+OracleCase make_case(Operation operation, const Shape& z, int c_out, mx::Dtype dtype,
+                     const std::string& what) {
+  OracleCase test;
+  test.call.operation = operation;
+  test.call.c_in = z.c;
+  test.call.c_out = c_out;
+  test.call.dtype = dtype;
+  test.label = what + z.text(dtype);
+  return test;
+}
+
+OracleCase sum_case(Random& random, const Shape& z, mx::Dtype dtype) {
+  OracleCase test = make_case(Operation::sum_rows, z, z.c, dtype, "");
+  const Values x = random_values(random, {z.n, z.c}, dtype);
+  test.call.inputs = {x.array};
+  test.call.payload = Reduce{};
+  test.expected.assign(static_cast<size_t>(z.c), 0.0);
+  test.magnitude = test.expected;
+  for (size_t i = 0; i < x.exact.size(); ++i) {
+    test.expected[i % static_cast<size_t>(z.c)] += x.exact[i];
+    test.magnitude[i % static_cast<size_t>(z.c)] += std::fabs(x.exact[i]);
+  }
+  return test;
+}
+
+// Three parts side by side, or the middle part of them.
+OracleCase columns_case(Random& random, const Shape& z, bool take, mx::Dtype dtype) {
+  const int widths[] = {z.c, 3, z.c + 1}, all = 2 * z.c + 4;
+  OracleCase test = make_case(take ? Operation::take_columns : Operation::join_columns, z,
+                              take ? 3 : all, dtype, "");
+  std::vector<Values> parts;
+  for (const int w : widths) parts.push_back(random_values(random, {z.n, w}, dtype));
+  test.call.payload = Columns{take ? 1 : 0};
+  if (take) {
+    parts = {random_values(random, {z.n, all}, dtype)};
+    test.call.c_in = all;
+    for (int r = 0; r < z.n; ++r)
+      for (int c = 1; c < 4; ++c)
+        test.expected.push_back(parts[0].exact[static_cast<size_t>(r * all + c)]);
+  } else {
+    test.call.c_in = all;
+    for (int r = 0; r < z.n; ++r)
+      for (size_t p = 0; p < 3; ++p)
+        for (int c = 0; c < widths[p]; ++c)
+          test.expected.push_back(parts[p].exact[static_cast<size_t>(r * widths[p] + c)]);
+  }
+  for (const Values& part : parts) test.call.inputs.push_back(part.array);
+  test.magnitude.assign(test.expected.size(), 0.0);
+  return test;
+}
+
+// y of batch_norm, or the gradient of x for cotangent g.
+OracleCase norm_case(Random& random, const Shape& z, const Norm& norm, bool gradient,
+                     mx::Dtype dtype) {
+  OracleCase test =
+      make_case(gradient ? Operation::batch_norm_vjp : Operation::batch_norm, z, z.c, dtype,
+                std::string(norm.given ? "given " : "") + (norm.residual ? "residual " : "") +
+                    (norm.relu ? "relu " : ""));
+  test.call.payload = norm;
+  const Values x = random_values(random, {z.n, z.c}, dtype),
+               residual = random_values(random, {z.n, z.c}, dtype);
+  const Values weight = random_values(random, {z.c}, mx::float32),
+               bias = random_values(random, {z.c}, mx::float32);
+  Values mean = random_values(random, {z.c}, mx::float32),
+         var = random_values(random, {z.c}, mx::float32);
+  const size_t channels = static_cast<size_t>(z.c), n = static_cast<size_t>(z.n);
+  std::vector<float> means(channels), vars(channels);
+  for (size_t c = 0; c < channels; ++c) {
+    if (norm.given) {
+      var.exact[c] = std::fabs(var.exact[c]) + 0.25;
+    } else {
+      double sum = 0, squares = 0;
+      for (size_t r = 0; r < n; ++r) sum += x.exact[r * channels + c];
+      mean.exact[c] = sum / static_cast<double>(std::max<size_t>(n, 1));
+      for (size_t r = 0; r < n; ++r)
+        squares += std::pow(x.exact[r * channels + c] - mean.exact[c], 2);
+      var.exact[c] = squares / static_cast<double>(std::max<size_t>(n, 1));
+    }
+    means[c] = static_cast<float>(mean.exact[c]);
+    vars[c] = static_cast<float>(var.exact[c]);
+    if (norm.given) mean.exact[c] = double{means[c]}, var.exact[c] = double{vars[c]};
+  }
+  mean.array = mx::array(means.data(), {z.c}, mx::float32);
+  var.array = mx::array(vars.data(), {z.c}, mx::float32);
+  test.call.inputs = {x.array, weight.array, bias.array};
+  if (norm.given) test.call.inputs.insert(test.call.inputs.end(), {mean.array, var.array});
+  if (norm.residual) test.call.inputs.push_back(residual.array);
+  const Values g = random_values(random, {z.n, z.c}, dtype);
+  std::vector<float> y(n * channels);
+  std::vector<double> inner(n * channels), s0(channels), s1(channels);
+  for (size_t i = 0; i < y.size(); ++i) {
+    const size_t c = i % channels;
+    const double r = 1 / std::sqrt(var.exact[c] + double{norm.eps}),
+                 centered = x.exact[i] - mean.exact[c];
+    const double added = norm.residual ? residual.exact[i] : 0;
+    const double value = centered * r * weight.exact[c] + bias.exact[c] + added;
+    const bool on = !norm.relu || value > 0;
+    y[i] = static_cast<float>(on ? value : 0);
+    inner[i] = on ? g.exact[i] : 0;
+    s0[c] += inner[i], s1[c] += inner[i] * centered;
+    if (gradient) continue;
+    test.expected.push_back(on ? value : 0);
+    test.magnitude.push_back(8 * (std::fabs(centered * r * weight.exact[c]) +
+                                  std::fabs(bias.exact[c]) + std::fabs(added)));
+  }
+  if (!gradient) return test;
+  for (size_t i = 0; i < y.size(); ++i) {
+    const size_t c = i % channels;
+    const double r = 1 / std::sqrt(var.exact[c] + double{norm.eps}), a = weight.exact[c] * r;
+    const double centered = x.exact[i] - mean.exact[c], rows = static_cast<double>(n);
+    const double part = norm.given ? 0 : s0[c] / rows + centered * r * r * s1[c] / rows;
+    test.expected.push_back(a * (inner[i] - part));
+    test.magnitude.push_back(32 * std::fabs(a) *
+                             (std::fabs(inner[i]) + (norm.given ? 0 : 1 + std::fabs(part))));
+  }
+  const mx::array made = mx::array(y.data(), {z.n, z.c}, mx::float32);
+  test.call.inputs.insert(
+      test.call.inputs.end(),
+      {g.array, mx::astype(made, dtype, mx::Device::cpu), mean.array, var.array});
+  return test;
+}
+
+OracleCase adamw_case(Random& random, const Shape& z) {
+  OracleCase test = make_case(Operation::adamw, z, z.c, mx::float32, "");
+  const Adamw o{0.9, 0.999, 1e-8f};
+  const float rates[] = {0.99f, 0.01f, 1.5f};
+  test.call.payload = o;
+  std::vector<Values> in;
+  for (int i = 0; i < 4; ++i) in.push_back(random_values(random, {z.n, z.c}, mx::float32));
+  std::vector<float> v;
+  for (double& value : in[3].exact) {
+    v.push_back(static_cast<float>(std::fabs(value)));
+    value = double{v.back()};
+  }
+  in[3].array = mx::array(v.data(), {z.n, z.c}, mx::float32);
+  for (const Values& value : in) test.call.inputs.push_back(value.array);
+  test.call.inputs.push_back(mx::array(rates, {3}, mx::float32));
+  for (size_t i = 0; i < v.size(); ++i) {
+    const double p = in[0].exact[i], g = in[1].exact[i];
+    const double m2 = o.b1 * in[2].exact[i] + (1 - o.b1) * g;
+    const double v2 = o.b2 * in[3].exact[i] + (1 - o.b2) * g * g;
+    const double step = double{rates[1]} * m2 / (double{rates[2]} * std::sqrt(v2) + double{o.eps});
+    test.expected.push_back(double{rates[0]} * p - step);
+    test.magnitude.push_back(4 * (std::fabs(p) + std::fabs(step)));
+  }
+  return test;
+}
+
+}  // namespace
+
+void add_features_cases(std::vector<OracleCase>& cases) {
+  Random random{23};
+  for (const Shape& z : {Shape{0, 3}, {1, 1}, {7, 5}, {130, 33}, {2600, 4}}) {
+    for (const mx::Dtype dtype : {mx::float32, mx::float16, mx::bfloat16}) {
+      cases.push_back(sum_case(random, z, dtype));
+      for (const bool take : {false, true}) cases.push_back(columns_case(random, z, take, dtype));
+    }
+    for (const bool given : {false, true})
+      for (const bool residual : {false, true})
+        for (const bool gradient : {false, true}) {
+          if (z.n < 7) continue;  // the variance of one row is 0
+          cases.push_back(
+              norm_case(random, z, {given, residual, residual, 1e-3f}, gradient, mx::float32));
+        }
+    for (int i = 0; i < 3; ++i) cases.push_back(adamw_case(random, z));
+  }
+}
+
+}  // namespace lattice
