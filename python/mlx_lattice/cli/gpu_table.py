@@ -80,7 +80,9 @@ POINTS = {
         mvmr mvmr_on mvmr_with_grad sparse_matrix_vector_multiplication_reduction
     """,
     "`conv`; gradients `conv` and `outer`": "point_conv",
-    "`per_edge_outer`; gradients `per_edge_apply`": "vvor sparse_vector_vector_outer_product_reduction",
+    "`per_edge_outer`; gradients `per_edge_apply`": """
+        vvor sparse_vector_vector_outer_product_reduction
+    """,
     "`conv`; the CPU makes the rulebook at once": """
         conv_with_stride conv_with_stride_disjoint conv_with_stride_full_cover
     """,
