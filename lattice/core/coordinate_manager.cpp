@@ -129,10 +129,10 @@ mx::array CoordinateManager::active_rows(const CoordinateMapKey& key) const {
 mx::array CoordinateManager::inverse_map(const CoordinateMapKey& source,
                                          const CoordinateMapKey& target) const {
   const std::string op = "CoordinateManager.inverse_map";
-  const CoordinateSet& from = set(source);
-  const CoordinateSet& to = set(target);
-  check_same_dtype(from, to, op, "source and target");
-  const Triple ratio = quotient(target.stride, source.stride, op);
+  const CoordinateSet& from = set(target);
+  const CoordinateSet& to = set(source);
+  check_same_dtype(to, from, op, "source and target");
+  const Triple ratio = quotient(source.stride, target.stride, op);
   cpu::Buffer<std::byte> scaled(from.rows() * 4 * (from.span().is64 ? 8 : 4));
   cpu::floor_coords(from.span(), ratio, scaled.data());
   const cpu::CoordIndex queries = cpu::index_coords({scaled.data(), from.rows(), from.span().is64});

@@ -3,6 +3,7 @@
 #include <mlx/ops.h>
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <stdexcept>
@@ -219,6 +220,15 @@ SparseTensor SparseTensor::replace(const std::optional<mx::array>& coords,
 }
 
 SparseTensor SparseTensor::reuse_coords_from(const SparseTensor& other) const {
+  const cpu::CoordSpan own = set_.span(), theirs = other.set_.span();
+  if (!set_.same_as(other.set_)) {
+    const size_t bytes = static_cast<size_t>(own.rows) * 4 * (own.is64 ? 8 : 4);
+    if (own.rows != theirs.rows || own.is64 != theirs.is64 ||
+        (bytes > 0 && std::memcmp(own.data, theirs.data, bytes) != 0))
+      throw std::invalid_argument(
+          "[SparseTensor.reuse_coords_from] other must have the same coordinates row by row; "
+          "reindex_sparse moves features onto other coordinates");
+  }
   SparseTensor out = other;
   out.feats_ = feats_;
   out.check_feats("SparseTensor.reuse_coords_from");

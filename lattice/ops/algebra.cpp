@@ -126,6 +126,13 @@ SparseTensor reindex_sparse(const SparseTensor& x, const TargetCoords& target, f
   check_float(kName, x);
   const CoordinateMapKey key = target_key(x, target, x.stride(), kName);
   if (key == x.coord_key()) return x;
+  if (const auto* to = std::get_if<SparseTensor>(&target)) {  // the target's identity and counts
+    check_same_dtype(x.coordinate_set(), to->coordinate_set(), kName, "coords and target");
+    x.coordinate_set().unique_index(kName);
+    ++alignments;
+    return to->with_feats(
+        taken(x.feats(), lookup_coords(x.coordinate_set(), to->coordinate_set()), fill, s));
+  }
   const CoordinateSet set = x.coord_manager()->set(key);
   check_same_dtype(x.coordinate_set(), set, kName, "coords and target");
   x.coordinate_set().unique_index(kName);

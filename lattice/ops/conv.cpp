@@ -93,7 +93,9 @@ SparseTensor convolve(const std::string& op, RelationKind kind, const SparseTens
   if (const auto* packed = std::get_if<QuantizedWeight>(&weight)) {
     if (eps) fail(op, "weight must be dense: W^2 is needed, got " + packed->text());
     check_packed(op, *packed, options.spec, x.channels(), options.groups);
-    check_arrays(op, x, packed->dtype(), packed->out_channels(), bias, s);
+    // float32 scales run on 16-bit features too.
+    check_arrays(op, x, packed->dtype() == mx::float32 ? x.dtype() : packed->dtype(),
+                 packed->out_channels(), bias, s);
     const Relation::Ptr r = find_relation(op, kind, x, options, s);
     if (r)
       return result_on(x, *r->out_key(), conv(x.feats(), *packed, r, bias, options.groups, s, op));

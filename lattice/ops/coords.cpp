@@ -146,7 +146,7 @@ mx::array contains_coords(const CoordsLike& coords, const CoordsLike& queries,
 
 mx::array inverse_map(const CoordsLike& source, const CoordsLike& target, mx::StreamOrDevice s) {
   const Pair pair = pair_of(source, target, "inverse_map", "source", "target");
-  return find_coords(pair.rhs, pair.lhs, s);
+  return find_coords(pair.lhs, pair.rhs, s);
 }
 
 Join parse_join(std::string_view name, std::string_view operation) {

@@ -50,7 +50,7 @@ mx::array lookup_coords(const CoordsLike& coords, const CoordsLike& queries,
                         mx::StreamOrDevice s = {});
 mx::array contains_coords(const CoordsLike& coords, const CoordsLike& queries,
                           mx::StreamOrDevice s = {});
-// For each source row the first equal target row, or -1.
+// For each target row the first equal source row, or -1.
 mx::array inverse_map(const CoordsLike& source, const CoordsLike& target,
                       mx::StreamOrDevice s = {});
 

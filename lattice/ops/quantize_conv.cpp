@@ -50,6 +50,10 @@ mx::array checked_conv(Operation operation, std::string_view op, const mx::array
                        const QuantizedWeight& w, const Relation::Ptr& relation,
                        const std::optional<mx::array>& bias, int64_t groups, mx::StreamOrDevice s) {
   check_features(op, "x", x, relation->n_in());
+  if (w.dtype() == mx::float32 && (x.dtype() == mx::float16 || x.dtype() == mx::bfloat16))
+    return mx::astype(  // float32 scales stay exact
+        checked_conv(operation, op, mx::astype(x, mx::float32, s), w, relation, bias, groups, s),
+        x.dtype(), s);
   if (x.dtype() != w.dtype())
     fail(op, "scales of a packed weight must have the dtype of the features, got " +
                  graph::dtype_name(w.dtype()) + " and " + graph::dtype_name(x.dtype()));

@@ -122,7 +122,7 @@ void bind_algebra(nb::module_& m) {
         const Join how = parse_join(join, "align_sparse");
         return unlocked([&] { return align_sparse(lhs, rhs, how, s); });
       },
-      "lhs"_a, "rhs"_a, nb::kw_only(), "join"_a = "outer", "stream"_a = nb::none(),
+      "lhs"_a, "rhs"_a, nb::kw_only(), "join"_a = "inner", "stream"_a = nb::none(),
       "The rows of two tensors joined by coordinate.");
   m.def("alignment_count", &alignment_count,
         "How often coordinates were aligned by value in this process.");

@@ -138,6 +138,8 @@ std::optional<lattice::TargetCoords> target_coords(nb::handle value, const char*
   if (nb::isinstance<lattice::CoordinateMapKey>(value))
     return nb::cast<lattice::CoordinateMapKey>(value);
   if (nb::isinstance<mlx::core::array>(value)) return nb::cast<mlx::core::array>(value);
+  if (nb::isinstance<lattice::CoordinateSet>(value))
+    return nb::cast<const lattice::CoordinateSet&>(value).array();
   throw lattice::TypeError(head(operation, argument) +
                            "be None, a SparseTensor, a CoordinateMapKey or an array, found " +
                            std::string(nb::type_name(value.type()).c_str()));

@@ -57,6 +57,7 @@ void bind_backend(nb::module_& m) {
         mlx["running"] = info.mlx_running;
         capabilities["cpu"] = info.cpu;
         capabilities["metal"] = info.metal;
+        capabilities["mlir"] = false;  // asked for by users of older packages
         result["version"] = info.version;
         result["mlx"] = mlx;
         result["capabilities"] = capabilities;

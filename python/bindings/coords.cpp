@@ -37,6 +37,7 @@ void def_one(nb::module_& m, const char* name, OneSet<Result> f, const char* doc
       nb::arg("coords"), nb::kw_only(), nb::arg("stream") = nb::none(), doc);
 }
 
+template <typename Result = mx::array>  // or CoordinateSet
 void def_two(nb::module_& m, const char* name,
              mx::array (*f)(const CoordsLike&, const CoordsLike&, mx::StreamOrDevice),
              const char* first, const char* second, const char* doc) {
@@ -44,9 +45,18 @@ void def_two(nb::module_& m, const char* name,
       name,
       [f, name, first, second](nb::handle a, nb::handle b, mx::StreamOrDevice s) {
         const CoordsLike lhs = coords_like(a, name, first), rhs = coords_like(b, name, second);
-        return unlocked([&] { return f(lhs, rhs, s); });
+        return unlocked([&] {
+          if constexpr (std::is_same_v<Result, CoordinateSet>)
+            return CoordinateSet(f(lhs, rhs, s), name);
+          else
+            return f(lhs, rhs, s);
+        });
       },
       nb::arg(first), nb::arg(second), nb::kw_only(), nb::arg("stream") = nb::none(), doc);
+}
+
+nb::object attribute_of_coords(const CoordinateSet& set, nb::handle name) {
+  return nb::getattr(nb::cast(set.python_array()), name);
 }
 
 void bind_values(nb::module_& m) {
@@ -66,6 +76,34 @@ void bind_values(nb::module_& m) {
           "is_unique", [](const CoordinateSet& set) { return set.index()->duplicate < 0; },
           nb::call_guard<Release>())
       .def_prop_ro("nbytes", &CoordinateSet::nbytes)
+      .def_prop_ro("capacity", &CoordinateSet::rows)
+      .def_prop_ro("active_count", &CoordinateSet::rows)
+      .def_prop_ro("active_rows",
+                   [](const CoordinateSet& set) {
+                     const auto rows = static_cast<int32_t>(set.rows());
+                     return new_array(&rows, {1}, mx::int32);
+                   })
+      // An array in every other respect.
+      .def("__mlx_array__", [](const CoordinateSet& set) { return set.python_array(); })
+      .def(
+          "__array__",
+          [](const CoordinateSet& set, nb::object dtype, nb::object) {
+            const nb::object array = nb::module_::import_("numpy").attr("array")(set.python_array());
+            return dtype.is_none() ? array : array.attr("astype")(dtype);
+          },
+          nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none())
+      .def("__getitem__", [](const CoordinateSet& set,
+                             nb::handle index) { return nb::object(nb::cast(set.python_array())[index]); })
+      .def("__iter__", [](const CoordinateSet& set) { return nb::iter(nb::cast(set.python_array())); })
+      .def("__eq__",
+           [](const CoordinateSet& set, nb::handle other) {
+             const nb::object rhs = nb::isinstance<CoordinateSet>(other)
+                                        ? nb::cast(nb::cast<const CoordinateSet&>(other).python_array())
+                                        : nb::borrow(other);
+             return attribute_of_coords(set, nb::str("__eq__"))(rhs);
+           })
+      .def("__hash__", [](nb::handle self) { return reinterpret_cast<intptr_t>(self.ptr()) >> 4; })
+      .def("__getattr__", &attribute_of_coords)
       .def("__len__", &CoordinateSet::rows)
       .def("__repr__", [](const CoordinateSet& set) {
         return "CoordinateSet(" + std::to_string(set.rows()) + " rows, " +
@@ -100,11 +138,14 @@ void bind_values(nb::module_& m) {
       .def(
           "__init__",
           [](SparseOccupancy* self, mx::array coords, mx::array active_rows, mx::array occupancy,
-             mx::array parent_rows, mx::array child_indices) {
-            new (self) SparseOccupancy{coords, active_rows, occupancy, parent_rows, child_indices};
+             const std::optional<mx::array>& parent_rows,
+             const std::optional<mx::array>& child_indices) {
+            const mx::array none = new_array(nullptr, {0}, mx::int32);
+            new (self) SparseOccupancy{coords, active_rows, occupancy, parent_rows.value_or(none),
+                                       child_indices.value_or(none)};
           },
-          nb::arg("coords"), nb::arg("active_rows"), nb::arg("occupancy"), nb::arg("parent_rows"),
-          nb::arg("child_indices"))
+          nb::arg("coords"), nb::arg("active_rows"), nb::arg("occupancy"),
+          nb::arg("parent_rows") = nb::none(), nb::arg("child_indices") = nb::none())
       .def_ro("coords", &SparseOccupancy::coords)
       .def_ro("active_rows", &SparseOccupancy::active_rows)
       .def_ro("occupancy", &SparseOccupancy::occupancy)
@@ -129,28 +170,31 @@ void bind_values(nb::module_& m) {
 
 void bind_coords(nb::module_& m) {
   bind_values(m);
+  nb::module_::import_("mlx.core");  // the conversion needs its type
+  nb::implicitly_convertible<CoordinateSet, mx::array>();  // accepted wherever an array is
 
   m.def(
       "downsample_coords",
       [](nb::handle coords, nb::handle stride, mx::StreamOrDevice s) {
         const CoordsLike set = coords_like(coords, "downsample_coords", "coords");
         const Triple by = triple(stride, "downsample_coords", "stride");
-        return unlocked([&] { return downsample_coords(set, by, s); });
+        return unlocked(
+            [&] { return CoordinateSet(downsample_coords(set, by, s), "downsample_coords"); });
       },
       nb::arg("coords"), nb::arg("stride") = 2, nb::kw_only(), nb::arg("stream") = nb::none(),
       "Distinct floor(coords / stride), first seen first.");
-  def_two(m, "union_coords", union_coords, "lhs", "rhs",
-          "Distinct rows of either, first seen first, lhs before rhs.");
-  def_two(m, "intersection_coords", intersection_coords, "lhs", "rhs",
-          "Distinct lhs rows that rhs has, first seen first.");
-  def_two(m, "difference_coords", difference_coords, "lhs", "rhs",
-          "Distinct lhs rows that rhs lacks, first seen first.");
+  def_two<CoordinateSet>(m, "union_coords", union_coords, "lhs", "rhs",
+                         "Distinct rows of either, first seen first, lhs before rhs.");
+  def_two<CoordinateSet>(m, "intersection_coords", intersection_coords, "lhs", "rhs",
+                         "Distinct lhs rows that rhs has, first seen first.");
+  def_two<CoordinateSet>(m, "difference_coords", difference_coords, "lhs", "rhs",
+                         "Distinct lhs rows that rhs lacks, first seen first.");
   def_two(m, "lookup_coords", lookup_coords, "coords", "queries",
           "The first row of coords equal to each query, or -1.");
   def_two(m, "contains_coords", contains_coords, "coords", "queries",
           "Whether coords has each query.");
   def_two(m, "inverse_map", inverse_map, "source", "target",
-          "For each source row the first equal target row, or -1.");
+          "For each target row the first equal source row, or -1: shape (T,).");
   m.def(
       "build_sparse_alignment",
       [](nb::handle lhs, const std::optional<mx::array>& lhs_active, nb::handle rhs,

@@ -87,8 +87,8 @@ void bind_features(nb::module_& m) {
       [](const mx::array& x, Vector weight, Vector bias, Vector mean, Vector var, float eps,
          Stream s) { return batch_norm_features(x, {weight, bias}, mean, var, eps, s); },
       "(x - mean) / sqrt(var + eps) * weight + bias; without mean and var, those of the rows.",
-      "weight"_a = nb::none(), "bias"_a = nb::none(), nb::kw_only(), "mean"_a = nb::none(),
-      "var"_a = nb::none(), "eps"_a = 1e-5f);
+      "weight"_a = nb::none(), "bias"_a = nb::none(), "mean"_a = nb::none(), "var"_a = nb::none(),
+      nb::kw_only(), "eps"_a = 1e-5f);
   m.def(
       "batch_norm_act",
       [](const mx::array& x, Vector weight, Vector bias, Vector mean, Vector var, float eps,

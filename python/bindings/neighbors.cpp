@@ -6,6 +6,10 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/variant.h>
 
+#include <mlx/ops.h>
+
+#include <algorithm>
+
 #include "arguments.h"
 #include "bind.h"
 
@@ -22,6 +26,44 @@ std::optional<int64_t> limit(nb::handle value, const char* operation) {
   return integer(value, operation, "max_neighbors");
 }
 
+// A relation of given edges, checked.
+std::shared_ptr<Neighbors> neighbors_of_edges(const mx::array& query_rows,
+                                              const mx::array& source_rows,
+                                              const Optional& distances, nb::handle n_query,
+                                              nb::handle n_source, nb::handle max_neighbors) {
+  constexpr const char* kName = "NeighborRelation";
+  const int64_t queries = integer(n_query, kName, "n_query"),
+                sources = integer(n_source, kName, "n_source");
+  const auto most = limit(max_neighbors, kName);
+  constexpr int64_t kMost = INT32_MAX - 1;
+  if (queries < 0 || sources < 0 || queries > kMost || sources > kMost)
+    throw std::invalid_argument("[NeighborRelation] n_query and n_source must be in 0..2^31-2");
+  Release release;
+  const mx::array q = checked_rows(query_rows, queries, kName, "query_rows"),
+                  r = checked_rows(source_rows, sources, kName, "source_rows");
+  const auto n = static_cast<int64_t>(q.size());
+  if (r.size() != q.size() || (distances && distances->shape() != q.shape()))
+    throw std::invalid_argument(
+        "[NeighborRelation] query_rows, source_rows and distances must have one length");
+  cpu::Neighbors found;
+  found.offsets = cpu::Buffer<int32_t>(queries + 1);
+  found.sources = cpu::Buffer<int32_t>(n);
+  found.distances = cpu::Buffer<float>(n);
+  std::fill(found.offsets.begin(), found.offsets.end(), 0);
+  std::fill(found.distances.begin(), found.distances.end(), 0.0f);
+  const int32_t* rows = n ? q.data<int32_t>() : nullptr;
+  if (!std::is_sorted(rows, rows + n))
+    throw std::invalid_argument("[NeighborRelation] query_rows must ascend");
+  for (int64_t e = 0; e < n; ++e) ++found.offsets[rows[e] + 1];
+  for (int64_t i = 0; i < queries; ++i) found.offsets[i + 1] += found.offsets[i];
+  if (n) std::copy_n(r.data<int32_t>(), n, found.sources.begin());
+  if (n && distances) {
+    const mx::array given = evaluated(mx::astype(*distances, mx::float32), kName, "distances");
+    std::copy_n(given.data<float>(), n, found.distances.begin());
+  }
+  return std::make_shared<Neighbors>(std::move(found), sources, most);
+}
+
 void bind_relation(nb::module_& m) {
   using Edges = NeighborEdges;
   nb::class_<Edges>(m, "NeighborEdges",
@@ -31,13 +73,25 @@ void bind_relation(nb::module_& m) {
       .def_prop_ro("neighbor_ids", [](const Edges& e) { return private_copy(e.neighbor_ids); });
   nb::class_<Neighbors>(m, "NeighborRelation",
                         "Each query's neighbors, nearest first, by (squared distance, source row).")
+      .def(nb::new_(&neighbors_of_edges), "query_rows"_a, "source_rows"_a,
+           "distances"_a = nb::none(), nb::kw_only(), "n_query"_a, "n_source"_a,
+           "max_neighbors"_a = nb::none(),
+           "From edges whose query rows ascend; distances are 0 where they are not given.")
       .def_prop_ro("edges", &Neighbors::edges, nb::rv_policy::reference_internal,
                    nb::call_guard<Release>())
       .def_prop_ro(
           "distances", [](const Neighbors& r) { return private_copy(r.distances()); },
           "Squared, float32.")
       .def_prop_ro("row_offsets", [](const Neighbors& r) { return private_copy(r.row_offsets()); })
-      .def_prop_ro("counts", &Neighbors::counts, "Neighbors of each query.")
+      .def_prop_ro(
+          "counts",
+          [](const Neighbors& r) {
+            const int32_t counts[] = {static_cast<int32_t>(r.edge_count()),
+                                      static_cast<int32_t>(r.n_query())};
+            return new_array(counts, {2}, mx::int32);
+          },
+          "[edges, queries].")
+      .def_prop_ro("query_counts", &Neighbors::counts, "Neighbors of each query.")
       .def_prop_ro("edge_count", &Neighbors::edge_count)
       .def_prop_ro("n_query", &Neighbors::n_query)
       .def_prop_ro("n_source", &Neighbors::n_source)

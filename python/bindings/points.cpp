@@ -73,7 +73,7 @@ void bind_points(nb::module_& m) {
         Release release;
         return voxelize(points, feats, o, active_rows, how, step, s);
       },
-      "points"_a, "feats"_a, "voxel_size"_a, nb::kw_only(), "batch_indices"_a = nb::none(),
+      "points"_a, "feats"_a, "voxel_size"_a = 1.0, nb::kw_only(), "batch_indices"_a = nb::none(),
       "origin"_a = 0.0, "active_rows"_a = nb::none(), "reduction"_a = "mean", "stride"_a = 1,
       "stream"_a = nb::none(),
       "The sparse tensor of the features of points, reduced by mean, sum or max over each voxel.");
@@ -99,8 +99,8 @@ void bind_points(nb::module_& m) {
         Release release;
         return build_point_voxel_map(points, voxel_coords, voxel_active_rows, o, how, s);
       },
-      "points"_a, "voxel_coords"_a, "voxel_active_rows"_a.none(), "voxel_size"_a, nb::kw_only(),
-      "batch_indices"_a = nb::none(), "origin"_a = 0.0, "interpolation"_a = "linear",
+      "points"_a, "voxel_coords"_a, "voxel_active_rows"_a = nb::none(), "voxel_size"_a = 1.0,
+      nb::kw_only(), "batch_indices"_a = nb::none(), "origin"_a = 0.0, "interpolation"_a = "linear",
       "stream"_a = nb::none(),
       "Rows and weights of the voxels around each point, linear or nearest.");
   m.def("interpolate_point_features", &interpolate_point_features, "voxel_feats"_a, "map"_a,
@@ -116,7 +116,7 @@ void bind_points(nb::module_& m) {
         Release release;
         return devoxelize(points, voxels, o, how, s);
       },
-      "points"_a, "voxels"_a, "voxel_size"_a, nb::kw_only(), "batch_indices"_a = nb::none(),
+      "points"_a, "voxels"_a, "voxel_size"_a = 1.0, nb::kw_only(), "batch_indices"_a = nb::none(),
       "origin"_a = 0.0, "interpolation"_a = "linear", "stream"_a = nb::none(),
       "Features of the voxels at the points, (P, C), by linear or nearest interpolation.");
 }

@@ -54,7 +54,7 @@ void bind_pool(nb::module_& m) {
         const KernelSpec spec = kernel_spec("pool3d", size, stride, padding, dilation);
         return unlocked([&] { return pool3d(x, how, spec, s); });
       },
-      nb::arg("x"), nb::kw_only(), nb::arg("mode"), nb::arg("kernel_size") = 2,
+      nb::arg("x"), nb::kw_only(), nb::arg("mode") = "sum", nb::arg("kernel_size") = 2,
       nb::arg("stride") = 2, nb::arg("padding") = 0, nb::arg("dilation") = 1,
       nb::arg("stream") = nb::none(),
       "y[o] = sum, avg or max over the edges (i, o, k) of x[i]; 0 for a row without edges.");
@@ -94,7 +94,7 @@ void bind_pool(nb::module_& m) {
         const auto n = optional_integer(batch_size, "global_pool", "batch_size");
         return unlocked([&] { return global_pool(x, how, n, s); });
       },
-      nb::arg("x"), nb::kw_only(), nb::arg("mode"), nb::arg("batch_size") = nb::none(),
+      nb::arg("x"), nb::kw_only(), nb::arg("mode") = "sum", nb::arg("batch_size") = nb::none(),
       nb::arg("stream") = nb::none(), "(B, C): sum, avg or max over the rows of each batch item.");
   def_global(m, "global_sum_pool", Reduction::sum, "global_pool with mode sum.");
   def_global(m, "global_avg_pool", Reduction::mean, "global_pool with mode avg.");

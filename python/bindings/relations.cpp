@@ -104,7 +104,14 @@ void bind_views(nb::module_& m) {
       .def_prop_ro("sorted_out_in_map", copy_of(&Sorted::sorted_out_in_map))
       .def_prop_ro("sorted_kv_out_in_map", copy_of(&Sorted::sorted_kv_out_in_map))
       .def_prop_ro("reorder_rows", copy_of(&Sorted::reorder_rows))
-      .def_prop_ro("tile_masks", copy_of(&Sorted::tile_masks));
+      .def_prop_ro(
+          "tile_masks",
+          [](const Sorted& self) {
+            const int words = static_cast<int>(self.tile_masks.size());
+            return new_array(words ? self.tile_masks.data<void>() : nullptr, {words},
+                             self.tile_masks.dtype());
+          },
+          "(4 * tiles,): per 64 sorted rows four words, each the OR of 16 row masks.");
   nb::class_<cpu::Coverage>(m, "Coverage",
                             "Input rows that reach no output, output rows without an edge.")
       .def_ro("unused_inputs", &cpu::Coverage::unused_inputs)
@@ -119,19 +126,41 @@ void bind_relation(nb::module_& m) {
   const auto view = nb::call_guard<Release>();
   nb::class_<Relation>(m, "KernelRelation",
                        "A set of edges (input row, output row, kernel offset). Views are built on "
-                       "first use and kept.")
-      .def(nb::new_([](const mx::array& in_rows, const mx::array& out_rows,
-                       const mx::array& kernel_ids, nb::object n_in, nb::object n_out,
-                       nb::object n_kernels) {
-             const char* name = "KernelRelation";
-             const int64_t in = integer(n_in, name, "n_in"), out = integer(n_out, name, "n_out");
-             const int64_t k = integer(n_kernels, name, "n_kernels");
-             Release release;
-             return std::const_pointer_cast<Relation>(
-                 Relation::from_edges(in_rows, out_rows, kernel_ids, in, out, k));
-           }),
-           "in_rows"_a, "out_rows"_a, "kernel_ids"_a, nb::kw_only(), "n_in"_a, "n_out"_a,
-           "n_kernels"_a)
+                       "first use and kept.",
+                       nb::dynamic_attr())
+      .def(
+          nb::new_([](const mx::array& in_rows, const mx::array& out_rows,
+                      const mx::array& kernel_ids, nb::object n_in, nb::object n_out,
+                      nb::object n_kernels, nb::object kernel_offsets, nb::object out_coords,
+                      nb::object n_in_capacity) {
+            const char* name = "KernelRelation";
+            // The older names say the same: rows of the input, of the coordinates, of the offsets.
+            if (n_in.is_none()) n_in = n_in_capacity;
+            if (n_out.is_none() && !out_coords.is_none()) n_out = nb::int_(nb::len(out_coords));
+            if (n_kernels.is_none() && !kernel_offsets.is_none())
+              n_kernels = nb::int_(nb::len(kernel_offsets));
+            const int64_t in = integer(n_in, name, "n_in"), out = integer(n_out, name, "n_out");
+            const int64_t k = integer(n_kernels, name, "n_kernels");
+            if (!out_coords.is_none() && static_cast<int64_t>(nb::len(out_coords)) != out)
+              throw std::invalid_argument(
+                  "[KernelRelation] out_coords must have n_out = " + std::to_string(out) + " rows");
+            if (!kernel_offsets.is_none() && static_cast<int64_t>(nb::len(kernel_offsets)) != k)
+              throw std::invalid_argument("[KernelRelation] kernel_offsets must have n_kernels = " +
+                                          std::to_string(k) + " rows");
+            std::shared_ptr<Relation> made;
+            {
+              Release release;
+              made = std::const_pointer_cast<Relation>(
+                  Relation::from_edges(in_rows, out_rows, kernel_ids, in, out, k));
+            }
+            nb::object self = nb::cast(made);
+            if (!out_coords.is_none()) self.attr("_out_coords") = out_coords;
+            if (!kernel_offsets.is_none()) self.attr("_kernel_offsets") = kernel_offsets;
+            return self;
+          }),
+          "in_rows"_a, "out_rows"_a, "kernel_ids"_a, nb::kw_only(), "n_in"_a = nb::none(),
+          "n_out"_a = nb::none(), "n_kernels"_a = nb::none(), "kernel_offsets"_a = nb::none(),
+          "out_coords"_a = nb::none(), "n_in_capacity"_a = nb::none())
       .def_prop_ro("kind", [](const Relation& r) { return std::string(kind_name(r.kind())); })
       .def_prop_ro("spec", &Relation::spec)
       .def_prop_ro("n_in", &Relation::n_in)
@@ -141,17 +170,25 @@ void bind_relation(nb::module_& m) {
       .def_prop_ro("out_count", &Relation::n_out)
       .def_prop_ro("counts",
                    [](const Relation& r) {
-                     nb::list counts;
-                     counts.append(r.edge_count());
-                     counts.append(r.n_out());
-                     return counts;
+                     const int64_t counts[] = {r.edge_count(), r.n_out()};
+                     const bool small = r.edge_count() <= INT32_MAX;
+                     const int32_t narrow[] = {static_cast<int32_t>(counts[0]),
+                                               static_cast<int32_t>(counts[1])};
+                     return small ? new_array(narrow, {2}, mx::int32)
+                                  : new_array(counts, {2}, mx::int64);
                    })
       .def_prop_ro("out_coords",
-                   [](const Relation& r) {
-                     return r.has_out_coords() ? r.out_coords().python_array() : nullptr;
+                   [](nb::handle self) -> nb::object {
+                     const auto& r = nb::cast<const Relation&>(self);
+                     if (r.has_out_coords()) return nb::cast(r.out_coords().python_array());
+                     return nb::getattr(self, "_out_coords", nb::none());
                    })
       .def_prop_ro("out_key", &Relation::out_key)
-      .def_prop_ro("kernel_offsets", [](const Relation& r) { return triples(r.offsets()); })
+      .def_prop_ro("kernel_offsets",
+                   [](nb::handle self) -> nb::object {
+                     return nb::getattr(self, "_kernel_offsets",
+                                        triples(nb::cast<const Relation&>(self).offsets()));
+                   })
       .def_prop_ro("is_reversed", &Relation::is_reversed)
       .def_prop_ro("edges", &Relation::edges, nb::rv_policy::reference_internal, view)
       .def_prop_ro("output_csr", &Relation::output_csr, nb::rv_policy::reference_internal, view)

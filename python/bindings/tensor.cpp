@@ -131,8 +131,18 @@ void bind_tensor(nb::module_& m) {
       .def("sorted", &SparseTensor::sorted, nb::call_guard<Release>(),
            "(tensor with rows by (batch, x, y, z), row of each before)")
       .def("export_components", &SparseTensor::export_components)
-      .def_static("from_components", &SparseTensor::from_components, "components"_a,
-                  nb::call_guard<Release>())
+      .def_static(
+          "from_components",
+          [](Parts components, const ManagerPtr& manager) {
+            if (manager && manager != components.coord_manager) {
+              components.coord_manager = manager;
+              if (components.coord_key && !manager->owns(*components.coord_key))
+                components.coord_key.reset();
+            }
+            return SparseTensor::from_components(components);
+          },
+          "components"_a, nb::kw_only(), "coord_manager"_a = nb::none(), nb::call_guard<Release>(),
+          "coord_manager: where the coordinates go, instead of the components' own manager.")
       .def(
           "to_dense",
           [](const SparseTensor& t, nb::object shape, nb::object min_coord, mx::StreamOrDevice s) {
@@ -180,7 +190,9 @@ void bind_tensor(nb::module_& m) {
           nb::is_operator(), nb::call_guard<Release>())
       .def(
           "__and__",
-          [](const SparseTensor& a, const SparseTensor& b) { return sparse_intersection(a, b); },
+          [](const SparseTensor& a, const SparseTensor& b) {
+            return sparse_binary(a, b, BinaryOp::mul, Join::inner);
+          },
           nb::is_operator(), nb::call_guard<Release>())
       .def("__repr__", &SparseTensor::text)
       .def("__copy__", [](nb::handle self) { return nb::borrow(self); })

@@ -307,9 +307,9 @@ TEST(Manager, InverseMapFollowsStrides) {
   const auto manager = CoordinateManager::create();
   const auto fine = manager->insert_coords(line({-1, 0, 1, 9}), {1, 1, 1});
   const auto coarse = manager->insert_coords(line({0, -1}), {2, 2, 2});
-  EXPECT_EQ(to_vector(manager->inverse_map(fine, coarse)), (std::vector<int32_t>{1, 0, 0, -1}));
+  EXPECT_EQ(to_vector(manager->inverse_map(coarse, fine)), (std::vector<int32_t>{1, 0, 0, -1}));
   EXPECT_EQ(to_vector(manager->inverse_map(fine, fine)), (std::vector<int32_t>{0, 1, 2, 3}));
-  EXPECT_THROW(manager->inverse_map(coarse, fine), std::invalid_argument);
+  EXPECT_THROW(manager->inverse_map(fine, coarse), std::invalid_argument);
 }
 
 TEST(Manager, ManyThreadsGetOneObject) {

@@ -88,8 +88,7 @@ def test_named_operations_and_operators():
         assert table(named(x, y)) == expected
         if operator:
             assert table(operator(x, y)) == expected
-    common = table(x & y)
-    assert common == {k: v for k, v in table(x).items() if k in table(y)}
+    assert table(x & y) == table(x * y)  # the product on the intersection
     for bad in (lambda: x + "1", lambda: x * mx.ones(7), lambda: x & None):
         with pytest.raises((TypeError, ValueError)):  # mx.array answers for itself
             bad()

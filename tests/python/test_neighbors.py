@@ -39,11 +39,11 @@ def brute(source, query, source_batch, query_batch, limit, reach=None):
 
 def edges_of(r):
     offsets, rows, d = r.row_offsets.tolist(), r.edges.source_rows.tolist(), r.distances.tolist()
-    assert r.counts.tolist() == [b - a for a, b in itertools.pairwise(offsets)]
+    assert r.query_counts.tolist() == [b - a for a, b in itertools.pairwise(offsets)]
     assert r.edges.query_rows.tolist() == [
-        q for q, n in enumerate(r.counts.tolist()) for _ in range(n)
+        q for q, n in enumerate(r.query_counts.tolist()) for _ in range(n)
     ]
-    assert r.edges.neighbor_ids.tolist() == [i for n in r.counts.tolist() for i in range(n)]
+    assert r.edges.neighbor_ids.tolist() == [i for n in r.query_counts.tolist() for i in range(n)]
     return [list(zip(d[a:b], rows[a:b])) for a, b in itertools.pairwise(offsets)]
 
 
@@ -147,7 +147,7 @@ def test_index_serves_many_queries_and_threads():
     finally:
         core.set_thread_count(before)
     assert not failures
-    assert index.radius(radius=0.0).counts.tolist() == [1] * 5000
+    assert index.radius(radius=0.0).query_counts.tolist() == [1] * 5000
     assert index.knn(k=1).edges.source_rows.tolist() == list(range(5000))
 
 

@@ -88,7 +88,7 @@ def check_maps(relation, found):
     tiles = np.zeros(-(-n // 64) * 64, np.uint32)
     tiles[:n] = words[order, 0]
     np.testing.assert_array_equal(
-        np.array(view.tile_masks), np.bitwise_or.reduce(tiles.reshape(-1, 4, 16), axis=2)
+        np.array(view.tile_masks), np.bitwise_or.reduce(tiles.reshape(-1, 16), axis=1)
     )
 
 
@@ -106,7 +106,8 @@ def test_every_kind_is_the_oracle(case):
     assert [tuple(row) for row in relation.out_coords.tolist()] == out
     assert relation.out_coords.dtype == mx.array(case.coords).dtype
     assert edges(relation) == expected
-    assert relation.counts == [len(expected), len(out)] == [relation.edge_count, relation.out_count]
+    assert relation.counts.tolist() == [len(expected), len(out)]
+    assert (relation.edge_count, relation.out_count) == (len(expected), len(out))
     assert relation.n_in == len(case.coords) and relation.n_out == len(out)
     centered = case.kind in ("forward", "target", "submanifold")
     assert list(relation.kernel_offsets) == oracle.kernel_offsets(
@@ -166,7 +167,7 @@ def test_no_rows(kind, dtype):
     none = mx.zeros((0, 4), dtype)
     target = [none] if kind.startswith("target") else []
     r = BUILD[kind](none, *target)
-    assert r.counts == [0, 0] and edges(r) == [] and r.out_coords.shape == (0, 4)
+    assert r.counts.tolist() == [0, 0] and edges(r) == [] and r.out_coords.shape == (0, 4)
     check_maps(r, check_views(r))
     check_views(r.reversed())
 
@@ -311,7 +312,7 @@ def test_manager_keys():
     with pytest.raises(AttributeError):
         key.id = 3
     fine, coarse = m.insert_coords(line(-1, 0, 1, 9)), m.insert_coords(line(0, -1), 2)
-    assert m.inverse_map(fine, coarse).tolist() == [1, 0, 0, -1]
+    assert m.inverse_map(coarse, fine).tolist() == [1, 0, 0, -1]
 
 
 def test_python_threads_share_one_relation():

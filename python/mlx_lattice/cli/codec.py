@@ -140,9 +140,9 @@ def _voxels(cloud, size, with_attributes):
     coords = ops.downsample_coords(rows, 1)
     attributes: dict[str, mx.array] = {}
     if with_attributes and cloud.columns:
-        inverse = np.array(ops.inverse_map(rows, coords))
+        inverse = np.array(ops.inverse_map(coords, rows))
         counts = np.bincount(inverse, minlength=len(coords))
-        first = np.array(ops.inverse_map(coords, rows))
+        first = np.array(ops.inverse_map(rows, coords))
         for name, values in cloud.columns.items():
             attributes |= _stored(name, values, first, inverse, counts, len(coords))
     return coords, attributes, tuple(float(v) for v in origin), len(points)

@@ -18,3 +18,29 @@ __all__ += [
     *tensor.__all__,
     *weights.__all__,
 ]
+
+# Names of the older package, which need no help of their own.
+from ._older import QuantizedWeightLayout, Triple, triple  # noqa: E402, F401
+from .coords import (  # noqa: E402, F401
+    build_sparse_alignment,
+    child_coords_from_indices,
+    occupancy_downsample,
+    occupancy_expand,
+)
+from .points import build_point_voxel_map, interpolate_point_features  # noqa: E402, F401
+from .relations import (  # noqa: E402, F401
+    RelationCSRView,
+    RelationEdges,
+    RelationImplicitGemmView,
+    RelationKind,
+    RelationSortedImplicitGemmView,
+    RelationView,
+    SparseRelationContract,
+    build_generative_relation,
+    build_kernel_relation,
+    build_submanifold_kernel_relation,
+    build_target_kernel_relation,
+    build_transposed_kernel_relation,
+    kernel_offsets,
+)
+from .weights import dequantize_weight, quantize_weight  # noqa: E402, F401

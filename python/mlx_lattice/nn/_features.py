@@ -69,9 +69,11 @@ class GELU(_Activation):
 
     def __init__(self, approximate=False):
         super().__init__()
-        if not isinstance(approximate, bool):
-            raise TypeError(f"[GELU] approximate must be a bool, got {approximate!r}")
-        self._approximate = approximate
+        if approximate not in (True, False, "none", "tanh"):
+            raise TypeError(
+                f'[GELU] approximate must be a bool, "none" or "tanh", got {approximate!r}'
+            )
+        self._approximate = approximate in (True, "tanh")
 
     def _options(self):
         return {"approximate": self._approximate}

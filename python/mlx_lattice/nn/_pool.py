@@ -28,7 +28,7 @@ class _Local(nn.Module):
 class Pool3d(_Local):
     """Pooling over a kernel; mode sum, avg or max."""
 
-    def __init__(self, mode, kernel_size=2, stride=2, padding=0, dilation=1):
+    def __init__(self, mode="sum", kernel_size=2, stride=2, padding=0, dilation=1):
         super().__init__(kernel_size, stride, padding, dilation)
         if mode not in ("sum", "avg", "max"):
             raise ValueError(f"[{type(self).__name__}] mode must be sum, avg or max, got {mode!r}")

@@ -110,6 +110,23 @@ class QuantizedLinear(_Quantized, Linear):
 
     _dense = Linear
 
+    def __init__(
+        self,
+        in_channels=None,
+        out_channels=None,
+        *args,
+        input_dims=None,
+        output_dims=None,
+        **kwargs,
+    ):
+        """input_dims, output_dims: the names that mlx.nn.QuantizedLinear has for the channels."""
+        super().__init__(
+            in_channels if input_dims is None else input_dims,
+            out_channels if output_dims is None else output_dims,
+            *args,
+            **kwargs,
+        )
+
     @classmethod
     def from_linear(cls, linear, group_size=None, bits=4):
         """The packed form of a Linear; shares its bias."""

@@ -44,3 +44,13 @@ __all__ = [
     *relations.__all__,
     *surface.__all__,
 ]
+
+# Value classes that the older package shows here too.
+from ..core import (  # noqa: F401
+    CoordinateOrdering,
+    CoordinateSet,
+    OccupancyExpansion,
+    SparseAlignment,
+    SparseOccupancy,
+    SparseQuantization,
+)

@@ -1,6 +1,6 @@
 """Coordinate sets by value: set operations, look-up, joins, curve orders, occupancy."""
 
-from .._ext import (
+from ..core.coords import (
     build_sparse_alignment,
     child_coords_from_indices,
     contains_coords,

@@ -1,16 +1,16 @@
 """Activations, dropout and normalization; identity is kept; docs/ops/features.md."""
 
+from typing import Any
+
 import mlx.core as mx
 
 from .. import _ext
 from .._ext import (
-    activation,
+    SparseTensor,
     batch_norm,
     batch_norm_act,
     batch_norm_features,
     feature_statistics,
-    gelu,
-    gelu_features,
     layer_norm,
     layer_norm_features,
     leaky_relu,
@@ -56,6 +56,53 @@ __all__ = [
     "tanh",
     "tanh_features",
 ]
+
+
+def _approximate(value, operation):
+    """True for the tanh form: a bool, "tanh" or "none"."""
+    if isinstance(value, bool):
+        return value
+    if value in ("none", "tanh"):
+        return value == "tanh"
+    raise ValueError(f'[{operation}] approximate must be a bool, "none" or "tanh", got {value!r}')
+
+
+def gelu(
+    x: SparseTensor, *, approximate: bool | str = False, stream: mx.Stream | mx.Device | None = None
+) -> SparseTensor:
+    """x Phi(x); approximate (True or "tanh"): the tanh form."""
+    return _ext.gelu(x, approximate=_approximate(approximate, "gelu"), stream=stream)
+
+
+def gelu_features(
+    feats: mx.array, *, approximate: bool | str = False, stream: mx.Stream | mx.Device | None = None
+) -> mx.array:
+    """`gelu` of an array."""
+    return _ext.gelu_features(
+        feats, approximate=_approximate(approximate, "gelu_features"), stream=stream
+    )
+
+
+def activation(
+    array: mx.array,
+    *,
+    kind: str,
+    approximate: bool | str = False,
+    alpha: float | None = None,
+    negative_slope: float = 0.01,
+    **options: Any,
+) -> mx.array:
+    """relu, sigmoid, silu, tanh, gelu, leaky_relu or softplus of an array.
+
+    alpha: an older name of negative_slope. Options: beta and threshold of softplus, stream.
+    """
+    return _ext.activation(
+        array,
+        kind=kind,
+        approximate=_approximate(approximate, "activation"),
+        negative_slope=negative_slope if alpha is None else alpha,
+        **options,
+    )
 
 
 def _key(training, key):

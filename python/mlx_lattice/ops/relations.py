@@ -3,7 +3,7 @@
 The manager of the tensor caches the relations of the latter.
 """
 
-from .._ext import (
+from ..core.relations import (
     build_generative_relation,
     build_kernel_relation,
     build_submanifold_kernel_relation,

@@ -96,7 +96,7 @@ def nearest_neighbors(points, queries, lengths=None, query_lengths=None):
         return mx.full((queries.shape[0],), -1, dtype=mx.int32), mx.full(
             (queries.shape[0],), float("inf")
         )
-    some = found.counts > 0
+    some = found.query_counts > 0
     place = mx.where(some, found.row_offsets[:-1], 0)
     return mx.where(some, found.edges.source_rows[place], -1), mx.where(
         some, mx.sqrt(found.distances[place]), float("inf")

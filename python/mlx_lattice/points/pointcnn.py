@@ -40,7 +40,7 @@ def knn_graph(points, k, lengths=None):
         return mx.zeros((0, k), dtype=mx.int32), mx.zeros((0, k, 3), dtype=points.dtype)
     found = ops.build_knn_relation(mx.stop_gradient(points), k=k, batch_indices=batch.indices)
     rank = mx.arange(k, dtype=mx.int32)[None]
-    place = found.row_offsets[:-1, None] + mx.where(rank < found.counts[:, None], rank, 0)
+    place = found.row_offsets[:-1, None] + mx.where(rank < found.query_counts[:, None], rank, 0)
     idx = found.edges.source_rows[place]
     mx.eval(idx)
     return idx, points[idx] - points[:, None]

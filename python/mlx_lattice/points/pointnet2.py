@@ -14,6 +14,7 @@ from .. import ops
 from ..models._model import Model
 from ..nn import Linear
 from ..nn._checks import integer, number
+from ..nn._checks import sizes as widths
 from .batches import as_batch
 from .norms import make_norm
 from .segments import segment_reduce
@@ -71,7 +72,7 @@ class SetAbstraction(mlx.nn.Module):
         edges = found.edges
         near = (positions[edges.source_rows] - centers[edges.query_rows]) / self._radius
         inputs = near if x is None else mx.concatenate([x[edges.source_rows], near], axis=1)
-        return segment_reduce(self.mlp(inputs), found.counts, "max"), centers, sizes
+        return segment_reduce(self.mlp(inputs), found.query_counts, "max"), centers, sizes
 
 
 class FeaturePropagation(mlx.nn.Module):
@@ -79,7 +80,7 @@ class FeaturePropagation(mlx.nn.Module):
 
     def __init__(self, in_channels, channels, norm="batch"):
         super().__init__()
-        self.mlp = SharedMLP([in_channels, *channels], norm)
+        self.mlp = SharedMLP([in_channels, *widths(self, "channels", channels)], norm)
 
     def __call__(self, x, centers, sizes, own, positions, lengths):
         found = ops.build_knn_relation(
@@ -91,9 +92,9 @@ class FeaturePropagation(mlx.nn.Module):
         )
         weight = 1 / mx.maximum(found.distances, 1e-8)
         edges = found.edges
-        total = segment_reduce(weight[:, None], found.counts, "sum")
+        total = segment_reduce(weight[:, None], found.query_counts, "sum")
         weight = weight[:, None] / total[edges.query_rows]
-        y = segment_reduce(weight * x[edges.source_rows], found.counts, "sum")
+        y = segment_reduce(weight * x[edges.source_rows], found.query_counts, "sum")
         return self.mlp(y if own is None else mx.concatenate([y, own], axis=1))
 
 

@@ -43,7 +43,7 @@ def radius_inliers(points, radius: float, least: int = 2) -> np.ndarray:
     if not len(rows):
         return np.ones(0, bool)
     found = ops.build_radius_relation(mx.array(rows), radius=radius, max_neighbors=least + 1)
-    return np.array(found.counts) > least
+    return np.array(found.query_counts) > least
 
 
 @dataclass(frozen=True)
