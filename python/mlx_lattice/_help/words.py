@@ -193,7 +193,6 @@ ARGUMENTS: dict[str, str] = {
     "source_rows": "Source row of each edge.",
     "n_query": "Number of query rows.",
     "n_source": "Number of source rows.",
-    "quick": "Fewer cases, for a first look.",
     "neighbor_ids": "Rank of each edge among the neighbors of its query.",
     "point_active_rows": "Array of shape (1,): only that many leading points count.",
     "source_active_rows": "Array of shape (1,): only that many leading source rows count.",
@@ -324,7 +323,6 @@ ARGUMENTS: dict[str, str] = {
     "warm": "Share of the steps in which the rate rises.",
     "fn": "The function that is asked about.",
     "device": 'A device: "cpu", "gpu" or one of MLX.',
-    "quick": "Whether to run only one case of every 20 per route, and at least one.",
     "q_weight": "A packed weight.",
 }
 
