@@ -26,7 +26,7 @@ LEFT_OUT = re.compile(
     r"notebook|"
     r"training\.(?!classification_loss|warm_cosine)|"  # networks, functions and data sets
     r"train_pointcnn|points\.(evaluate|conv_with_stride)|"
-    r"MinkUNet|SECOND|ResNet|PointUNet|PointNet|DGCNN"
+    r"MinkUNet|SECOND|Second|ResNet|PointUNet|PointNet|DGCNN"
 )
 METHODS_LEFT_OUT = ("save", "load", "resume", "fit", "clear", "set_budget")
 

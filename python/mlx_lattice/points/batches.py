@@ -269,6 +269,12 @@ class PointCloudBatch(_Ragged):
     @classmethod
     def concat(cls, batches):
         """The clouds of all batches, in order."""
+        if not isinstance(batches, (list, tuple)) or not all(
+            isinstance(b, _Ragged) for b in batches
+        ):
+            raise TypeError(
+                f"[{cls.__name__}.concat] batches must be a list of batches, found {told(batches)}"
+            )
         return cls.from_list([cloud for batch in batches for cloud in batch.unbatch()])
 
     def to_offsets(self):
