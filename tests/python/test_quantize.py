@@ -260,11 +260,6 @@ def test_normalized_modules_have_no_packed_form():
         (lambda x, q: ml.quantize_weight(mx.zeros((6, 8), mx.int32)), ValueError, "int32"),
         (lambda x, q: ml.quantize_weight(None), TypeError, "."),
         (lambda x, q: ml.dequantize_weight(weights(6, 8)), TypeError, "."),
-        (
-            lambda x, q: ops.subm_conv3d(x.astype(mx.float16), q),
-            ValueError,
-            r"^\[subm_conv3d\] .*float32 and float16",
-        ),
         (lambda x, q: ops.subm_conv3d(tensor(channels=6), q), ValueError, "C_in = 6"),
         (lambda x, q: ops.subm_conv3d(x, q, kernel_size=5), ValueError, "packed for size"),
         (lambda x, q: ops.subm_conv3d(x, q, weights(3)), ValueError, "bias"),
