@@ -75,7 +75,14 @@ def active(rows, active_rows, operation: str, argument: str = "active_rows"):
     """The first `active_rows` rows of an array: a (1,) array, an int, or None for all."""
     if active_rows is None or rows is None:
         return rows
-    count = mx.array(active_rows)
+    try:
+        count = mx.array(active_rows)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(
+            f"[{operation}] {argument} must be one integer, found {active_rows!r}"
+        ) from None
+    if not hasattr(rows, "shape"):
+        raise TypeError(f"[{operation}] rows must be an array, found a {type(rows).__name__}")
     if count.size != 1 or not mx.issubdtype(count.dtype, mx.integer):
         raise TypeError(
             f"[{operation}] {argument} must be one integer or an array of shape (1,), "
