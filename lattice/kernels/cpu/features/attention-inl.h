@@ -137,6 +137,12 @@ HWY_NOINLINE void copy_head(const HeadRows<T>& x, int64_t begin, int64_t rows, f
 // Rows of x up to the next multiple of 4 and `size` up to the next multiple of 4 are read.
 HWY_NOINLINE void transpose_panels(const float* HWY_RESTRICT x, int64_t ld, int64_t rows,
                                    int64_t size, float* HWY_RESTRICT to) {
+#if HWY_TARGET == HWY_SCALAR  // it has no vectors of 4
+  const int64_t panel = round_up(size, 4) * kPanelWidth;
+  for (int64_t r = 0; r < round_up(rows, 4); ++r)
+    for (int64_t j = 0; j < round_up(size, 4); ++j)
+      to[r / kPanelWidth * panel + j * kPanelWidth + r % kPanelWidth] = x[r * ld + j];
+#else
   const hn::FixedTag<float, 4> d;
   const hn::FixedTag<double, 2> dd;
   const int64_t panel = round_up(size, 4) * kPanelWidth;
@@ -157,6 +163,7 @@ HWY_NOINLINE void transpose_panels(const float* HWY_RESTRICT x, int64_t ld, int6
       hn::Store(hn::BitCast(d, hn::InterleaveUpper(dd, ab1, ce1)), d, at + 3 * kPanelWidth);
     }
   }
+#endif
 }
 
 // One tile of logits: queries from q0 of segment s, keys from k0, both counted inside the segment.
