@@ -13,9 +13,10 @@ platform=manylinux_2_35_$(uname -m)
 auditwheel repair --exclude libmlx.so --plat "$platform" --only-plat -w "$folder" "$wheel"
 repaired=$(ls "$folder/$(basename "${wheel%-*}")"-manylinux*.whl)
 shown=$(auditwheel show "$repaired")
+inside=$(python3 -m zipfile -l "$repaired" | grep -oE 'lib[A-Za-z0-9_+-]+\.so[.0-9]*' | sort -u)
 outside=$(grep -oE '\blib[A-Za-z0-9_+-]+\.so[.0-9]*' <<<"$shown" | sort -u |
-  grep -vE '^lib(c|m|stdc\+\+|gcc_s|pthread|dl|rt)\.so' || true)
-if [ "$outside" != libmlx.so ]; then
+  grep -vE '^lib(c|m|stdc\+\+|gcc_s|pthread|dl|rt|mlx)\.so' | grep -vxF "$inside" || true)
+if [ -n "$outside" ]; then
   echo "[repair_wheel.sh] $repaired needs ${outside//$'\n'/ }; expected only libmlx.so." >&2
   echo "$shown" >&2
   exit 1
