@@ -88,18 +88,23 @@ void bind_values(nb::module_& m) {
       .def(
           "__array__",
           [](const CoordinateSet& set, nb::object dtype, nb::object) {
-            const nb::object array = nb::module_::import_("numpy").attr("array")(set.python_array());
+            const nb::object array =
+                nb::module_::import_("numpy").attr("array")(set.python_array());
             return dtype.is_none() ? array : array.attr("astype")(dtype);
           },
           nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none())
-      .def("__getitem__", [](const CoordinateSet& set,
-                             nb::handle index) { return nb::object(nb::cast(set.python_array())[index]); })
-      .def("__iter__", [](const CoordinateSet& set) { return nb::iter(nb::cast(set.python_array())); })
+      .def("__getitem__",
+           [](const CoordinateSet& set, nb::handle index) {
+             return nb::object(nb::cast(set.python_array())[index]);
+           })
+      .def("__iter__",
+           [](const CoordinateSet& set) { return nb::iter(nb::cast(set.python_array())); })
       .def("__eq__",
            [](const CoordinateSet& set, nb::handle other) {
-             const nb::object rhs = nb::isinstance<CoordinateSet>(other)
-                                        ? nb::cast(nb::cast<const CoordinateSet&>(other).python_array())
-                                        : nb::borrow(other);
+             const nb::object rhs =
+                 nb::isinstance<CoordinateSet>(other)
+                     ? nb::cast(nb::cast<const CoordinateSet&>(other).python_array())
+                     : nb::borrow(other);
              return attribute_of_coords(set, nb::str("__eq__"))(rhs);
            })
       .def("__hash__", [](nb::handle self) { return reinterpret_cast<intptr_t>(self.ptr()) >> 4; })
@@ -170,7 +175,7 @@ void bind_values(nb::module_& m) {
 
 void bind_coords(nb::module_& m) {
   bind_values(m);
-  nb::module_::import_("mlx.core");  // the conversion needs its type
+  nb::module_::import_("mlx.core");                        // the conversion needs its type
   nb::implicitly_convertible<CoordinateSet, mx::array>();  // accepted wherever an array is
 
   m.def(

@@ -1,7 +1,7 @@
 """Names and arguments of the older package with this import name: aliases that cost nothing.
 
-Geometry here has exactly the rows it needs. So a capacity is a number of rows, and `active_rows`,
-which the older package gives beside padded arrays, names the prefix of rows that is kept.
+Geometry here has exactly the rows it needs, so a capacity is a number of rows. The older package
+gives `active_rows` beside padded arrays; here `active_rows` names the prefix of rows that is kept.
 """
 
 from dataclasses import dataclass
