@@ -11,6 +11,7 @@
 #include "lattice/ops/conv.h"
 #include "lattice/ops/conv_core.h"
 #include "lattice/ops/quantize_conv.h"
+#include "lattice/routes/decide.h"
 
 namespace lattice {
 namespace {
