@@ -3,8 +3,7 @@
 //
 // The relation's index arrays are inputs of the kernels; they are made on the CPU once per
 // relation, in memory that both share. Work with no edge or no channel launches nothing. Matrix
-// units are 8 x 8 simdgroup matrices on every tier: the tensor operations of a neural accelerator
-// can be neither compiled nor run where this was written.
+// units are 8 x 8 simdgroup matrices on every tier.
 #include <mlx/ops.h>
 
 #include <algorithm>
