@@ -11,7 +11,9 @@ Rejection dense_only(const Call& call);
 Rejection packed_only(const Call& call);
 // Several edges of an offset share an output row, so that sums of rows save products.
 Rejection outputs_are_shared(const Call& call);
-// Channels of a group fill an 8 x 8 matrix.
+// One launch has threads for every tile.
+Rejection needs_few_groups(const Call& call);
+// Channels of a group fill an 8 x 8 matrix, and what needs_few_groups asks.
 Rejection needs_tiles(const Call& call);
 // Every output row has at most one edge for an offset, and the map is not too long.
 Rejection needs_map(const Call& call);
