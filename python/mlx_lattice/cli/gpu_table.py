@@ -38,7 +38,10 @@ OPS = {
     "`lookup` and `gather`; gradients `segments`": "reindex_sparse",
     _CHOSEN: "crop prune prune_mask",
     "`map_rows`; the CPU finds voxels at once": "voxelize voxelize_with_quantization devoxelize",
-    "`map_rows`": "interpolate_point_features gather_neighbor_features",
+    "`map_rows` and `take_columns`; gradients `map_rows`": "to_slots",
+    "`segments`; gradients `gather`": "grid_pool",
+    "`gather`; gradients of rows `segments`": "grid_unpool",
+    "`map_rows`": "to_rows interpolate_point_features gather_neighbor_features",
     "`lookup`": "lookup_coords contains_coords inverse_map intersection_coords difference_coords",
     "`unique`": "union_coords downsample_coords",
     "`relate`": """
@@ -65,7 +68,8 @@ OPS = {
         align_sparse build_sparse_alignment build_point_voxel_map sparse_quantize
         morton_codes morton_order morton_sort_coords hilbert_order occupancy_downsample
         occupancy_expand child_coords_from_indices topk_rows knn_rows estimate_normals
-        farthest_point_sample
+        farthest_point_sample attention_patches attention_windows curve_codes
+        curve_sort_coords grid_pooling
     """,
     _NUMBERS: "kernel_offsets replace_feature",
     _SEQUENCE: """
