@@ -4,6 +4,7 @@ goldens/ptv3_serial.npz was made by running the serialization and padding of the
 Transformer V3 (commit 3229e9b) on random inputs; no code of theirs is here.
 """
 
+import itertools
 from pathlib import Path
 
 import mlx.core as mx
@@ -58,7 +59,7 @@ def test_windows_hold_neighbors():
     window = (coords[:, 1:] + [1, 2, 0]) // [4, 5, 3]
     key = np.column_stack([coords[:, 0], window])
     rows, offsets = np.array(layout.rows), np.array(layout.offsets)
-    for a, b in zip(offsets, offsets[1:]):
+    for a, b in itertools.pairwise(offsets):
         assert len(np.unique(key[rows[a:b]], axis=0)) == 1
     assert len(offsets) - 1 == len(np.unique(key, axis=0))
     low = coords[:, 1:].min(axis=0)

@@ -51,10 +51,13 @@ OPS = {
     """,
     "`neighbors`": "build_knn_relation build_radius_relation knn_relation radius_relation",
     _MLX: """
-        activation relu sigmoid silu tanh gelu leaky_relu softplus dropout relu_features
-        sigmoid_features silu_features tanh_features gelu_features leaky_relu_features
-        softplus_features dropout_features layer_norm layer_norm_features rms_norm
-        rms_norm_features quantize_weight dequantize_weight
+        relu sigmoid silu tanh leaky_relu softplus dropout relu_features
+        sigmoid_features silu_features tanh_features leaky_relu_features
+        softplus_features dropout_features quantize_weight dequantize_weight
+    """,
+    "`gelu`; the tanh form and other activations by MLX": "gelu gelu_features activation",
+    "`row_norm`; gradients `row_norm_vjp`": """
+        layer_norm layer_norm_features rms_norm rms_norm_features
     """,
     _NORM: "batch_norm batch_norm_act batch_norm_features",
     "`sum_rows`": "feature_statistics",
