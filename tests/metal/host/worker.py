@@ -24,15 +24,15 @@ class Worker:
         self._process = self._memory = None
         atexit.register(self.close)
 
-    def run(self, kernel, grid, group, buffers, threadgroup, order, seed, fails, timeout):
-        """buffers: (name, array, writable, filled).
+    def run(self, kernel, grid, group, buffers, threadgroup, timeout, order="forward", **numbers):
+        """buffers: (name, array, writable, filled). numbers: seed, fails, layout.
 
         Returns (the writable ones, mistakes, counts).
         """
         if self._process is None:
             self._start()
         lines = [f"kernel {kernel}", "grid {} {} {}".format(*grid), "group {} {} {}".format(*group)]
-        lines += [f"order {_ORDERS[order]}", f"seed {seed}", f"fails {fails}"]
+        lines += [f"order {_ORDERS[order]}", *(f"{name} {n}" for name, n in numbers.items())]
         lines += [f"threadgroup {name} {offset} {size}" for name, offset, size in threadgroup]
         places, end = [], _GAP
         for _name, array, _writable, _filled in buffers:
