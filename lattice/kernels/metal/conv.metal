@@ -180,7 +180,7 @@ template <bool kWhole, typename V, typename B, typename I, typename P, typename 
 METAL_FUNC Eight<V> load_row(const thread BucketRows<B, I, P, O>& rows, X x, int e, size_t, int p,
                              int k, size_t stride, int first, int c, int n) {
   Eight<V> sum = load_eight<kWhole, V>(x, 0, 0);
-  for (; rows.before(e, p, k, p + 1); ++e) {
+  for (; n > 0 && rows.before(e, p, k, p + 1); ++e) {
     const Eight<V> next =
         load_eight<kWhole, V>(x, size_t(rows.in_rows[e]) * stride + size_t(first + c), n);
 #pragma clang loop unroll(full)

@@ -4,7 +4,7 @@
 #include "lattice/kernels/metal/conv.metal"
 #include "lattice/kernels/metal/tensor.metal"
 
-#if __METAL_VERSION__ >= 400 && __has_include(<MetalPerformancePrimitives/MetalPerformancePrimitives.h>)
+#ifdef LATTICE_TENSOR
 namespace lattice {
 
 template <int kColumns, int kDepth, typename V, typename C>

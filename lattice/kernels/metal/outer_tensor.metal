@@ -3,7 +3,7 @@
 #include "lattice/kernels/metal/outer.metal"
 #include "lattice/kernels/metal/tensor.metal"
 
-#if __METAL_VERSION__ >= 400 && __has_include(<MetalPerformancePrimitives/MetalPerformancePrimitives.h>)
+#ifdef LATTICE_TENSOR
 namespace lattice {
 
 // The two halves of the channels lie one behind the other, so that each is a tile without padding.

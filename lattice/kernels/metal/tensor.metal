@@ -5,7 +5,13 @@
 // holds which sum differs between generations of GPUs: it is asked, never assumed.
 #pragma once
 
-#if __METAL_VERSION__ >= 400 && __has_include(<MetalPerformancePrimitives/MetalPerformancePrimitives.h>)
+#if __METAL_VERSION__ >= 400
+#if __has_include(<MetalPerformancePrimitives/MetalPerformancePrimitives.h>)
+#define LATTICE_TENSOR
+#endif
+#endif
+
+#ifdef LATTICE_TENSOR
 #include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>
 #include <metal_tensor>
 

@@ -1,6 +1,6 @@
 // Neighboring values that a thread reads or writes at once. No topic of its own.
 //
-// Arrays of a kernel may begin at any element, so that their values are aligned as elements are:
+// Arrays of a kernel may begin at any element, so that their values are aligned as elements are.
 // Apple's GPUs read up to four neighboring values at once all the same.
 #pragma once
 
@@ -18,7 +18,10 @@ METAL_FUNC Values<T, kCount> values_at(const device T* p) {
 }
 template <int kCount, typename T>
 METAL_FUNC Values<T, kCount> values_at(const constant T* p) {
-  return *(const constant Values<T, kCount>*)p;
+  Values<T, kCount> values;
+#pragma clang loop unroll(full)
+  for (int j = 0; j < kCount; ++j) values.v[j] = p[j];
+  return values;
 }
 template <int kCount, typename T>
 METAL_FUNC void put_values(device T* p, Values<T, kCount> values) {
