@@ -1,5 +1,5 @@
-// outer_tiles (outer.metal) on the tensor unit of Metal 4: the same parts and edges; each simdgroup
-// multiplies a quarter of the tile, kEdges edges at a time. T is half or bfloat.
+// outer_tiles (outer.metal) on the tensor unit of Metal 4: the same parts and edges. Each simdgroup
+// multiplies a quarter of the tile, kEdges edges at a time. The dtype T is half or bfloat.
 #include "lattice/kernels/metal/outer.metal"
 #include "lattice/kernels/metal/tensor.metal"
 
