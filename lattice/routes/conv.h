@@ -43,8 +43,8 @@ mx::array conv_metal_rows(const Call& call);
 mx::array conv_metal_tiles(const Call& call);
 // Tiles over the map with sorted rows.
 mx::array conv_metal_sorted(const Call& call);
-// The same for a reversed submanifold relation: i = o + offset k is o = i + offset K - 1 - k, so
-// that the relation itself, with the weights in reverse order, has the same result.
+// The same for a reversed submanifold relation: i = o + offset k is o = i + offset K - 1 - k. So
+// the relation itself, with the weights in reverse order, has the same result.
 mx::array conv_metal_mirrored(const Call& call);
 // Tiles over the lists of offsets, where every output row has one edge.
 mx::array conv_metal_lists(const Call& call);

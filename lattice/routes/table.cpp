@@ -1,6 +1,7 @@
 #include "lattice/routes/table.h"
 
 #include "lattice/routes/adamw.h"
+#include "lattice/routes/attention.h"
 #include "lattice/routes/columns.h"
 #include "lattice/routes/conv.h"
 #include "lattice/routes/distance.h"
@@ -289,6 +290,19 @@ std::span<const Route> routes() {
       {Operation::distance, kGpu, Code::mlx, "gpu.mlx",
        "any shape: squares of one channel at a time; cosine: matmul of MLX", always,
        one<distance_with_mlx>},
+
+      // ---- attention over ragged segments
+      {Operation::attention, kCpu, Code::host, "cpu.tiles",
+       "any segments: tiles of 48 queries and 128 keys, running maximum and sum", always,
+       attention_tiles},
+      {Operation::attention, kGpu, Code::mlx, "gpu.mlx",
+       "any segments: matmul of MLX for each run of segments of one length, in float32", always,
+       attention_with_mlx},
+      {Operation::attention_vjp, kCpu, Code::host, "cpu.tiles",
+       "any segments: weights again from the log-sum-exp, tile by tile", always,
+       attention_vjp_tiles},
+      {Operation::attention_vjp, kGpu, Code::mlx, "gpu.mlx",
+       "any segments: MLX's gradient of the formula", always, attention_vjp_with_mlx},
 
       // ---- geometry
       {Operation::unique, kCpu, Code::host, "cpu.sorted", "any coordinates: sorted keys", always,

@@ -1,6 +1,6 @@
 // conv_tiles (conv.metal) on the tensor unit of Metal 4: the same rows, weights and steps. Each
-// simdgroup multiplies 16 rows by kColumns channels, kDepth input channels at a time. The dtype T is
-// half or bfloat.
+// simdgroup multiplies 16 rows by kColumns channels, kDepth input channels at a time. The dtype T
+// is half or bfloat.
 #include "lattice/kernels/metal/conv.metal"
 #include "lattice/kernels/metal/tensor.metal"
 
