@@ -59,7 +59,7 @@ def test_a_text_that_does_not_compile_lowers_the_route(case):
 
 def test_a_kernel_that_is_wrong_lowers_the_route(case):
     """Rows of tiles are wrong; the kernel with one thread per value still serves."""
-    route, told, names, probes = ran(
+    route, _, names, probes = ran(
         case,
         lambda t: t.replace(
             "sums[r * kColumns + j], left[r], right", "sums[r * kColumns + j], right, right"
