@@ -12,6 +12,7 @@
 #include "lattice/routes/norm.h"
 #include "lattice/routes/per_edge.h"
 #include "lattice/routes/pool.h"
+#include "lattice/routes/products.h"
 #include "lattice/routes/row_norm.h"
 
 // Parts of predicates.
@@ -34,8 +35,8 @@ constexpr auto kCpu = mx::Device::cpu, kGpu = mx::Device::gpu;
 }  // namespace
 
 std::span<const Route> routes() {
-  // Operation, device, code, name, predicate in words, check, launch, note. The first row that fits
-  // serves.
+  // Operation, device, code, name, predicate in words, check, launch, note, products of MLX. The
+  // first row that fits serves.
   static const Route table[] = {
       // ---- conv
       {Operation::conv, kCpu, Code::host, "cpu.tiles",
@@ -115,7 +116,7 @@ std::span<const Route> routes() {
       {Operation::conv, kGpu, Code::mlx, "gpu.mlx",
        "any shape: gather, matmul and scatter-add of MLX, in float32; packed weights: one offset "
        "dequantized at a time",
-       always, one<conv_with_mlx>},
+       always, one<conv_with_mlx>, products_note, true},
 
       // ---- linear: conv on the relation of every row with itself
       {Operation::linear, kCpu, Code::host, "cpu.tiles",
@@ -136,7 +137,7 @@ std::span<const Route> routes() {
       {Operation::linear, kGpu, Code::mlx, "gpu.mlx",
        "any shape: matmul of MLX, whose kernels are tuned for each GPU; packed weights are made "
        "dense, in float32",
-       always, one<linear_with_mlx>},
+       always, one<linear_with_mlx>, products_note, true},
 
       // ---- outer: the weight gradient
       {Operation::outer, kCpu, Code::host, "cpu.buckets",
@@ -160,7 +161,8 @@ std::span<const Route> routes() {
        "any shape on Metal: one thread per value of the result, the same parts", needs_metal,
        one<outer_metal_rows>},
       {Operation::outer, kGpu, Code::mlx, "gpu.mlx",
-       "any shape: gather, matmul and scatter-add of MLX, in float32", always, one<outer_with_mlx>},
+       "any shape: gather, matmul and scatter-add of MLX, in float32", always, one<outer_with_mlx>,
+       products_note, true},
 
       // ---- per_edge_apply, per_edge_outer: one matrix per edge
       {Operation::per_edge_apply, kCpu, Code::host, "cpu.pairs",
@@ -181,7 +183,7 @@ std::span<const Route> routes() {
        one<per_edge_apply_metal_rows>},
       {Operation::per_edge_apply, kGpu, Code::mlx, "gpu.mlx",
        "any shape: gather, products and scatter-add of MLX, in float32", always,
-       one<per_edge_apply_with_mlx>},
+       one<per_edge_apply_with_mlx>, products_note, true},
       {Operation::per_edge_outer, kCpu, Code::host, "cpu.pairs",
        "fewer than 2 edges per matrix: matrices written in a stream, edges by matrix",
        is_one_matrix_per_edge, one<per_edge_outer_pairs>},
@@ -304,7 +306,7 @@ std::span<const Route> routes() {
        one<distance_with_metal>},
       {Operation::distance, kGpu, Code::mlx, "gpu.mlx",
        "any shape: squares of one channel at a time; cosine: matmul of MLX", always,
-       one<distance_with_mlx>},
+       one<distance_with_mlx>, products_note, true},
 
       // ---- attention over ragged segments
       {Operation::attention, kCpu, Code::host, "cpu.tiles",

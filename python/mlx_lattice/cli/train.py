@@ -13,6 +13,7 @@ import mlx.core as mx
 from .. import models, ops
 from .._atomic import folder_lock
 from ..training.progress import progress
+from .device import add_device
 from .files import FORMATS
 from .recipe import train_recipe
 
@@ -118,6 +119,7 @@ def add_command(commands):
         metavar="SECONDS",
         help="wait for other ranks (default: %(default)s)",
     )
+    add_device(train)
     train.set_defaults(run=_train)
 
     predict = commands.add_parser(
@@ -138,6 +140,7 @@ def add_command(commands):
     predict.add_argument(
         "--format", metavar="F", help="format of the input where its extension does not tell"
     )
+    add_device(predict)
     predict.set_defaults(run=_predict)
 
 
