@@ -68,4 +68,4 @@ def cat(
         ValueError: No tensor, or tensors that differ in stride or dtype.
     """
     given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
-    return _ext.cat(list(given), join=join, stream=stream)  # type: ignore[arg-type]
+    return _ext.cat(list(given), join=join, stream=stream)

@@ -4,7 +4,10 @@ Rows with label -1 do not count; without a row that counts every loss is 0. All 
 float32. `combine` adds several; recipes name them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
+from typing import Any
 
 import mlx.core as mx
 
@@ -13,7 +16,7 @@ from .trainer import classification_loss
 Loss = Callable[[mx.array, mx.array], mx.array]
 
 
-def cross_entropy(weights=None, smoothing: float = 0.0) -> Loss:
+def cross_entropy(weights: mx.array | None = None, smoothing: float = 0.0) -> Loss:
     """Cross-entropy with class weights w and label smoothing s:
 
     target = (1 - s) one-hot + s / C,    loss = sum_i w_i CE(target_i) / sum_i w_i
@@ -21,7 +24,7 @@ def cross_entropy(weights=None, smoothing: float = 0.0) -> Loss:
     if not 0 <= smoothing < 1:
         raise ValueError(f"[cross_entropy] smoothing: found {smoothing}, expected 0 to below 1")
 
-    def loss(logits, labels):
+    def loss(logits: mx.array, labels: mx.array) -> Any:
         plain = classification_loss(logits, labels, weights)
         if smoothing == 0:
             return plain
@@ -33,12 +36,12 @@ def cross_entropy(weights=None, smoothing: float = 0.0) -> Loss:
     return loss
 
 
-def focal(gamma: float = 2.0, weights=None) -> Loss:
+def focal(gamma: float = 2.0, weights: mx.array | None = None) -> Loss:
     """Focal loss (Lin et al., 2017): the mean of (1 - p)^gamma (-log p), p of the true class."""
     if gamma < 0:
         raise ValueError(f"[focal] gamma: found {gamma}, expected 0 or more")
 
-    def loss(logits, labels):
+    def loss(logits: mx.array, labels: mx.array) -> Any:
         log_p = _true_log(logits, labels)
         rest = mx.maximum(1 - mx.exp(log_p), 1e-8)  # its power has a slope at 0
         return -(rest**gamma * log_p * _share(labels, weights)).sum()
@@ -53,7 +56,7 @@ def dice(smooth: float = 1.0) -> Loss:
     if smooth < 0:
         raise ValueError(f"[dice] smooth: found {smooth}, expected 0 or more")
 
-    def loss(logits, labels):
+    def loss(logits: mx.array, labels: mx.array) -> Any:
         p, truth, known = _probabilities(logits, labels)
         p = p * known[:, None]
         present = (truth.sum(axis=0) > 0).astype(mx.float32)
@@ -74,7 +77,7 @@ def lovasz() -> Loss:
     sum of e_i (J_i - J_(i-1)), where J_i = 1 - IoU when the first i rows are wrong.
     """
 
-    def loss(logits, labels):
+    def loss(logits: mx.array, labels: mx.array) -> Any:
         p, truth, known = _probabilities(logits, labels)
         error = mx.abs(truth - p)
         error = mx.where(known[:, None], error, -1.0)  # rows that do not count come last
@@ -100,7 +103,7 @@ def lovasz() -> Loss:
 def combine(parts: list[tuple[float, Loss]]) -> Loss:
     """The weighted sum of losses."""
 
-    def loss(logits, labels):
+    def loss(logits: mx.array, labels: mx.array) -> Any:
         total = mx.array(0.0)
         for factor, part in parts:
             total = total + factor * part(logits, labels)
@@ -117,7 +120,7 @@ LOSSES: dict[str, Callable[..., Loss]] = {
 }
 
 
-def _share(labels, weights):
+def _share(labels: mx.array, weights: mx.array) -> Any:
     """Weight of each row over the sum of all weights; 0 where the label is -1."""
     known = labels >= 0
     w = known.astype(mx.float32)
@@ -126,7 +129,7 @@ def _share(labels, weights):
     return w / mx.maximum(w.sum(), 1e-12)
 
 
-def _true_log(logits, labels):
+def _true_log(logits: mx.array, labels: mx.array) -> Any:
     """log p of the true class; 0 where the label is -1."""
     x = logits.astype(mx.float32)
     index = mx.where(labels >= 0, labels, 0)
@@ -134,7 +137,7 @@ def _true_log(logits, labels):
     return mx.where(labels >= 0, own - mx.logsumexp(x, axis=1), 0.0)
 
 
-def _probabilities(logits, labels):
+def _probabilities(logits: mx.array, labels: mx.array) -> tuple[Any, ...]:
     """(softmax (N, C), one-hot (N, C), rows that count (N,))"""
     x = logits.astype(mx.float32)
     truth = (labels[:, None] == mx.arange(x.shape[1])).astype(mx.float32)
