@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ velodyne/000000.bin   and labels/000000.label
         *,
         label: str = "label",
         classes: Any = None,
-        ignored: Any = (),
+        ignored: Sequence[int] = (),
         held: float = 0.2,
         seed: int = 0,
         format: str | None = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ sequences/21/velodyne/...
         root: str | os.PathLike[str],
         split: str = "train",
         *,
-        sequences: Any = None,
+        sequences: Sequence[int] | None = None,
         scans: int = 1,
     ) -> None:
         super().__init__(root, split)

@@ -121,7 +121,7 @@ def format_of(
     return "nuscenes" if name == "bin" and str(path).endswith(".pcd.bin") else name
 
 
-def read(path: str | os.PathLike[str], format: str | None = None, **options: Any) -> Any:
+def read(path: str | os.PathLike[str], format: str | None = None, **options: Any) -> PointCloud:
     """PointCloud of a file. format: a name such as kitti, where the extension does not tell.
 
     options go to the reader: `samples=` and `seed=` of a mesh, `columns=` of a text file,
@@ -133,7 +133,7 @@ def read(path: str | os.PathLike[str], format: str | None = None, **options: Any
 
 def write(
     path: str | os.PathLike[str], cloud: PointCloud, format: str | None = None, **options: Any
-) -> Any:
+) -> None:
     """Writes by extension. options go to the writer: write_ply(format=...) is `encoding=` here.
 
     encoding: PLY binary_little_endian, binary_big_endian, ascii;

@@ -77,7 +77,7 @@ def read_kitti(path: str | os.PathLike[str], labels: Any = None) -> PointCloud:
     return PointCloud(rows[:, :3], columns)
 
 
-def read_label(path: str | os.PathLike[str], count: int | None = None) -> Any:
+def read_label(path: str | os.PathLike[str], count: int | None = None) -> np.ndarray[Any, Any]:
     """(label, instance) of a SemanticKITTI .label file, each (N,) uint16. count: the number of
     points it must have.
     """
@@ -101,7 +101,9 @@ def read_labeled(path: str | os.PathLike[str]) -> PointCloud:
 
 
 def read_nuscenes(
-    path: str | os.PathLike[str], labels: Any = None, panoptic: Any = None
+    path: str | os.PathLike[str],
+    labels: Any = None,
+    panoptic: Any = None,
 ) -> PointCloud:
     """PointCloud with `intensity` and `ring`; labels: path of a _lidarseg.bin; panoptic: of a
     _panoptic.npz.
@@ -123,7 +125,7 @@ def read_nuscenes(
     return PointCloud(rows[:, :3], columns)
 
 
-def read_lidarseg(path: str | os.PathLike[str], count: int | None = None) -> Any:
+def read_lidarseg(path: str | os.PathLike[str], count: int | None = None) -> np.ndarray[Any, Any]:
     """(N,) uint8 class of each point of a nuScenes _lidarseg.bin."""
     with naming(path, "nuScenes label"), open(path, "rb") as file:
         label = np.fromfile(file, np.uint8)

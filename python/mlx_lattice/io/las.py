@@ -169,7 +169,7 @@ def write_las(
     *,
     scale: Any = None,
     offset: Any = None,
-    compressed: Any = None,
+    compressed: bool | None = None,
 ) -> None:
     """Writes LAS 1.4; the extension says whether compressed (LAZ), unless `compressed` is given.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +31,7 @@ class Mesh:
     vertices: np.ndarray
     faces: np.ndarray
 
-    def sample(self, count: int, seed: int = 0) -> PointCloud:
+    def sample(self, count: int, seed: int | Sequence[int] = 0) -> PointCloud:
         """PointCloud of `count` points, uniform on the surface, with the columns `normal` and
         `face`.
         """
@@ -73,7 +74,10 @@ def read_mesh(path: str | os.PathLike[str], format: str | None = None) -> Mesh:
 
 
 def read_surface(
-    path: str | os.PathLike[str], format: str | None = None, samples: int = SAMPLES, seed: Any = 0
+    path: str | os.PathLike[str],
+    format: str | None = None,
+    samples: int = SAMPLES,
+    seed: int | Sequence[int] = 0,
 ) -> PointCloud:
     """PointCloud of `samples` points drawn from the surface of a mesh file; its vertices where it
     has no faces.

@@ -23,7 +23,7 @@ PIECE = 16 << 20  # bytes that are read at once
 GROWTH, FREE = 64, 256 << 20  # arrays may take FREE bytes, or GROWTH times the file
 
 
-def read_npy(path: str | os.PathLike[str]) -> Any:
+def read_npy(path: str | os.PathLike[str]) -> PointCloud:
     with naming(path, "NPY"), open(path, "rb") as file:
         return _cloud(_array(file, file_size(file)))
 

@@ -84,25 +84,25 @@ class Model(mlx.nn.Module):
         return model
 
 
-def load(path: Any) -> Any:
+def load(path: str | os.PathLike[str]) -> Any:
     """A saved network of any class, in evaluation mode."""
-    path = _weights_path(path)
-    for file in (path, path.with_suffix(".json")):
+    weights = _weights_path(path)
+    beside = weights.with_suffix(".json")
+    for file in (weights, beside):
         if not file.is_file():
             raise FileNotFoundError(
-                f"[models.load] {file} does not exist; `model.save({str(path)!r})` writes both "
-                f"{path.name} and {path.with_suffix('.json').name}"
+                f"[models.load] {file} does not exist; `model.save({str(weights)!r})` writes "
+                f"both {weights.name} and {beside.name}"
             )
-    beside = path.with_suffix(".json")
     name, config, packed = _read_config(beside, _read_json(beside))
-    arrays = _read_weights(path)
+    arrays = _read_weights(weights)
     try:
         model = _REGISTRY[name](**config)
     except (TypeError, ValueError) as error:
         raise ValueError(f"[models.load] {beside}: {error}") from None
     if packed:
         _pack(model, packed, beside)
-    _set_weights(model, path, arrays)
+    _set_weights(model, weights, arrays)
     model.eval()
     return model
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
@@ -33,8 +34,8 @@ class SecondBackbone(Model):
     def __init__(
         self,
         in_channels: int,
-        grid_size: Any,
-        channels: Any = (16, 32, 64, 64),
+        grid_size: Sequence[int],
+        channels: Sequence[int] = (16, 32, 64, 64),
         out_channels: int = 128,
     ) -> None:
         config = checked(self, in_channels=in_channels, out_channels=out_channels)

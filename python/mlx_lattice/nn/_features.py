@@ -137,7 +137,7 @@ class BatchNorm(nn.Module):
 
     def __init__(
         self,
-        num_features: Any,
+        num_features: int,
         eps: float = 1e-5,
         momentum: float = 0.1,
         affine: bool = True,
@@ -212,7 +212,7 @@ class LayerNorm(nn.Module):
     """Normalizes each row over its channels."""
 
     def __init__(
-        self, dims: Any, eps: float = 1e-5, affine: bool = True, bias: bool = True
+        self, dims: int, eps: float = 1e-5, affine: bool = True, bias: bool = True
     ) -> None:
         super().__init__()
         self._channels = integer(self, "dims", dims)
@@ -240,7 +240,7 @@ class LayerNorm(nn.Module):
 class RMSNorm(nn.Module):
     """Divides each row by the root of its mean square."""
 
-    def __init__(self, dims: Any, eps: float = 1e-5) -> None:
+    def __init__(self, dims: int, eps: float = 1e-5) -> None:
         super().__init__()
         self._channels = integer(self, "dims", dims)
         self._eps = number(self, "eps", eps, 0, math.inf, high_included=False)

@@ -122,8 +122,8 @@ class QuantizedLinear(_Quantized, Linear):
         in_channels: int | None = None,
         out_channels: int | None = None,
         *args: Any,
-        input_dims: Any = None,
-        output_dims: Any = None,
+        input_dims: int | None = None,
+        output_dims: int | None = None,
         **kwargs: Any,
     ) -> None:
         """input_dims, output_dims: the names that mlx.nn.QuantizedLinear has for the channels."""

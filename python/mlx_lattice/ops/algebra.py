@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+
+import mlx.core as mx
 
 from .. import _ext
 from .._ext import (
@@ -52,7 +53,9 @@ __all__ = [
 
 
 def cat(
-    *tensors: SparseTensor | Sequence[SparseTensor], join: str = "inner", stream: Any = None
+    *tensors: SparseTensor | Sequence[SparseTensor],
+    join: str = "inner",
+    stream: mx.Stream | mx.Device | None = None,
 ) -> SparseTensor:
     """Channels side by side on joined rows: `cat(a, b)` or `cat([a, b])`.
 

@@ -115,14 +115,24 @@ def _key(training: bool, key: Any) -> Any:
 
 
 def dropout(
-    x: Any, p: float = 0.5, *, training: bool = True, key: Any = None, stream: Any = None
-) -> Any:
+    x: SparseTensor,
+    p: float = 0.5,
+    *,
+    training: bool = True,
+    key: mx.array | None = None,
+    stream: mx.Stream | mx.Device | None = None,
+) -> SparseTensor:
     """Sets values to 0 with probability p, divides others by 1 - p; x itself when not training."""
     return _ext.dropout(x, p, training=training, key=_key(training, key), stream=stream)
 
 
 def dropout_features(
-    x: Any, p: float = 0.5, *, training: bool = True, key: Any = None, stream: Any = None
-) -> Any:
+    x: mx.array,
+    p: float = 0.5,
+    *,
+    training: bool = True,
+    key: mx.array | None = None,
+    stream: mx.Stream | mx.Device | None = None,
+) -> mx.array:
     """`dropout` of an array."""
     return _ext.dropout_features(x, p, training=training, key=_key(training, key), stream=stream)

@@ -49,7 +49,7 @@ class _Ragged:
     batch_size = property(lambda self: len(self._borders) - 1)
     total_points = property(lambda self: self._borders[-1])
 
-    def __len__(self) -> Any:
+    def __len__(self) -> int:
         return self.batch_size
 
     def __getstate__(self) -> dict[Any, Any]:

@@ -65,17 +65,17 @@ __all__ = [
 
 
 def sparse_matrix_vector_multiplication_reduction(
-    a: Any,
-    a_idx: Any,
-    b: Any,
-    b_idx: Any,
-    o_idx: Any,
-    n_o: Any,
+    a: mx.array,
+    a_idx: mx.array,
+    b: mx.array,
+    b_idx: mx.array,
+    o_idx: mx.array,
+    n_o: int,
     *,
     layout: str = "gmc",
     validate: bool = True,
-    stream: Any = None,
-) -> Any:
+    stream: mx.Stream | mx.Device | None = None,
+) -> mx.array:
     """y[r, g] = sum over the triplets t with o_idx[t] == r of a[a_idx[t], g] b[b_idx[t], g].
 
     Indices are always checked, whatever `validate` says, because the sort of the triplets reads
@@ -85,16 +85,16 @@ def sparse_matrix_vector_multiplication_reduction(
 
 
 def sparse_vector_vector_outer_product_reduction(
-    a: Any,
-    a_idx: Any,
-    b: Any,
-    b_idx: Any,
-    o_idx: Any,
-    n_o: Any,
+    a: mx.array,
+    a_idx: mx.array,
+    b: mx.array,
+    b_idx: mx.array,
+    o_idx: mx.array,
+    n_o: int,
     *,
     validate: bool = True,
-    stream: Any = None,
-) -> Any:
+    stream: mx.Stream | mx.Device | None = None,
+) -> mx.array:
     """u[r, g, m, c] = sum over t with o_idx[t] == r of a[a_idx[t], g, m] b[b_idx[t], g, c]."""
     return vvor(a, a_idx, b, b_idx, o_idx, n_o, stream=stream)
 

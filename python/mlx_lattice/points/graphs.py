@@ -8,6 +8,7 @@ layer. A x_i + B (x_j - x_i) = (A - B) x_i + B x_j: both products are taken per 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -90,7 +91,7 @@ class DGCNN(Model):
         self,
         in_channels: int = 3,
         num_classes: int = 40,
-        channels: Any = (64, 64, 128, 256),
+        channels: Sequence[int] = (64, 64, 128, 256),
         width: int = 1024,
         k: int = 20,
         per_point: bool = False,

@@ -278,8 +278,8 @@ class Upsample(PointConv3d):
 
 
 def max_pool3d(
-    x: Any,
-    points: Any,
+    x: mx.array,
+    points: PointSet,
     kernel_size: int = 3,
     stride: int = 2,
     *,

@@ -7,6 +7,7 @@ with their configuration, as `mlx_lattice.models` does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
@@ -104,11 +105,11 @@ class BasicBlock(_Residual):
 
     def __init__(
         self,
-        in_channels: Any,
-        out_channels: Any,
-        stride: Any = 1,
-        norm: Any = "batch",
-        rfs: Any = 1.0,
+        in_channels: int,
+        out_channels: int,
+        stride: int = 1,
+        norm: str = "batch",
+        rfs: float = 1.0,
     ) -> None:
         super().__init__()
         self.first = ConvNormRelu(in_channels, out_channels, norm=norm, rfs=rfs)
@@ -132,13 +133,13 @@ class Bottleneck(_Residual):
 
     def __init__(
         self,
-        in_channels: Any,
-        channels: Any,
-        stride: Any = 1,
-        norm: Any = "batch",
-        rfs: Any = 1.0,
-        groups: Any = 1,
-        width_per_group: Any = 64,
+        in_channels: int,
+        channels: int,
+        stride: int = 1,
+        norm: str = "batch",
+        rfs: float = 1.0,
+        groups: int = 1,
+        width_per_group: int = 64,
     ) -> None:
         super().__init__()
         channels, groups = integer(self, "channels", channels), integer(self, "groups", groups)
@@ -177,7 +178,7 @@ class PointClassifier(Model):
         self,
         in_channels: int = 1,
         num_classes: int = 6,
-        channels: Any = (16, 32, 64),
+        channels: Sequence[int] = (16, 32, 64),
         grid: float = 0.2,
         norm: str = "row",
         blocks: int = 0,
@@ -228,8 +229,8 @@ class PointUNet(Model):
         self,
         in_channels: int = 1,
         num_classes: int = 2,
-        channels: Any = (32, 64, 128, 256),
-        blocks: Any = (2, 3, 4, 6),
+        channels: Sequence[int] = (32, 64, 128, 256),
+        blocks: int | Sequence[int] = (2, 3, 4, 6),
         grid: float = 0.1,
         stem: int = 5,
         norm: str = "batch",

@@ -23,7 +23,9 @@ from .graphs import feature_graph
 from .segments import indexed_segment_reduce
 
 
-def knn_graph(points: Any, k: int, lengths: mx.array | None = None) -> tuple[Any, ...]:
+def knn_graph(
+    points: mx.array, k: int, lengths: mx.array | None = None
+) -> tuple[mx.array, mx.array]:
     """(idx (T, k) int32, rel_pos (T, k, 3)): the k nearest points in the cloud of each point.
 
     Neighbors are ordered by (distance, row); the point itself comes first. In a cloud with fewer

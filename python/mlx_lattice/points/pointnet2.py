@@ -8,6 +8,7 @@ feature propagation:  x_p = sum over the 3 nearest centers of w x, w = 1 / d^2, 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -57,7 +58,7 @@ class SetAbstraction(mlx.nn.Module):
     def __init__(
         self,
         in_channels: int,
-        channels: Any,
+        channels: Sequence[int],
         share: float = 0.25,
         radius: float = 0.2,
         most: int = 32,
@@ -89,7 +90,7 @@ class SetAbstraction(mlx.nn.Module):
 class FeaturePropagation(mlx.nn.Module):
     """Features of centers carried to the points they came from, joined with the points' own."""
 
-    def __init__(self, in_channels: int, channels: Any, norm: str = "batch") -> None:
+    def __init__(self, in_channels: int, channels: Sequence[int], norm: str = "batch") -> None:
         super().__init__()
         self.mlp = SharedMLP([in_channels, *widths(self, "channels", channels)], norm)
 
@@ -123,8 +124,8 @@ class PointNet2(Model):
         in_channels: int = 0,
         num_classes: int = 40,
         width: int = 64,
-        shares: Any = (0.5, 0.25),
-        radii: Any = (0.2, 0.4),
+        shares: Sequence[float] = (0.5, 0.25),
+        radii: Sequence[float] = (0.2, 0.4),
         most: int = 32,
         per_point: bool = False,
         norm: str = "batch",

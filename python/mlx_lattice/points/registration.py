@@ -24,7 +24,9 @@ from .. import ops
 from ..core import NeighborIndex
 
 
-def statistical_inliers(points: Any, k: int = 16, ratio: float = 2.0) -> np.ndarray:
+def statistical_inliers(
+    points: np.ndarray[Any, Any], k: int = 16, ratio: float = 2.0
+) -> np.ndarray:
     """(N,) bool: points whose mean distance to their k nearest others is not unusually large."""
     rows = _points("statistical_inliers", "points", points)
     if not 1 <= k < max(len(rows), 2):
@@ -38,7 +40,7 @@ def statistical_inliers(points: Any, k: int = 16, ratio: float = 2.0) -> np.ndar
     return mean <= mean.mean() + ratio * mean.std(ddof=1)
 
 
-def radius_inliers(points: Any, radius: float, least: int = 2) -> np.ndarray:
+def radius_inliers(points: np.ndarray[Any, Any], radius: float, least: int = 2) -> np.ndarray:
     """(N,) bool: points with at least `least` other points within the radius."""
     rows = _points("radius_inliers", "points", points)
     if least < 1:
@@ -62,11 +64,11 @@ class Registration:
 
 
 def icp(
-    source: Any,
-    target: Any,
+    source: np.ndarray[Any, Any],
+    target: np.ndarray[Any, Any],
     *,
-    normals: Any = None,
-    pose: Any = None,
+    normals: np.ndarray[Any, Any] | None = None,
+    pose: np.ndarray[Any, Any] | None = None,
     reach: float = 1.0,
     steps: int = 50,
     tolerance: float = 1e-6,

@@ -73,7 +73,11 @@ class PointResNet(Model):
         for stage, n in enumerate(BLOCKS[depth]):
             blocks = []
             for i in range(n):
-                options = {"stride": 2 if stage and i == 0 else 1, "norm": norm, "rfs": rfs}
+                options: dict[str, Any] = {
+                    "stride": 2 if stage and i == 0 else 1,
+                    "norm": norm,
+                    "rfs": rfs,
+                }
                 if depth < 50:
                     blocks.append(BasicBlock(channels, width * 2**stage, **options))
                     channels = width * 2**stage
@@ -106,7 +110,7 @@ class PointResNet(Model):
 
 
 def _named(depth: int, **fixed: Any) -> Any:
-    def make(in_channels: int = 1, num_classes: int = 10, **options: Any) -> Any:
+    def make(in_channels: int = 1, num_classes: int = 10, **options: Any) -> PointResNet:
         return PointResNet(in_channels, num_classes, depth, **fixed, **options)
 
     return make

@@ -40,7 +40,7 @@ class Loader:
         dataset: Sequence[PointCloud],
         prepare: Callable[..., Any],
         *,
-        transform: Any = None,
+        transform: Callable[..., Any] | None = None,
         seed: int = 0,
         workers: int = 2,
         ahead: int = 4,

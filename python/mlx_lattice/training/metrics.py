@@ -8,6 +8,7 @@ A class that is in neither has no IoU (NaN) and does not enter the mean.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,12 @@ def epoch_score(row: Any) -> Any:
 class Confusion:
     """Counts of (truth, prediction) for named classes; prints as a table with recall and IoU."""
 
-    def __init__(self, classes: Any, counts: Any = None, unit: str = "voxels") -> None:
+    def __init__(
+        self,
+        classes: Sequence[str],
+        counts: np.ndarray[Any, Any] | None = None,
+        unit: str = "voxels",
+    ) -> None:
         self.classes, self.unit = tuple(classes), unit
         n = len(self.classes)
         self.counts = (

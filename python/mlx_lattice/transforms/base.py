@@ -11,7 +11,7 @@ transforms that mix two.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,7 +52,7 @@ class Compose(Transform):
 
     transforms: tuple[Any, ...]
 
-    def __init__(self, transforms: Any) -> None:
+    def __init__(self, transforms: Sequence[Transform]) -> None:
         object.__setattr__(self, "transforms", tuple(transforms))
 
     def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
@@ -81,11 +81,11 @@ class OneOf(Transform):
 
     transforms: tuple[Any, ...]
 
-    def __init__(self, transforms: Any) -> None:
+    def __init__(self, transforms: Sequence[Transform]) -> None:
         object.__setattr__(self, "transforms", tuple(transforms))
         check(self, "transforms", len(self.transforms) > 0, "one or more")
 
-    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> Any:
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
         return self.transforms[rng.integers(len(self.transforms))](cloud, rng, draw)
 
 

@@ -23,7 +23,7 @@ class Dropout(Transform):
     def __post_init__(self) -> None:
         check(self, "most", 0 <= self.most < 1, "0 or more and below 1")
 
-    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> Any:
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
         share = rng.uniform(0, self.most)
         return kept(cloud, rng.random(len(cloud)) >= share)
 
@@ -38,7 +38,7 @@ class CropBox(Transform):
         good = np.shape(self.size) == (3,) and min(self.size) > 0
         check(self, "size", good, "three numbers above 0")
 
-    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> Any:
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
         if not len(cloud):
             return cloud
         away = np.abs(cloud.points - cloud.points[rng.integers(len(cloud))])
@@ -54,7 +54,7 @@ class CropSphere(Transform):
     def __post_init__(self) -> None:
         check(self, "points", self.points >= 1, "1 or more")
 
-    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> Any:
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
         if len(cloud) <= self.points:
             return cloud
         center = cloud.points[rng.integers(len(cloud))].astype(np.float64)
@@ -76,7 +76,7 @@ class CropRange(Transform):
         good = good and all(a < b for a, b in zip(self.low, self.high, strict=True))
         check(self, "high", good, f"three numbers above low = {self.low}")
 
-    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> Any:
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
         p = cloud.points
         return kept(cloud, ((p >= np.asarray(self.low)) & (p < np.asarray(self.high))).all(axis=1))
 
@@ -97,7 +97,7 @@ class Voxelize(Transform):
     ) -> Any:
         return self.apply(cloud, rng, draw)
 
-    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> Any:
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
         return downsample(cloud, self.size, self.points)[0]
 
 
