@@ -4,6 +4,7 @@ Ragged, turned, scaled, noisy.
 
     python examples/shapes.py                    1,440 clouds, 12 epochs; 94 % or more on 360 others
     python examples/shapes.py --knn              the same with the network over nearest neighbors
+    python examples/shapes.py --attention        the same with a Point Transformer V3 on voxels
     python examples/shapes.py --checkpoint run.safetensors --resume
 
 The only feature is the constant 1: all that the network can see is where the points are. Clouds are
@@ -18,7 +19,7 @@ import mlx.core as mx
 import mlx.nn
 import mlx.optimizers as optim
 import numpy as np
-from mlx_lattice import nn, points
+from mlx_lattice import models, nn, ops, points
 
 GRID = 0.2
 
@@ -124,18 +125,45 @@ class NeighborNet(mlx.nn.Module):
         return self.head(self.pool(y, batch.lengths))
 
 
+class AttentionNet(mlx.nn.Module):
+    """A small Point Transformer V3 on voxels of a third of the grid; the feature is 1."""
+
+    def __init__(self, classes):
+        super().__init__()
+        self.net = models.PointTransformerV3(
+            1,
+            classes,
+            stride=(2, 2),
+            enc_depths=(1, 1, 1),
+            enc_channels=(16, 32, 64),
+            enc_num_head=(1, 2, 4),
+            enc_patch_size=(128, 128, 128),
+            drop_path=0.0,
+            cls_mode=True,
+        )
+
+    def __call__(self, batch):
+        ones = mx.ones((batch.total_points, 1))
+        return self.net(ops.voxelize(batch.positions, ones, GRID / 3, batch_indices=batch.indices))
+
+
 def loss_fn(scores, labels):
     return mlx.nn.losses.cross_entropy(scores, labels, reduction="mean")
 
 
-def train(clouds=1440, tests=360, epochs=12, seed=0, knn=False, log=print, **options):
+def network(kind):
+    """The network that is called "conv", "knn" or "attention"."""
+    if kind == "knn":
+        return NeighborNet(len(CLASSES))
+    if kind == "attention":
+        return AttentionNet(len(CLASSES))
+    return points.PointClassifier(1, len(CLASSES), channels=(16, 32, 64), grid=GRID, blocks=1)
+
+
+def train(clouds=1440, tests=360, epochs=12, seed=0, kind="conv", log=print, **options):
     """Returns (model, history)."""
     mx.random.seed(seed)
-    model = (
-        NeighborNet(len(CLASSES))
-        if knn
-        else points.PointClassifier(1, len(CLASSES), channels=(16, 32, 64), grid=GRID, blocks=1)
-    )
+    model = network(kind)
     data, unseen = Clouds(clouds, seed + 1, turned=True), Clouds(tests, seed + 2)
     optimizer = optim.Adam(optim.cosine_decay(3e-3, epochs * len(data)))
     history = points.train_pointcnn(
@@ -149,7 +177,9 @@ if __name__ == "__main__":
     parser.add_argument("--clouds", type=int, default=1440)
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--knn", action="store_true", help="the network over nearest neighbors")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--knn", action="store_true", help="the network over nearest neighbors")
+    kinds.add_argument("--attention", action="store_true", help="a Point Transformer V3")
     parser.add_argument("--checkpoint", help="file that is written after each epoch, *.safetensors")
     parser.add_argument("--resume", action="store_true", help="continue from the checkpoint")
     args = parser.parse_args()
@@ -158,7 +188,7 @@ if __name__ == "__main__":
         args.clouds,
         epochs=args.epochs,
         seed=args.seed,
-        knn=args.knn,
+        kind="knn" if args.knn else "attention" if args.attention else "conv",
         checkpoint=args.checkpoint,
         resume=args.resume,
     )

@@ -71,7 +71,9 @@ WORDS: dict = {
     dict: "a table",
 }
 LISTS = ("loss", "augment")
-NETWORKS = {"MinkUNet": models.MinkUNet}
+NETWORKS = {
+    kind.__name__: kind for kind in (models.MinkUNet, models.PointTransformerV3, models.WindowUNet)
+}
 
 
 @dataclass(frozen=True)

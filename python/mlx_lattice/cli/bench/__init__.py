@@ -3,7 +3,7 @@
 import argparse
 
 from ..._ext import limit_simd
-from . import codec, conv, model, train
+from . import codec, conv, model, train, transformer
 
 
 def _instruction_set(name: str) -> str:
@@ -23,5 +23,5 @@ def add_command(commands):
         help="limits kernels to an instruction set, as the variable LATTICE_SIMD does",
     )
     topics = parser.add_subparsers(dest="topic", required=True, metavar="topic")
-    for topic in (conv, codec, model, train):
+    for topic in (conv, codec, model, train, transformer):
         topic.add_topics(topics)
