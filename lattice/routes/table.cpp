@@ -19,6 +19,8 @@
 #define LATTICE_DENSE "dense weights, 8 or more channels on both sides of a group, "
 #define LATTICE_PACKED \
   "packed weights, expanded as they are used, 8 or more channels on both sides of a group, "
+#define LATTICE_TENSOR \
+  "tier neural_accelerator, float16 or bfloat16, 16 or more channels on both sides of a group: "
 #define LATTICE_SHARED \
   "always, and the default: the CPU's code in shared memory; its result is needed there"
 #define LATTICE_OPT_IN \
@@ -44,6 +46,31 @@ std::span<const Route> routes() {
        all_of<packed_only, has_channels>, one<conv_packed>, bucket_note},
       {Operation::conv, kCpu, Code::host, "cpu.reference",
        LATTICE_SLOW "; packed weights are made dense", always, one<conv_reference>},
+      {Operation::conv, kGpu, Code::metal, "metal.tensor_sorted",
+       LATTICE_TENSOR "the tiles of metal.sorted on the tensor unit",
+       all_of<needs_sorted_map, dense_only, needs_tensor_unit, needs_few_groups, needs_metal>,
+       one<conv_metal_tensor_sorted>},
+      {Operation::conv, kGpu, Code::metal, "metal.tensor_mirrored",
+       LATTICE_TENSOR "the tiles of metal.mirrored on the tensor unit",
+       all_of<needs_mirror, dense_only, needs_tensor_unit, needs_few_groups, needs_metal>,
+       one<conv_metal_tensor_mirrored>},
+      {Operation::conv, kGpu, Code::metal, "metal.tensor_lists",
+       LATTICE_TENSOR "the tiles of metal.lists on the tensor unit",
+       all_of<needs_one_edge, dense_only, needs_tensor_unit, needs_few_groups, needs_metal>,
+       one<conv_metal_tensor_lists>},
+      {Operation::conv, kGpu, Code::metal, "metal.tensor_packed_lists",
+       LATTICE_TENSOR "packed weights; the tiles of metal.packed_lists on the tensor unit",
+       all_of<needs_map, needs_one_edge, packed_only, needs_tensor_unit, needs_few_groups,
+              needs_metal>,
+       one<conv_metal_tensor_lists>},
+      {Operation::conv, kGpu, Code::metal, "metal.tensor_packed_sorted",
+       LATTICE_TENSOR "packed weights; the tiles of metal.packed_sorted on the tensor unit",
+       all_of<needs_sorted_map, packed_only, needs_tensor_unit, needs_few_groups, needs_metal>,
+       one<conv_metal_tensor_sorted>},
+      {Operation::conv, kGpu, Code::metal, "metal.tensor_packed_mirrored",
+       LATTICE_TENSOR "packed weights; the tiles of metal.packed_mirrored on the tensor unit",
+       all_of<needs_mirror, packed_only, needs_tensor_unit, needs_few_groups, needs_metal>,
+       one<conv_metal_tensor_mirrored>},
       {Operation::conv, kGpu, Code::metal, "metal.sorted",
        LATTICE_DENSE
        "forward, target or submanifold relation of at most 32 offsets: tiles of 64 rows sorted by "
@@ -99,9 +126,13 @@ std::span<const Route> routes() {
        all_of<packed_only, has_channels>, one<conv_packed>, bucket_note},
       {Operation::linear, kCpu, Code::host, "cpu.reference",
        LATTICE_SLOW "; packed weights are made dense", always, one<conv_reference>},
+      {Operation::linear, kGpu, Code::metal, "metal.tensor",
+       LATTICE_TENSOR "packed weights; the tiles of metal.packed on the tensor unit",
+       all_of<packed_only, needs_tensor_unit, needs_few_groups, needs_metal>,
+       one<conv_metal_tensor_same>},
       {Operation::linear, kGpu, Code::metal, "metal.packed",
        "packed weights on Metal: tiles of 64 rows; codes are expanded as they are used",
-       all_of<packed_only, needs_metal>, one<conv_metal_tiles>},
+       all_of<packed_only, needs_few_groups, needs_metal>, one<conv_metal_tiles>},
       {Operation::linear, kGpu, Code::mlx, "gpu.mlx",
        "any shape: matmul of MLX, whose kernels are tuned for each GPU; packed weights are made "
        "dense, in float32",
@@ -117,6 +148,9 @@ std::span<const Route> routes() {
        one<outer_tiles>},
       {Operation::outer, kCpu, Code::host, "cpu.reference", LATTICE_SLOW, always,
        one<outer_reference>},
+      {Operation::outer, kGpu, Code::metal, "metal.tensor",
+       LATTICE_TENSOR "the tiles of metal.outer on the tensor unit",
+       all_of<needs_tensor_unit, needs_few_groups, needs_metal>, one<outer_metal_tensor>},
       {Operation::outer, kGpu, Code::metal, "metal.outer",
        "8 or more channels on both sides of a group: edges of an offset in parts of 1,024, added "
        "in "
@@ -266,7 +300,7 @@ std::span<const Route> routes() {
       {Operation::distance, kCpu, Code::host, "cpu.reference",
        "any shape: one pair at a time, sums in float64", always, one<distance_reference>},
       {Operation::distance, kGpu, Code::metal, "metal.tiles",
-       "any shape: tiles of 16 x 16 pairs in threadgroup memory", needs_metal,
+       "any shape: tiles of 16 x 16 pairs in threadgroup memory", needs_whole_tiles,
        one<distance_with_metal>},
       {Operation::distance, kGpu, Code::mlx, "gpu.mlx",
        "any shape: squares of one channel at a time; cosine: matmul of MLX", always,

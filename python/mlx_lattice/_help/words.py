@@ -67,6 +67,7 @@ ARGUMENTS: dict[str, str] = {
     "ahead": "Number of items that are prepared in advance.",
     "sampler": "Order of the items; by default mixed anew in each epoch.",
     "clip_norm": "Largest norm of the gradient; None leaves it as it is.",
+    "checkpoint_seconds": "Seconds after which a checkpoint is written inside an epoch, or None.",
     "average": "Weight average that is updated after each step, or None.",
     "precision": "Dtype of the forward pass.",
     "patience": "Epochs without progress after which training ends, or None.",
