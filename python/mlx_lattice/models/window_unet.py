@@ -50,8 +50,8 @@ class WindowUNet(Model):
     """A windowed sparse transformer U-Net: x (N, in_channels) -> (N, out_channels) on x's voxels.
 
     Each level has a residual block of two submanifold convolutions, then transformer blocks with
-    attention in windows, every second one shifted by half a window (Liu et al., "Swin Transformer",
-    ICCV 2021). Going down averages blocks of 2^3 voxels; going up gives each voxel the row of its
+    attention in windows. Every second block shifts its windows by half of their size (Liu et al.,
+    "Swin Transformer", ICCV 2021). Going down averages blocks of 2^3 voxels; going up gives each voxel the row of its
     block; then the skip is concatenated. Such networks encode and decode voxels in 3D generation
     (Xiang et al., "Structured 3D Latents", CVPR 2025).
 
