@@ -51,9 +51,9 @@ class WindowUNet(Model):
 
     Each level has a residual block of two submanifold convolutions, then transformer blocks with
     attention in windows. Every second block shifts its windows by half of their size (Liu et al.,
-    "Swin Transformer", ICCV 2021). Going down averages blocks of 2^3 voxels; going up gives each voxel the row of its
-    block; then the skip is concatenated. Such networks encode and decode voxels in 3D generation
-    (Xiang et al., "Structured 3D Latents", CVPR 2025).
+    "Swin Transformer", ICCV 2021). Going down averages blocks of 2^3 voxels. Going up gives each
+    voxel the row of its block; then the skip is concatenated. Such networks encode and decode
+    voxels in 3D generation (Xiang et al., "Structured 3D Latents", CVPR 2025).
 
     channels: of each level, finest first.
     depths: transformer blocks of each level.
