@@ -4,6 +4,7 @@ Ragged, turned, scaled, noisy.
 
     python examples/shapes.py                    1,440 clouds, 12 epochs; 94 % or more on 360 others
     python examples/shapes.py --knn              the same with the network over nearest neighbors
+    python examples/shapes.py --attention --epochs 20        a Point Transformer V3 on voxels
     python examples/shapes.py --checkpoint run.safetensors --resume
 
 The only feature is the constant 1: all that the network can see is where the points are. Clouds are
@@ -16,16 +17,13 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mlx.core as mx
 import mlx.nn
 import mlx.optimizers as optim
 import numpy as np
-from mlx_lattice import nn, points
-
-if TYPE_CHECKING:
-    pass
+from mlx_lattice import models, nn, ops, points
 
 GRID = 0.2
 
@@ -131,8 +129,39 @@ class NeighborNet(mlx.nn.Module):
         return self.head(self.pool(y, batch.lengths))
 
 
+class AttentionNet(mlx.nn.Module):
+    """A small Point Transformer V3 on voxels of the grid; features are 1 and the mean position."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.net = models.PointTransformerV3(
+            4,
+            classes,
+            stride=(2, 2),
+            enc_depths=(1, 1, 1),
+            enc_channels=(16, 32, 64),
+            enc_num_head=(1, 2, 4),
+            enc_patch_size=(512, 512, 512),
+            drop_path=0.0,
+            cls_mode=True,
+        )
+
+    def __call__(self, batch: Any) -> Any:
+        feats = mx.concatenate([mx.ones((batch.total_points, 1)), batch.positions], axis=1)
+        return self.net(ops.voxelize(batch.positions, feats, GRID, batch_indices=batch.indices))
+
+
 def loss_fn(scores: Any, labels: mx.array) -> Any:
     return mlx.nn.losses.cross_entropy(scores, labels, reduction="mean")
+
+
+def network(kind: str) -> Any:
+    """The network that is called "conv", "knn" or "attention"."""
+    if kind == "knn":
+        return NeighborNet(len(CLASSES))
+    if kind == "attention":
+        return AttentionNet(len(CLASSES))
+    return points.PointClassifier(1, len(CLASSES), channels=(16, 32, 64), grid=GRID, blocks=1)
 
 
 def train(
@@ -140,17 +169,13 @@ def train(
     tests: int = 360,
     epochs: int = 12,
     seed: int = 0,
-    knn: bool = False,
+    kind: str = "conv",
     log: Callable[..., Any] = print,
     **options: Any,
 ) -> tuple[Any, ...]:
     """Returns (model, history)."""
     mx.random.seed(seed)
-    model = (
-        NeighborNet(len(CLASSES))
-        if knn
-        else points.PointClassifier(1, len(CLASSES), channels=(16, 32, 64), grid=GRID, blocks=1)
-    )
+    model = network(kind)
     data, unseen = Clouds(clouds, seed + 1, turned=True), Clouds(tests, seed + 2)
     optimizer = optim.Adam(optim.cosine_decay(3e-3, epochs * len(data)))
     history = points.train_pointcnn(
@@ -164,7 +189,9 @@ if __name__ == "__main__":
     parser.add_argument("--clouds", type=int, default=1440)
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--knn", action="store_true", help="the network over nearest neighbors")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--knn", action="store_true", help="the network over nearest neighbors")
+    kinds.add_argument("--attention", action="store_true", help="a Point Transformer V3")
     parser.add_argument("--checkpoint", help="file that is written after each epoch, *.safetensors")
     parser.add_argument("--resume", action="store_true", help="continue from the checkpoint")
     args = parser.parse_args()
@@ -173,7 +200,7 @@ if __name__ == "__main__":
         args.clouds,
         epochs=args.epochs,
         seed=args.seed,
-        knn=args.knn,
+        kind="knn" if args.knn else "attention" if args.attention else "conv",
         checkpoint=args.checkpoint,
         resume=args.resume,
     )

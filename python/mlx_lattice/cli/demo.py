@@ -19,11 +19,12 @@ from typing import Any
 
 import mlx.core as mx
 
-from .. import backend_info, core, explain, models
+from .. import backend_info, core, explain
 from ..training.progress import progress
 from .device import add_device
+from .networks import NETWORKS
 
-SIZES = {"depth": 14, "width": 16, "stem_kernel_size": 3}
+SIZES = NETWORKS["minkunet"][1]
 RATE = 4e-3
 
 
@@ -32,7 +33,7 @@ def add_command(commands: argparse._SubParsersAction[Any]) -> None:
         "demo",
         help="trains a network on synthetic street scans and shows what it predicts",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Makes street scans with labels, trains a small MinkUNet for some minutes,\n"
+        description="Makes street scans with labels, trains a small network for some minutes,\n"
         "prints the mean IoU on unseen scans, and writes a page with prediction beside truth.",
         epilog="examples:\n"
         "  mlx-lattice demo\n"
@@ -43,6 +44,12 @@ def add_command(commands: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument("--epochs", type=int, metavar="N", help="times each is seen; default 12")
     parser.add_argument(
         "--voxel", type=float, default=0.2, metavar="METERS", help="default %(default)s"
+    )
+    parser.add_argument(
+        "--model",
+        choices=sorted(NETWORKS),
+        default="minkunet",
+        help="kind of the network; default %(default)s",
     )
     parser.add_argument("--seed", type=int, default=1, help="which streets; default %(default)s")
     parser.add_argument(
@@ -127,7 +134,8 @@ def run(arguments: argparse.Namespace) -> None:
     )
 
     mx.random.seed(arguments.seed)
-    model = models.MinkUNet(recipe.channels, len(recipe.classes), **SIZES)
+    network, sizes = NETWORKS[arguments.model]
+    model = network(recipe.channels, len(recipe.classes), **sizes)
     loss = scans.segmentation_loss(scans.class_weights(train, len(recipe.classes)))
     trainer = Trainer(model, adamw(RATE, scenes * epochs), loss, seed=arguments.seed)
     begin = time.perf_counter()

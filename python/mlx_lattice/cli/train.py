@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import math
 import os
 import time
@@ -20,6 +19,7 @@ from .._atomic import folder_lock
 from ..training.progress import progress
 from .device import add_device
 from .files import FORMATS
+from .networks import NETWORKS, coarsest, sizes_of
 from .recipe import train_recipe
 
 if TYPE_CHECKING:
@@ -29,16 +29,14 @@ if TYPE_CHECKING:
     from mlx_lattice.training.distributed import Ranks
 
 MODEL, RECIPE, HISTORY = "model.safetensors", "recipe.json", "history.csv"
-COARSEST = 16  # voxels per side of a cell at the last of four halvings
 DEFAULTS = {"epochs": 20, "batch": 1, "learning_rate": 4e-3, "seed": 0}
-SIZES = {"depth": 14, "width": 16, "stem_kernel_size": 3}
 
 
 def add_command(commands: argparse._SubParsersAction[Any]) -> None:
     raw = argparse.RawDescriptionHelpFormatter
     train = commands.add_parser(
         "train",
-        help="trains a MinkUNet on labeled point clouds",
+        help="trains a network on labeled point clouds",
         formatter_class=raw,
         description="Trains a network that predicts one class per point. Each cloud needs an\n"
         "integer column with the class of its points. The output folder gets\n"
@@ -54,6 +52,7 @@ def add_command(commands: argparse._SubParsersAction[Any]) -> None:
         "  mlx.launch -n 2 --backend ring -- python -m mlx_lattice train scans/ --voxel 0.1 "
         "--output run\n\n"
         '--config is a JSON file such as {"depth": 18, "width": 32, "stem_kernel_size": 3};\n'
+        "its keys are the arguments of models.MinkUNet, PointTransformerV3 or WindowUNet;\n"
         f"see docs/models.md.\n{FORMATS}",
     )
     train.add_argument("files", nargs="*", metavar="data", help="files, or folders of files")
@@ -99,6 +98,12 @@ def add_command(commands: argparse._SubParsersAction[Any]) -> None:
         default=0.2,
         metavar="SHARE",
         help="part of the clouds that is not learned from but measured on (default: %(default)s)",
+    )
+    train.add_argument(
+        "--model",
+        choices=sorted(NETWORKS),
+        default="minkunet",
+        help="kind of the network; a recipe has its own (default: %(default)s)",
     )
     train.add_argument("--config", metavar="JSON", help="sizes of the network")
     train.add_argument(
@@ -210,20 +215,6 @@ def _split(count: int, share: Any, seed: int) -> tuple[Any, ...]:
     return sorted(order[held:]), sorted(order[:held])
 
 
-def _sizes(path: str | os.PathLike[str]) -> Any:
-    if path is None:
-        return SIZES
-    try:
-        text = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"--config {path}: not JSON: {error}") from None
-    if not isinstance(text, dict) or set(text) - set(SIZES):
-        raise ValueError(
-            f"--config {path}: expected an object with keys of {sorted(SIZES)}, found {text!r}"
-        )
-    return {**SIZES, **text}
-
-
 def _train(arguments: argparse.Namespace) -> None:
     if arguments.recipe:
         train_recipe(arguments)
@@ -253,7 +244,7 @@ def _train(arguments: argparse.Namespace) -> None:
                 f"--{name.replace('_', '-')}: found {getattr(arguments, name)}, "
                 f"expected more than {least}"
             )
-    sizes, output = _sizes(arguments.config), Path(arguments.output)
+    sizes, output = sizes_of(arguments.model, arguments.config), Path(arguments.output)
     if output.exists() and not output.is_dir():
         raise ValueError(f"--output: {output} is a file, expected a folder")
     if (output / checkpoint.NAME).exists() and not arguments.resume:
@@ -274,10 +265,11 @@ def _train(arguments: argparse.Namespace) -> None:
         clouds, arguments.voxel, columns, arguments.label, arguments.ignore, names
     )
     made = [recipe.scan(cloud, name) for name, cloud in clouds]
+    cell = coarsest(arguments.model, sizes)
     for scan in made:
-        if len(ops.downsample_coords(scan.tensor.coords, COARSEST)) < 2:
+        if len(ops.downsample_coords(scan.tensor.coords, cell)) < 2:
             raise ValueError(
-                f"{scan.name}: all its voxels fall into one cell of {COARSEST}, "
+                f"{scan.name}: all its voxels fall into one cell of {cell}, "
                 "the network's coarsest level, where nothing can "
                 "be normalized; a smaller --voxel or a larger cloud is needed"
             )
@@ -294,7 +286,8 @@ def _train(arguments: argparse.Namespace) -> None:
         4 << 30
     )  # MLX keeps 32 MB by default; larger arrays are then new memory in every step
     mx.random.seed(arguments.seed)
-    model = models.MinkUNet(recipe.channels, len(recipe.classes), **sizes)
+    network = NETWORKS[arguments.model][0]
+    model = network(recipe.channels, len(recipe.classes), **sizes)
     steps = arguments.epochs * -(-len(learned) // (arguments.batch * ranks.size))
     loss = scans.segmentation_loss(scans.class_weights(learned, len(recipe.classes)))
     trainer = training.Trainer(

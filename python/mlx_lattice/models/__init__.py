@@ -13,6 +13,7 @@ from .minkunet import MinkUNet
 from .ptv3 import PointTransformerV3
 from .resnet import SparseResNet
 from .second import SecondBackbone
+from .window_unet import WindowUNet
 
 _POINT_NETWORKS = ("PointClassifier", "PointResNet", "PointUNet")
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "PointTransformerV3",
     "SecondBackbone",
     "SparseResNet",
+    "WindowUNet",
     "convert",
     "load",
 ]

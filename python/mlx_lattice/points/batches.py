@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
+from .. import ops
 from ..nn._checks import integer, told
 from .segments import segment_reduce
 
@@ -315,6 +316,26 @@ class PointCloudBatch(_Ragged):
         if grid not in self._sets:
             self._sets[grid] = PointSet(self._positions, self._lengths, grid=grid)
         return self._sets[grid]
+
+    def attention_patches(self, grid, size, order="z", shrink=False):
+        """Patches of `size` points along a curve through the cells of a grid.
+
+        The AttentionLayout of `ops.attention_patches` on the cells floor(position / grid); several
+        points may share a cell. The batch keeps it.
+        """
+        return self._layout(grid, ops.attention_patches, size, order, shrink=bool(shrink))
+
+    def attention_windows(self, grid, size, shift=0):
+        """Windows of `size` cells of a grid; the AttentionLayout of `ops.attention_windows`."""
+        return self._layout(grid, ops.attention_windows, size, shift)
+
+    def _layout(self, grid, make, *args, **kwargs):
+        key = (make, grid, args, tuple(kwargs.items()))
+        if key not in self._sets:
+            cells = mx.floor(self._positions.astype(mx.float32) / grid).astype(mx.int32)
+            coords = mx.concatenate([self._indices[:, None], cells], axis=1)
+            self._sets[key] = make(coords, *args, **kwargs)
+        return self._sets[key]
 
 
 class OffsetPointCloudBatch(_Ragged):

@@ -80,7 +80,9 @@ WORDS: dict[Any, str] = {
     dict[str, Any]: "a table",
 }
 LISTS = ("loss", "augment")
-NETWORKS = {"MinkUNet": models.MinkUNet}
+NETWORKS = {
+    kind.__name__: kind for kind in (models.MinkUNet, models.PointTransformerV3, models.WindowUNet)
+}
 
 
 @dataclass(frozen=True)

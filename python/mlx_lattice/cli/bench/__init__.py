@@ -7,7 +7,7 @@ from typing import Any
 
 from ..._ext import limit_simd
 from ..device import add_device
-from . import codec, conv, model, train
+from . import codec, conv, model, train, transformer
 
 
 def _instruction_set(name: str) -> str:
@@ -27,7 +27,7 @@ def add_command(commands: argparse._SubParsersAction[Any]) -> None:
         help="limits kernels to an instruction set, as the variable LATTICE_SIMD does",
     )
     topics = parser.add_subparsers(dest="topic", required=True, metavar="topic")
-    for topic in (conv, codec, model, train):
+    for topic in (conv, codec, model, train, transformer):
         topic.add_topics(topics)
     add_device(parser)
     for topic in topics.choices.values():  # also behind the topic, where the first one counts on
