@@ -57,7 +57,8 @@ struct TileLists {
   mx::array bounds, in_rows, positions, order;
 };
 // Edges of a part of edge_tiles() and of edge_parts().
-inline constexpr int32_t kTileEdges = 64, kPartEdges = 1024;
+inline constexpr int32_t kTileEdges = 64;
+inline constexpr int32_t kPartEdges = 1024;
 
 class Relation : public std::enable_shared_from_this<Relation> {
  public:

@@ -51,7 +51,7 @@ def _arrays(value):
 
 
 def _is_gpu():
-    return mx.default_device() == mx.Device(mx.gpu)
+    return mx.default_device().type == mx.gpu
 
 
 def async_eval(x):
