@@ -4,6 +4,8 @@ import contextlib
 
 import mlx.core as mx
 
+from ._ext import start_on_gpu
+
 _answers: dict[
     tuple, tuple
 ] = {}  # key: (function, answer); the function is kept, so that its id stays its own
@@ -50,10 +52,6 @@ def _arrays(value):
     return []
 
 
-def _is_gpu():
-    return mx.default_device().type == mx.gpu
-
-
 def async_eval(x):
     """Starts to compute the features of `x` on the GPU while the program goes on; returns `x`.
 
@@ -62,10 +60,7 @@ def async_eval(x):
     is the CPU the call does nothing, because kernels and geometry share the same threads. Inside
     `mx.compile` and `mx.vmap`, where there are no values yet, the call does nothing either.
     """
-    if _is_gpu():
-        # MLX refuses before it starts anything: there are no values yet.
-        with contextlib.suppress(ValueError):
-            mx.async_eval(*_arrays(x))
+    start_on_gpu(_arrays(x))
     return x
 
 
