@@ -15,8 +15,8 @@ namespace lattice {
 namespace mx = mlx::core;
 namespace {
 
-// The first generation whose family has the tensor API, and the first with neural accelerators:
-// that of GPUs whose name ends in p (phones) comes later. MLX asks the same.
+// The first generation whose family has the tensor API, and the first with neural accelerators.
+// GPUs whose name ends in p (phones) have them one generation later. MLX asks the same.
 constexpr int kTensorGeneration = 13, kAccelerated = 17, kAcceleratedPhone = 18;
 
 constexpr int kNotForced = -1;
