@@ -115,11 +115,12 @@ class Relation : public std::enable_shared_from_this<Relation> {
   const SortedImplicitGemm& sorted_implicit_gemm() const;
   // Any relation, also with several edges of one offset in a row.
   const TileLists& tile_lists() const;
-  // What kernels of a GPU read beside these: edges of an offset in parts of 64 and of 1,024, long
-  // rows of output_csr() in pieces, and whether every output row has exactly one edge.
+  // What kernels of a GPU read beside these. Edges of an offset are in parts of 64 and of 1,024,
+  // long rows of output_csr() in pieces.
   const EdgeParts& edge_tiles() const;
   const EdgeParts& edge_parts() const;
   const std::vector<SegmentPieces>& output_pieces() const;
+  // Whether every output row has exactly one edge.
   bool has_one_edge_per_output() const;
   cpu::Coverage coverage() const;
 
