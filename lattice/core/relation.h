@@ -57,7 +57,8 @@ struct TileLists {
   mx::array bounds, in_rows, positions, order;
 };
 // Edges of a part of edge_tiles() and of edge_parts().
-inline constexpr int32_t kTileEdges = 64, kPartEdges = 1024;
+inline constexpr int32_t kTileEdges = 64;
+inline constexpr int32_t kPartEdges = 1024;
 
 class Relation : public std::enable_shared_from_this<Relation> {
  public:
@@ -114,11 +115,12 @@ class Relation : public std::enable_shared_from_this<Relation> {
   const SortedImplicitGemm& sorted_implicit_gemm() const;
   // Any relation, also with several edges of one offset in a row.
   const TileLists& tile_lists() const;
-  // What kernels of a GPU read beside these: edges of an offset in parts of 64 and of 1,024, long
-  // rows of output_csr() in pieces, and whether every output row has exactly one edge.
+  // What kernels of a GPU read beside these. Edges of an offset are in parts of 64 and of 1,024,
+  // long rows of output_csr() in pieces.
   const EdgeParts& edge_tiles() const;
   const EdgeParts& edge_parts() const;
   const std::vector<SegmentPieces>& output_pieces() const;
+  // Whether every output row has exactly one edge.
   bool has_one_edge_per_output() const;
   cpu::Coverage coverage() const;
 

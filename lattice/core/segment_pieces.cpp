@@ -8,7 +8,7 @@ namespace {
 bool has_long(const int32_t* offsets, int64_t n) {
   int32_t longest = 0;
   for (int64_t s = 0; s < n; ++s) longest = std::max(longest, offsets[s + 1] - offsets[s]);
-  return longest > kLongSegment;
+  return longest > kLongRow;
 }
 
 mx::array column(const std::vector<int32_t>& values) {
@@ -24,8 +24,8 @@ std::vector<SegmentPieces> cut_segments(const mx::array& offsets) {
        from = cuts.back().starts.data<int32_t>()) {
     std::vector<int32_t> bounds = {from[0]}, owners, starts = {0};
     for (int64_t s = 0; s < n; ++s) {
-      for (int64_t e = from[s]; e < from[s + 1]; e += kSegmentPiece) {
-        bounds.push_back(static_cast<int32_t>(std::min<int64_t>(e + kSegmentPiece, from[s + 1])));
+      for (int64_t e = from[s]; e < from[s + 1]; e += kRowPiece) {
+        bounds.push_back(static_cast<int32_t>(std::min<int64_t>(e + kRowPiece, from[s + 1])));
         owners.push_back(static_cast<int32_t>(s));
       }
       starts.push_back(static_cast<int32_t>(owners.size()));

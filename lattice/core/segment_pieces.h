@@ -11,8 +11,8 @@
 
 namespace lattice {
 
-inline constexpr int kLongSegment = 256;   // entries of the longest segment that stays whole
-inline constexpr int kSegmentPiece = 128;  // entries of a piece
+inline constexpr int kLongRow = 256;   // entries of the longest segment that stays whole
+inline constexpr int kRowPiece = 128;  // entries of a piece
 
 struct SegmentPieces {
   mx::array bounds, owners, starts;

@@ -3,6 +3,7 @@
 #include <mlx/backend/cuda/cuda.h>
 #include <mlx/backend/metal/metal.h>
 #include <mlx/device.h>
+#include <mlx/transforms.h>
 
 #include <atomic>
 #include <variant>
@@ -14,8 +15,8 @@ namespace lattice {
 namespace mx = mlx::core;
 namespace {
 
-// The first generation whose family has the tensor API, and the first with neural accelerators:
-// that of GPUs whose name ends in p (phones) comes later. MLX asks the same.
+// The first generation whose family has the tensor API, and the first with neural accelerators.
+// GPUs whose name ends in p (phones) have them one generation later. MLX asks the same.
 constexpr int kTensorGeneration = 13, kAccelerated = 17, kAcceleratedPhone = 18;
 
 constexpr int kNotForced = -1;
@@ -70,6 +71,18 @@ bool has_cuda() { return mx::cu::is_available(); }
 
 bool on_gpu(mx::StreamOrDevice s) {
   return graph::has_metal_host() || mx::to_stream(s).device == mx::Device::gpu;
+}
+
+bool start_on_gpu(const std::vector<mx::array>& arrays, mx::StreamOrDevice s) {
+  if (!on_gpu(s)) return false;
+  try {
+    mx::async_eval(arrays);
+  } catch (const std::exception&) {  // thrown before anything starts
+    for (const mx::array& a : arrays)
+      if (a.is_tracer()) return false;
+    throw;
+  }
+  return true;
 }
 
 void check_coords_on_device(std::string_view operation, const mx::array& coords,

@@ -324,12 +324,13 @@ std::span<const Route> routes() {
        attention_tiles},
       {Operation::attention, kGpu, Code::mlx, "gpu.mlx",
        "any segments: matmul of MLX for each run of segments of one length, in float32", always,
-       attention_with_mlx},
+       attention_with_mlx, products_note, true},
       {Operation::attention_vjp, kCpu, Code::host, "cpu.tiles",
        "any segments: weights again from the log-sum-exp, tile by tile", always,
        attention_vjp_tiles},
       {Operation::attention_vjp, kGpu, Code::mlx, "gpu.mlx",
-       "any segments: MLX's gradient of the formula", always, attention_vjp_with_mlx},
+       "any segments: MLX's gradient of the formula", always, attention_vjp_with_mlx, products_note,
+       true},
 
       // ---- geometry
       {Operation::unique, kCpu, Code::host, "cpu.sorted", "any coordinates: sorted keys", always,

@@ -63,6 +63,14 @@ void bind_backend(nb::module_& m) {
       nb::arg("tier").none(),
       "Tests of routes that ask for a tier take this one in place of the machine's; None: the "
       "machine's.");
+  m.def(
+      "start_on_gpu",
+      [](const std::vector<mlx::core::array>& arrays) {
+        const nb::gil_scoped_release free;
+        return lattice::start_on_gpu(arrays);
+      },
+      nb::arg("arrays"),
+      "Starts to compute arrays if the default device is a GPU; returns whether it did.");
   m.def("set_probing", &lattice::set_probing, nb::arg("on").none(),
         "Probes of kernels run (True), do not run (False), or run where MLX has Metal (None). "
         "Forgets what ran. Tests use it.");

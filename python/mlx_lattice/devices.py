@@ -8,6 +8,8 @@ from typing import Any
 
 import mlx.core as mx
 
+from ._ext import start_on_gpu
+
 _answers: dict[
     tuple[Any, ...], tuple[Any, ...]
 ] = {}  # key: (function, answer); the function is kept, so that its id stays its own
@@ -54,10 +56,6 @@ def _arrays(value: Any) -> Any:
     return []
 
 
-def _is_gpu() -> bool:
-    return mx.default_device() == mx.Device(mx.gpu)
-
-
 def async_eval(x: Any) -> Any:
     """Starts to compute the features of `x` on the GPU while the program goes on; returns `x`.
 
@@ -66,10 +64,7 @@ def async_eval(x: Any) -> Any:
     is the CPU the call does nothing, because kernels and geometry share the same threads. Inside
     `mx.compile` and `mx.vmap`, where there are no values yet, the call does nothing either.
     """
-    if _is_gpu():
-        # MLX refuses before it starts anything: there are no values yet.
-        with contextlib.suppress(ValueError):
-            mx.async_eval(*_arrays(x))
+    start_on_gpu(_arrays(x))
     return x
 
 

@@ -51,7 +51,10 @@ std::set<std::string> wrong_rows() {
   std::set<std::string> wrong;
   for (const SelftestRow& row : selftest("gpu", "gpu.mlx", 5))
     if (!row.ok()) {
-      EXPECT_EQ(row.label.find("float16"), std::string::npos) << row.operation << " " << row.label;
+      // Features of 16 bits are exact in TF32; the weights of attention are not.
+      EXPECT_TRUE(row.operation.starts_with("attention") ||
+                  row.label.find("float16") == std::string::npos)
+          << row.operation << " " << row.label;
       wrong.insert(row.operation);
     }
   return wrong;
@@ -64,7 +67,8 @@ TEST(Products, TheToleranceIsThatOfTheProducts) {
     EXPECT_EQ(wrong_rows(), std::set<std::string>{});
     set_tf32_stand_in(true);  // TF32 where float32 was said
     const std::set<std::string> wrong = wrong_rows();
-    for (const char* operation : {"conv", "linear", "outer", "per_edge_apply", "distance"})
+    for (const char* operation :
+         {"conv", "linear", "outer", "per_edge_apply", "distance", "attention"})
       EXPECT_TRUE(wrong.contains(operation)) << operation;
     EXPECT_FALSE(wrong.contains("pool"));
   }

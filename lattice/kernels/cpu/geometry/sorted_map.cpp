@@ -1,7 +1,7 @@
 // 1. One pass over the edges makes the masks, tile by tile of output positions.
 // 2. A radix sort of (mask, row) makes the order, and its inverse the place of each position.
-// 3. Each offset fills its row of the map with -1 and then writes one entry per edge, while the row
-//    of the map is in the cache. Offsets are independent: each is a task.
+// 3. Each offset is a task. It fills its row of the map with -1, and writes one entry per edge
+//    while this row is in the cache.
 #include "lattice/kernels/cpu/geometry/sorted_map.h"
 
 #include <algorithm>
