@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lattice/core/coordinate_set.h"
+#include "lattice/core/edge_parts.h"
 #include "lattice/core/kernel_spec.h"
 #include "lattice/core/map_key.h"
 #include "lattice/kernels/cpu/geometry/edges.h"
@@ -41,9 +42,12 @@ struct Csr {
 struct ImplicitGemm {
   mx::array out_in_map, row_masks;
 };
-// Rows stably sorted by mask. tile_masks (ceil(n_out / 64), 4): OR of each 16 sorted rows' masks.
+// Rows stably sorted by mask: sorted_kv_out_in_map (n_k, n_out), reorder_rows (n_out,), tile_masks
+// (ceil(n_out / 64), 4): OR of each 16 sorted rows' masks.
 struct SortedImplicitGemm {
-  mx::array sorted_out_in_map, sorted_kv_out_in_map, reorder_rows, tile_masks;
+  mx::array sorted_kv_out_in_map, reorder_rows, tile_masks;
+  // (n_out, n_k), a new array at each call: no kernel reads it.
+  mx::array sorted_out_in_map() const;
 };
 
 // Tiles of 64 output positions: edges of tile t and offset k are bounds[t, k] .. bounds[t + 1, k]
@@ -52,6 +56,9 @@ struct SortedImplicitGemm {
 struct TileLists {
   mx::array bounds, in_rows, positions, order;
 };
+// Edges of a part of edge_tiles() and of edge_parts().
+inline constexpr int32_t kTileEdges = 64;
+inline constexpr int32_t kPartEdges = 1024;
 
 class Relation : public std::enable_shared_from_this<Relation> {
  public:
@@ -108,6 +115,12 @@ class Relation : public std::enable_shared_from_this<Relation> {
   const SortedImplicitGemm& sorted_implicit_gemm() const;
   // Any relation, also with several edges of one offset in a row.
   const TileLists& tile_lists() const;
+  // What kernels of a GPU read beside these: edges of an offset in parts of 64 and of 1,024, long
+  // rows of output_csr() in pieces, and whether every output row has exactly one edge.
+  const EdgeParts& edge_tiles() const;
+  const EdgeParts& edge_parts() const;
+  const std::vector<SegmentPieces>& output_pieces() const;
+  bool has_one_edge_per_output() const;
   cpu::Coverage coverage() const;
 
   // Bytes held now, views that exist included.

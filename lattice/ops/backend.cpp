@@ -35,6 +35,8 @@ BackendInfo backend_info() {
           cpu::simd_name(),
           cpu::thread_count(),
           tensor_ops(),
+          mlx_products(),
+          probes(),
           kMetalStatus};
 }
 

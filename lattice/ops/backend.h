@@ -5,6 +5,8 @@
 
 #include "lattice/graph/metal_call.h"
 #include "lattice/routes/capability.h"
+#include "lattice/routes/probe.h"
+#include "lattice/routes/products.h"
 
 namespace lattice {
 
@@ -20,7 +22,9 @@ struct BackendInfo {
   bool metal, cuda;  // whether MLX has such a GPU
   std::string simd;  // instruction set chosen at run time
   int threads;
-  TensorOps tensor_ops;      // of Metal 4
+  TensorOps tensor_ops;  // of Metal 4
+  Products products;     // of float32 by MLX on the GPU
+  std::vector<Probe> probes;
   std::string metal_status;  // what is proven of the Metal kernels, and what not
 };
 BackendInfo backend_info();

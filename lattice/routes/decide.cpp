@@ -12,6 +12,7 @@
 #include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/base/simd.h"
 #include "lattice/routes/capability.h"
+#include "lattice/routes/probe.h"
 
 namespace lattice {
 namespace {
@@ -65,8 +66,8 @@ Decision decide(const Call& call) {
       why = {Rejection::Step::device, route.device == mx::Device::gpu
                                           ? "the call is not on a GPU"
                                           : "the call is not on the CPU"};
-    else
-      why = route.check(call);
+    else if (why = route.check(call); why.fits())
+      why = passes_probe(route, call);
     if (why.fits()) {
       decision.chosen = &route;
       return decision;
@@ -112,6 +113,8 @@ std::string Decision::text() const {
   line("chosen", std::string(chosen->name) + ": " + chosen->predicate);
   if (const std::string note = chosen->note ? chosen->note(call) : ""; !note.empty())
     line("note", note);
+  if (const auto probe = probe_of(*chosen, call))
+    line("probe", "a small case ran here and agreed with the CPU");
   for (const auto& [route, why] : rejected)
     line("rejected", std::string(route->name) + ": " + name(why.step) + ": " + why.text);
   return out.str();

@@ -34,6 +34,8 @@ struct Route {
   graph::Arrays (*launch)(const Call&, const Route&);
   // What the kernel decides by itself, for explain(); empty: nothing.
   std::string (*note)(const Call&) = nullptr;
+  // Whether float32 is multiplied by MLX's matmul (products.h).
+  bool has_mlx_products = false;
   mutable std::atomic<int64_t> runs = 0;
   // A kernel of this row runs now.
   void count_run() const { runs.fetch_add(1, std::memory_order_relaxed); }

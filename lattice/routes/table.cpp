@@ -5,12 +5,15 @@
 #include "lattice/routes/columns.h"
 #include "lattice/routes/conv.h"
 #include "lattice/routes/distance.h"
+#include "lattice/routes/gelu.h"
 #include "lattice/routes/geometry.h"
 #include "lattice/routes/launch.h"
 #include "lattice/routes/map_rows.h"
 #include "lattice/routes/norm.h"
 #include "lattice/routes/per_edge.h"
 #include "lattice/routes/pool.h"
+#include "lattice/routes/products.h"
+#include "lattice/routes/row_norm.h"
 
 // Parts of predicates.
 #define LATTICE_SLOW "any shape: one multiplication at a time, sums in float64"
@@ -32,8 +35,8 @@ constexpr auto kCpu = mx::Device::cpu, kGpu = mx::Device::gpu;
 }  // namespace
 
 std::span<const Route> routes() {
-  // Operation, device, code, name, predicate in words, check, launch, note. The first row that fits
-  // serves.
+  // Operation, device, code, name, predicate in words, check, launch, note, products of MLX. The
+  // first row that fits serves.
   static const Route table[] = {
       // ---- conv
       {Operation::conv, kCpu, Code::host, "cpu.tiles",
@@ -113,7 +116,7 @@ std::span<const Route> routes() {
       {Operation::conv, kGpu, Code::mlx, "gpu.mlx",
        "any shape: gather, matmul and scatter-add of MLX, in float32; packed weights: one offset "
        "dequantized at a time",
-       always, one<conv_with_mlx>},
+       always, one<conv_with_mlx>, products_note, true},
 
       // ---- linear: conv on the relation of every row with itself
       {Operation::linear, kCpu, Code::host, "cpu.tiles",
@@ -134,7 +137,7 @@ std::span<const Route> routes() {
       {Operation::linear, kGpu, Code::mlx, "gpu.mlx",
        "any shape: matmul of MLX, whose kernels are tuned for each GPU; packed weights are made "
        "dense, in float32",
-       always, one<linear_with_mlx>},
+       always, one<linear_with_mlx>, products_note, true},
 
       // ---- outer: the weight gradient
       {Operation::outer, kCpu, Code::host, "cpu.buckets",
@@ -158,7 +161,8 @@ std::span<const Route> routes() {
        "any shape on Metal: one thread per value of the result, the same parts", needs_metal,
        one<outer_metal_rows>},
       {Operation::outer, kGpu, Code::mlx, "gpu.mlx",
-       "any shape: gather, matmul and scatter-add of MLX, in float32", always, one<outer_with_mlx>},
+       "any shape: gather, matmul and scatter-add of MLX, in float32", always, one<outer_with_mlx>,
+       products_note, true},
 
       // ---- per_edge_apply, per_edge_outer: one matrix per edge
       {Operation::per_edge_apply, kCpu, Code::host, "cpu.pairs",
@@ -179,7 +183,7 @@ std::span<const Route> routes() {
        one<per_edge_apply_metal_rows>},
       {Operation::per_edge_apply, kGpu, Code::mlx, "gpu.mlx",
        "any shape: gather, products and scatter-add of MLX, in float32", always,
-       one<per_edge_apply_with_mlx>},
+       one<per_edge_apply_with_mlx>, products_note, true},
       {Operation::per_edge_outer, kCpu, Code::host, "cpu.pairs",
        "fewer than 2 edges per matrix: matrices written in a stream, edges by matrix",
        is_one_matrix_per_edge, one<per_edge_outer_pairs>},
@@ -273,6 +277,19 @@ std::span<const Route> routes() {
        "any shape: the gradient in two passes over memory", always, batch_norm_vjp_fused},
       {Operation::batch_norm_vjp, kGpu, Code::mlx, "gpu.mlx",
        "any shape: MLX's gradient of the formula", always, batch_norm_vjp_with_mlx},
+      {Operation::row_norm, kCpu, Code::host, "cpu.fused",
+       "any shape: a row stays in the cache while it is normalized", always, one<row_norm_fused>},
+      {Operation::row_norm, kGpu, Code::mlx, "gpu.mlx", "any shape: MLX operations", always,
+       one<row_norm_with_mlx>},
+      {Operation::row_norm_vjp, kCpu, Code::host, "cpu.fused",
+       "any shape: the gradient of a row while it is in the cache, then sums over rows", always,
+       row_norm_vjp_fused},
+      {Operation::row_norm_vjp, kGpu, Code::mlx, "gpu.mlx",
+       "any shape: MLX's gradient of the formula", always, row_norm_vjp_with_mlx},
+      {Operation::gelu, kCpu, Code::host, "cpu.fused", "any shape: one pass over memory", always,
+       one<gelu_fused>},
+      {Operation::gelu, kGpu, Code::mlx, "gpu.mlx", "any shape: MLX operations, in float32", always,
+       one<gelu_with_mlx>},
       {Operation::adamw, kCpu, Code::host, "cpu.fused", "any shape: one pass over memory", always,
        adamw_fused},
       {Operation::adamw, kGpu, Code::mlx, "gpu.mlx", "any shape: MLX operations", always,
@@ -289,7 +306,7 @@ std::span<const Route> routes() {
        one<distance_with_metal>},
       {Operation::distance, kGpu, Code::mlx, "gpu.mlx",
        "any shape: squares of one channel at a time; cosine: matmul of MLX", always,
-       one<distance_with_mlx>},
+       one<distance_with_mlx>, products_note, true},
 
       // ---- attention over ragged segments
       {Operation::attention, kCpu, Code::host, "cpu.tiles",

@@ -48,8 +48,12 @@ CoordinateSet random_coords(Random& random, int64_t n, int64_t extent);
 Relation::Ptr make_relation(Random& random, RelationKind kind, int64_t n);
 
 // Largest |result - expected| / tolerance over all elements, where tolerance = half a unit in the
-// last place of one final rounding + 2^-20 * magnitude. At most 1 is right. Evaluates the result.
-double oracle_error(const OracleCase& test, const mx::array& result);
+// last place of one final rounding + part * magnitude. At most 1 is right. Evaluates the result.
+// kTf32Part: operands lose up to 2^-10 each before they are multiplied.
+inline constexpr double kFloat32Part = 0x1p-20, kTf32Part = 0x1p-9;
+double oracle_error(const OracleCase& test, const mx::array& result, double part = kFloat32Part);
+// The part for a row: what its products lose on the GPU of this machine.
+double part_of(const Route& route, const Call& call);
 
 // The cases of one file each; oracle_cases() is all of them.
 void add_conv_cases(std::vector<OracleCase>& cases);

@@ -53,7 +53,8 @@ std::vector<SelftestRow> selftest(const std::string& device, const std::string& 
         row.seconds =
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
         row.bits = bits_of(result);
-        row.error = oracle_error(test, result);
+        row.tf32 = part_of(route, test.call) == kTf32Part;
+        row.error = oracle_error(test, result, part_of(route, test.call));
       } catch (const std::exception& e) {
         row.failure = e.what();
       }

@@ -63,6 +63,11 @@ void bind_backend(nb::module_& m) {
       nb::arg("tier").none(),
       "Tests of routes that ask for a tier take this one in place of the machine's; None: the "
       "machine's.");
+  m.def("set_probing", &lattice::set_probing, nb::arg("on").none(),
+        "Probes of kernels run (True), do not run (False), or run where MLX has Metal (None). "
+        "Forgets what ran. Tests use it.");
+  m.def("set_tf32_stand_in", &lattice::set_tf32_stand_in, nb::arg("on"),
+        "MLX's products round float32 to TF32, as some GPUs do. Tests use it.");
   m.def(
       "backend_info",
       [] {
@@ -80,6 +85,12 @@ void bind_backend(nb::module_& m) {
         result["simd"] = info.simd;
         result["threads"] = info.threads;
         result["tensor_ops"] = lattice::name(info.tensor_ops);
+        result["float32_products"] = lattice::name(info.products);
+        nb::dict probes;
+        for (const lattice::Probe& probe : info.probes)
+          probes[probe.label.c_str()] =
+              probe.failure.empty() ? std::string("passed") : "failed: " + probe.failure;
+        result["probes"] = probes;
         result["metal_status"] = info.metal_status;
         return result;
       },

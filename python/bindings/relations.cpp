@@ -102,7 +102,7 @@ void bind_views(nb::module_& m) {
       .def_prop_ro("row_masks", copy_of(&ImplicitGemm::row_masks));
   using Sorted = SortedImplicitGemm;
   nb::class_<Sorted>(m, "SortedImplicitGemm", "The same with rows stably sorted by mask.")
-      .def_prop_ro("sorted_out_in_map", copy_of(&Sorted::sorted_out_in_map))
+      .def_prop_ro("sorted_out_in_map", &Sorted::sorted_out_in_map)
       .def_prop_ro("sorted_kv_out_in_map", copy_of(&Sorted::sorted_kv_out_in_map))
       .def_prop_ro("reorder_rows", copy_of(&Sorted::reorder_rows))
       .def_prop_ro(

@@ -25,7 +25,7 @@ from . import (  # noqa: E402
 from . import notebook as _notebook  # noqa: E402
 from ._ext import backend_info, routes  # noqa: E402
 from .core import QuantizedWeight, SparseTensor, SparseTensorComponents  # noqa: E402
-from .devices import on, supported_on  # noqa: E402
+from .devices import async_eval, on, supported_on  # noqa: E402
 from .explain import explain, selftest  # noqa: E402
 from .ops import dequantize_weight, quantize_weight  # noqa: E402
 
@@ -36,6 +36,7 @@ __all__ = [
     "SparseTensor",
     "SparseTensorComponents",
     "__version__",
+    "async_eval",
     "backend_info",
     "core",
     "dequantize_weight",

@@ -1,4 +1,4 @@
-"""Where operations run: a scope for the default device, and a probe."""
+"""Where operations run: a scope for the default device, a probe, and work that starts early."""
 
 import contextlib
 
@@ -48,6 +48,25 @@ def _arrays(value):
     if isinstance(value, (list, tuple)):
         return [a for v in value for a in _arrays(v)]
     return []
+
+
+def _is_gpu():
+    return mx.default_device().type == mx.gpu
+
+
+def async_eval(x):
+    """Starts to compute the features of `x` on the GPU while the program goes on; returns `x`.
+
+    Geometry is made at once, on the CPU. A network that calls this after each level lets the CPU
+    build the relations of the next level while the GPU computes this one. Where the default device
+    is the CPU the call does nothing, because kernels and geometry share the same threads. Inside
+    `mx.compile` and `mx.vmap`, where there are no values yet, the call does nothing either.
+    """
+    if _is_gpu():
+        # MLX refuses before it starts anything: there are no values yet.
+        with contextlib.suppress(ValueError):
+            mx.async_eval(*_arrays(x))
+    return x
 
 
 def supported_on(device, fn, *args, **kwargs):

@@ -132,7 +132,7 @@ void check_maps(const Relation& r) {
     return;
   }
   const SortedImplicitGemm& s = r.sorted_implicit_gemm();
-  const auto order = to_vector(s.reorder_rows), sorted = to_vector(s.sorted_out_in_map),
+  const auto order = to_vector(s.reorder_rows), sorted = to_vector(s.sorted_out_in_map()),
              by_k = to_vector(s.sorted_kv_out_in_map);
   const int64_t n = r.n_out();
   std::vector<uint32_t> tiles(static_cast<size_t>((n + 63) / 64 * 4), 0);
@@ -328,6 +328,31 @@ TEST(Manager, ManyThreadsGetOneObject) {
   for (const auto& r : seen) EXPECT_EQ(r, seen[0]);
   EXPECT_EQ(manager->stats().misses, 1);
   EXPECT_EQ(manager->stats().hits, 7);
+}
+
+// Threads insert, relate, read statistics and force evictions; `make tsan` runs it too.
+TEST(Manager, ThreadsInsertRelateAndEvict) {
+  const auto shared = support::random_set(600, 12);
+  const auto manager = CoordinateManager::create(1 << 16);
+  const auto key = manager->insert_coords(mx::array(shared.data(), {600, 4}, mx::int32), {1, 1, 1});
+  const int64_t edges = manager->submanifold_kernel_relation(key, {})->edge_count();
+  std::vector<int> wrong(8);
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < wrong.size(); ++t)
+    threads.emplace_back([&, t] {
+      for (int round = 0; round < 6; ++round) {
+        const int n = 100 + 10 * static_cast<int>(t) + round;
+        const auto own = support::random_set(n, 8);
+        const auto mine =
+            manager->insert_coords(mx::array(own.data(), {n, 4}, mx::int32), {1, 1, 1});
+        manager->submanifold_kernel_relation(mine, {})->output_csr();
+        wrong[t] += manager->submanifold_kernel_relation(key, {})->edge_count() != edges;
+        wrong[t] += manager->stats().relations < 0;
+        if (round == 3) manager->set_budget(1 << 14);
+      }
+    });
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(wrong, std::vector<int>(8));
 }
 
 TEST(Relations, HugeKernelsAndFarTargets) {

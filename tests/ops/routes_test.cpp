@@ -395,8 +395,9 @@ TEST(MetalRoutes, OneLaunchHasFewerThan2To31Threads) {
   EXPECT_EQ(refusal("metal.packed", linear(1 << 30)).step, Rejection::Step::shape);
   EXPECT_EQ(decide(linear(1 << 30)).chosen->name, "gpu.mlx");
   EXPECT_EQ(decide(linear(2'000'000'000)).chosen->name, "gpu.mlx");
-  EXPECT_EQ(decide(bilinear(Operation::conv, Relation::identity(1 << 30), 16, 16)).chosen->name,
-            "metal.rows");
+  const Call conv = bilinear(Operation::conv, Relation::identity(1 << 30), 16, 16);
+  EXPECT_EQ(refusal("metal.buckets", conv).step, Rejection::Step::shape);
+  EXPECT_TRUE(refusal("metal.rows", conv).fits());
 }
 
 TEST(MetalRoutes, AreNotTakenWithoutMetal) {

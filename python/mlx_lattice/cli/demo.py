@@ -18,6 +18,7 @@ import mlx.core as mx
 
 from .. import backend_info, core, explain, models
 from ..training.progress import progress
+from .device import add_device
 
 SIZES = {"depth": 14, "width": 16, "stem_kernel_size": 3}
 RATE = 4e-3
@@ -55,6 +56,7 @@ def add_command(commands):
     parser.add_argument(
         "--open", action="store_true", help="opens the page in a browser where there is a display"
     )
+    add_device(parser)
     parser.set_defaults(run=run)
 
 

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from ..training.progress import Progress
+from .device import add_device
 from .recipe import MODEL, PIPELINE, RECIPE
 
 
@@ -38,6 +39,7 @@ def add_command(commands):
         help="side of windows, half overlapping, for clouds that do not fit",
     )
     parser.add_argument("--submission", metavar="FOLDER", help="where predictions are written")
+    add_device(parser)
     parser.set_defaults(run=run)
 
 

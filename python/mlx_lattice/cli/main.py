@@ -10,6 +10,7 @@ import importlib
 import sys
 
 from .. import __version__, backend_info
+from .device import on_device
 
 COMMANDS = (
     "demo",
@@ -89,7 +90,8 @@ def main(argv=None):
     """Returns the exit status: 0 success, 1 the user's mistake, 130 interrupted."""
     arguments = build_parser().parse_args(argv)
     try:
-        return arguments.run(arguments) or 0
+        with on_device(getattr(arguments, "device", None)):
+            return arguments.run(arguments) or 0
     except MemoryError:
         print(f"mlx_lattice {arguments.command}: not enough memory", file=sys.stderr)
         return 1

@@ -11,6 +11,7 @@ import mlx.core as mx
 
 from .. import SparseTensor, explain, ops, routes, selftest, supported_on
 from . import gpu_table
+from .device import add_device
 from .selftest_report import write_report
 
 _UP = ("conv_transpose3d", "generative_conv_transpose3d")
@@ -49,7 +50,7 @@ def add_command(commands):
     test = commands.add_parser(
         "selftest", help="checks every route against a float64 oracle on this machine"
     )
-    test.add_argument("--device", choices=("cpu", "gpu"), help="only routes of this device")
+    add_device(test, text="only routes of this device")
     test.add_argument("--quick", action="store_true", help="few cases per route: seconds")
     test.add_argument(
         "--report",
@@ -143,10 +144,6 @@ def _devices(_arguments):
 
 
 def _selftest(arguments):
-    if arguments.device == "gpu" and not mx.is_available(mx.gpu):
-        raise ValueError(
-            "found no GPU that MLX can use, expected one; without it run `selftest --device cpu`"
-        )
     report = selftest(arguments.device, arguments.quick)
     print(report)
     if arguments.report:

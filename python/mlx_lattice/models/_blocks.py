@@ -3,6 +3,7 @@
 import mlx.nn
 
 from .. import nn
+from ..devices import async_eval
 from ..nn._checks import integer
 
 
@@ -116,9 +117,9 @@ class Encoder(mlx.nn.Module):
 
     def __call__(self, x):
         """The tensors of all levels, finest first."""
-        levels = [self.stem(x)]
+        levels = [async_eval(self.stem(x))]
         for halve, blocks in zip(self.downs, self.stages):
-            levels.append(run(blocks, halve(levels[-1])))
+            levels.append(async_eval(run(blocks, halve(levels[-1]))))
         return levels
 
 

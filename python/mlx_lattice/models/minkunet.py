@@ -1,6 +1,7 @@
 """MinkUNet: residual U-Nets on sparse voxels for semantic segmentation."""
 
 from .. import nn, ops
+from ..devices import async_eval
 from ._blocks import BasicBlock, Bottleneck, Encoder, checked, choose, run, stage, up
 from ._model import Model
 
@@ -58,7 +59,7 @@ class MinkUNet(Model):
         """What the head sees: (N, head.weight.shape[1]) features on x's coordinates."""
         *skips, x = self.encoder(x)
         for rise, blocks, skip in zip(self.ups, self.decoders, reversed(skips)):
-            x = run(blocks, ops.cat([rise(x, skip), skip]))
+            x = async_eval(run(blocks, ops.cat([rise(x, skip), skip])))
         return x
 
     def __call__(self, x):

@@ -3,6 +3,7 @@
 import mlx.core as mx
 
 from .. import nn
+from ..devices import async_eval
 from ..nn._checks import integer
 from ._blocks import ConvNorm, checked, run, subm
 from ._model import Model
@@ -39,7 +40,7 @@ class SecondBackbone(Model):
     def sparse(self, x):
         """The sparse tensor of the last layer, at stride (8, 8, 16)."""
         for layers in self.levels:
-            x = run(layers, x)
+            x = async_eval(run(layers, x))
         return self.squeeze(x)
 
     @property

@@ -57,6 +57,7 @@ class MetalHost:
     cause. The tier is what the machine says of the tensor API; None is "gpu". The layout says which
     lane of a simdgroup holds which element of a matrix. Layout 0 is what MLX's kernels rely on;
     None is another layout each time.
+    With `probe` a small case runs before a kernel is first used.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class MetalHost:
         timeout=60,
         change=None,
         tier=None,
+        probe=False,
         layout=None,
     ):
         self.variant, self.order, self.seed, self.fails, self.timeout = (
@@ -78,18 +80,20 @@ class MetalHost:
             timeout,
         )
         self.change = change  # text -> text: plants a mistake
-        self.tier = tier
+        self.tier, self.probe = tier, probe
         self.layout = random.randrange(1, 1 << 31) if layout is None else layout
         self.launches = []
 
     def __enter__(self):
         _ext.force_tensor_ops(self.tier)
+        _ext.set_probing(self.probe)
         _ext.set_metal_host(self.run)
         return self
 
     def __exit__(self, *_):
         _ext.set_metal_host(None)
         _ext.force_tensor_ops(None)
+        _ext.set_probing(None)
 
     def run(self, launch, inputs):
         text = self.change(launch.text) if self.change else launch.text

@@ -3,6 +3,7 @@
 import argparse
 
 from ..._ext import limit_simd
+from ..device import add_device
 from . import codec, conv, model, train
 
 
@@ -25,3 +26,6 @@ def add_command(commands):
     topics = parser.add_subparsers(dest="topic", required=True, metavar="topic")
     for topic in (conv, codec, model, train):
         topic.add_topics(topics)
+    add_device(parser)
+    for topic in topics.choices.values():  # also behind the topic, where the first one counts on
+        add_device(topic, argparse.SUPPRESS)
