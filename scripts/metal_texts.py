@@ -22,7 +22,9 @@ def main(folder: str) -> None:
         return [mx.zeros(shape, dtype) for shape, dtype in launch.outputs]
 
     _ext.set_metal_host(host)
+    _ext.force_tensor_ops("neural_accelerator")  # rows of every tier
     _ext.selftest_rows("gpu", "metal.")
+    _ext.force_tensor_ops(None)
     _ext.set_metal_host(None)
     target = pathlib.Path(folder)
     target.mkdir(parents=True, exist_ok=True)

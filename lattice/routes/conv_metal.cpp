@@ -144,8 +144,9 @@ enum class Unit { matrices, tensors };
 
 const char* flag(bool on) { return on ? "true" : "false"; }
 
-// Template arguments of a tile kernel behind its types: how wide a tile is, channels or edges of a
-// step, and whether 8 channels of a row can be moved as one. All of them go into the kernel's name.
+// Template arguments of a tile kernel behind its types: the width of a tile, channels or edges of a
+// step, and two flags. The flags say whether 8 channels of a row can be moved as one, on the input
+// and on the output side. All of them go into the kernel's name.
 struct TileShape {
   int width, depth;
   bool left, right;

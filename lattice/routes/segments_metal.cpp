@@ -13,8 +13,9 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// The call function<channels of a thread, flags>(out, arguments, place): one thread per value of an
-// (n, channels) result or, with `wide`, per four neighbors where channels are a multiple of 4.
+// The call function<channels of a thread, flags>(out, arguments, place) for an (n, channels)
+// result. A thread computes one value or, with `wide`, four neighbors where channels are a multiple
+// of 4.
 mx::array launch(std::string name, const std::string& function, const std::string& flags,
                  const std::string& arguments, std::vector<std::string> names,
                  const std::vector<mx::array>& inputs, int64_t n, int channels, mx::Dtype dtype,

@@ -140,7 +140,9 @@ void add_conv_cases(std::vector<OracleCase>& cases) {
   static constexpr Shape kShapes[] = {{1, 1, 1, true},  {3, 32, 1, false},  {16, 16, 1, true},
                                       {5, 7, 1, true},  {33, 17, 1, true},  {64, 48, 1, false},
                                       {12, 8, 4, true}, {24, 24, 24, true}, {40, 96, 2, false}};
-  static constexpr Shape kPackedShapes[] = {{3, 7, 1, true}, {40, 17, 1, false}, {12, 8, 4, true}};
+  // Channels that are a multiple of 8 on neither side, on one, and on both.
+  static constexpr Shape kPackedShapes[] = {
+      {3, 7, 1, true}, {40, 17, 1, false}, {12, 8, 4, true}, {24, 40, 1, true}};
   Random random{42};
   const auto add = [&](OracleCase test, const Relation::Ptr& r, const Shape& shape, mx::Dtype dtype,
                        const std::string& what) {

@@ -68,3 +68,45 @@ def test_a_kernel_that_is_wrong_lowers_the_route(case):
     assert route == "metal.rows" and names
     assert "of the result is" in probes["conv metal.sorted float32"]
     assert probes["conv metal.rows float32"] == "passed"
+
+
+def half():
+    """A convolution in float16 whose channels fill the tensor unit."""
+    random = np.random.default_rng(1)
+    coords = np.zeros((70, 4), np.int32)
+    coords[:, 1] = np.arange(70)
+    feats, weight = (
+        mx.array(random.standard_normal(shape).astype(np.float16))
+        for shape in ((70, 16), (27, 16, 24))
+    )
+    x = ml.SparseTensor(mx.array(coords), feats)
+    return lambda: ops.subm_conv3d(x, weight).feats
+
+
+@pytest.mark.parametrize(
+    ("tier", "old", "new", "route"),
+    [
+        ("neural_accelerator", "", "", "metal.tensor_sorted"),
+        ("gpu", "", "", "metal.sorted"),
+        ("neural_accelerator", "#define LATTICE_TENSOR", "", "metal.sorted"),
+        (
+            "neural_accelerator",
+            "const auto at = sums.get_multidimensional_index(i);",
+            "const uint at[2] = {uint(i) % 8u, uint(i) / 8u};",
+            "metal.sorted",
+        ),
+    ],
+    ids=["works", "another tier", "no tensor API", "another lane layout"],
+)
+def test_the_tensor_unit_serves_where_its_probe_passes(tier, old, new, route):
+    call = half()
+    want = np.array(call())
+    change = (lambda text: text.replace(old, new)) if old else None
+    with MetalHost(change=change, tier=tier, probe=True):
+        assert ml.explain(call).routes[-1][1] == route
+        found = np.array(call())
+        probes = ml.backend_info()["probes"]
+    np.testing.assert_allclose(found, want, rtol=4e-3, atol=4e-3 * np.abs(want).max())
+    if tier == "neural_accelerator":
+        passed = probes["conv metal.tensor_sorted float16"] == "passed"
+        assert passed == (route == "metal.tensor_sorted")

@@ -18,6 +18,8 @@ RULES = {
         "lattice/kernels/portable/",
         "metal_stdlib",
         "metal_simdgroup",
+        "metal_tensor",
+        "MetalPerformancePrimitives/",
     ],
     "lattice/kernels/cpu": [
         "hwy/",
@@ -241,3 +243,12 @@ def test_one_version():
     version = re.search(r'^version = "(\d+\.\d+\.\d+)"', project, re.MULTILINE)[1]
     assert mlx_lattice.__version__ == version
     assert f"version: {version}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_no_lane_layout_of_matrices_is_assumed():
+    """Which lane holds which element is not documented: thread_elements() is for tests only."""
+    texts = {
+        path.name: path.read_text() for path in (ROOT / "lattice/kernels/metal").glob("*.metal")
+    }
+    assert "tiles.metal" in texts
+    assert [name for name, text in texts.items() if "thread_elements" in text] == []
