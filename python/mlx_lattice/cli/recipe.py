@@ -54,7 +54,8 @@ def fit(recipe, train, valid, output: Path | None, ranks, resume=False, say=prin
         say = lambda *_, **__: None  # noqa: E731
     pipeline = recipe.pipeline(train)
     network, shape = recipe.network(pipeline), recipe.network(pipeline)
-    loader = recipe.loader(train, planned(shape, pipeline))
+    counts = recipe.counts(train)
+    loader = recipe.loader(train, planned(shape, pipeline), counts)
     trainer = recipe.trainer(
         network,
         len(pipeline.classes),
@@ -62,6 +63,7 @@ def fit(recipe, train, valid, output: Path | None, ranks, resume=False, say=prin
         directory=output,
         ranks=ranks,
         about=recipe.about(train),
+        counts=counts,
     )
     if resume:
         trainer.resume()
