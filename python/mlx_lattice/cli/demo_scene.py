@@ -4,13 +4,19 @@ Rays are cast against boxes and an uneven ground.
 
 sweep(seed)   the points of one fixed kind of street, for timing
 street(seed)  points and labels of a street of its own for every seed, for training
+Streets       streets as a data set
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+
+from ..datasets.base import Dataset
+from ..datasets.tables import LabelTable
+from ..io import PointCloud
 
 BEAMS, STEPS, HEIGHT, REACH = 64, 1800, 1.8, 55.0
 CLASSES = ("ground", "building", "car", "pole", "vegetation", "pedestrian")
@@ -182,6 +188,25 @@ def _columns(low: Any, high: Any, azimuth: Any) -> Any:
     step = 2 * np.pi / len(azimuth)
     first = int(np.floor((middle + turn.min() + np.pi) / step)) - 1
     return np.arange(first, first + int(np.ceil(np.ptp(turn) / step)) + 3) % len(azimuth)
+
+
+class Streets(Dataset):
+    """Streets of the given seeds, in memory."""
+
+    split = "train"
+
+    def __init__(self, seeds: Iterable[int]) -> None:
+        ids = range(len(CLASSES))
+        self.table = LabelTable(tuple(CLASSES), {i: i for i in ids}, tuple(ids))
+        self._names: list[str] = []
+        self._clouds: list[PointCloud] = []
+        for seed in seeds:
+            points, labels = street(seed)
+            self._names.append(f"street {seed}")
+            self._clouds.append(PointCloud(points, {"label": labels}))
+
+    def _read(self, i: int) -> PointCloud:
+        return self._clouds[i]
 
 
 def sweep(seed: int) -> Any:

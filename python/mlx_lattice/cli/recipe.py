@@ -73,7 +73,8 @@ def fit(
         say = lambda *_, **__: None  # noqa: E731
     pipeline = recipe.pipeline(train)
     network, shape = recipe.network(pipeline), recipe.network(pipeline)
-    loader = recipe.loader(train, planned(shape, pipeline))
+    counts = recipe.counts(train)
+    loader = recipe.loader(train, planned(shape, pipeline), counts)
     trainer = recipe.trainer(
         network,
         len(pipeline.classes),
@@ -81,6 +82,7 @@ def fit(
         directory=output,
         ranks=ranks,
         about=recipe.about(train),
+        counts=counts,
     )
     if resume:
         trainer.resume()

@@ -26,7 +26,7 @@ from ..datasets.base import Dataset
 from ..transforms import Voxelize, build
 from . import losses, schedules
 from .loader import ClassBalanced, Loader, class_counts
-from .scans import Scan, VoxelPipeline
+from .scans import Scan, VoxelPipeline, balanced_weights
 from .stages import checkpoint_stages
 from .trainer import Trainer
 
@@ -77,9 +77,10 @@ WORDS: dict[Any, str] = {
     str: "a text",
     bool: "true or false",
     list: "a list",
-    dict[str, Any]: "a table",
+    dict: "a table",
 }
 LISTS = ("loss", "augment")
+BALANCED = "balanced"  # weights of a loss: 1 / sqrt(share of the points)
 NETWORKS = {
     kind.__name__: kind for kind in (models.MinkUNet, models.PointTransformerV3, models.WindowUNet)
 }
@@ -111,11 +112,27 @@ class Recipe:
         lists = {key: self[key] for key in LISTS}
         return {**tables, **lists, "items": len(dataset), "classes": list(dataset.classes)}
 
-    def changed(self, **train: Any) -> Recipe:
-        """The same recipe with other values in [train]; None keeps a value."""
+    def changed(
+        self,
+        *,
+        voxel: float | None = None,
+        network: dict[str, Any] | None = None,
+        **train: Any,
+    ) -> Recipe:
+        """The same recipe with another voxel size or network, or other values in [train].
+
+        None keeps a value.
+        """
         kept = {k: v for k, v in train.items() if v is not None}
-        tables = {**self.tables, "train": {**self.tables["train"], **kept}}
-        _section(self.name, "train", tables["train"])
+        size = {} if voxel is None else {"size": voxel}
+        tables = {
+            **self.tables,
+            "train": {**self.tables["train"], **kept},
+            "voxels": {**self.tables["voxels"], **size},
+            "network": {**self.tables["network"], **(network or {})},
+        }
+        for section in ("train", "voxels", "network"):
+            _section(self.name, section, tables[section])
         return Recipe(self.name, tables, self.text)
 
     def dataset(self, root: str | os.PathLike[str], split: str) -> Dataset:
@@ -158,11 +175,23 @@ class Recipe:
         except (TypeError, ValueError) as error:
             raise ValueError(f"{self.name}: network.options: {error}") from None
 
-    def loss(self, classes: int) -> Any:
-        """loss(logits, labels): the weighted sum of the recipe's losses."""
+    def counts(self, dataset: Dataset) -> Any:
+        """(items, classes) points, where the sampler or a loss needs them; reads every item."""
+        wanted = self["data"]["balanced"] or any(t.get("weights") == BALANCED for t in self["loss"])
+        return class_counts(dataset) if wanted else None
+
+    def loss(self, classes: int, counts: Any = None) -> Any:
+        """loss(logits, labels): the weighted sum of the recipe's losses. counts: see counts()."""
         parts = []
         for i, table in enumerate(self["loss"]):
             options = {k: v for k, v in table.items() if k not in ("name", "factor")}
+            if options.get("weights") == BALANCED:
+                if counts is None:
+                    raise ValueError(
+                        f"{self.name}: loss[{i}].weights: balanced weights need counts of the "
+                        "classes; give counts=recipe.counts(dataset)"
+                    )
+                options["weights"] = balanced_weights(counts.sum(axis=0)).tolist()
             if isinstance(options.get("weights"), list):
                 if len(options["weights"]) != classes:
                     raise ValueError(
@@ -177,9 +206,9 @@ class Recipe:
             parts.append((float(table.get("factor", 1.0)), part))
         return losses.combine(parts)
 
-    def loader(self, dataset: Dataset, prepare: Any) -> Loader:
+    def loader(self, dataset: Dataset, prepare: Any, counts: Any = None) -> Loader:
         data, seed = self["data"], self["train"]["seed"]
-        sampler = ClassBalanced(class_counts(dataset), seed=seed) if data["balanced"] else None
+        sampler = ClassBalanced(counts, seed=seed) if data["balanced"] else None
         return Loader(
             dataset,
             prepare,
@@ -200,10 +229,11 @@ class Recipe:
         ranks: Ranks | None = None,
         quiet: bool = False,
         about: dict[str, Any] | None = None,
+        counts: Any = None,
     ) -> Any:
         """Trainer for `items` items per epoch, with this recipe's optimizer, schedule and loss.
 
-        about: see training.Trainer.
+        about: see training.Trainer; counts: see counts().
         """
         train = self["train"]
         size = train["batch"] * train["accumulate"]
@@ -214,7 +244,7 @@ class Recipe:
         )
         if train["checkpoint_stages"]:
             checkpoint_stages(network)
-        loss = self.loss(classes)
+        loss = self.loss(classes, counts)
         return Trainer(
             network,
             optimizer,

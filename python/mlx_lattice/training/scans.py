@@ -113,7 +113,10 @@ class VoxelPipeline:
         rows[finite] = np.array(q.inverse_rows)
         xyz = np.array(points) / np.float32(self.voxel)
         table = np.empty((len(xyz), 4 + sum(self.widths)), np.float32)
-        table[:, :3] = xyz - np.floor(xyz) - np.float32(0.5)
+        inside = np.floor(xyz)
+        np.subtract(xyz, inside, out=inside)
+        table[:, :3] = inside
+        table[:, :3] -= np.float32(0.5)
         low = np.percentile(xyz[:, 2], 2) if len(xyz) else 0
         table[:, 3] = (xyz[:, 2] - np.float32(low)) / 10
         at = 4
@@ -187,9 +190,13 @@ class VoxelPipeline:
             raise ValueError(
                 f"{name}: column {self.label!r} has {labels.ndim} axes, expected one label a point"
             )
-        labels, order = labels.astype(np.int64), np.argsort(self.values, kind="stable")
-        at = order[np.clip(np.searchsorted(self.values[order], labels), 0, len(order) - 1)]
-        known = self.values[at] == labels
+        labels, values = labels.astype(np.int64, copy=False), self.values
+        if np.array_equal(values, np.arange(len(values))):  # class indices already
+            at, known = labels, (labels >= 0) & (labels < len(values))
+        else:
+            order = np.argsort(values, kind="stable")
+            at = order[np.clip(np.searchsorted(values[order], labels), 0, len(order) - 1)]
+            known = values[at] == labels
         unknown = np.setdiff1d(labels[~known], self.ignored)
         if unknown.size:
             raise ValueError(
@@ -254,12 +261,17 @@ def recipe_of(
 
 def class_weights(scans: Any, count: int) -> Any:
     """(classes,) 1 / sqrt(share of the voxels), so that rare classes count; the mean is 1."""
-    share = sum(
+    counts = sum(
         np.bincount(np.array(s.labels)[np.array(s.labels) >= 0], minlength=count) for s in scans
-    ).astype(float)
-    share /= max(share.sum(), 1)
+    )
+    return mx.array(balanced_weights(counts))
+
+
+def balanced_weights(counts):
+    """(classes,) float32: 1 / sqrt(share) of counts per class; their mean over the rows is 1."""
+    share = counts / max(counts.sum(), 1)
     weights = 1 / np.sqrt(np.maximum(share, 1e-4))
-    return mx.array((weights / (weights * share).sum()).astype(np.float32))
+    return (weights / max((weights * share).sum(), 1e-12)).astype(np.float32)
 
 
 def segmentation_loss(weights: mx.array | None = None) -> Any:

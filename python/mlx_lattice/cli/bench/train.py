@@ -55,9 +55,10 @@ def bench_train(arguments: argparse.Namespace) -> None:
     try:
         from ... import io
         from ...training import scans
+        from ...training.recipes import load_recipe
         from ...training.trainer import Trainer, adamw
         from .. import demo_scene
-        from ..demo import RATE, SIZES
+        from ..demo import RECIPE
     except ImportError as error:
         raise ValueError(str(error)) from None
     mx.set_cache_limit(4 << 30)
@@ -65,10 +66,14 @@ def bench_train(arguments: argparse.Namespace) -> None:
     recipe = scans.VoxelPipeline(arguments.voxel, tuple(enumerate(demo_scene.CLASSES)))
     scan = recipe.scan(io.PointCloud(points, {"label": labels}))
     mx.random.seed(0)
-    sizes = {**SIZES, **({"width": arguments.width} if arguments.width else {})}
+    demo = load_recipe(RECIPE)
+    sizes = {
+        **demo["network"]["options"],
+        **({"width": arguments.width} if arguments.width else {}),
+    }
     model = models.MinkUNet(recipe.channels, len(recipe.classes), **sizes)
     loss = scans.segmentation_loss()
-    trainer = Trainer(model, adamw(RATE, 1000), loss, quiet=True)
+    trainer = Trainer(model, adamw(demo["train"]["rate"], 1000), loss, quiet=True)
     decisions = explain(mlx.nn.value_and_grad(model, lambda: loss(model, scan))).decisions
     flop = sum(d.flop for d in decisions if d.operation in ("conv", "outer", "linear"))
     trainer.step([scan])  # builds the relations
