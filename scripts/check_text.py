@@ -25,7 +25,7 @@ PENDING = (
     "lattice/kernels/cpu/features/",
 )
 EXAMPLES = ("scripts/check_text.py", "tests/python/test_text.py")  # these plant mistakes
-CODE = {".h", ".cpp", ".metal", ".py", ".sh", ".cmake", ".in", ".toml", ".yaml"}
+CODE = {".h", ".cpp", ".metal", ".cuh", ".py", ".sh", ".cmake", ".in", ".toml", ".yaml"}
 NAMES = {"Makefile", "CMakeLists.txt", "run"}
 
 # Spellings that are British, each with the US one.
@@ -161,7 +161,7 @@ def prose(path, text):
         return paragraphs(text.splitlines())
     if path.suffix == ".py":
         return [*docstrings(text), *python_comments(text)]
-    if path.suffix in (".h", ".cpp", ".metal"):
+    if path.suffix in (".h", ".cpp", ".metal", ".cuh"):
         return cpp_comments(text)
     return []
 

@@ -1,5 +1,6 @@
 #include "lattice/ops/backend.h"
 
+#include <mlx/backend/cuda/cuda.h>
 #include <mlx/backend/metal/metal.h>
 #include <mlx/version.h>
 
@@ -18,6 +19,11 @@ constexpr const char* kMetalStatus =
     "by Apple's compiler, not run and not measured on Apple hardware; `mlx-lattice selftest "
     "--device gpu` checks them "
     "on a Mac";
+// docs/cuda.md says it at length.
+constexpr const char* kCudaStatus =
+    "the Metal kernels behind a prelude; compiled by NVRTC, executed by an emulation on the CPU, "
+    "where they agree with the oracle; not run and not measured on NVIDIA hardware; `mlx-lattice "
+    "selftest --device gpu` checks them there";
 
 }  // namespace
 
@@ -26,9 +32,17 @@ void limit_simd(const std::string& name) { cpu::limit_simd(name); }
 int thread_count() { return cpu::thread_count(); }
 
 BackendInfo backend_info() {
-  return {
-      LATTICE_VERSION,  LATTICE_MLX_VERSION, mx::version(), true,        mx::metal::is_available(),
-      cpu::simd_name(), cpu::thread_count(), tensor_ops(),  kMetalStatus};
+  return {LATTICE_VERSION,
+          LATTICE_MLX_VERSION,
+          mx::version(),
+          true,
+          mx::metal::is_available(),
+          mx::cu::is_available(),
+          cpu::simd_name(),
+          cpu::thread_count(),
+          tensor_ops(),
+          kMetalStatus,
+          kCudaStatus};
 }
 
 }  // namespace lattice

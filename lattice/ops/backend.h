@@ -3,14 +3,15 @@
 
 #include <string>
 
-#include "lattice/graph/metal_call.h"
+#include "lattice/graph/gpu_call.h"
 #include "lattice/routes/capability.h"
 
 namespace lattice {
 
-// Tests execute the text of Metal kernels on the CPU through this.
-using graph::MetalLaunch;
-using graph::set_metal_host;
+// Tests execute the text of GPU kernels on the CPU through this.
+using graph::GpuBackend;
+using graph::GpuLaunch;
+using graph::set_gpu_host;
 
 struct BackendInfo {
   std::string version;      // of this library
@@ -18,10 +19,12 @@ struct BackendInfo {
   std::string mlx_running;  // MLX that is loaded
   bool cpu;
   bool metal;
+  bool cuda;
   std::string simd;  // instruction set chosen at run time
   int threads;
   TensorOps tensor_ops;
   std::string metal_status;  // what is proven of the Metal kernels, and what not
+  std::string cuda_status;   // the same of the CUDA kernels
 };
 BackendInfo backend_info();
 

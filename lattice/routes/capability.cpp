@@ -6,7 +6,7 @@
 #include <variant>
 
 #include "lattice/core/errors.h"
-#include "lattice/graph/metal_call.h"
+#include "lattice/graph/gpu_call.h"
 
 namespace lattice {
 namespace mx = mlx::core;
@@ -36,7 +36,9 @@ int gpu_generation(const std::string& architecture) {
 }
 
 TensorOps tensor_ops() {
-  if (graph::has_metal_host()) return TensorOps::gpu;
+  if (graph::has_gpu_host())
+    return graph::gpu_backend() == graph::GpuBackend::metal ? TensorOps::gpu
+                                                            : TensorOps::unavailable;
   if (!mx::metal::is_available()) return TensorOps::unavailable;
   if (!has_tensor_api()) return TensorOps::gpu;
   const auto& info = mx::device_info(mx::Device::gpu);
@@ -48,7 +50,7 @@ TensorOps tensor_ops() {
 }
 
 bool on_gpu(mx::StreamOrDevice s) {
-  return graph::has_metal_host() || mx::to_stream(s).device == mx::Device::gpu;
+  return graph::has_gpu_host() || mx::to_stream(s).device == mx::Device::gpu;
 }
 
 void check_coords_on_device(std::string_view operation, const mx::array& coords,

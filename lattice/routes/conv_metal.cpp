@@ -11,7 +11,7 @@
 #include <bit>
 #include <limits>
 
-#include "lattice/graph/metal_call.h"
+#include "lattice/graph/gpu_call.h"
 #include "lattice/kernels/metal/text.h"
 #include "lattice/routes/conv.h"
 #include "lattice/routes/per_edge.h"
@@ -33,7 +33,7 @@ mx::array numbers(const std::vector<int32_t>& values) {
 
 // A call of Metal that grows input by input. Names say everything that changes the text.
 struct Launch {
-  graph::MetalCall call;
+  graph::GpuCall call;
   std::vector<mx::array> inputs;
 
   Launch(std::string name, const char* topic, mx::Dtype dtype, std::string result,
@@ -48,7 +48,7 @@ struct Launch {
     call.input_names.push_back(name);
     inputs.push_back(input);
   }
-  mx::array run(mx::StreamOrDevice s) const { return graph::metal_call(call, inputs, s)[0]; }
+  mx::array run(mx::StreamOrDevice s) const { return graph::gpu_call(call, inputs, s)[0]; }
 };
 
 // Threads of kernels that have one for each element of rows of `columns`.
@@ -194,10 +194,12 @@ mx::array tiles_with(const Call& call, View view) {
     rows = "lattice::bucket_rows(bounds, in_rows, positions, order, sizes)";
   }
   const std::string v = view == View::buckets ? "float" : "T";
+  launch.call.shared = {{v, "xs", "64 * lattice::padded<" + v + ">(16)"},
+                        {v, "ws", "16 * lattice::padded<" + v + ">(" + n + ")"},
+                        {"float", "strips", "1024"},
+                        {"int", "ids", "64"},
+                        {"uint", "masks", "4"}};
   launch.call.source =
-      "threadgroup " + v + " xs[64 * lattice::padded<" + v + ">(16)];\nthreadgroup " + v +
-      " ws[16 * lattice::padded<" + v + ">(" + n + ")];\n" +
-      "threadgroup float strips[1024];\nthreadgroup int ids[64];\nthreadgroup uint masks[4];\n" +
       "lattice::conv_tiles<" + n + ">(" + rows + ", " + launch.weight + ", x, " + launch.bias +
       ", sizes, y, xs, ws, strips, ids, masks, threadgroup_position_in_grid, " +
       "thread_index_in_threadgroup, simdgroup_index_in_threadgroup, thread_index_in_simdgroup);";
@@ -228,11 +230,13 @@ mx::array outer_with(const Call& call, const mx::Shape& shape, const std::vector
                                strides[0], strides[1], strides[2]}));
   const std::string arguments = "(x, g, edge_ids, in_rows, out_rows, parts, sizes, u, ";
   if (tiles) {
-    const std::string memory = "[16 * lattice::padded<T>(" + n + ")];\n";
+    const std::string length = "16 * lattice::padded<T>(" + n + ")";
+    launch.call.shared = {{"T", "xs", length},
+                          {"T", "gs", length},
+                          {"float", "strips", "1024"},
+                          {"int", "ids", "32"}};
     launch.call.source =
-        "threadgroup T xs" + memory + "threadgroup T gs" + memory +
-        "threadgroup float strips[1024];\nthreadgroup int ids[32];\nlattice::outer_tiles<T, U, " +
-        n + ">" + arguments +
+        "lattice::outer_tiles<T, U, " + n + ">" + arguments +
         "xs, gs, strips, ids, threadgroup_position_in_grid, thread_index_in_threadgroup, " +
         "simdgroup_index_in_threadgroup, thread_index_in_simdgroup);";
     const auto blocks = [&](int64_t c) { return (c + tile - 1) / tile; };

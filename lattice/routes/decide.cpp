@@ -66,7 +66,7 @@ Decision decide(const Call& call) {
                                           ? "the call is not on a GPU"
                                           : "the call is not on the CPU"};
     else
-      why = route.check(call);
+      why = route.refusal(call);
     if (why.fits()) {
       decision.chosen = &route;
       return decision;
@@ -102,8 +102,11 @@ std::string Decision::text() const {
   line("relation", call.relation_text());
   line("storage", call.storage_text());
   line("shape and dtype", call.shape_and_dtype_text());
-  line("capability",
-       on_gpu ? std::string("matrix units: ") + name(tensor_ops()) : cpu::simd_name());
+  const char* const kTensorCores = "CUDA: tensor cores for 16-bit types, float32 without TF32";
+  line("capability", !on_gpu ? std::string(cpu::simd_name())
+                     : chosen->code == Code::cuda
+                         ? std::string(kTensorCores)
+                         : std::string("matrix units: ") + name(tensor_ops()));
   line("work", std::to_string(call.n_in()) + " -> " + std::to_string(call.n_out()) + " rows, " +
                    std::to_string(call.n_edges()) + " edges, " + scaled(call.flop(), "FLOP") +
                    ", " + scaled(call.bytes(), "B"));
@@ -159,7 +162,7 @@ std::vector<Decision> DecisionLog::decisions() const {
 int64_t run_count(const std::string& operation, const std::string& route) {
   int64_t count = 0;
   for (const Route& row : routes())
-    if (name(row.operation) == operation && row.name == route) count += row.runs;
+    if (name(row.operation) == operation && row.name == route) count += row.runs.n;
   return count;
 }
 

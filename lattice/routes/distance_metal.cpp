@@ -1,7 +1,7 @@
 // distance on Metal: kernels/metal/distance.metal.
 #include <mlx/ops.h>
 
-#include "lattice/graph/metal_call.h"
+#include "lattice/graph/gpu_call.h"
 #include "lattice/kernels/metal/text.h"
 #include "lattice/routes/distance.h"
 
@@ -22,11 +22,12 @@ mx::array distance_with_metal(const Call& call) {
                              : kind == Distance::euclidean ? "kEuclidean"
                                                            : "kSquared";
   const auto whole = [](int rows) { return (rows + kSide - 1) / kSide * kSide; };
-  graph::MetalCall launch;
+  graph::GpuCall launch;
   launch.name = std::string("distance_") + name(kind);
   launch.header = metal::text("distance");
+  launch.shared = {{"float", "left", "kSide * kPitch"}, {"float", "right", "kSide * kPitch"}};
   launch.source =
-      "threadgroup float left[kSide * kPitch], right[kSide * kPitch];\ndistance_tile<" + metric +
+      "distance_tile<" + metric +
       ">(d, a, a_shape[0], b, b_shape[0], a_shape[1], left, right, thread_position_in_grid.xy, "
       "thread_position_in_threadgroup.xy);";
   launch.input_names = {"a", "b"};
@@ -34,7 +35,7 @@ mx::array distance_with_metal(const Call& call) {
   launch.outputs = {{{n, m}, mx::float32}};
   launch.grid = {whole(m), whole(n), 1};
   launch.threadgroup = {kSide, kSide, 1};
-  return graph::metal_call(launch, {a, b}, call.stream)[0];
+  return graph::gpu_call(launch, {a, b}, call.stream)[0];
 }
 
 }  // namespace lattice

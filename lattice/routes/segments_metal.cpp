@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "lattice/graph/metal_call.h"
+#include "lattice/graph/gpu_call.h"
 #include "lattice/kernels/metal/text.h"
 #include "lattice/routes/pool.h"
 
@@ -17,7 +17,7 @@ constexpr int kThreads = 256;
 mx::array launch(const std::string& name, const std::string& source, std::vector<std::string> names,
                  const std::vector<mx::array>& inputs, int64_t n, int channels, mx::Dtype dtype,
                  mx::StreamOrDevice s) {
-  graph::MetalCall call;
+  graph::GpuCall call;
   call.name = "segments_" + name;
   call.header = metal::text("segments");
   call.source = source + "thread_position_in_grid.xy);";
@@ -27,7 +27,7 @@ mx::array launch(const std::string& name, const std::string& source, std::vector
   const int across = std::min(channels, kThreads);
   call.grid = {channels, static_cast<int>(n), 1};
   call.threadgroup = {across, kThreads / across, 1};
-  return graph::metal_call(call, inputs, s)[0];
+  return graph::gpu_call(call, inputs, s)[0];
 }
 
 const char* flag(bool on) { return on ? "true" : "false"; }

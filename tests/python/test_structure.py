@@ -19,13 +19,14 @@ RULES = {
         "metal_stdlib",
         "metal_simdgroup",
     ],
+    "lattice/kernels/cuda": ["lattice/kernels/cuda/"],
     "lattice/kernels/cpu": [
         "hwy/",
         "sanitizer/",
         "lattice/kernels/cpu/",
         "lattice/kernels/portable/",
     ],
-    "lattice/graph": ["mlx/", "lattice/graph/"],
+    "lattice/graph": ["mlx/", "lattice/graph/", "lattice/kernels/metal/text.h"],
     "lattice/core": ["mlx/", "lattice/core/", "lattice/kernels/", "lattice/graph/dtype.h"],
     "lattice/routes": [
         "mlx/",
@@ -67,7 +68,9 @@ SYSTEM = {"pthread.h", "sched.h", "sys/mman.h", "sys/sysctl.h", "sys/wait.h", "u
 
 
 def sources(folder):
-    return sorted(p for p in (ROOT / folder).rglob("*") if p.suffix in {".h", ".cpp", ".metal"})
+    return sorted(
+        p for p in (ROOT / folder).rglob("*") if p.suffix in {".h", ".cpp", ".metal", ".cuh"}
+    )
 
 
 def includes(path):
