@@ -37,7 +37,7 @@ BackendInfo backend_info() {
           mx::version(),
           true,
           mx::metal::is_available(),
-          mx::cu::is_available(),
+          has_cuda(),
           cpu::simd_name(),
           cpu::thread_count(),
           tensor_ops(),

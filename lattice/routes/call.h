@@ -13,6 +13,7 @@
 #include "lattice/core/relation.h"
 #include "lattice/core/row_groups.h"
 #include "lattice/core/row_map.h"
+#include "lattice/core/segment_pairs.h"
 #include "lattice/kernels/cpu/base/float_types.h"
 #include "lattice/kernels/cpu/features/distance.h"
 
@@ -37,6 +38,8 @@ enum class Operation {
   batch_norm_vjp,
   adamw,
   distance,
+  attention,
+  attention_vjp,
   unique,
   lookup,
   relate,
@@ -88,7 +91,7 @@ struct Columns {
 };
 
 // Payload of batch_norm and batch_norm_vjp. Inputs: x, weight, bias, then mean and var if given,
-// then the residual if there is one; of batch_norm_vjp then the cotangent, y, mean and var.
+// then the residual if there is one. batch_norm_vjp then has the cotangent, y, mean and var.
 struct Norm {
   bool given = false, residual = false, relu = false;
   float eps = 0;
@@ -100,6 +103,24 @@ struct Norm {
 struct Adamw {
   double b1 = 0, b2 = 0;
   float eps = 0;
+};
+
+// Payload of attention and attention_vjp (kernels/cpu/features/attention.h). Inputs: q, k, v, then
+// the bias of all pairs or the table by position if there is one; of attention_vjp then out, the
+// log-sum-exp and the cotangent of out. A log-sum-exp of no rows: the forward pass saved none.
+struct Attend {
+  struct Positions {  // of a table; (rows, axes) int32
+    mx::array of_queries, of_keys;
+    std::vector<int> bounds;
+    bool joint = false;
+  };
+  SegmentPairs::Ptr segments = {};
+  float scale = 1;
+  bool biased = false;  // by all pairs, or by the table if there are positions
+  bool causal = false;
+  std::optional<Positions> positions = {};
+  std::optional<mx::array> mask = {};  // (pairs,) bool, segments behind each other
+  size_t inputs() const { return biased ? 4 : 3; }
 };
 
 // Payload of unique, lookup, relate and neighbors.
@@ -121,7 +142,7 @@ struct Call {
   int64_t c_in = 0, c_out = 0;         // channels of all groups
   int64_t groups = 1;
   mx::Dtype dtype = mx::float32;
-  std::variant<Weights, Reduce, Pairs, Columns, Norm, Adamw, Geometry> payload = {};
+  std::variant<Weights, Reduce, Pairs, Columns, Norm, Adamw, Attend, Geometry> payload = {};
   mx::StreamOrDevice stream = {};
 
   template <typename Payload>

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "lattice/routes/adamw.h"
+#include "lattice/routes/attention.h"
 #include "lattice/routes/columns.h"
 #include "lattice/routes/conv.h"
 #include "lattice/routes/distance.h"
@@ -129,7 +130,7 @@ std::span<const Route> routes() {
        LATTICE_SLOW "; packed weights are made dense", always, one<conv_reference>},
       {Operation::linear, kGpu, Code::metal, "metal.packed",
        "packed weights on Metal: tiles of 64 rows; codes are expanded as they are used",
-       all_of<packed_only, needs_metal>, one<conv_metal_tiles>},
+       all_of<packed_only, needs_few_groups, needs_metal>, one<conv_metal_tiles>},
       {Operation::linear, kGpu, Code::mlx, "gpu.mlx",
        "any shape: matmul of MLX, whose kernels are tuned for each GPU; packed weights are made "
        "dense, in float32",
@@ -281,11 +282,24 @@ std::span<const Route> routes() {
       {Operation::distance, kCpu, Code::host, "cpu.reference",
        "any shape: one pair at a time, sums in float64", always, one<distance_reference>},
       {Operation::distance, kGpu, Code::metal, "metal.tiles",
-       "any shape: tiles of 16 x 16 pairs in threadgroup memory", needs_metal,
+       "any shape: tiles of 16 x 16 pairs in threadgroup memory", needs_whole_tiles,
        one<distance_with_metal>},
       {Operation::distance, kGpu, Code::mlx, "gpu.mlx",
        "any shape: squares of one channel at a time; cosine: matmul of MLX", always,
        one<distance_with_mlx>},
+
+      // ---- attention over ragged segments
+      {Operation::attention, kCpu, Code::host, "cpu.tiles",
+       "any segments: tiles of 48 queries and 128 keys, running maximum and sum", always,
+       attention_tiles},
+      {Operation::attention, kGpu, Code::mlx, "gpu.mlx",
+       "any segments: matmul of MLX for each run of segments of one length, in float32", always,
+       attention_with_mlx},
+      {Operation::attention_vjp, kCpu, Code::host, "cpu.tiles",
+       "any segments: weights again from the log-sum-exp, tile by tile", always,
+       attention_vjp_tiles},
+      {Operation::attention_vjp, kGpu, Code::mlx, "gpu.mlx",
+       "any segments: MLX's gradient of the formula", always, attention_vjp_with_mlx},
 
       // ---- geometry
       {Operation::unique, kCpu, Code::host, "cpu.sorted", "any coordinates: sorted keys", always,

@@ -16,6 +16,7 @@ auto unlocked(const F& f) {
 }
 
 void bind_algebra(nb::module_& m);
+void bind_attention(nb::module_& m);
 void bind_backend(nb::module_& m);
 void bind_codec(nb::module_& m);
 void bind_conv(nb::module_& m);

@@ -28,6 +28,7 @@ NB_MODULE(_ext, m) {
   bind_entropy(m);
   bind_codec(m);
   bind_algebra(m);
+  bind_attention(m);
   bind_features(m);
   bind_segments(m);
   bind_neighbors(m);

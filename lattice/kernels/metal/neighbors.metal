@@ -11,6 +11,9 @@
 #include "lattice/kernels/metal/coords.metal"
 #include "lattice/kernels/metal/exact.metal"
 
+namespace lattice {
+using namespace metal;
+
 constant constexpr int kTile = 64;  // sources of a tile, threads of a group
 
 METAL_FUNC ulong square(int a, int b) {
@@ -90,3 +93,5 @@ METAL_FUNC void visit_sources(thread Found& found, Sources sources, int n, Queri
     }
   }
 }
+
+}  // namespace lattice

@@ -56,6 +56,7 @@ OPS = {
     _NORM: "batch_norm batch_norm_act batch_norm_features",
     "`sum_rows`": "feature_statistics",
     "`adamw`": "adamw_step",
+    "`attention`; gradients `attention_vjp`": "attention",
     "`relate`; the manager of the tensor keeps the relation": """
         kernel_relation submanifold_kernel_relation target_kernel_relation
         transposed_kernel_relation generative_kernel_relation

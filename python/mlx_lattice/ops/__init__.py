@@ -15,7 +15,9 @@ from . import (
     relations,
     surface,
 )
+from . import attention as _attention  # the function has the module's name
 from .algebra import *  # noqa: F403
+from .attention import *  # noqa: F403
 from .codec import *  # noqa: F403
 from .conv import *  # noqa: F403
 from .coords import *  # noqa: F403
@@ -31,6 +33,7 @@ from .surface import *  # noqa: F403
 
 __all__ = [
     *algebra.__all__,
+    *_attention.__all__,
     *codec.__all__,
     *conv.__all__,
     *coords.__all__,
