@@ -13,6 +13,7 @@ from pathlib import Path
 INCLUDE = re.compile(r'\s*#\s*include\s+"(lattice/[^"]+)"')
 METAL = re.compile(r"\s*#\s*(include\s+<metal_|pragma\s+METAL\b)")
 PRAGMA = re.compile(r"\s*#\s*pragma\s+once\b")
+UNROLL = "#pragma clang loop unroll(full)"
 PIECE = 8000  # characters of one literal; compilers must take 65,536
 PRELUDE = "lattice/kernels/cuda/prelude.cuh"
 
@@ -38,7 +39,7 @@ def expand(path, root, seen, cuda=False):
                 raise SystemExit(f"{path.relative_to(root)}:{number}: no such file: {include[1]}")
             yield from expand(target, root, seen, cuda)
         elif not PRAGMA.match(line) and not (cuda and METAL.match(line)):
-            yield line
+            yield line.replace(UNROLL, "#pragma unroll") if cuda else line
 
 
 def literal(lines):

@@ -68,8 +68,8 @@ Ready for_metal(const GpuCall& call, const std::vector<mx::array>& inputs) {
   return ready;
 }
 
-// CUDA's grid ends at 65,535 groups along y and z, and MLX counts threads in int: groups lie along
-// x, one thread wide, and the threads of a group along y.
+// CUDA's grid ends at 65,535 groups along y and z, and MLX counts threads in int. So groups lie
+// along x, one thread wide, and the threads of a group along y.
 Ready for_cuda(const GpuCall& call, const std::vector<mx::array>& inputs) {
   Ready ready{call, inputs, GpuBackend::cuda};
   std::vector<int32_t> numbers(call.grid.begin(), call.grid.end());

@@ -21,8 +21,8 @@ const char* name(Rejection::Step step);
 // Rejects where MLX has neither Metal nor CUDA, for which there are kernels of ours.
 Rejection needs_metal(const Call& call);
 
-// Whose code a row runs. `host`: the CPU's, also for a GPU that shares its memory. `metal` and
-// `cuda`: one text in the words of either.
+// Whose code runs in a row of the table. `host`: code of the CPU, also for a GPU that shares
+// memory. `metal` and `cuda`: one text in the words of either.
 enum class Code { host, metal, cuda, mlx };
 
 // How often kernels of a row ran. A copy of the row starts at 0.

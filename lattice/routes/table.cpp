@@ -19,6 +19,8 @@
 #define LATTICE_DENSE "dense weights, 8 or more channels on both sides of a group, "
 #define LATTICE_PACKED \
   "packed weights, expanded as they are used, 8 or more channels on both sides of a group, "
+#define LATTICE_TENSOR \
+  "tier neural_accelerator, float16 or bfloat16, 16 or more channels on both sides of a group: "
 #define LATTICE_SHARED \
   "always, and the default: the CPU's code in shared memory; its result is needed there"
 #define LATTICE_OPT_IN \
@@ -73,6 +75,31 @@ std::span<const Route> routes() {
        all_of<packed_only, has_channels>, one<conv_packed>, bucket_note},
       {Operation::conv, kCpu, Code::host, "cpu.reference",
        LATTICE_SLOW "; packed weights are made dense", always, one<conv_reference>},
+      {Operation::conv, kGpu, Code::metal, "metal.tensor_sorted",
+       LATTICE_TENSOR "the tiles of metal.sorted on the tensor unit",
+       all_of<needs_sorted_map, dense_only, needs_tensor_unit, needs_few_groups, needs_metal>,
+       one<conv_metal_tensor_sorted>},
+      {Operation::conv, kGpu, Code::metal, "metal.tensor_mirrored",
+       LATTICE_TENSOR "the tiles of metal.mirrored on the tensor unit",
+       all_of<needs_mirror, dense_only, needs_tensor_unit, needs_few_groups, needs_metal>,
+       one<conv_metal_tensor_mirrored>},
+      {Operation::conv, kGpu, Code::metal, "metal.tensor_lists",
+       LATTICE_TENSOR "the tiles of metal.lists on the tensor unit",
+       all_of<needs_one_edge, dense_only, needs_tensor_unit, needs_few_groups, needs_metal>,
+       one<conv_metal_tensor_lists>},
+      {Operation::conv, kGpu, Code::metal, "metal.tensor_packed_lists",
+       LATTICE_TENSOR "packed weights; the tiles of metal.packed_lists on the tensor unit",
+       all_of<needs_map, needs_one_edge, packed_only, needs_tensor_unit, needs_few_groups,
+              needs_metal>,
+       one<conv_metal_tensor_lists>},
+      {Operation::conv, kGpu, Code::metal, "metal.tensor_packed_sorted",
+       LATTICE_TENSOR "packed weights; the tiles of metal.packed_sorted on the tensor unit",
+       all_of<needs_sorted_map, packed_only, needs_tensor_unit, needs_few_groups, needs_metal>,
+       one<conv_metal_tensor_sorted>},
+      {Operation::conv, kGpu, Code::metal, "metal.tensor_packed_mirrored",
+       LATTICE_TENSOR "packed weights; the tiles of metal.packed_mirrored on the tensor unit",
+       all_of<needs_mirror, packed_only, needs_tensor_unit, needs_few_groups, needs_metal>,
+       one<conv_metal_tensor_mirrored>},
       {Operation::conv, kGpu, Code::metal, "metal.sorted",
        LATTICE_DENSE
        "forward, target or submanifold relation of at most 32 offsets: tiles of 64 rows sorted by "
@@ -128,6 +155,10 @@ std::span<const Route> routes() {
        all_of<packed_only, has_channels>, one<conv_packed>, bucket_note},
       {Operation::linear, kCpu, Code::host, "cpu.reference",
        LATTICE_SLOW "; packed weights are made dense", always, one<conv_reference>},
+      {Operation::linear, kGpu, Code::metal, "metal.tensor",
+       LATTICE_TENSOR "packed weights; the tiles of metal.packed on the tensor unit",
+       all_of<packed_only, needs_tensor_unit, needs_few_groups, needs_metal>,
+       one<conv_metal_tensor_same>},
       {Operation::linear, kGpu, Code::metal, "metal.packed",
        "packed weights on Metal: tiles of 64 rows; codes are expanded as they are used",
        all_of<packed_only, needs_few_groups, needs_metal>, one<conv_metal_tiles>},
@@ -146,6 +177,9 @@ std::span<const Route> routes() {
        one<outer_tiles>},
       {Operation::outer, kCpu, Code::host, "cpu.reference", LATTICE_SLOW, always,
        one<outer_reference>},
+      {Operation::outer, kGpu, Code::metal, "metal.tensor",
+       LATTICE_TENSOR "the tiles of metal.outer on the tensor unit",
+       all_of<needs_tensor_unit, needs_few_groups, needs_metal>, one<outer_metal_tensor>},
       {Operation::outer, kGpu, Code::metal, "metal.outer",
        "8 or more channels on both sides of a group: edges of an offset in parts of 1,024, added "
        "in "

@@ -25,8 +25,8 @@ def rows(route, *how, **more):
 
 
 @functools.cache
-def rows_of(backend, variant="fast", order="forward", every=2):
-    """(operation, route) -> its rows of the self test."""
+def rows_of(backend, variant="fast", order="forward", every=2, layout=None):
+    """(operation, route) -> its rows of the self test, as on the highest tier."""
     if mx.is_available(mx.gpu):  # which has an order of its own, each time
         if variant != "fast" or backend != REAL:
             pytest.skip("the GPU itself runs the kernels")
@@ -34,7 +34,8 @@ def rows_of(backend, variant="fast", order="forward", every=2):
     elif missing():
         pytest.skip(missing())
     else:
-        with HOSTS[backend](variant, order, seed=7):
+        tier = {"metal": "neural_accelerator", "cuda": "unavailable"}[backend]
+        with HOSTS[backend](variant, order, seed=7, tier=tier, layout=layout):
             found = _ext.selftest_rows("gpu", f"{backend}.", 1 if FULL else every)
     result = {}
     for row in found:
@@ -70,6 +71,20 @@ def test_every_access_is_right(operation, route, variant, every):
 @pytest.mark.parametrize("order", ["reverse", "random"])
 def test_the_order_of_threads_changes_no_bit(operation, route, order):
     same_bits(rows(route, order=order, every=4)[operation, route], rows(route)[operation, route])
+
+
+@pytest.mark.parametrize(("operation", "route"), ROUTES, ids=lambda v: v)
+def test_fused_products_and_sums_match_the_oracle(operation, route):
+    """As Apple's compiler may write them."""
+    all_right(rows(route, "contract", every=12)[operation, route])
+
+
+@pytest.mark.parametrize(
+    ("operation", "route"), [row for row in ROUTES if "tensor" in row[1]], ids=lambda v: v
+)
+@pytest.mark.parametrize("layout", [3, 4, 5])
+def test_the_lanes_that_hold_sums_change_no_bit(operation, route, layout):
+    same_bits(rows(route, every=6, layout=layout)[operation, route], rows(route)[operation, route])
 
 
 def same_bits(some, every):

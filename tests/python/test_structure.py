@@ -19,7 +19,7 @@ RULES = {
         "metal_stdlib",
         "metal_simdgroup",
     ],
-    "lattice/kernels/cuda": ["lattice/kernels/cuda/"],
+    "lattice/kernels/cuda": ["lattice/kernels/cuda/", "lattice/kernels/metal/"],
     "lattice/kernels/cpu": [
         "hwy/",
         "sanitizer/",

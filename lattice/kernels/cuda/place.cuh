@@ -3,9 +3,9 @@
 // three axes, then those of a group.
 #pragma once
 
-#include "lattice/kernels/cuda/vectors.cuh"
+#include "lattice/kernels/cuda/types.cuh"
 
-namespace lattice {
+namespace lattice::grid {
 
 // Three numbers, or the first two of them as `.xy`.
 struct Triple : metal::vec<uint, 3> {
@@ -39,16 +39,17 @@ struct Place {
   }
 };
 
-}  // namespace lattice
+}  // namespace lattice::grid
 
-#define LATTICE_PLACE(launch)                                                                   \
-  const lattice::Place lattice_place(launch);                                                   \
-  [[maybe_unused]] const lattice::Triple thread_position_in_grid = lattice_place.at;            \
-  [[maybe_unused]] const lattice::Triple threadgroup_position_in_grid = lattice_place.group;    \
-  [[maybe_unused]] const lattice::Triple thread_position_in_threadgroup = lattice_place.within; \
-  [[maybe_unused]] const lattice::Triple threads_per_threadgroup = lattice_place.size;          \
-  [[maybe_unused]] const lattice::Triple threads_per_grid = lattice_place.grid;                 \
-  [[maybe_unused]] const lattice::Triple threadgroups_per_grid = lattice_place.groups;          \
-  [[maybe_unused]] const uint thread_index_in_threadgroup = threadIdx.y;                        \
-  [[maybe_unused]] const uint thread_index_in_simdgroup = threadIdx.y % 32;                     \
+#define LATTICE_PLACE(launch)                                                                      \
+  const lattice::grid::Place lattice_place(launch);                                                \
+  [[maybe_unused]] const lattice::grid::Triple thread_position_in_grid = lattice_place.at;         \
+  [[maybe_unused]] const lattice::grid::Triple threadgroup_position_in_grid = lattice_place.group; \
+  [[maybe_unused]] const lattice::grid::Triple thread_position_in_threadgroup =                    \
+      lattice_place.within;                                                                        \
+  [[maybe_unused]] const lattice::grid::Triple threads_per_threadgroup = lattice_place.size;       \
+  [[maybe_unused]] const lattice::grid::Triple threads_per_grid = lattice_place.grid;              \
+  [[maybe_unused]] const lattice::grid::Triple threadgroups_per_grid = lattice_place.groups;       \
+  [[maybe_unused]] const uint thread_index_in_threadgroup = threadIdx.y;                           \
+  [[maybe_unused]] const uint thread_index_in_simdgroup = threadIdx.y % 32;                        \
   [[maybe_unused]] const uint simdgroup_index_in_threadgroup = threadIdx.y / 32;

@@ -5,18 +5,14 @@
 // Two blocks below each other are the 16 x 8 result of one mma.sync.
 #pragma once
 
+#include "lattice/kernels/metal/eights.metal"
+
 namespace lattice {
 using namespace metal;
 
 struct Sums {
   float v[2];
 };
-
-// Elements from one row of a tile to the next.
-template <typename T>
-METAL_FUNC constexpr int padded(int columns) {
-  return columns + 16 / int(sizeof(T));
-}
 
 template <int kCount>
 METAL_FUNC void clear(Sums* sums) {
@@ -27,8 +23,8 @@ METAL_FUNC void clear(Sums* sums) {
 METAL_FUNC int block_row() { return int(threadIdx.y % 32 / 4); }
 METAL_FUNC int block_column() { return int(threadIdx.y % 4) * 2; }
 
-// c (16 x 8) += a (16 x 8) b (8 x 8). PTX, "Matrix Fragments for mma.m16n8k8": a lane holds a of
-// row lane / 4 and 8 below, b of column lane / 4, two neighbors of the other axis in a word.
+// c (16 x 8) += a (16 x 8) b (8 x 8). The PTX manual numbers the fragments. A lane holds a of row
+// lane / 4 and of 8 rows below, and b of column lane / 4. A word holds two neighbors along the sum.
 METAL_FUNC void mma(float* c, uint a0, uint a1, uint b, const __half*) {
   asm volatile(
       "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "

@@ -1,25 +1,18 @@
-// Products of tiles with 8 x 8 simdgroup matrices, shared by the topics of the bilinear family. No
-// topic of its own.
+// Products of tiles with 8 x 8 simdgroup matrices; shared by the topics of the bilinear family. No
+// topic of its own. kernels/cuda/tiles.cuh has the same functions for CUDA.
 //
-// Tiles lie in threadgroup memory as their dtype T; sums are float32. A tile's rows are `padded` so
-// that the 8 rows of a matrix start in different memory banks. Arrays of the kernel may be in
-// `device` or, when they are small, in `constant` memory: pointer types are template parameters
-// everywhere.
+// Tiles lie in threadgroup memory as their dtype T; sums are float32.
 #pragma once
 
 #include <metal_simdgroup>
 #include <metal_simdgroup_matrix>
 
+#include "lattice/kernels/metal/eights.metal"
+
 namespace lattice {
 using namespace metal;
 
 using Sums = simdgroup_matrix<float, 8, 8>;
-
-// Elements from one row of a tile to the next.
-template <typename T>
-METAL_FUNC constexpr int padded(int columns) {
-  return columns + 16 / int(sizeof(T));
-}
 
 template <int kCount>
 METAL_FUNC void clear(thread Sums* sums) {

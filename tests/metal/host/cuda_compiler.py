@@ -7,7 +7,7 @@ from .cuda_text import UnknownInstruction, for_cpu
 _SHIM = compiler.HERE / "shim_cuda"
 _LANGUAGE = [
     *("-x", "c++", "-std=c++17", "-nostdinc", "-nostdinc++", "-target", "x86_64-linux-gnu"),
-    *("-march=x86-64-v3", "-fPIC", "-fno-builtin", "-ffp-contract=off", "-fno-exceptions"),
+    *("-march=x86-64-v3", "-fPIC", "-fno-builtin", "-fno-exceptions"),
     *("-fno-rtti", "-fno-threadsafe-statics", "-Xclang", "-ffloat16-excess-precision=none"),
 ]
 
@@ -15,8 +15,10 @@ _LANGUAGE = [
 class CudaToolchain(Toolchain):
     """As Toolchain, for the text of CUDA."""
 
-    language = _LANGUAGE
     flavor = "cuda-"
+
+    def _base(self):
+        return _LANGUAGE
 
     def _sources(self):
         names = ("compiler", "cuda_compiler", "cuda_text")

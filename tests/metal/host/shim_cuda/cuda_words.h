@@ -36,8 +36,15 @@ CUDA_MATH(rint)
 inline float rsqrt(float x) { return 1.0f / sqrtf(x); }
 inline float fmaf(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 inline float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-inline float __fmul_rn(float a, float b) { return a * b; }
-inline float __fadd_rn(float a, float b) { return a + b; }
+// Never fused, whatever the variant.
+inline float __fmul_rn(float a, float b) {
+#pragma clang fp contract(off)
+  return a * b;
+}
+inline float __fadd_rn(float a, float b) {
+#pragma clang fp contract(off)
+  return a + b;
+}
 inline bool isnan(float x) { return __builtin_isnan(x); }
 inline float __int_as_float(int bits) { return __builtin_bit_cast(float, bits); }
 inline int __ffs(int x) { return __builtin_ffs(x); }
