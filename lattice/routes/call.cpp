@@ -28,6 +28,9 @@ constexpr Words kWords[] = {
     {"take_columns", "some columns"},
     {"batch_norm", "normalization"},
     {"batch_norm_vjp", "gradient of a normalization"},
+    {"row_norm", "normalization of rows"},
+    {"row_norm_vjp", "gradient of a normalization of rows"},
+    {"gelu", "activation"},
     {"adamw", "optimizer step"},
     {"distance", "distances of all pairs"},
     {"attention", "attention"},
@@ -135,7 +138,11 @@ double Call::flop() const {
       return count(n_edges() * c_in);
     case Operation::batch_norm:
     case Operation::batch_norm_vjp:
+    case Operation::row_norm:
+    case Operation::row_norm_vjp:
       return 4 * count(n_edges() * c_in);
+    case Operation::gelu:
+      return 30 * count(static_cast<int64_t>(inputs[0].size()));
     case Operation::adamw:
       return 10 * count(static_cast<int64_t>(inputs[0].size()));
     case Operation::attention:  // two products

@@ -36,6 +36,9 @@ enum class Operation {
   take_columns,
   batch_norm,
   batch_norm_vjp,
+  row_norm,
+  row_norm_vjp,
+  gelu,
   adamw,
   distance,
   attention,
@@ -99,6 +102,17 @@ struct Norm {
   size_t inputs() const { return residual_at() + (residual ? 1 : 0); }
 };
 
+// Payload of row_norm and row_norm_vjp. Inputs: x, weight, bias; of row_norm_vjp then the cotangent.
+struct RowScale {
+  float eps = 0;
+  bool centered = true;
+};
+
+// Payload of gelu. Input: x of any shape.
+struct Gelu {
+  bool slope = false;  // the derivative instead of the value
+};
+
 // Payload of adamw. Inputs: parameter, gradient, m, v, rates.
 struct Adamw {
   double b1 = 0, b2 = 0;
@@ -142,7 +156,8 @@ struct Call {
   int64_t c_in = 0, c_out = 0;         // channels of all groups
   int64_t groups = 1;
   mx::Dtype dtype = mx::float32;
-  std::variant<Weights, Reduce, Pairs, Columns, Norm, Adamw, Attend, Geometry> payload = {};
+  std::variant<Weights, Reduce, Pairs, Columns, Norm, RowScale, Gelu, Adamw, Attend, Geometry>
+      payload = {};
   mx::StreamOrDevice stream = {};
 
   template <typename Payload>

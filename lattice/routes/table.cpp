@@ -7,12 +7,14 @@
 #include "lattice/routes/columns.h"
 #include "lattice/routes/conv.h"
 #include "lattice/routes/distance.h"
+#include "lattice/routes/gelu.h"
 #include "lattice/routes/geometry.h"
 #include "lattice/routes/launch.h"
 #include "lattice/routes/map_rows.h"
 #include "lattice/routes/norm.h"
 #include "lattice/routes/per_edge.h"
 #include "lattice/routes/pool.h"
+#include "lattice/routes/row_norm.h"
 
 // Parts of predicates.
 #define LATTICE_SLOW "any shape: one multiplication at a time, sums in float64"
@@ -304,6 +306,19 @@ std::span<const Route> routes() {
        "any shape: the gradient in two passes over memory", always, batch_norm_vjp_fused},
       {Operation::batch_norm_vjp, kGpu, Code::mlx, "gpu.mlx",
        "any shape: MLX's gradient of the formula", always, batch_norm_vjp_with_mlx},
+      {Operation::row_norm, kCpu, Code::host, "cpu.fused",
+       "any shape: a row stays in the cache while it is normalized", always, one<row_norm_fused>},
+      {Operation::row_norm, kGpu, Code::mlx, "gpu.mlx", "any shape: MLX operations", always,
+       one<row_norm_with_mlx>},
+      {Operation::row_norm_vjp, kCpu, Code::host, "cpu.fused",
+       "any shape: the gradient of a row while it is in the cache, then sums over rows", always,
+       row_norm_vjp_fused},
+      {Operation::row_norm_vjp, kGpu, Code::mlx, "gpu.mlx",
+       "any shape: MLX's gradient of the formula", always, row_norm_vjp_with_mlx},
+      {Operation::gelu, kCpu, Code::host, "cpu.fused", "any shape: one pass over memory", always,
+       one<gelu_fused>},
+      {Operation::gelu, kGpu, Code::mlx, "gpu.mlx", "any shape: MLX operations, in float32", always,
+       one<gelu_with_mlx>},
       {Operation::adamw, kCpu, Code::host, "cpu.fused", "any shape: one pass over memory", always,
        adamw_fused},
       {Operation::adamw, kGpu, Code::mlx, "gpu.mlx", "any shape: MLX operations", always,

@@ -25,6 +25,7 @@ NB_MODULE(_ext, m) {
   bind_pool(m);
   bind_plan(m);
   bind_points(m);
+  bind_layouts(m);
   bind_entropy(m);
   bind_codec(m);
   bind_algebra(m);

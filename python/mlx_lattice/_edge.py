@@ -1,8 +1,8 @@
 """The last net under the Python surface: an error without a name gets one.
 
 `guard(globals())` at the end of a public module wraps its functions and the methods of its classes.
-A call that works costs one frame. When one fails with words of Python, NumPy or MLX, such as
-"object of type 'int' has no len()", the message gets the name of the call and its arguments:
+A call that works costs one frame. A call may fail with words of Python, NumPy or MLX. Then the
+message gets the name of the call and its arguments:
 
     [SetAbstraction] an argument does not fit (radius: 0.5, mlp: 3): 'int' object is not iterable
 

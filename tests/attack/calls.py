@@ -36,6 +36,7 @@ LEFT_OUT = {
     "training.Ranks": "joins a group of processes",
     "training.AdamW": "made by MLX",
     "schedules.AdamW": "made by MLX",
+    "datasets.Dataset": "abstract; its subclasses are called",
     "schedules.Callable": "of Python",
     "losses.Callable": "of Python",
     "losses.Loss": "a type",

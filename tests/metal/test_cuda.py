@@ -40,9 +40,9 @@ def rows(route, change, variant="fast", every=6):
 
 WRONG_FRAGMENTS = {
     "rows of a exchanged": ("mma(c, left[r], left[r + 1],", "mma(c, left[r + 1], left[r],"),
-    "columns of a in the wrong order": (
-        "| uint(as_type<ushort>(high)) << 16",
-        "<< 16 | uint(as_type<ushort>(high))",
+    "rows of b exchanged": (
+        "pair(b[column * b_stride + 8 * j + row], b[(column + 1) * b_stride + 8 * j + row])",
+        "pair(b[(column + 1) * b_stride + 8 * j + row], b[column * b_stride + 8 * j + row])",
     ),
     "b as if it were a": (
         "pair(b[column * b_stride + 8 * j + row], b[(column + 1) * b_stride + 8 * j + row])",

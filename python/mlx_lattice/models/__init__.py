@@ -6,6 +6,7 @@ A saved network is a safetensors file with a JSON file beside it.
 from . import convert
 from ._model import Model, load
 from .minkunet import MinkUNet
+from .ptv3 import PointTransformerV3
 from .resnet import SparseResNet
 from .second import SecondBackbone
 
@@ -14,6 +15,7 @@ __all__ = [
     "MinkUNet",
     "Model",
     *_POINT_NETWORKS,
+    "PointTransformerV3",
     "SecondBackbone",
     "SparseResNet",
     "convert",

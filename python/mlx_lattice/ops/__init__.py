@@ -7,6 +7,7 @@ from . import (
     coords,
     entropy,
     features,
+    layouts,
     neighbors,
     optimizer,
     points,
@@ -23,6 +24,7 @@ from .conv import *  # noqa: F403
 from .coords import *  # noqa: F403
 from .entropy import *  # noqa: F403
 from .features import *  # noqa: F403
+from .layouts import *  # noqa: F403
 from .neighbors import *  # noqa: F403
 from .optimizer import *  # noqa: F403
 from .points import *  # noqa: F403
@@ -39,6 +41,7 @@ __all__ = [
     *coords.__all__,
     *entropy.__all__,
     *features.__all__,
+    *layouts.__all__,
     *neighbors.__all__,
     *optimizer.__all__,
     *points.__all__,

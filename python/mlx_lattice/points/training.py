@@ -106,6 +106,9 @@ class _LoaderTrainer(Trainer):
         mx.random.seed(self.seed + self.epoch + 1)
         self.mean = _Mean()
 
+    def seed_step(self):
+        """The loader may draw random numbers too: the whole epoch follows from its seed."""
+
     def batches(self, items):
         for batch in items:
             yield [batch], self.ranks.size

@@ -60,6 +60,7 @@ KEYS: dict[str, dict[str, tuple]] = {
         "checkpoint_stages": (YES, False, None),
         "sync_batch_norm": (YES, False, None),
         "patience": (WHOLE, 0, 0),
+        "checkpoint_seconds": (NUMBER, 60, 0),
         "seed": (WHOLE, 0, 0),
     },
 }
@@ -84,6 +85,21 @@ class Recipe:
 
     def __getitem__(self, section: str):
         return self.tables[section]
+
+    def about(self, dataset: Dataset) -> dict:
+        """What a resumed run must have in common with its beginning, as plain values."""
+        free = (
+            *("epochs", "workers", "ahead", "cache", "cache_gigabytes"),
+            *("checkpoint_seconds", "patience"),
+        )
+        tables = {
+            f"{section}.{key}": value
+            for section in KEYS
+            for key, value in self[section].items()
+            if key not in free
+        }
+        lists = {key: self[key] for key in LISTS}
+        return {**tables, **lists, "items": len(dataset), "classes": list(dataset.classes)}
 
     def changed(self, **train) -> "Recipe":
         """The same recipe with other values in [train]; None keeps a value."""
@@ -165,9 +181,20 @@ class Recipe:
         )
 
     def trainer(
-        self, network, classes: int, items: int, *, directory=None, ranks=None, quiet=False
+        self,
+        network,
+        classes: int,
+        items: int,
+        *,
+        directory=None,
+        ranks=None,
+        quiet=False,
+        about=None,
     ):
-        """Trainer for `items` items per epoch, with this recipe's optimizer, schedule and loss."""
+        """Trainer for `items` items per epoch, with this recipe's optimizer, schedule and loss.
+
+        about: see training.Trainer.
+        """
         train = self["train"]
         size = train["batch"] * train["accumulate"]
         steps = train["epochs"] * -(-items // (size * (ranks.size if ranks else 1)))
@@ -192,6 +219,8 @@ class Recipe:
             precision=train["precision"],
             patience=train["patience"] or None,
             sync_batch_norm=train["sync_batch_norm"],
+            checkpoint_seconds=train["checkpoint_seconds"],
+            about=about,
         )
 
 

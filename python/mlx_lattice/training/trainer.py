@@ -92,10 +92,13 @@ class Trainer:
     patience: ends after so many epochs in which `monitor`, a value of `validate`, was not higher.
     sync_batch_norm: statistics over all ranks. Every rank then takes as many items as the others;
     what is left over at the end of an epoch is left out.
+    checkpoint_seconds: a checkpoint also inside an epoch, so long after the last one; 0 for each
+    step, None for ends of epochs only. One rank alone writes them: statistics differ by rank.
     about: plain values that a checkpoint keeps and `resume` compares, such as the voxel size.
     directory also gets history.csv, the rows of all epochs.
 
-    A subclass may replace `seed_epoch`, `batches` and `observe`; points.train_pointcnn does.
+    A subclass may replace `seed_epoch`, `seed_step`, `batches` and `observe`;
+    points.train_pointcnn does.
     """
 
     unit = "scans"  # what the line of progress counts
@@ -118,6 +121,7 @@ class Trainer:
         patience=None,
         monitor="mean_iou",
         sync_batch_norm=False,
+        checkpoint_seconds=None,
         about=None,
     ):
         if batch < 1:
@@ -126,6 +130,10 @@ class Trainer:
             raise ValueError(f"[Trainer] clip_norm: found {clip_norm}, expected a positive number")
         if patience is not None and patience < 1:
             raise ValueError(f"[Trainer] patience: found {patience}, expected >= 1")
+        if checkpoint_seconds is not None and not checkpoint_seconds >= 0:
+            raise ValueError(
+                f"[Trainer] checkpoint_seconds: found {checkpoint_seconds}, expected 0 or more"
+            )
         self.model, self.optimizer, self.batch, self.seed = model, optimizer, batch, seed
         self.ranks, self.about = ranks or Ranks(), dict(about or {})
         self.epoch, self.history = 0, []
@@ -134,6 +142,8 @@ class Trainer:
         self._path = checkpoint_file
         self._quiet = quiet or not self.ranks.first
         self._batch_number = 0
+        self._within: dict | None = None  # where a resumed epoch goes on
+        self._checkpoint_seconds = checkpoint_seconds if self.ranks.size == 1 else None
         self._history_path = None if directory is None else Path(directory) / HISTORY
         self._clip_norm, self._patience, self._monitor = clip_norm, patience, monitor
         self._even = sync_batch_norm and self.ranks.size > 1
@@ -146,6 +156,14 @@ class Trainer:
             self._gradient = cast_value_and_grad(model, loss, self.precision)
         optimizer.init(model.trainable_parameters())
         self.average = None if average is None else WeightAverage(model, average)
+
+    @property
+    def where(self) -> str:
+        """What a resumed run says: after which epoch, and how far inside the next one."""
+        inside = (
+            "" if self._within is None else f", {self._within['done']} {self.unit} into the next"
+        )
+        return f"after epoch {self.epoch}{inside}"
 
     def resume(self):
         """Continues from the checkpoint. Rank 0 reads the file; the other ranks get its values."""
@@ -171,15 +189,25 @@ class Trainer:
             self.average.steps = steps.item()
         if "precision" in state:
             self.precision.state = state["precision"]
+        self._within = state.get("within")
+        if self._within is not None and self.ranks.size > 1:
+            raise TrainingError(
+                f"{self._path}: was written inside an epoch by one rank, found {self.ranks.size} "
+                "ranks; let one rank end the epoch"
+            )
 
     def fit(self, items, epochs, validate=None, on_epoch=None, on_checkpoint=None):
         """Trains until `epochs` epochs are done in all. Returns the history: one dict per epoch.
 
         validate(model, ranks): all ranks call it; it returns numbers by name.
-        on_checkpoint(row), on_epoch(row): rank 0 calls them in this order after the checkpoint
-        is written, to write more files and to print.
+        on_checkpoint(row): rank 0 calls it before the checkpoint of an epoch is written, to write
+        more files. A run that ends in between repeats the epoch and writes them again.
+        on_epoch(row): rank 0 calls it after the checkpoint is written, to print.
         """
         self._copy_from_first()
+        if self.ranks.first:
+            for path in filter(None, (self._path, self._history_path)):
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
         while self.epoch < epochs and not self._stalled():
             begin = time.perf_counter()
             loss = self._run_epoch(items, epochs)
@@ -196,11 +224,13 @@ class Trainer:
             self.epoch += 1
             self.history.append(row)
             if self.ranks.first:
-                self._save()
+                if on_checkpoint is not None:
+                    on_checkpoint(row)
                 if self._history_path is not None:
                     write_history(self._history_path, self.history)
-                for call in filter(None, (on_checkpoint, on_epoch)):
-                    call(row)
+                self._save()
+                if on_epoch is not None:
+                    on_epoch(row)
         self.model.eval()
         return self.history
 
@@ -227,9 +257,12 @@ class Trainer:
         return stop
 
     def seed_epoch(self):
-        """Seeds MLX's random numbers by (seed, epoch, rank), so that a resumed run repeats them."""
-        state = np.random.SeedSequence([self.seed, self.epoch, self.ranks.rank]).generate_state(1)
-        mx.random.seed(int(state[0]))
+        """Called at the beginning of an epoch, before its first batch is read."""
+
+    def seed_step(self):
+        """Seeds MLX's random numbers by (seed, epoch, rank, step): a resumed run repeats them."""
+        about = [self.seed, self.epoch, self.ranks.rank, self._batch_number]
+        mx.random.seed(int(np.random.SeedSequence(about).generate_state(1)[0]))
 
     def order(self, count):
         """The items of this epoch in global batches; the same on every rank."""
@@ -243,7 +276,7 @@ class Trainer:
         """Yields (this rank's items of a batch, number of items of all ranks)."""
         if not len(items):
             raise ValueError("[Trainer] items: found none, expected at least one")
-        order = self.order(len(items))
+        order = self.order(len(items))[self._batch_number :]
         if not hasattr(items, "stream"):
             for batch in order:
                 yield [items[i] for i in self.ranks.share(batch)], len(batch)
@@ -300,26 +333,37 @@ class Trainer:
         """Mean loss of the items of one epoch."""
         self.model.train()
         self.seed_epoch()
-        total, done, self._batch_number = 0.0, 0, 0
+        within, self._within = self._within or {"batch": 0, "total": 0.0, "done": 0}, None
+        total, done, self._batch_number = within["total"], within["done"], within["batch"]
+        saved = time.monotonic()
         stream = {"stream": _Silent()} if self._quiet else {}
         size = len(items) if hasattr(items, "__len__") else None
         with Progress(f"epoch {self.epoch + 1}/{epochs}", size, self.unit, **stream) as bar:
+            bar.advance(done)
             for mine, count in self.batches(items):
+                self.seed_step()
                 self._batch_number += 1
                 loss = self.step(mine, count)
                 total += loss * count
                 done += count
                 bar.advance(count, f"loss {loss:.4f}")
+                wait = self._checkpoint_seconds
+                if wait is not None and time.monotonic() - saved >= wait:
+                    within = {"batch": self._batch_number, "total": total, "done": done}
+                    self._save(within)
+                    saved = time.monotonic()
         return total / done
 
-    def _save(self):
+    def _save(self, within=None):
+        """Writes the checkpoint. within: where the epoch under way stands."""
         if self._path is None:
             return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
         state = {"epoch": self.epoch, "seed": self.seed, "history": self.history}
         if not self.precision.plain:
             state["precision"] = self.precision.state
         state["about"] = self.about
+        if within is not None:
+            state["within"] = within
         checkpoint.save(self._path, self.model, self.optimizer, self.average, **state)
 
     def _copy_from_first(self):
