@@ -17,8 +17,8 @@ from pathlib import Path
 
 COLUMNS, WORDS = 100, 25
 EXAMPLES = ("scripts/check_text.py", "tests/python/test_text.py")  # these plant mistakes
-CODE = {".h", ".cpp", ".metal", ".py", ".sh", ".cmake", ".in", ".toml", ".yaml", ".yml", ".cff"}
-CODE |= {".html", ".js", ".json", ".txt"}
+CODE = {".h", ".cpp", ".metal", ".cuh", ".py", ".sh", ".cmake", ".in", ".toml", ".yaml", ".yml"}
+CODE |= {".cff", ".html", ".js", ".json", ".txt"}
 NAMES = {"Makefile", "CMakeLists.txt", "run"}
 
 # Spellings that are British, each with the US one.
@@ -154,7 +154,7 @@ def prose(path, text):
         return paragraphs(text.splitlines())
     if path.suffix == ".py":
         return [*docstrings(text), *python_comments(text)]
-    if path.suffix in (".h", ".cpp", ".metal"):
+    if path.suffix in (".h", ".cpp", ".metal", ".cuh"):
         return cpp_comments(text)
     return []
 

@@ -9,7 +9,7 @@
 #include <variant>
 
 #include "lattice/core/errors.h"
-#include "lattice/graph/metal_call.h"
+#include "lattice/graph/gpu_call.h"
 
 namespace lattice {
 namespace mx = mlx::core;
@@ -57,7 +57,9 @@ void force_tensor_ops(std::optional<TensorOps> tier) {
 
 TensorOps tensor_ops() {
   if (const int forced = forced_tier; forced != kNotForced) return static_cast<TensorOps>(forced);
-  if (graph::has_metal_host()) return TensorOps::gpu;
+  if (graph::has_gpu_host())
+    return graph::gpu_backend() == graph::GpuBackend::metal ? TensorOps::gpu
+                                                            : TensorOps::unavailable;
   if (!mx::metal::is_available()) return TensorOps::unavailable;
   const auto& info = mx::device_info(mx::Device::gpu);
   auto found = info.find("architecture");
@@ -66,11 +68,11 @@ TensorOps tensor_ops() {
   return tier_of(architecture ? *architecture : "", has_tensor_api());
 }
 
-bool has_metal() { return graph::has_metal_host() || mx::metal::is_available(); }
-bool has_cuda() { return mx::cu::is_available(); }
+bool has_metal() { return graph::gpu_backend() == graph::GpuBackend::metal; }
+bool has_cuda() { return graph::gpu_backend() == graph::GpuBackend::cuda; }
 
 bool on_gpu(mx::StreamOrDevice s) {
-  return graph::has_metal_host() || mx::to_stream(s).device == mx::Device::gpu;
+  return graph::has_gpu_host() || mx::to_stream(s).device == mx::Device::gpu;
 }
 
 bool start_on_gpu(const std::vector<mx::array>& arrays, mx::StreamOrDevice s) {

@@ -1,5 +1,7 @@
 #include "lattice/routes/table.h"
 
+#include <vector>
+
 #include "lattice/routes/adamw.h"
 #include "lattice/routes/attention.h"
 #include "lattice/routes/columns.h"
@@ -35,12 +37,41 @@ namespace {
 
 constexpr auto kCpu = mx::Device::cpu, kGpu = mx::Device::gpu;
 
+// Every row of Metal has a twin for CUDA, whose kernels are the same text: behind a run of rows
+// "metal.x" stand their twins "cuda.x". Tensor operations of Metal have none.
+std::vector<Route> with_cuda(std::initializer_list<Route> rows) {
+  std::vector<Route> all, twins;
+  all.reserve(2 * rows.size());
+  const auto end_run = [&] {
+    for (const Route& twin : twins) all.push_back(twin);
+    twins.clear();
+  };
+  for (const Route& row : rows) {
+    if (row.code != Code::metal || (!twins.empty() && twins[0].operation != row.operation))
+      end_run();
+    all.push_back(row);
+    if (row.code != Code::metal || row.name.find("tensor") != std::string::npos) continue;
+    Route& twin = twins.emplace_back(row);
+    twin.code = Code::cuda;
+    const auto rename = [](std::string& text, const std::string& from, const std::string& to) {
+      for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+        text.replace(at, from.size(), to);
+    };
+    rename(twin.name, "metal.", "cuda.");
+    rename(twin.predicate, "metal.", "cuda.");
+    rename(twin.predicate, "Metal", "CUDA");
+    rename(twin.predicate, "threadgroup memory", "shared memory");
+  }
+  end_run();
+  return all;
+}
+
 }  // namespace
 
 std::span<const Route> routes() {
   // Operation, device, code, name, predicate in words, check, launch, note, products of MLX. The
   // first row that fits serves.
-  static const Route table[] = {
+  static const std::vector<Route> table = with_cuda({
       // ---- conv
       {Operation::conv, kCpu, Code::host, "cpu.buckets", "dense weights, " LATTICE_SHARES,
        all_of<dense_only, outputs_are_shared>, one<conv_buckets>, tile_note},
@@ -363,7 +394,7 @@ std::span<const Route> routes() {
       {Operation::neighbors, kGpu, Code::metal, "metal.brute",
        "float points or int32 coordinates: every query against every source" LATTICE_OPT_IN,
        needs_hash, one<neighbors_with_metal>},
-  };
+  });
   return table;
 }
 

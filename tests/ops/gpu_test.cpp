@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "lattice/graph/metal_call.h"
+#include "lattice/graph/gpu_call.h"
 #include "lattice/ops/backend.h"
 #include "lattice/routes/decide.h"
 #include "lattice/routes/probe.h"
@@ -17,13 +17,13 @@ namespace {
 
 // A machine with Metal whose kernels do what `host` does; probes run when asked for.
 struct Machine {
-  explicit Machine(graph::MetalHost host, bool probing = false, TensorOps tier = TensorOps::gpu) {
-    graph::set_metal_host(std::move(host));
+  explicit Machine(graph::GpuHost host, bool probing = false, TensorOps tier = TensorOps::gpu) {
+    graph::set_gpu_host(std::move(host));
     force_tensor_ops(tier);
     set_probing(probing);
   }
   ~Machine() {
-    graph::set_metal_host({});
+    graph::set_gpu_host({});
     force_tensor_ops(std::nullopt);
     set_probing(std::nullopt);
     set_tf32_stand_in(false);
@@ -31,11 +31,11 @@ struct Machine {
   Machine(const Machine&) = delete;
 };
 
-std::vector<mx::array> no_kernel(const graph::MetalLaunch& launch, const std::vector<mx::array>&) {
+std::vector<mx::array> no_kernel(const graph::GpuLaunch& launch, const std::vector<mx::array>&) {
   throw std::runtime_error(launch.name + ": program_source:7: error: a text of another language");
 }
 
-std::vector<mx::array> zeros(const graph::MetalLaunch& launch, const std::vector<mx::array>&) {
+std::vector<mx::array> zeros(const graph::GpuLaunch& launch, const std::vector<mx::array>&) {
   std::vector<mx::array> outputs;
   for (const auto& spec : launch.outputs) outputs.push_back(mx::zeros(spec.shape, spec.dtype));
   return outputs;

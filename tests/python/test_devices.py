@@ -22,9 +22,9 @@ def started(monkeypatch):
 @pytest.fixture
 def as_on_a_gpu():
     """A host makes every stream count as one of a GPU; no kernel of the library runs here."""
-    _ext.set_metal_host(lambda launch, _: pytest.fail(f"{launch.name} must not run"))
+    _ext.set_gpu_host(lambda launch, _: pytest.fail(f"{launch.name} must not run"))
     yield
-    _ext.set_metal_host(None)
+    _ext.set_gpu_host(None)
 
 
 def test_nothing_starts_on_the_cpu():
