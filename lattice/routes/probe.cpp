@@ -29,7 +29,9 @@ Results& results() {
 bool is_probed(const Route& route) {
   if (route.code != Code::metal && route.code != Code::cuda) return false;
   const int forced = probing;
-  return forced == kAsTheMachine ? graph::gpu_backend() != graph::GpuBackend::none : forced != 0;
+  return forced == kAsTheMachine
+             ? !graph::has_gpu_host() && graph::gpu_backend() != graph::GpuBackend::none
+             : forced != 0;
 }
 
 std::string label_of(const Route& route, const Call& call) {

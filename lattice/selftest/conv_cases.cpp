@@ -143,6 +143,8 @@ void add_conv_cases(std::vector<OracleCase>& cases) {
   // Channels that are a multiple of 8 on neither side, on one, and on both.
   static constexpr Shape kPackedShapes[] = {
       {3, 7, 1, true}, {40, 17, 1, false}, {12, 8, 4, true}, {24, 40, 1, true}};
+  static constexpr Shape kCrowdShapes[] = {
+      {1, 65, 1, false}, {7, 64, 1, true}, {48, 80, 1, false}, {6, 128, 2, false}};
   Random random{42};
   const auto add = [&](OracleCase test, const Relation::Ptr& r, const Shape& shape, mx::Dtype dtype,
                        const std::string& what) {
@@ -186,8 +188,7 @@ void add_conv_cases(std::vector<OracleCase>& cases) {
     const Relation::Ptr crowd = build_rulebook(set, set, 3).relation;
     add(conv_case(random, Operation::conv, crowd, kShapes[5], dtype), crowd, kShapes[5], dtype,
         "outputs_are_shared");
-    for (const Shape& shape : {Shape{1, 65, 1, false}, Shape{7, 64, 1, false},
-                               Shape{48, 80, 1, false}, Shape{6, 128, 2, false}})
+    for (const Shape& shape : kCrowdShapes)
       add(outer_case(random, crowd, shape, dtype), crowd, shape, dtype, "outputs_are_shared");
     const Relation::Ptr none = relate(RelationKind::submanifold, random_coords(random, 0, 3),
                                       KernelSpec(), std::nullopt, "oracle_cases");
@@ -214,14 +215,17 @@ void add_conv_cases(std::vector<OracleCase>& cases) {
       }
   }
   Random other{31};
-  // Packed weights on points that share the cells of a kernel.
+  // The same with other sizes and packed weights.
   const Values points = random_values(other, {60, 3}, mx::float32);
   const PointSet set(points.array, std::nullopt, 0.8f);
   const Relation::Ptr crowd = build_rulebook(set, set, 3).relation;
-  const Shape wide{40, 64, 1, true};
   for (const mx::Dtype dtype : {mx::float32, mx::float16, mx::bfloat16})
-    add(conv_case(other, Operation::conv, crowd, wide, dtype, {4, 32, false}), crowd, wide, dtype,
-        "int4 outputs_are_shared");
+    for (const Shape& shape : kCrowdShapes) {
+      add(conv_case(other, Operation::conv, crowd, shape, dtype), crowd, shape, dtype,
+          "outputs_are_shared");
+      add(conv_case(other, Operation::conv, crowd, shape, dtype, {4, 32, false}), crowd, shape,
+          dtype, "int4 outputs_are_shared");
+    }
   // The gradient of a submanifold convolution with packed weights.
   const Relation::Ptr back = make_relation(other, RelationKind::submanifold, 60)->reversed();
   for (const mx::Dtype dtype : {mx::float32, mx::float16, mx::bfloat16})
