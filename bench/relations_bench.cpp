@@ -1,9 +1,10 @@
 // From raw coordinates to a relation, sorting included, against std::unordered_map code in the same
 // run.
 //
-//   relations_bench                                the table: best CPU time of all threads per
-//   input row, ratio to plain code relations_bench --benchmark_filter=lidar       some of its lines
-//   relations_bench --benchmark_format=console     Google Benchmark's own report; also json, csv
+//   relations_bench                              the table: best CPU time of all threads per input
+//                                                row, ratio to plain code
+//   relations_bench --benchmark_filter=lidar     some of its lines
+//   relations_bench --benchmark_format=console   Google Benchmark's own report; also json, csv
 //
 // Edges are compared with the plain code before anything is timed.
 #include <benchmark/benchmark.h>

@@ -1,7 +1,7 @@
 // Reductions over segments of rows, against memory copy and MLX's scatter-add, in one run.
 //
-//   segments_bench [channels]        default 64; float32, one thread, best CPU time of several
-//   runs, then two threads by the clock
+//   segments_bench [channels]   default 64; float32; one thread, best CPU time of several runs,
+//                               then two threads by the clock
 //
 // bytes = rows read + rows written. The copy moves 256 MB; its bytes are read + written. "reading"
 // is a loop over 128 MB that only reads, which is what long segments do.

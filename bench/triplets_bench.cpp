@@ -1,10 +1,10 @@
 // MVMR and VVOR on random triplets, against a large sgemm and plain MLX operations, in one run.
 //
-//   triplets_bench        float32; 27 matrices, 100,000 triplets, 8,192 rows at both ends, in
-//   random order
+//   triplets_bench   float32; 27 matrices, 100,000 triplets, 8,192 rows at both ends, in random
+//                    order
 //
 // GFLOP = 2 T G C M, over CPU seconds. mean +- standard deviation of 12 runs, and the best. The
-// relation of the triplets is made once; "with lists" makes it in each call. "each": one matrix a
+// relation of the triplets is made once; "with lists" makes it in each call. "each": one matrix per
 // triplet, against memory that is only read (written). "buckets": five triplets for each (matrix,
 // output row), as dense scans have.
 #include <mlx/mlx.h>

@@ -1,9 +1,11 @@
 // An operation of one's own on a relation: the graph Laplacian of a voxel surface, with its
 // derivative.
 //
-//   y[o] = sum over edges (i, o, k) of x[i] - x[o]        dx = the same on the reversed relation,
-//   because it is symmetric: its matrix is A - D with A[o, i] = number of edges and D the rows'
-//   degrees; the derivative is A^T - D.
+//   y[o] = sum over edges (i, o, k) of x[i] - x[o]
+//
+// The derivative is the same operation on the reversed relation, because the matrix of the
+// operation is A - D. A[o, i] is the number of edges, D the number of edges of each row, and the
+// derivative is A^T - D.
 //
 // `cpu_call` makes an MLX node of a plain function on memory; `differentiable` gives it derivative
 // rules.

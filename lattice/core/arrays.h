@@ -49,7 +49,7 @@ mx::array adopt(cpu::Buffer<T>&& buffer, mx::Shape shape, mx::Dtype dtype = mx::
 // gradient of mx::take is a scatter, which divides by the size of a row.
 mx::array take_rows(const mx::array& a, const mx::array& rows, mx::StreamOrDevice s = {});
 
-// A 1-D int32 array of row ids in memory of its own, evaluated; throws when the shape is another or
+// A 1-D int32 array of row ids in memory of its own, evaluated. Throws when the shape is another or
 // a value is outside [lowest, n).
 mx::array checked_rows(const mx::array& rows, int64_t n, std::string_view operation,
                        std::string_view what, int64_t lowest = 0);

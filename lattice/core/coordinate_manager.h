@@ -54,8 +54,9 @@ class CoordinateManager : public std::enable_shared_from_this<CoordinateManager>
   const mx::array& coords(const CoordinateMapKey& key) const { return set(key).array(); }
   // (1,) int32: the number of rows.
   mx::array active_rows(const CoordinateMapKey& key) const;
-  // For each source row the target row that holds it, or -1: equal coordinates at equal strides;
-  // where the target's stride is a multiple of the source's, floor(source / ratio).
+  // For each source row the target row that holds it, or -1. At equal strides that row has equal
+  // coordinates. Where the target's stride is a multiple of the source's, the row has floor(source
+  // / ratio).
   mx::array inverse_map(const CoordinateMapKey& source, const CoordinateMapKey& target) const;
 
   // The relation of a kind, from the cache or built by `build`. `operation` heads messages.

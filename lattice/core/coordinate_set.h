@@ -19,8 +19,8 @@ class CoordinateSet {
 
   // The array that was given, as it was given.
   const mx::array& array() const;
-  // The same as an object for Python, which can write to arrays in place: one object until somebody
-  // did that, then another with the true values.
+  // The same as an object for Python, which can write to arrays in place. It is one object until
+  // somebody wrote to the object; then it is another with the true values.
   std::shared_ptr<mx::array> python_array() const;
   int64_t rows() const;
   mx::Dtype dtype() const { return array().dtype(); }

@@ -1,11 +1,11 @@
 // A geometry plan: every relation that a network needs on one scan, built ahead of the arithmetic.
 //
-//   record(x)   what x's manager holds after a network was applied to x (features are lazy: nothing
-//   needs to be evaluated),
-//               with the views that convolution, and for training its gradients, read
-//   bind(f)     a sparse tensor with other features on the same coordinates; a network on it builds
-//   nothing encode()    the given coordinates and the steps; decode() makes the relations again,
-//   which takes milliseconds
+//   record(x)   what the manager of x holds after a network was applied to x, with the views that
+//               convolution, and for training its gradients, read; features stay lazy
+//   bind(f)     a sparse tensor with other features on the same coordinates; a network on it
+//               builds nothing
+//   encode()    the given coordinates and the steps; decode() makes the relations again, which
+//               takes milliseconds
 //
 // A step relates slot `in` to slot `target`, or makes a new slot. Slot 0 is x; slots after it are
 // other coordinates that steps name as targets; then one slot for each step that makes coordinates.

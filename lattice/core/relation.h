@@ -1,8 +1,8 @@
 // A kernel relation: a set of edges (input row, output row, offset id), with the views that kernels
 // and users read.
 //
-// Built from coordinates it holds the sorted lists of kernels/cpu/geometry/lists.h, 4 to 8 bytes an
-// edge; every other view is made on first use, once, from any thread, and kept.
+// Built from coordinates it holds the sorted lists of kernels/cpu/geometry/lists.h, 4 to 8 bytes
+// per edge. Every other view is made on first use, once, from any thread, and kept.
 #pragma once
 
 #include <memory>

@@ -4,7 +4,7 @@
 //
 // The entries of row o are offsets[o] .. offsets[o + 1]. Without offsets row o has the one entry o,
 // and a negative row gives 0. Points of a voxel, voxels around a point and neighbors of a query are
-// such maps; the derivative of a sum is a sum over the transposed map. Immutable.
+// such maps. The derivative of a sum is a sum over the transposed map. Immutable.
 #pragma once
 
 #include <memory>

@@ -34,7 +34,7 @@ class SparseTensor {
  public:
   // `coords` (N, 4), `feats` (N, C). `active_rows`, a (1,) int32 array, keeps that many leading
   // rows. `batch_counts` must be the counts of the batch column. A key needs its manager, the key's
-  // stride and the manager's own array as `coords`; without a key the coordinates are inserted into
+  // stride and the manager's own array as `coords`. Without a key the coordinates are inserted into
   // `manager`, without a manager into a new one.
   SparseTensor(const mx::array& coords, const mx::array& feats, const Triple& stride = {1, 1, 1},
                const std::optional<CoordinateMapKey>& key = std::nullopt,

@@ -21,11 +21,11 @@ namespace lattice::graph {
 namespace mx = mlx::core;
 namespace {
 
-// MLX 0.32.4 drops the tasks behind one that threw, and with them the messages "task done" that
-// eval waits for while more than ten tasks are under way: that eval or a later one would never
-// return. So a failing task sends kSpare of these messages in advance (one stands for ten nodes),
-// and the next cpu_call takes back those that were not used up. A count that is too low for a while
-// only lets MLX queue more.
+// MLX 0.32.4 drops the tasks behind a task that threw, and with them their messages "task done". An
+// eval waits for these messages while more than ten tasks are under way: that eval or a later one
+// would never return. So a failing task sends kSpare of these messages in advance (one stands for
+// ten nodes). The next cpu_call takes back the messages that were not used up. A count that is too
+// low for a while only lets MLX queue more.
 constexpr int kSpare = 4096;
 std::atomic<bool> spares_sent{false};
 
@@ -39,9 +39,9 @@ void take_back_spares(const mx::Stream& stream) {
   while (mx::scheduler::n_active_tasks() < 0) mx::scheduler::notify_new_task(stream);
 }
 
-// Large outputs ask for huge pages: MLX takes them fresh from the system each time, and touching
-// each small page costs more than a memory-bound kernel itself (linear, 173,000 rows of 64: 37 ->
-// 28 ms). Below 8 MiB malloc mostly has them at hand.
+// Large outputs ask for huge pages. MLX takes the memory of outputs fresh from the system each
+// time. To touch each small page costs more than a memory-bound kernel itself (linear, 173,000 rows
+// of 64: 37 -> 28 ms). Below 8 MiB malloc mostly has the pages at hand.
 void use_huge_pages([[maybe_unused]] void* data, [[maybe_unused]] size_t bytes) {
 #if defined(__linux__)
   constexpr uintptr_t kHuge = uintptr_t{2} << 20;

@@ -1,17 +1,15 @@
 // The one way onto the CPU: a function on raw memory becomes an MLX node.
 //
-//   outputs = cpu_call(name, key, inputs, specs, run)        run(inputs, outputs) happens when MLX
-//   evaluates the node
+//   outputs = cpu_call(name, key, inputs, specs, run)
+//   run(inputs, outputs) happens when MLX evaluates the node
 //
 // 1. Outputs are allocated, not initialized; run writes every element.
 // 2. run is called on the thread of an MLX stream. It touches no mx::array and evaluates nothing: a
-// node that waits for
-//    another node of its own stream never ends. The text of an exception it throws reaches whoever
-//    evaluates, as std::runtime_error; outputs that MLX still takes for evaluated are NaN or -1.
-//    Errors of the user are found earlier, when the graph is built.
-// 3. Two nodes with equal name and key on equal inputs are one node for mx.compile: key spells out
-// every scalar and
-//    every captured object that run depends on.
+//    node that waits for another node of its own stream never ends. The text of an exception that
+//    run throws reaches whoever evaluates, as std::runtime_error; outputs that MLX still takes for
+//    evaluated are NaN or -1. Errors of the user are found earlier, when the graph is built.
+// 3. Two nodes with equal name and key on equal inputs are one node for mx.compile. So the key
+//    spells out every scalar and every captured object that run depends on.
 // 4. A GPU stream or device runs the node on the default CPU stream; memory is shared.
 #pragma once
 

@@ -1,13 +1,14 @@
 // Sparse tensors as sets of rows: joins by coordinate, element-wise operations, concatenation,
 // selection, collation.
 //
-//   join inner: coordinates of both, lhs order; left: those of lhs; right: those of rhs; outer:
-//   lhs, then what only rhs has binary:     y[c] = op(lhs[c] or lhs_fill, rhs[c] or rhs_fill)
+//   join:    inner: coordinates of both, lhs order; left: those of lhs; right: those of rhs;
+//            outer: lhs, then the coordinates that only rhs has
+//   binary:  y[c] = op(lhs[c] or lhs_fill, rhs[c] or rhs_fill)
 //
 // Tensors that share their identity are combined row by row without any look-up. Otherwise
-// coordinates are aligned by value; a result that has exactly the rows of one side keeps that
-// side's identity, other results get a key of lhs's manager. Strides, feature and coordinate dtypes
-// must be equal. Geometry is computed here, features stay lazy and differentiable.
+// coordinates are aligned by value. A result with exactly the rows of one side keeps the identity
+// of that side; other results get a key of the manager of lhs. Strides, feature and coordinate
+// dtypes must be equal. Geometry is computed here, features stay lazy and differentiable.
 #pragma once
 
 #include <mlx/utils.h>

@@ -1,7 +1,7 @@
 // Convolutions of sparse tensors.
 //
-//   y[o] = bias + sum over edges (i, o, k) of x[i] W[k]          the kinds differ in how the edges
-//   are found
+//   y[o] = bias + sum over edges (i, o, k) of x[i] W[k]
+//   the kinds of convolution differ in how the edges are found
 //
 // Weights: (C_out, C_in) for pointwise kernels, (K, C_in, C_out), or (C_out, Kx, Ky, Kz, C_in);
 // with groups C_in counts inside a group. Weight dtype equals feature dtype; bias (C_out,) is cast.

@@ -6,8 +6,8 @@
 // Derivatives: d conv/dx = conv(dy, w^T, r reversed), d conv/dw = outer(x, dy, r); d outer/dx =
 // conv(g, du^T, r reversed), d outer/dg = conv(x, du, r). So both are differentiable to any order.
 // With groups, channel c of w counts inside its group: x has c_in channels, w is (n_k, c_in /
-// groups, c_out). float32, float16 or bfloat16, all alike; sums in float32 by ascending k, rounded
-// once. `caller` is the operation that a message names.
+// groups, c_out). All arrays have one dtype: float32, float16 or bfloat16. Sums are float32 by
+// ascending k, rounded once. `caller` is the operation that a message names.
 #pragma once
 
 #include <mlx/utils.h>

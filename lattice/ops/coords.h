@@ -1,11 +1,11 @@
 // Operations on coordinate sets by value. Rows are (batch, x, y, z), int32 or int64, used together
 // only with equal dtype.
 //
-// Results are concrete: values are computed when the function is called, on the CPU (memory is
-// shared) unless a route of Metal was asked for (geometry_routes.h), and arrays have exactly the
-// rows they need. Orders are stated, and do not depend on the number of threads. Errors:
-// std::invalid_argument for shapes, dtypes and row numbers, std::overflow_error where a result
-// leaves its type.
+// Results are concrete: values are computed when the function is called, and arrays have exactly
+// the rows that they need. The CPU computes them, because memory is shared, unless a route of Metal
+// is forced (ops/geometry.h). Orders are stated, and do not depend on the number of threads.
+// Errors: std::invalid_argument for shapes, dtypes and row numbers, std::overflow_error where a
+// result leaves its type.
 #pragma once
 
 #include <mlx/utils.h>
@@ -55,7 +55,7 @@ mx::array inverse_map(const CoordsLike& source, const CoordsLike& target,
                       mx::StreamOrDevice s = {});
 
 // Joins two sets without duplicates. `*_active`: (1,) int32, rows behind that number do not take
-// part; none: all do. inner, left: lhs order; right: rhs order; outer: lhs, then the rhs rows
+// part; none: all do. Order of inner and left: lhs; right: rhs order; outer: lhs, then the rhs rows
 // without partner.
 SparseAlignment build_sparse_alignment(const CoordsLike& lhs,
                                        const std::optional<mx::array>& lhs_active,

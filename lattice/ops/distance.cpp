@@ -60,9 +60,9 @@ mx::array factor(const mx::array& g, const mx::array& a, const mx::array& b, Met
                    mx::array(0.0f), s);
 }
 
-// Up to so many channels, derivatives subtract before they sum: a[i] - b[j] is exact for near
-// points, while the difference of two sums loses them (1 % at 1 mm in a cloud of 50 m). Features of
-// more channels are no positions; there two products are many times faster.
+// Up to so many channels, derivatives subtract before they sum. a[i] - b[j] is exact for near
+// points; the difference of two sums is not (1 % at 1 mm in a cloud of 50 m). Features of more
+// channels are no positions; for such features two products are many times faster.
 constexpr int kSmallChannels = 16;
 
 // (N, M): a[i, c] - b[j, c].

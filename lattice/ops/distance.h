@@ -1,8 +1,9 @@
 // Distances between rows: all pairs as a matrix, or given pairs.
 //
-//   indexed_distance:         d[i, j] = |a[a_idx[i]] - b[b_idx[j]]|          (N, M)
-//   indexed_distance_blocked: the same values; nothing larger than block_size rows of d is made
-//   besides d and its gradient indexed_pair_distance:    d[t] = |a[a_idx[t]] - b[b_idx[t]]| (T,)
+//   indexed_distance:          d[i, j] = |a[a_idx[i]] - b[b_idx[j]]|   (N, M)
+//   indexed_distance_blocked:  the same values; besides d and its gradient nothing larger than
+//                              block_size rows of d is made
+//   indexed_pair_distance:     d[t] = |a[a_idx[t]] - b[b_idx[t]]|      (T,)
 //
 // euclidean, squared_euclidean, cosine = 1 - <a, b> / max(|a| |b|, 1e-8); pairs also chebyshev =
 // max |a - b|. No (N, M, C) array is ever made. The gradient of a euclidean distance is 0 where it

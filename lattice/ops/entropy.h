@@ -1,7 +1,7 @@
 // Entropy coding of symbols with given probabilities.
 //
-//   c[0] = 0,  c[j] = round(sum_{i<j} clip(p_i, 0, 1) * (65536 - A)) + j, clamped to [j, 65536 - A
-//   + j],  c[A] = 65536
+//   c[0] = 0,  c[A] = 65536
+//   c[j] = round(sum_{i<j} clip(p_i, 0, 1) * (65536 - A)) + j, clamped to [j, 65536 - A + j]
 //
 // A symbol s of row r takes log2(65536 / (c[r, s + 1] - c[r, s])) bits. Coders see the integers c
 // only, so that a stream decodes on every machine. Streams carry a version, rows, alphabet and a

@@ -1,9 +1,9 @@
 // Geometry by the route that is chosen: distinct rows, rows found by value, relations.
 //
-// Geometry is computed when it is asked for. On a GPU the default is the CPU's own code in the
-// memory that both share ("cpu.unified"): it is measured, its index is what later calls need, and
-// sizes are needed on the CPU before anything can be launched. The kernels of "metal.*" give the
-// same arrays; LATTICE_ROUTE="lookup=metal.hash" takes them.
+// Geometry is computed when it is asked for. On a GPU the default is the code of the CPU in the
+// memory that both share ("cpu.unified"). That code is measured, and later calls need the index
+// that it makes. The CPU also needs sizes before it can launch anything. The kernels of "metal.*"
+// give the same arrays; LATTICE_ROUTE="lookup=metal.hash" takes them.
 #pragma once
 
 #include <optional>

@@ -1,8 +1,8 @@
 // Reductions of feature rows along a RowMap, the one linear operation behind voxels, interpolation
 // and neighbors.
 //
-//   y[o] = sum, mean or max over the entries e of row o of weights[e] x[rows[e]];  a row without
-//   entries is 0
+//   y[o] = sum, mean or max over the entries e of row o of weights[e] x[rows[e]]
+//   a row without entries is 0
 //
 // Sums in float32 in the order of the entries, rounded once. Derivatives of any order, reverse and
 // forward; a maximum shares its derivative equally among ties.

@@ -9,9 +9,9 @@
 namespace lattice {
 namespace mx = mlx::core;
 
-// {parameter, m, v} after one step of AdamW. All arrays float32, of one shape; rates (3,) float32
-// holds decay, rate and correction, so that a learning rate that is itself computed need not be
-// waited for.
+// {parameter, m, v} after one step of AdamW. All arrays are float32, of one shape. rates (3,)
+// float32 holds decay, rate and correction. So nobody has to wait for a learning rate that is
+// itself computed.
 std::vector<mx::array> adamw_step(const mx::array& parameter, const mx::array& gradient,
                                   const mx::array& m, const mx::array& v, const mx::array& rates,
                                   double b1, double b2, float eps, mx::StreamOrDevice s = {});

@@ -50,9 +50,9 @@ SparseTensor voxelize_with_quantization(const SparseQuantization& quantization,
 enum class Interpolation { linear, nearest };
 Interpolation parse_interpolation(std::string_view name, std::string_view operation);
 
-// linear: slot x + 2 y + 4 z is the row of floor(q) + (x, y, z), -1 with weight 0 where there is
-// none, weights not rescaled. nearest: slot 0 is the row of floor(q + 0.5), the others are -1.
-// voxel_coords (M, 4) int32, free of duplicates.
+// linear: slot x + 2 y + 4 z is the row of floor(q) + (x, y, z), or -1 with weight 0 where there is
+// no such row. Weights are not rescaled. nearest: slot 0 is the row of floor(q + 0.5), the others
+// are -1. voxel_coords (M, 4) int32, free of duplicates.
 PointVoxelMap build_point_voxel_map(const mx::array& points, const mx::array& voxel_coords,
                                     const std::optional<mx::array>& voxel_active_rows,
                                     const PointOptions& options,

@@ -1,10 +1,12 @@
 // Pooling of sparse tensors: over a kernel, over a batch item, and back.
 //
-//   pool3d:               y[o] = sum, mean or max over the edges (i, o, k) of x[i]; forward
-//   relation pool_transpose3d:     y[o] = mean over the edges of the (target-)transposed relation
-//   trilinear_upsample3d: y[o] = sum of w[k] x[i] / sum of w[k], kernel 2s - 1, padding s - 1, w =
-//   product of 1 - |i - (s - 1)| / s global_pool:          y[b] = sum, mean or max over the rows of
-//   batch item b broadcast_*:          x[r] with per_batch[batch of r]
+//   pool3d:                y[o] = sum, mean or max over the edges (i, o, k) of x[i];
+//                          forward relation
+//   pool_transpose3d:      y[o] = mean over the edges of the (target-)transposed relation
+//   trilinear_upsample3d:  y[o] = sum of w[k] x[i] / sum of w[k], kernel 2s - 1, padding s - 1,
+//                          w = product over the axes of 1 - |i - (s - 1)| / s
+//   global_pool:           y[b] = sum, mean or max over the rows of batch item b
+//   broadcast_*:           x[r] with per_batch[batch of r]
 //
 // A row without edges is 0 in every mode. float32, float16, bfloat16; sums in float32, rounded
 // once. Differentiable.

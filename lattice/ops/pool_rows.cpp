@@ -95,9 +95,9 @@ mx::array pool_rows(const mx::array& x, const Relation::Ptr& relation, PoolMode 
   const auto vjp = [=](const graph::Arrays& in, const graph::Arrays& ct,
                        const graph::Arrays& y) -> graph::Arrays {
     if (extreme) return {max_gradient(in[0], y[0], ct[0], relation, mode, ties, s)};
-    const PoolMode back = mode == PoolMode::mean     ? PoolMode::spread
-                          : mode == PoolMode::spread ? PoolMode::mean
-                                                     : PoolMode::sum;
+    const PoolMode back = mode == PoolMode::mean           ? PoolMode::mean_adjoint
+                          : mode == PoolMode::mean_adjoint ? PoolMode::mean
+                                                           : PoolMode::sum;
     return {pool_rows(ct[0], relation->reversed(), back, offset_weights, s)};
   };
   const auto jvp = [=](const graph::Arrays& in, const graph::Arrays& t) -> graph::Arrays {

@@ -1,13 +1,14 @@
 // Pooling of rows over a relation, differentiable to any order.
 //
-//   sum:    y[o] = sum over edges (i, o, k) of w[k] x[i]
-//   mean:   that divided by the sum of w[k] over the edges of o
-//   spread: each x[i] divided by the sum of w[k] over its own edges before: the adjoint of mean on
-//   the reversed relation max:    y[o] = max over edges of x[i]; min likewise
+//   sum:           y[o] = sum over edges (i, o, k) of w[k] x[i]
+//   mean:          that divided by the sum of w[k] over the edges of o
+//   mean_adjoint:  sum, with each x[i] divided before by the sum of w[k] over the edges of i: the
+//                  adjoint of mean on the reversed relation
+//   max:           y[o] = max over edges of x[i]; min likewise
 //
-// The gradient of max and min is shared equally by the edges that have it, or goes as `ties` says;
-// their jvp takes the one with the smallest input row. w is one positive value per offset, 1 when
-// empty. A row without edges is 0.
+// The edges that have the maximum or minimum share its gradient equally, or as `ties` says. The jvp
+// takes the edge with the smallest input row. w is one positive value per offset, 1 when empty. A
+// row without edges is 0.
 #pragma once
 
 #include <mlx/utils.h>

@@ -12,8 +12,8 @@
 namespace lattice {
 
 // weight: (C_out, C_in), (K, C_in, C_out) or (C_out, Kx, Ky, Kz, C_in), float32, float16 or
-// bfloat16; scales and biases get its dtype. bits 4 or 8; group_size 32, 64 or 128, by default 64
-// when C_in >= 64, else 32. C_in is padded with zeros to a multiple.
+// bfloat16. Scales and biases get the dtype of the weight. bits: 4 or 8. group_size: 32, 64 or 128;
+// by default 64 when C_in >= 64, else 32. C_in is padded with zeros to a multiple.
 QuantizedWeight quantize_weight(const mx::array& weight,
                                 std::optional<int64_t> group_size = std::nullopt, int64_t bits = 4,
                                 mx::StreamOrDevice s = {});

@@ -1,11 +1,11 @@
 // Convolution and matrix product with packed weights.
 //
-//   y[o, m] = bias[m] + sum over edges (i, o, k) of sum_c x[i, c] W'[k, c, m],  W' = scale * code +
-//   bias of the code's group
+//   y[o, m] = bias[m] + sum over edges (i, o, k) of sum_c x[i, c] W'[k, c, m]
+//   W' = scale * code + bias of the group of the code
 //
 // Derivatives: d/dx is the same operation on the reversed relation with W'^T, read from the same
-// codes; so it is differentiable in x and bias to any order. Codes, scales and their biases are
-// constants: their gradient is 0.
+// codes. So the operation is differentiable in x and bias to any order. Codes, scales and their
+// biases are constants: their gradient is 0.
 #pragma once
 
 #include <mlx/utils.h>

@@ -1,12 +1,14 @@
 // Rows that belong to groups: reductions over a group, and the group's row given back to its
 // members.
 //
-//   reduce_rows: y[g, :] = sum, mean, max or min over the rows r with group[r] == g of x[r, :] (N,
-//   C) -> (G, C) gather_rows: x[r, :] = y[group[r], :], fill where group[r] < 0 (G, C) -> (N, C)
+//   reduce_rows: y[g, :] = sum, mean, max or min over the rows r with group[r] == g of x[r, :]
+//                (N, C) -> (G, C)
+//   gather_rows: x[r, :] = y[group[r], :], fill where group[r] < 0
+//                (G, C) -> (N, C)
 //
-// Sum and gather are adjoint to each other, so derivatives of any order exist. max and min share a
-// gradient equally among ties, or as `ties` says; their jvp takes the tied row with the smallest
-// number. Rows are summed in ascending order as kernels/cpu/features/segments.h says; a group
+// Sum and gather are adjoint to each other, so derivatives of any order exist. Max and min share a
+// gradient equally among ties, or as `ties` says. Their jvp takes the tied row with the smallest
+// number. Rows are summed in ascending order, as kernels/cpu/features/segments.h says. A group
 // without rows gives 0. Batches, duplicates, joins and voxels are all groups of rows.
 #pragma once
 

@@ -1,9 +1,10 @@
 // Kernel relations: which input row meets which output row under which kernel offset.
 //
 //   out[o] = sum over edges (i, o, k) of feats[i] W[k]
-//   gathering kinds (forward, target, submanifold):                   in = out * stride + offset[k]
-//   - padding scattering kinds (transposed, generative, target-transposed):     out = in * stride +
-//   offset[k] - padding
+//   gathering kinds (forward, target, submanifold):
+//     in = out * stride + offset[k] - padding
+//   scattering kinds (transposed, generative, target-transposed):
+//     out = in * stride + offset[k] - padding
 //
 // build_* work on arrays and give a new object each time. The others work on tensors: the tensor's
 // manager keeps the relation, and equal arguments give the same object. Relations are concrete; the

@@ -1,9 +1,9 @@
 // Geometry of point convolution: ragged sets of points, downsampling, neighbors, and rulebooks
 // (arXiv 2511.23227).
 //
-// A rulebook is the relation of the edges (source point, target point, kernel cell): source p_j is
-// near target q_i, and the cell of the kernel is l = clamp(round_half_even((p_j - q_i) / grid) + ks
-// / 2, 0, ks - 1) for each axis, k = (l_x ks + l_y) ks + l_z. Several sources may share a cell.
+// A rulebook is the relation of the edges (source point, target point, kernel cell). Source p_j is
+// near target q_i. The cell of the kernel is l = clamp(round_half_even((p_j - q_i) / grid) + ks /
+// 2, 0, ks - 1) for each axis, k = (l_x ks + l_y) ks + l_z. Several sources may share a cell.
 // Everything here is concrete and immutable, and no gradient flows through it.
 #pragma once
 
@@ -21,8 +21,8 @@ namespace lattice {
 enum class KernelShape { ball, cube };
 KernelShape parse_shape(std::string_view name, std::string_view function);
 
-// Radius / grid of a kernel of ks cells along an axis: the ball with the volume of the cube of ks
-// cells times rfs, or half that cube's edge.
+// Radius / grid of a kernel of ks cells along an axis. The cube has an edge of ks cells times rfs.
+// The radius is that of the ball with the volume of this cube, or half the edge.
 float radius_scaler(int64_t ks, float rfs = 1, KernelShape shape = KernelShape::ball);
 // (N, 3) offsets -> (N,) int32 kernel cells.
 mx::array voxel_tap(const mx::array& offsets, float grid, int64_t ks);
@@ -55,8 +55,8 @@ struct Rulebook {
   float radius = 0;
   float grid = 0;
   // Ends swapped, same cells: the upsampling that belongs to a strided convolution. With `negate`
-  // the cells are those of the opposite offsets, as seen from the other end; a kernel of even size
-  // has none for its first cells.
+  // the cells are those of the opposite offsets, as seen from the other end. A kernel of even size
+  // has no opposite for its first cells.
   Rulebook transposed(bool negate = false) const;
   // (i, j, k, seg_offs): target, source and cell of every edge, ordered by (k, i, j), and where
   // each k begins.
@@ -76,17 +76,17 @@ Rulebook build_rulebook(const PointSet& src, const PointSet& dst, int64_t ks, fl
 // 0 where there is none.
 Rulebook rulebook_from_triplets(const mx::array& i, const mx::array& j, const mx::array& k,
                                 int64_t n_out, int64_t n_in, int64_t n_k);
-// Every point in exactly one cell of side stride * grid; the target is the center of the cell, the
-// kernel cell its part of ks^3 parts.
+// Every point lies in exactly one cell of side stride * grid. The target is the center of the cell.
+// The kernel cell is one of the ks^3 parts of the cell.
 struct Partition {
   Rulebook rulebook;
   PointSet targets;
 };
 Partition build_partition_rulebook(const PointSet& src, float stride, int64_t ks);
 
-// Targets so that every source lies within R = grid * sqrt(3) / 2 * stride * (1 + margin) of one:
-// the points nearest the centers of the cells of side stride * grid, and a maximal net over the
-// points these leave out (kernels/cpu/geometry/cover.h). Edges are the sources within R. Offsets
+// Targets so that every source lies within R = grid * sqrt(3) / 2 * stride * (1 + margin) of a
+// target. They are the points nearest the centers of the cells of side stride * grid, and a maximal
+// net over the other points (kernels/cpu/geometry/cover.h). Edges are the sources within R. Offsets
 // are never clamped: ks >= 2 ceil(R / grid) + 1. The way back is rulebook.transposed(true).
 struct FullCover {
   Rulebook rulebook;
@@ -98,9 +98,10 @@ struct FullCover {
 FullCover build_full_cover_rulebook(const PointSet& src, float stride, int64_t ks,
                                     float margin = 1e-2f);
 
-// Targets that are made: centers of the voxels v + stencil[k] of side grid / expansion around the
-// voxel v = floor(p / side) of each source, each once, by cloud, z, y, x. Edge k of a source goes
-// to its voxel k: N * K edges. Without a stencil (K, 3) the cube of ks^3.
+// Targets that are made. They are the centers of the voxels v + stencil[k] of side grid /
+// expansion, v = floor(p / side) of each source. Each voxel appears once; the order is cloud, z, y,
+// x. Edge k of a source goes to its voxel k: N * K edges. Without a stencil (K, 3) the cube of
+// ks^3.
 struct Generated {
   Rulebook rulebook;
   PointSet targets;  // grid: grid / expansion

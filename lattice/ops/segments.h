@@ -1,17 +1,18 @@
 // Reductions of rows over segments, as point clouds of different sizes need them.
 //
-//   segment_reduce:          y[s] = sum, mean, max or min of x[o] .. x[o + lengths[s] - 1],  o =
-//   lengths[0] + ... + lengths[s - 1] segment_reduce_offsets:  the same, segment s is rows
-//   offsets[s] .. offsets[s + 1] indexed_segment_reduce:  y[s] over x[indices[e]], e in segment s;
-//   an index may occur many times scatter_reduce:          y[s] over the rows r with ids[r] == s,
-//   in any order segment_expand:          x[r] = y[segment of r]: the adjoint of the sum
+//   segment_reduce:          y[s] = sum, mean, max or min of x[o] .. x[o + lengths[s] - 1],
+//                            o = lengths[0] + ... + lengths[s - 1]
+//   segment_reduce_offsets:  the same, segment s is rows offsets[s] .. offsets[s + 1]
+//   indexed_segment_reduce:  y[s] over x[indices[e]], e in segment s; an index may occur many times
+//   scatter_reduce:          y[s] over the rows r with ids[r] == s, in any order
+//   segment_expand:          x[r] = y[segment of r]: the adjoint of the sum
 //   segment_softmax:         exp(x[r] - max) / sum of exp(x - max), both over the segment of r
 //
 // x has rank >= 1: axis 0 is reduced, the others are kept. An empty segment gives 0 for sum and
 // mean, -inf for max, inf for min, or `empty_value`, and has no gradient. A NaN wins max and min
-// and gets no gradient. float32, float16, bfloat16: float32 sums in the order of
-// kernels/cpu/features/segments.h, rounded once; differentiable to any order. Lengths and indices
-// are evaluated and checked here.
+// and gets no gradient. Dtypes: float32, float16, bfloat16. Sums are float32 in the order of
+// kernels/cpu/features/segments.h, rounded once. Everything is differentiable to any order. Lengths
+// and indices are evaluated and checked here.
 #pragma once
 
 #include <mlx/utils.h>

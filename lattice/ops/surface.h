@@ -25,8 +25,8 @@ mx::array farthest_point_sample(const mx::array& points, int64_t count, int64_t 
 std::pair<mx::array, mx::array> estimate_normals(const mx::array& points, int64_t k,
                                                  const std::array<float, 3>& viewpoint = {});
 
-// (rows (M, k) int32, squared distances (M, k) float32), nearest first. feats (N, C), queries
-// (M, C); without queries each row asks and finds itself first. Three dimensions take a kd-tree,
+// (rows (M, k) int32, squared distances (M, k) float32), nearest first. feats is (N, C), queries is
+// (M, C). Without queries each row asks and finds itself first. Three dimensions take a kd-tree,
 // which gives the same result.
 std::pair<mx::array, mx::array> knn_rows(const mx::array& feats, int64_t k,
                                          const std::optional<mx::array>& queries = std::nullopt);

@@ -1,15 +1,16 @@
 // The two sums over triplets that point convolution is made of (PointCNN++, arXiv 2511.23227).
 //
-//   mvmr: y[r, g, m]    = sum over t with o_idx[t] == r of sum_c a[a_idx[t], g, c, m] b[b_idx[t],
-//   g, c]      (n_o, G, M) vvor: u[r, g, m, c] = sum over t with o_idx[t] == r of a[a_idx[t], g, m]
-//   b[b_idx[t], g, c]               (n_o, G, M, C)
+//   mvmr: y[r, g, m]    = sum over t with o_idx[t] == r of
+//                         sum_c a[a_idx[t], g, c, m] b[b_idx[t], g, c]      (n_o, G, M)
+//   vvor: u[r, g, m, c] = sum over t with o_idx[t] == r of
+//                         a[a_idx[t], g, m] b[b_idx[t], g, c]               (n_o, G, M, C)
 //
-// Triplets come in any order and may repeat. A row without triplets is 0. They are conv and outer
-// on the relation of the edges (b_idx, o_idx, a_idx); where matrices have fewer than two triplets
-// each, matrices are streamed instead (kernels/cpu/features/per_edge.h). Dtypes are promoted, never
-// narrowed; sums in float32 by ascending matrix, then given order, rounded once. Index arrays are
-// evaluated and checked here; the relation can be made once and used many times. Differentiable to
-// any order in a and b.
+// Triplets come in any order and may repeat. A row without triplets is 0. The operations are conv
+// and outer on the relation of the edges (b_idx, o_idx, a_idx). Where matrices have fewer than two
+// triplets each, matrices are streamed instead (kernels/cpu/features/per_edge.h). Dtypes are
+// promoted, never narrowed. Sums are float32 by ascending matrix, then given order, rounded once.
+// Index arrays are evaluated and checked here; the relation can be made once and used many times.
+// Differentiable to any order in a and b.
 #pragma once
 
 #include <mlx/utils.h>
@@ -23,9 +24,9 @@ namespace lattice {
 // Matrices are (N, G, C, M), as in the formulas, or (N, G, M, C).
 enum class MatrixLayout { gcm, gmc };
 
-// Edges b_idx -> o_idx with offset a_idx, checked. Without a_idx triplet t has matrix t; without
-// b_idx it has row t where b has as many rows as there are triplets, else row o_idx[t] where b has
-// n_o rows.
+// Edges b_idx -> o_idx with offset a_idx, checked. Without a_idx triplet t has matrix t. Without
+// b_idx it has row t if b has as many rows as there are triplets, else row o_idx[t] if b has n_o
+// rows.
 Relation::Ptr triplet_relation(const std::optional<mx::array>& a_idx,
                                const std::optional<mx::array>& b_idx, const mx::array& o_idx,
                                int64_t n_a, int64_t n_b, int64_t n_o);

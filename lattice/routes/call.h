@@ -91,7 +91,7 @@ struct Columns {
 };
 
 // Payload of batch_norm and batch_norm_vjp. Inputs: x, weight, bias, then mean and var if given,
-// then the residual if there is one; of batch_norm_vjp then the cotangent, y, mean and var.
+// then the residual if there is one. batch_norm_vjp then has the cotangent, y, mean and var.
 struct Norm {
   bool given = false, residual = false, relu = false;
   float eps = 0;

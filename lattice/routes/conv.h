@@ -11,7 +11,9 @@ Rejection dense_only(const Call& call);
 Rejection packed_only(const Call& call);
 // Several edges of an offset share an output row, so that sums of rows save products.
 Rejection outputs_are_shared(const Call& call);
-// Channels of a group fill an 8 x 8 matrix.
+// One launch has threads for every tile.
+Rejection needs_few_groups(const Call& call);
+// Channels of a group fill an 8 x 8 matrix, and what needs_few_groups asks.
 Rejection needs_tiles(const Call& call);
 // Every output row has at most one edge for an offset, and the map is not too long.
 Rejection needs_map(const Call& call);
@@ -39,8 +41,8 @@ mx::array conv_metal_rows(const Call& call);
 mx::array conv_metal_tiles(const Call& call);
 // Tiles over the map with sorted rows.
 mx::array conv_metal_sorted(const Call& call);
-// The same for a reversed submanifold relation: i = o + offset k is o = i + offset K - 1 - k, so
-// that the relation itself, with the weights in reverse order, has the same result.
+// The same for a reversed submanifold relation: i = o + offset k is o = i + offset K - 1 - k. So
+// the relation itself, with the weights in reverse order, has the same result.
 mx::array conv_metal_mirrored(const Call& call);
 // Tiles over the lists of offsets, where every output row has one edge.
 mx::array conv_metal_lists(const Call& call);

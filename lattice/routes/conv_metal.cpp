@@ -3,8 +3,7 @@
 //
 // The relation's index arrays are inputs of the kernels; they are made on the CPU once per
 // relation, in memory that both share. Work with no edge or no channel launches nothing. Matrix
-// units are 8 x 8 simdgroup matrices on every tier: the tensor operations of a neural accelerator
-// can be neither compiled nor run where this was written.
+// units are 8 x 8 simdgroup matrices on every tier.
 #include <mlx/ops.h>
 
 #include <algorithm>
@@ -24,6 +23,8 @@ using Step = Rejection::Step;
 
 constexpr int kRows = 64, kThreads = 128;  // of a tile in conv.metal
 constexpr int kPart = 1024;                // edges of a part of an outer product
+
+constexpr int64_t kMostGroups = (int64_t{1} << 31) / kThreads - 1;  // MLX counts threads in 32 bits
 
 int as_int(int64_t n) { return static_cast<int>(n); }
 
@@ -169,7 +170,7 @@ mx::array tiles_with(const Call& call, View view) {
   ConvLaunch launch(call, std::string("conv_tiles_") + kNames[static_cast<int>(view)] + n,
                     weight_strides(call));
   std::string rows = "lattice::SameRows{sizes[0]}";
-  int tiles = as_int((call.n_out() + kRows - 1) / kRows);
+  int64_t tiles = (call.n_out() + kRows - 1) / kRows;
   if (view == View::map) {
     launch.add("map", call.relation->implicit_gemm().out_in_map);
     launch.add("row_masks", call.relation->implicit_gemm().row_masks);
@@ -201,7 +202,7 @@ mx::array tiles_with(const Call& call, View view) {
       "lattice::conv_tiles<" + n + ">(" + rows + ", " + launch.weight + ", x, " + launch.bias +
       ", sizes, y, xs, ws, strips, ids, masks, threadgroup_position_in_grid, " +
       "thread_index_in_threadgroup, simdgroup_index_in_threadgroup, thread_index_in_simdgroup);";
-  launch.call.grid = {tiles * kThreads, as_int((out_group(call) + columns - 1) / columns),
+  launch.call.grid = {as_int(tiles * kThreads), as_int((out_group(call) + columns - 1) / columns),
                       as_int(call.groups)};
   launch.call.threadgroup = {kThreads, 1, 1};
   return launch.run(call.stream);
@@ -236,7 +237,7 @@ mx::array outer_with(const Call& call, const mx::Shape& shape, const std::vector
         "xs, gs, strips, ids, threadgroup_position_in_grid, thread_index_in_threadgroup, " +
         "simdgroup_index_in_threadgroup, thread_index_in_simdgroup);";
     const auto blocks = [&](int64_t c) { return (c + tile - 1) / tile; };
-    launch.call.grid = {parts.count() * kThreads, as_int(blocks(in_group(call))),
+    launch.call.grid = {as_int(int64_t{parts.count()} * kThreads), as_int(blocks(in_group(call))),
                         as_int(call.groups * blocks(out_group(call)))};
     launch.call.threadgroup = {kThreads, 1, 1};
   } else {
@@ -253,11 +254,21 @@ mx::array outer_with(const Call& call, const mx::Shape& shape, const std::vector
 
 }  // namespace
 
+Rejection needs_few_groups(const Call& call) {
+  // Of each kernel the most: tiles of rows, parts of the edges of an offset.
+  const int64_t n_k = call.relation->n_kernels();
+  const int64_t groups = std::max(call.n_out() / kRows, call.n_edges() / kPart) + n_k + 1;
+  if (groups > kMostGroups)
+    return {Step::shape, std::to_string(groups) +
+                             " groups of 128 threads: MLX launches fewer than 2^31 threads"};
+  return {};
+}
+
 Rejection needs_tiles(const Call& call) {
   if (in_group(call) < 8 || out_group(call) < 8)
     return {Step::shape, "a group has " + std::to_string(in_group(call)) + " -> " +
                              std::to_string(out_group(call)) + " channels, a matrix unit takes 8"};
-  return {};
+  return needs_few_groups(call);
 }
 
 Rejection needs_map(const Call& call) {

@@ -1,10 +1,12 @@
 // The geometry operations as rows of the route table: arrays in, one int32 array out.
 //
-//   unique    (coords)           (2, N): the distinct row of each row, first seen first; then the
-//   first row of each, -1 behind them lookup    (coords, queries)  (Q,): the first equal row, or -1
-//   relate    (in, out)          (n_out, K + ceil(K / 32)): out_in_map, -1 = none, then the masks
-//   of the rows neighbors (source, query)    (2 + Q + 1 + 2 E,): truncated (30 bits, the rest), row
-//   offsets, source rows, bits of the distances
+//   unique     (coords)           (2, N): the distinct row of each row, first seen first;
+//                                 then the first row of each, -1 behind them
+//   lookup     (coords, queries)  (Q,): the first equal row, or -1
+//   relate     (in, out)          (n_out, K + ceil(K / 32)): out_in_map, -1 = none,
+//                                 then the masks of the rows
+//   neighbors  (source, query)    (2 + Q + 1 + 2 E,): truncated (30 bits, the rest), row offsets,
+//                                 source rows, bits of the distances
 #pragma once
 
 #include "lattice/routes/route.h"

@@ -17,9 +17,8 @@ Call with_dense_weight(const Call& call);
 // W[k] of the call, (c_in / groups, c_out), dense; of packed weights only this offset is expanded.
 mx::array weight_of_offset(const Call& call, int k);
 
-// W = scale * code + bias of parts of a weight: product and sum in float32, then one rounding to
-// the dtype. codes (n, C_out, words) when `by_output`, else (n, words, C_out),
-// to (n, C_in, C_out).
+// W = scale * code + bias of parts of a weight. Product and sum are float32, then rounded once to
+// the dtype. codes (n, C_out, words) when `by_output`, else (n, words, C_out), to (n, C_in, C_out).
 mx::array dequantize_codes(const mx::array& codes, const mx::array& scales, const mx::array& biases,
                            bool by_output, int64_t group_size, int64_t bits, int64_t in_channels,
                            mx::StreamOrDevice s = {});

@@ -1,5 +1,5 @@
-// Launchers of per_edge_apply and per_edge_outer: products with a matrix of its own for (nearly)
-// each edge, and rows that hand a relation with several edges per matrix to the kernels of conv and
+// Launchers of per_edge_apply and per_edge_outer: products where (nearly) each edge has a matrix of
+// its own. Some rows hand a relation with several edges per matrix to the kernels of conv and
 // outer.
 #pragma once
 

@@ -13,7 +13,7 @@ cpu::PoolMode pool_mode(ReduceMode mode) {
     case ReduceMode::mean:
       return cpu::PoolMode::mean;
     case ReduceMode::mean_adjoint:
-      return cpu::PoolMode::spread;
+      return cpu::PoolMode::mean_adjoint;
     case ReduceMode::max:
       return cpu::PoolMode::max;
     case ReduceMode::min:

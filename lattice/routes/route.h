@@ -20,7 +20,8 @@ const char* name(Rejection::Step step);
 // Rejects where MLX has no Metal: another kind of GPU takes gpu.mlx.
 Rejection needs_metal(const Call& call);
 
-// Whose code a row runs. `host`: the CPU's, also for a GPU that shares its memory.
+// Whose code runs in a row of the table. `host`: code of the CPU, also for a GPU that shares
+// memory.
 enum class Code { host, metal, mlx };
 
 struct Route {

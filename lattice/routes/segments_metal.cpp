@@ -86,17 +86,17 @@ mx::array reduce_plain(const mx::array& x, const MetalSegments& segments, Reduce
   Inputs in{{"x", "offsets"}, {x, segments.offsets}};
   const std::string rows = in.add("rows", segments.rows),
                     weights = in.add("weights", segments.weights);
-  const std::string constant = mode == ReduceMode::max    ? "kMax"
-                               : mode == ReduceMode::min  ? "kMin"
-                               : mode == ReduceMode::mean ? "kMean"
-                                                          : "kSum";
+  const std::string constant = mode == ReduceMode::max    ? "lattice::kMax"
+                               : mode == ReduceMode::min  ? "lattice::kMin"
+                               : mode == ReduceMode::mean ? "lattice::kMean"
+                                                          : "lattice::kSum";
   const std::string flags =
       constant + ", " + flag(segments.rows.has_value()) + ", " + flag(segments.weights.has_value());
-  return launch(
-      name(mode) + std::string(segments.rows ? "_rows" : "") +
-          (segments.weights ? "_weighted" : ""),
-      "reduce_segments<" + flags + ">(out, x, x_shape[1], offsets, " + rows + ", " + weights + ", ",
-      in.names, in.arrays, segments.n(), x.shape(1), dtype, s);
+  return launch(name(mode) + std::string(segments.rows ? "_rows" : "") +
+                    (segments.weights ? "_weighted" : ""),
+                "lattice::reduce_segments<" + flags + ">(out, x, x_shape[1], offsets, " + rows +
+                    ", " + weights + ", ",
+                in.names, in.arrays, segments.n(), x.shape(1), dtype, s);
 }
 
 mx::array match_plain(const mx::array& a, const mx::array& b, const std::optional<mx::array>& x,
@@ -109,8 +109,8 @@ mx::array match_plain(const mx::array& a, const mx::array& b, const std::optiona
                             flag(owners.has_value());
   return launch(std::string(x ? "match" : "count") + (segments.rows ? "_rows" : "") +
                     (owners ? "_pieces" : ""),
-                "match_segments<" + flags + ">(out, a, b, " + values + ", b_shape[1], offsets, " +
-                    rows + ", " + owner + ", ",
+                "lattice::match_segments<" + flags + ">(out, a, b, " + values +
+                    ", b_shape[1], offsets, " + rows + ", " + owner + ", ",
                 in.names, in.arrays, segments.n(), b.shape(1), mx::float32, s);
 }
 
@@ -166,11 +166,12 @@ mx::array metal_argmax(const mx::array& x, const MetalSegments& segments, bool m
     const std::string from = in.add("rows", rows);
     const std::string flags =
         std::string(flag(minimum)) + ", " + flag(rows && !chosen) + ", " + flag(chosen);
-    return launch(std::string(minimum ? "argmin" : "argmax") + (chosen ? "_chosen"
-                                                                : rows ? "_rows"
-                                                                       : ""),
-                  "argmax_segments<" + flags + ">(out, x, x_shape[1], offsets, " + from + ", ",
-                  in.names, in.arrays, offsets.shape(0) - 1, channels, mx::int32, s);
+    return launch(
+        std::string(minimum ? "argmin" : "argmax") + (chosen ? "_chosen"
+                                                      : rows ? "_rows"
+                                                             : ""),
+        "lattice::argmax_segments<" + flags + ">(out, x, x_shape[1], offsets, " + from + ", ",
+        in.names, in.arrays, offsets.shape(0) - 1, channels, mx::int32, s);
   };
   mx::array offsets = segments.offsets;
   std::optional<mx::array> rows = segments.rows;
@@ -185,8 +186,9 @@ mx::array metal_gather(const mx::array& x, const mx::array& rows, float fill,
                        mx::StreamOrDevice s) {
   const int n = rows.shape(0), channels = x.shape(1);
   if (n == 0 || x.size() == 0) return mx::full({n, channels}, mx::array(fill, x.dtype()), s);
-  return launch("gather", "gather_rows(out, x, x_shape[1], rows, fill[0], ", {"x", "rows", "fill"},
-                {x, rows, mx::array(&fill, {1}, mx::float32)}, n, channels, x.dtype(), s);
+  return launch("gather", "lattice::gather_rows(out, x, x_shape[1], rows, fill[0], ",
+                {"x", "rows", "fill"}, {x, rows, mx::array(&fill, {1}, mx::float32)}, n, channels,
+                x.dtype(), s);
 }
 
 MetalSegments group_segments(const RowGroups& groups) {

@@ -1,8 +1,8 @@
 // Reductions over groups of rows on a GPU: launches of kernels/metal/segments.metal.
 //
-// Order of summation: entries in their order, in float32; a segment of more than kMetalLong entries
-// in pieces of kMetalPiece, whose values are reduced in order, again in pieces while they are many.
-// Rounded once.
+// Order of summation: entries in their order, in float32. A segment of more than kMetalLong entries
+// is summed in pieces of kMetalPiece. The values of the pieces are reduced in order, again in
+// pieces while they are many. The result is rounded once.
 #pragma once
 
 #include <optional>

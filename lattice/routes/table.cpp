@@ -99,7 +99,7 @@ std::span<const Route> routes() {
        LATTICE_SLOW "; packed weights are made dense", always, one<conv_reference>},
       {Operation::linear, kGpu, Code::metal, "metal.packed",
        "packed weights on Metal: tiles of 64 rows; codes are expanded as they are used",
-       all_of<packed_only, needs_metal>, one<conv_metal_tiles>},
+       all_of<packed_only, needs_few_groups, needs_metal>, one<conv_metal_tiles>},
       {Operation::linear, kGpu, Code::mlx, "gpu.mlx",
        "any shape: matmul of MLX, whose kernels are tuned for each GPU; packed weights are made "
        "dense, in float32",
@@ -251,7 +251,7 @@ std::span<const Route> routes() {
       {Operation::distance, kCpu, Code::host, "cpu.reference",
        "any shape: one pair at a time, sums in float64", always, one<distance_reference>},
       {Operation::distance, kGpu, Code::metal, "metal.tiles",
-       "any shape: tiles of 16 x 16 pairs in threadgroup memory", needs_metal,
+       "any shape: tiles of 16 x 16 pairs in threadgroup memory", needs_whole_tiles,
        one<distance_with_metal>},
       {Operation::distance, kGpu, Code::mlx, "gpu.mlx",
        "any shape: squares of one channel at a time; cosine: matmul of MLX", always,

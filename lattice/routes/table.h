@@ -1,6 +1,6 @@
-// The one table of routes: every way to evaluate an operation is a row, tried in order; one of the
-// rows of an operation and device always fits. Tests, benchmarks, explain() and the documentation
-// read the same rows.
+// The one table of routes: every way to evaluate an operation is a row. Rows are tried in order;
+// for each operation and device some row always fits. Tests, benchmarks, explain() and the
+// documentation read the same rows.
 #pragma once
 
 #include <span>

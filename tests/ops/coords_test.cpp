@@ -111,7 +111,8 @@ TEST(CoordsErrors, NameTheOperationAndTheArgument) {
   const mx::array good = coords(kRhs);
   EXPECT_EQ(
       message<std::invalid_argument>([&] { union_coords(good, mx::zeros({2, 3}, mx::int32)); }),
-      "[union_coords] rhs must have shape (N, 4), got (2, 3)");
+      "[union_coords] rhs must have shape (N, 4), got (2, 3); rows are (batch, x, y, z), and "
+      "ops.sparse_collate adds the batch");
   EXPECT_EQ(message<std::invalid_argument>([&] { lookup_coords(good, coords(kLhs, mx::int64)); }),
             "[lookup_coords] coords and queries must have equal dtypes, got int32 and int64");
   EXPECT_EQ(message<std::invalid_argument>([&] { downsample_coords(good, {2, 0, 2}); }),

@@ -3,23 +3,25 @@
 
 #include <gtest/gtest.h>
 
-#include <hwy/highway.h>
-#include <hwy/targets.h>
+#include <sstream>
+#include <string>
+
+#include "lattice/kernels/cpu/base/simd.h"
 
 namespace lattice::support {
 
 template <typename F>
 void on_each_target(const F& body) {
-  const int64_t all = hwy::SupportedTargets();
-  ASSERT_NE(all, 0);
-  for (int64_t left = all; left != 0; left &= left - 1) {
-    hwy::SetSupportedTargetsForTest(left & -left);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    SCOPED_TRACE(hwy::TargetName(left & -left));
+  std::istringstream names(cpu::simd_names());  // "AVX3, AVX2, SSE2"
+  int count = 0;
+  for (std::string name; std::getline(names >> std::ws, name, ','); ++count) {
+    cpu::limit_simd(name);
+    SCOPED_TRACE(name);
+    ASSERT_EQ(name, cpu::simd_name());
     body();
   }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  cpu::limit_simd("");
+  ASSERT_GT(count, 0);
 }
 
 }  // namespace lattice::support

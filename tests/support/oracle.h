@@ -4,8 +4,8 @@
 //   edge (i, o, k):   y[o] += x[i] W[k],   dx[i] += W[k] gy[o],   dW[k] += x[i] gy[o]
 //
 // s stride, p padding, o_k kernel offset, equal batch at both ends:
-//   forward, target, submanifold        in = out * s + o_k - p,  centered offsets
-//   transposed, generative, target_transposed   out = in * s + o_k - p,  indexed offsets
+//   forward, target, submanifold                in = out * s + o_k - p,  centered offsets
+//   transposed, generative, target_transposed   out = in * s + o_k - p,  offsets from zero
 #pragma once
 
 #include <array>

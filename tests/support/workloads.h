@@ -4,8 +4,8 @@
 // agree.
 //
 // edges = edges of the 3x3x3 submanifold relation, the center included:
-//   lidar()   57,738 rows    487,092 edges   8.4 a row
-//   room()   172,802 rows  2,774,838 edges  16.1 a row
+//   lidar()   57,738 rows    487,092 edges   8.4 per row
+//   room()   172,802 rows  2,774,838 edges  16.1 per row
 #pragma once
 
 #include <cstdint>

@@ -10,6 +10,9 @@
 // segment gives 0; a NaN wins a maximum. `at` is (channel, segment). What a template argument
 // switches off is not read: any pointer will do.
 
+namespace lattice {
+using namespace metal;
+
 enum Reduction { kSum, kMean, kMax, kMin };
 
 template <int kMode, bool kRows, bool kWeights, typename Out, typename X, typename Offsets,
@@ -79,3 +82,5 @@ METAL_FUNC void gather_rows(device Out* out, X x, int channels, Rows rows, float
   else
     out[to] = x[size_t(row) * channels + at.x];
 }
+
+}  // namespace lattice

@@ -50,8 +50,8 @@ METAL_FUNC void multiply(thread Sums* sums, const threadgroup T* a, int a_stride
 // value). The values pass through `strip`, 8 x 32 floats of threadgroup memory that only this
 // simdgroup uses. Lanes are neighboring columns.
 template <int kRows, int kColumns, typename To>
-METAL_FUNC void put_sums(const thread Sums* sums, threadgroup float* strip, To to, int row,
-                         int column, uint lane) {
+METAL_FUNC void put_sums(thread Sums* sums, threadgroup float* strip, To to, int row, int column,
+                         uint lane) {
   constexpr int kWide = kColumns < 4 ? kColumns : 4;  // matrices side by side in the strip
 #pragma clang loop unroll(full)
   for (int r = 0; r < kRows; ++r) {

@@ -3,8 +3,10 @@
 // curve", AIP Conference Proceedings 707 (2004), 381-387, with masks instead of branches. Legal in
 // C++20 and in MSL.
 //
-//   for (U bit = U(1) << (bits - 1); bit > 1; bit >>= 1) p = hilbert_unrotate(p, bit);   // bits >=
-//   1 p = hilbert_gray(p);
+//   if (bits >= 1) {
+//     for (U bit = U(1) << (bits - 1); bit > 1; bit >>= 1) p = hilbert_unrotate(p, bit);
+//     p = hilbert_gray(p);
+//   }
 //
 // Both steps are separate so that a caller can run the loop over rows inside the loop over bits.
 #pragma once

@@ -11,7 +11,7 @@ import sys as _sys
 from collections.abc import Callable
 from functools import partial as _partial
 
-from .. import _help
+from .. import _edge, _help
 from .cloud import PointCloud
 from .e57 import read_e57
 from .kitti import (
@@ -153,4 +153,5 @@ def _called(function, operation, name, *arguments, **options):
         raise
 
 
+_edge.guard(globals())
 _help.install(_sys.modules[__name__], "io")

@@ -19,6 +19,7 @@ def naming(path, kind):
 
     A missing file stays an OSError.
     """
+    check_path(path)
     try:
         yield
     except FileError:
@@ -33,6 +34,16 @@ def naming(path, kind):
         raise FileError(
             f"{path}: not a valid {kind} file: {str(error) or type(error).__name__}"
         ) from None
+
+
+def check_path(path):
+    """Raises where a path is no text, no bytes and no pathlib.Path, or holds a null character."""
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise TypeError(
+            f"[io] path: found {type(path).__name__}, expected a text or a pathlib.Path"
+        )
+    if b"\0" in os.fsencode(path):
+        raise ValueError(f"[io] path: found {path!r}, expected a name without a null character")
 
 
 def require(package, extra):

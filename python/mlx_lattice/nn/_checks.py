@@ -9,6 +9,7 @@ from ..core import SparseTensor
 
 MOST = 2**31 - 1  # the largest size of an axis in MLX
 MOST_LAYERS = 1024
+MOST_VALUES = 2**30  # of one parameter: 4 GiB of float32
 
 
 def integer(module, name, value, least=1):
@@ -21,6 +22,16 @@ def integer(module, name, value, least=1):
     if number > MOST:
         raise ValueError(f"[{type(module).__name__}] {name} must be below 2^31, got {number}")
     return number
+
+
+def parameter_shape(module, *shape):
+    """The shape of a parameter: above MOST_VALUES values MLX would run out of memory and crash."""
+    if math.prod(shape) > MOST_VALUES:
+        raise ValueError(
+            f"[{type(module).__name__}] a parameter of shape {shape} would hold "
+            f"{math.prod(shape):,} values, expected at most {MOST_VALUES:,}; take fewer channels"
+        )
+    return shape
 
 
 def layer_count(module, name, value, least=1):

@@ -10,7 +10,7 @@ import mlx.nn as nn
 
 from .. import ops
 from ..core import SparseTensor
-from ._checks import integer, number, told
+from ._checks import integer, number, parameter_shape, told
 
 
 def _on_rows(module, x, run):
@@ -133,6 +133,7 @@ class BatchNorm(nn.Module):
         super().__init__()
         num_features = integer(self, "num_features", num_features)
         self._channels = num_features
+        parameter_shape(self, num_features)
         self._eps = number(self, "eps", eps, 0, math.inf, high_included=False)
         self._momentum = number(self, "momentum", momentum, 0, 1)
         self._track = bool(track_running_stats)
@@ -201,6 +202,7 @@ class LayerNorm(nn.Module):
     def __init__(self, dims, eps=1e-5, affine=True, bias=True):
         super().__init__()
         self._channels = integer(self, "dims", dims)
+        parameter_shape(self, self._channels)
         self._eps = number(self, "eps", eps, 0, math.inf, high_included=False)
         if affine:
             self.weight = mx.ones((self._channels,))
@@ -228,6 +230,7 @@ class RMSNorm(nn.Module):
     def __init__(self, dims, eps=1e-5):
         super().__init__()
         self._channels = integer(self, "dims", dims)
+        parameter_shape(self, self._channels)
         self._eps = number(self, "eps", eps, 0, math.inf, high_included=False)
         self.weight = mx.ones((self._channels,))
 

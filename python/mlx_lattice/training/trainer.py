@@ -27,32 +27,15 @@ from . import checkpoint
 from .average import WeightAverage
 from .callbacks import HISTORY, write_history
 from .distributed import Ranks, TrainingError
+from .labels import check_labels
 from .optimizers import AdamW
 from .precision import Precision
 from .precision import value_and_grad as cast_value_and_grad
 from .progress import Progress
+from .schedules import warm_cosine
 from .sync_norm import synchronize_batch_norm
 
 __all__ = ["Trainer", "TrainingError", "adamw", "classification_loss", "warm_cosine"]
-
-
-def warm_cosine(rate, steps, warm=0.1):
-    """Learning rate over `steps` steps: a linear rise to `rate`, then a cosine fall to rate / 100.
-
-    warm: the share of the steps in which the rate rises.
-    """
-    if not isinstance(rate, (int, float)) or not isinstance(steps, int) or steps < 0:
-        raise TypeError(
-            "[warm_cosine] rate must be a number and steps an integer >= 0, "
-            f"found {rate!r}, {steps!r}"
-        )
-    rise = max(1, round(steps * warm))
-
-    def schedule(step):
-        turn = mx.clip((step - rise) / max(1, steps - rise), 0, 1)
-        return rate * mx.minimum((step + 1) / rise, 0.505 + 0.495 * mx.cos(math.pi * turn))
-
-    return schedule
 
 
 def adamw(rate, steps):
@@ -66,7 +49,7 @@ def classification_loss(logits, labels, weights=None):
     Without such a row the loss is 0. The gradient, share * (softmax - one-hot), is written out,
     which takes half the time of MLX's own derivative; most of the rest is exp.
     """
-    _check_labels(logits, labels, weights)
+    check_labels("classification_loss", logits, labels, weights)
     known = labels >= 0
     # In range whatever the labels are: traced ones have no values to check, and a wrong one makes
     # the loss NaN.
@@ -76,52 +59,6 @@ def classification_loss(logits, labels, weights=None):
     return _cross_entropy(logits.astype(mx.float32), index, share / mx.maximum(share.sum(), 1e-12))[
         0
     ]
-
-
-def _check_labels(logits, labels, weights):
-    """Shapes, dtypes and, where the labels have values, their range."""
-    for name, value, axes in (
-        ("logits", logits, 2),
-        ("labels", labels, 1),
-        ("weights", weights, 1),
-    ):
-        if value is None and name == "weights":
-            continue
-        if not isinstance(value, mx.array):
-            raise TypeError(
-                f"[classification_loss] {name} must be an array, found {type(value).__name__}"
-            )
-        if value.ndim != axes:
-            raise ValueError(
-                f"[classification_loss] {name} must have {axes} axes, found shape"
-                f" {tuple(value.shape)}"
-            )
-    rows, classes = logits.shape
-    if classes < 1:
-        raise ValueError("[classification_loss] logits must have a column per class, found none")
-    if not mx.issubdtype(labels.dtype, mx.integer):
-        raise TypeError(
-            f"[classification_loss] labels must hold integers, found {labels.dtype}; -1 is unknown"
-        )
-    if labels.shape[0] != rows:
-        raise ValueError(
-            f"[classification_loss] labels must have shape ({rows},), one per row of logits, "
-            f"found {tuple(labels.shape)}"
-        )
-    if weights is not None and weights.shape[0] != classes:
-        raise ValueError(
-            f"[classification_loss] weights must have shape ({classes},), one per class, "
-            f"found {tuple(weights.shape)}"
-        )
-    if rows:
-        try:
-            largest = labels.max().item()
-        except ValueError:  # traced by mx.compile
-            return
-        if largest >= classes:
-            raise ValueError(
-                f"[classification_loss] labels holds {largest}, expected -1..{classes - 1}"
-            )
 
 
 @mx.custom_function

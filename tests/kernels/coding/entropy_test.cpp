@@ -4,12 +4,12 @@
 #include "lattice/kernels/cpu/coding/entropy.h"
 
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 
 #include <cmath>
 #include <string>
 
 #include "lattice/kernels/cpu/coding/rans.h"
+#include "tests/support/hwy_targets.h"
 #include "tests/support/random.h"
 
 namespace lattice::cpu {
@@ -124,12 +124,7 @@ TEST_P(Coders, GiveEverySymbolBack) {
 TEST_P(Coders, AgreeOnEveryInstructionSet) {
   const Source s = make(50000, 256, true, 5);
   const std::vector<uint8_t> data = encode(GetParam(), s);
-  for (const int64_t target : {HWY_SSE4, HWY_AVX2, HWY_AVX3}) {
-    if ((hwy::SupportedTargets() & target) == 0) continue;
-    hwy::SetSupportedTargetsForTest(target);
-    EXPECT_EQ(decode(GetParam(), s.cdf, data), s.symbols);
-    hwy::SetSupportedTargetsForTest(0);
-  }
+  support::on_each_target([&] { EXPECT_EQ(decode(GetParam(), s.cdf, data), s.symbols); });
 }
 
 TEST_P(Coders, RefuseWhatWasChanged) {

@@ -183,8 +183,9 @@ void check_match(const Case& c, int64_t channels) {
   std::vector<int32_t> best(a.size(), 99);
   const RowArray rows{float_type_of<T>(), b.data(), c.n_x, channels};
   reduce_segments(s, rows, Reduction::max, a.data());
-  match_segments(s, a.data(), b.data(), {float_type_of<T>(), x.data(), c.n_x, channels}, y.data());
-  share_segments(s, a.data(), rows, g.data(), shared.data());
+  max_match_segments(s, a.data(), b.data(), {float_type_of<T>(), x.data(), c.n_x, channels},
+                     y.data());
+  tie_share_segments(s, a.data(), rows, g.data(), shared.data());
   argmax_segments(s, rows, best.data());
   for (int64_t i = 0; i < s.n; ++i)
     for (int64_t k = 0; k < channels; ++k) {

@@ -51,10 +51,13 @@ class MetalHost:
     """variant "fast": runs; "check": also watches every access; "asan".
 
     AddressSanitizer and UBSan. order "forward", "reverse" or "random" (by seed): in which order
-    threads and groups run. One of `fails` weak compare-exchanges fails for no reason.
+    threads and groups run. One of `fails` weak compare-exchanges fails for no reason. tier: what
+    the machine says of the tensor API while the host lasts; None: "gpu".
     """
 
-    def __init__(self, variant="fast", order="forward", seed=0, fails=5, timeout=60, change=None):
+    def __init__(
+        self, variant="fast", order="forward", seed=0, fails=5, timeout=60, change=None, tier=None
+    ):
         self.variant, self.order, self.seed, self.fails, self.timeout = (
             variant,
             order,
@@ -63,14 +66,17 @@ class MetalHost:
             timeout,
         )
         self.change = change  # text -> text: plants a mistake
+        self.tier = tier
         self.launches = []
 
     def __enter__(self):
+        _ext.force_tensor_ops(self.tier)
         _ext.set_metal_host(self.run)
         return self
 
     def __exit__(self, *_):
         _ext.set_metal_host(None)
+        _ext.force_tensor_ops(None)
 
     def run(self, launch, inputs):
         text = self.change(launch.text) if self.change else launch.text

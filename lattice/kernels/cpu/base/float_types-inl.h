@@ -1,9 +1,10 @@
-// Vectors of float32 from and to rows of any storage type (rows.h). Included once per Highway
-// target.
+// Vectors of float32 from and to rows of any storage type (float_types.h). Included once per
+// Highway target.
 //
-//   load(d, p)            lanes p[0 .. N)
-//   load_until(d, p, end) the same where [p, p + N) may reach past `end`: those lanes are 0,
-//   nothing there is read store(v, d, p, n)     the first n <= N lanes to p
+//   load(d, p)              lanes p[0 .. N)
+//   load_until(d, p, end)   the same where [p, p + N) may reach past `end`: those lanes are 0, and
+//                           nothing there is read
+//   store(v, d, p, n)       the first n <= N lanes to p
 #include <cstring>
 
 #include <hwy/highway.h>

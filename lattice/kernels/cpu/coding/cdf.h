@@ -1,7 +1,7 @@
 // Tables of cumulative frequencies: how probabilities reach the entropy coders, as integers only.
 //
-//   c[0] = 0,  c[j] = round(sum_{i<j} clip(p_i, 0, 1) * (65536 - A)) + j, clamped to [j, 65536 - A
-//   + j],  c[A] = 65536
+//   c[0] = 0,  c[A] = 65536
+//   c[j] = round(sum_{i<j} clip(p_i, 0, 1) * (65536 - A)) + j, clamped to [j, 65536 - A + j]
 //
 // Every symbol has at least 1 of 65536. Sums are float64, ascending; a tie rounds to even. c[A] is
 // stored as 0.

@@ -1,8 +1,9 @@
 // The range coder (Martin 1979) that all streams but rANS use: 64-bit interval, 16-bit
 // probabilities, 32-bit words out.
 //
-//   r = range >> 16;  low += r * start;  range = r * size         symbol = [start, start + size) of
-//   [0, 65536) when range < 2^32: the upper word of low is written, low <<= 32, range <<= 32
+//   a symbol is [start, start + size) of [0, 65536)
+//   r = range >> 16;  low += r * start;  range = r * size
+//   when range < 2^32: the upper word of low is written, low <<= 32, range <<= 32
 //
 // An overflow of low is carried into the words already written. Loss against the ideal code length:
 // below 2^-15 bits per symbol. The last word is the only one the decoder may not find; it reads

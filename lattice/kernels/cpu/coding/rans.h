@@ -1,8 +1,9 @@
 // Symbols as a rANS stream (Duda 2013, "Asymmetric numeral systems"), interleaved (Giesen 2014).
 //
-//   encode s into x:  x' = (x / size) << 16 | (x % size + start)         states in [2^16, 2^32),
-//   16-bit words decode:           slot = x & 65535, s with start <= slot < start + size, x = size
-//   * (x >> 16) + slot - start
+//   states in [2^16, 2^32), 16-bit words
+//   encode s into x:   x' = (x / size) << 16 | (x % size + start)
+//   decode s from x:   slot = x & 65535, s with start <= slot < start + size,
+//                      x' = size * (x >> 16) + slot - start
 //
 // Row i uses lane i % lanes; 32 lanes from 8192 rows on, else 1. The encoder goes backwards. Coded
 // bytes: the lanes' states, then the words in the order in which the decoder takes them. A stream

@@ -1,8 +1,8 @@
 // One step of AdamW (Loshchilov and Hutter 2019) in one pass over memory, element by element,
 // float32:
 //
-//   m' = b1 m + (1 - b1) g,   v' = b2 v + (1 - b2) g^2,   p' = decay p - rate m' / (correction
-//   sqrt(v') + eps)
+//   m' = b1 m + (1 - b1) g,   v' = b2 v + (1 - b2) g^2
+//   p' = decay p - rate m' / (correction sqrt(v') + eps)
 //
 // Outputs may not overlap inputs. Each element has the same bits whatever the number of threads.
 #pragma once

@@ -12,10 +12,10 @@
 
 namespace lattice::cpu {
 
-// Whether this is faster than `outer`. It is not before 2.5 edges a bucket and 64 output channels a
-// group: `outer` reads rows from the first-level cache, the sums go through the second
-// (docs/notebook.md). Nor without a local order of the rows: those that a part reaches are
-// copied, from the first to the last.
+// Whether this is faster than `outer`. It is faster from 2.5 edges per bucket and 64 output
+// channels per group on: `outer` reads rows from the first-level cache, the sums go through the
+// second (docs/notebook.md). It also needs a local order of the rows, because it copies all rows
+// from the first to the last that a part reaches.
 bool buckets_pay(const RelationLists& lists, int64_t c_out, int64_t groups);
 
 // Arguments and errors are those of `outer`; lists.n_buckets was counted. Extra memory for each

@@ -1,8 +1,8 @@
 // Register kernels of conv: all edges of one list that fall on one tile, for one panel of output
 // columns.
 //
-//   y[out[e] - first_out, :] += x[in[e], :] W      (width columns; W is the packed block of one
-//   offset and panel)
+//   y[out[e] - first_out, :] += x[in[e], :] W
+//   of `width` columns; W is the packed block of one offset and panel
 //
 // Included once per Highway target.
 #include "lattice/kernels/cpu/features/block-inl.h"
@@ -38,11 +38,11 @@ struct ListCall {
 };
 
 // Input channels in pairs (kPaired): a vector holds half as many columns, each twice, for channels
-// c and c + 1, and both values of x come with one load; at the end the two sums of a column are
-// added. With one or two vectors of columns an ordinary step is bound by its loads, not by
-// arithmetic. Rows of W are interleaved accordingly. One AVX-512 core, rows in the first-level
-// cache, GFLOP/s: 16 columns 73 plain, 93 as two half vectors, 110 paired; 32 columns 132 plain,
-// 147 paired; 64 columns 157 plain.
+// c and c + 1. Both values of x come with one load. At the end the two sums of a column are added.
+// With one or two vectors of columns an ordinary step is bound by its loads, not by arithmetic.
+// Rows of W are interleaved accordingly. One AVX-512 core, rows in the first-level cache, GFLOP/s:
+// 16 columns 73 plain, 93 as two half vectors, 110 paired; 32 columns 132 plain, 147 paired; 64
+// columns 157 plain.
 template <bool kPaired>
 HWY_INLINE Vec broadcast(const float* HWY_RESTRICT x, bool whole) {
   const Floats d;

@@ -1,20 +1,20 @@
 // 1. Tasks are ranges of output positions, cut into steps of a few tiles. The input rows that the
-// edges of a step reach are a
-//    window of positions, because rows near each other have near neighbors. A ring holds the
-//    window's rows as float32 in position order, and moves on with the steps: rows scattered in
-//    memory are touched once instead of once per edge. float32 rows whose positions are their
-//    places in memory need no copy.
-// 2. For each step and each panel of output columns the float32 sums lie in a small array; list k
-// adds its edges in blocks of M
-//    edges, with the packed weight block (k, panel).
+//    edges of a step reach are a window of positions, because rows near each other have near
+//    neighbors. A ring holds the rows of the window as float32 in position order, and moves on with
+//    the steps. So rows scattered in memory are touched once instead of once per edge. float32 rows
+//    whose positions are their places in memory need no copy.
+// 2. For each step and each panel of output columns the float32 sums lie in a small array. List k
+//    adds its edges in blocks of M edges, with the packed weight block (k, panel).
 // 3. The sums are rounded and written to their rows.
 // An output row belongs to one task, and no size chosen here changes the order of summation. Where
 // many edges of an offset share an output row, as on points, their input rows are added first and
 // multiplied once.
 //
-// Tried without gain, rows shuffled in memory: asking for the next step's rows between the blocks
-// of this one (the requests wait for page walks, of which a burst has two at a time), windows as
-// large as a task, rows zeroed before instead of after.
+// Tried without gain, with rows shuffled in memory:
+// - prefetching rows of the next step between the blocks of this step: the requests wait for page
+//   walks;
+// - windows as large as a task;
+// - rows zeroed before instead of after.
 #include "lattice/kernels/cpu/features/conv.h"
 
 #include <algorithm>
@@ -121,9 +121,9 @@ class Conv {
       fill_tiles_ = (kFillEdges + edges - 1) / edges;
     }
     const int64_t rows = std::min(kTaskRows, kTaskFloats / stride_);
-    // A bucket costs c_in additions an edge and saves c_in * c_out multiplications for each edge
-    // but its first. Measured on dense scans: from 1.25 edges a bucket on with 64 channels, 2 with
-    // 32; with 16 not at 4.4 (0.9 times as fast).
+    // A bucket costs c_in additions per edge and saves c_in * c_out multiplications for each edge
+    // but its first. Measured on dense scans: from 1.25 edges per bucket on with 64 channels, 2
+    // with 32; with 16 not at 4.4 (0.9 times as fast).
     buckets_ = !depthwise_ && lists_.n_buckets > 0 &&
                lists_.n_edges * 4 >= lists_.n_buckets * (c_out >= 64   ? 5
                                                          : c_out >= 32 ? 8
@@ -345,7 +345,7 @@ class Conv {
   // Without a window: the rows of the edges themselves, a few at a time.
   void add_copied(void (*add)(const ListCall&), ListCall& call, const Panel& panel,
                   Scratch* s) const {
-    // Only the columns that the panel reads; with one channel a group these are the panel's own.
+    // Only the columns that the panel reads; with one channel per group these are the panel's own.
     const int64_t columns = depthwise_ ? panel.columns : c_in_, stride = round_up(columns, kLine);
     call.rows = {s->rows, stride, INT32_MAX};
     const int64_t n = call.n;

@@ -3,8 +3,8 @@
 //   y[o, :] = sum over k ascending, over the edges (i, o) of list k in list order, of x[i, :] W[k],
 //   + bias
 //
-// x is (n_in, c_in), y is (n_out, c_out), both row-contiguous and indexed by row (not by position);
-// W[k] is (c_in / groups, c_out), and output column m reads the input columns of group m / (c_out /
+// x is (n_in, c_in), y is (n_out, c_out), both row-contiguous and indexed by row (not by position).
+// W[k] is (c_in / groups, c_out). Output column m reads the input columns of group m / (c_out /
 // groups). All sums are float32: a product x[i, :] W[k] in ascending input channel (panels of at
 // most 32 columns on AVX-512: even and odd channels apart), then the edges in the order above, then
 // the bias; y is rounded once. A row without edges gets the bias, or 0.

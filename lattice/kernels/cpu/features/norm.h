@@ -1,14 +1,16 @@
 // Normalization of rows by channel, with what stands around it in residual networks, in one pass
 // over memory each.
 //
-//   moments     mean[c] = sum_r x[r, c] / n,  var[c] = sum_r (x[r, c] - mean[c])^2 / n; both 0 when
-//   n = 0 norm_rows   y = relu((x - mean) * scale + shift + residual); relu and residual optional
-//   norm_sums   g' = g where y > 0, else 0 (without relu: g);  s0[c] = sum_r g',  s1[c] = sum_r g'
-//   (x - mean) norm_back   dx = g' * a + (x - mean) * b + d, and g' itself where it is asked for
+//   moments     mean[c] = sum_r x[r, c] / n,  var[c] = sum_r (x[r, c] - mean[c])^2 / n;
+//               both 0 when n = 0
+//   norm_rows   y = relu((x - mean) * scale + shift + residual); relu and residual optional
+//   norm_sums   g' = g where y > 0, else 0 (without relu: g' = g);
+//               s0[c] = sum_r g',  s1[c] = sum_r g' (x - mean)
+//   norm_back   dx = g' * a + (x - mean) * b + d, and g' itself where it is asked for
 //
-// Sums: float32 over pieces of 128 rows, even and odd rows apart, added in float64 in order;
-// squares about the mean of their piece, moved to the common mean in float64 (Chan, Golub, LeVeque
-// 1983). Vectors (C,) are float32.
+// Sums: float32 over pieces of 128 rows, even and odd rows apart, added in float64 in order.
+// Squares are taken about the mean of their piece and moved to the common mean in float64 (Chan,
+// Golub, LeVeque 1983). Vectors (C,) are float32.
 #pragma once
 
 #include <cstdint>

@@ -107,16 +107,16 @@ void sum_quads(const OuterEdges& edges, int64_t x_column, int64_t y_column, int6
   const int32_t* HWY_RESTRICT out = edges.out;
   const int64_t x_stride = edges.x_stride, y_stride = edges.y_stride;
   // Block b of row 4 q + j of the sums <-> block j of register 4 q + b.
-  HWY_ALIGN float turned[16 * 16];
+  HWY_ALIGN float transposed[16 * 16];
   const auto turn = [](const float* from, float* to) {
     for (int q = 0; q < 4; ++q)
       for (int b = 0; b < 4; ++b)
         for (int j = 0; j < 4; ++j)
           std::copy_n(from + (4 * q + j) * 16 + 4 * b, 4, to + (4 * q + b) * 16 + 4 * j);
   };
-  turn(sums, turned);
+  turn(sums, transposed);
   Vec sum[16];
-  unroll<16>([&](auto i) LATTICE_INLINE_LAMBDA { sum[i] = hn::Load(d, turned + i * 16); });
+  unroll<16>([&](auto i) LATTICE_INLINE_LAMBDA { sum[i] = hn::Load(d, transposed + i * 16); });
   const auto lane_quad = hn::ShiftRight<2>(hn::Iota(di, 0));
   const auto quad0 = hn::IndicesFromVec(d, lane_quad);
   const auto quad1 = hn::IndicesFromVec(d, hn::Add(lane_quad, hn::Set(di, 4)));
@@ -132,8 +132,8 @@ void sum_quads(const OuterEdges& edges, int64_t x_column, int64_t y_column, int6
     unroll<16>([&](auto i)
                    LATTICE_INLINE_LAMBDA { sum[i] = hn::MulAdd(f[i / 4], g[i % 4], sum[i]); });
   });
-  unroll<16>([&](auto i) LATTICE_INLINE_LAMBDA { hn::Store(sum[i], d, turned + i * 16); });
-  turn(turned, sums);
+  unroll<16>([&](auto i) LATTICE_INLINE_LAMBDA { hn::Store(sum[i], d, transposed + i * 16); });
+  turn(transposed, sums);
 }
 
 // The same for `channels` channels, in blocks of nearly equal size. A block fetches the lines where

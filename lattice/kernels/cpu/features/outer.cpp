@@ -2,12 +2,12 @@
 //    float32 sums; the chains are added in order at the end. Sizes of caches, vectors and threads
 //    do not change the chains, so that they do not change the bits.
 // 2. A chain walks its parts of a few tiles. The rows of both ends that the edges of a part reach
-//    lie near each other in position order: a part copies them once to a small float32 window,
-//    which stays in the second-level cache while all offsets pass by. The input rows of a part
-//    overlap those of the part before, and only the new ones are copied.
-// 3. Edges are taken a hundred or so at a time, so that their rows stay in the first-level cache
-//    while blocks of M input channels x NV vectors of output channels, held in registers, run over
-//    them. Narrow vectors read the channels from panels (outer_panels-inl.h).
+//    lie near each other in position order. A part copies these rows once to a small float32
+//    window, which stays in the second-level cache while all offsets pass by. The input rows of a
+//    part overlap those of the part before, and only the new rows are copied.
+// 3. Edges are taken a hundred or so at a time, so that their rows stay in the first-level cache.
+//    Blocks of M input channels x NV vectors of output channels, held in registers, run over these
+//    rows. Narrow vectors read the channels from panels (outer_panels-inl.h).
 // Threads take (chain, block of input channels).
 #include "lattice/kernels/cpu/features/outer.h"
 
@@ -214,8 +214,8 @@ class Outer {
     return (kPanels && lines % 2 == 0 ? lines + 1 : lines) * kLine;
   }
 
-  // Makes room for the rows [lo, hi) in scratch.x and keeps those that are there already: parts of
-  // a chain follow each other, and their windows overlap.
+  // Makes room for the rows [lo, hi) in scratch.x and keeps the rows that are there already. Parts
+  // of a chain follow each other, and their windows overlap.
   static void slide(int64_t lo, int64_t hi, int64_t stride, Scratch& s) {
     if (lo < s.lo || lo > s.hi) s.first = s.lo = s.hi = lo;
     const int64_t needed = (hi - lo) * stride + kLine;

@@ -6,8 +6,8 @@
 // This is the product of two gathered matrices, in the order of a dense product (Goto and van de
 // Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008). A panel of x holds up to 6
 // channels of some edges and is read from front to back. The rows of y stay where they are: one
-// panel of columns is one cache line per row, and the lines of all edges fit into the first-level
-// cache when rows lie an odd number of lines apart.
+// panel of columns is one cache line per row. The lines of all edges fit into the first-level cache
+// when rows lie an odd number of lines apart.
 #if defined(LATTICE_KERNELS_CPU_OUTER_PANELS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef LATTICE_KERNELS_CPU_OUTER_PANELS_INL_H
 #undef LATTICE_KERNELS_CPU_OUTER_PANELS_INL_H

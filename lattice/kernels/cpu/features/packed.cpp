@@ -176,16 +176,16 @@ void fill_transposed(const PackedWeight& p, int64_t k, int64_t column, int64_t c
 
 void run_fill(const PackedWeight& p, int64_t k, int64_t column, int64_t columns, int64_t width,
               float* dst) {
-  // With one channel a group the block spans groups, and both directions are the same.
-  const bool turned = p.transposed && !(p.in_channels == 1 && p.out_channels == p.groups);
+  // With one channel per group the block spans groups, and both directions are the same.
+  const bool transposed = p.transposed && !(p.in_channels == 1 && p.out_channels == p.groups);
   visit_float_type(p.storage, [&](auto zero) {
     using T = decltype(zero);
     if (p.bits == 4)
-      turned ? fill_transposed<T, 4>(p, k, column, columns, width, dst)
-             : fill_plain<T, 4>(p, k, column, columns, width, dst);
+      transposed ? fill_transposed<T, 4>(p, k, column, columns, width, dst)
+                 : fill_plain<T, 4>(p, k, column, columns, width, dst);
     else
-      turned ? fill_transposed<T, 8>(p, k, column, columns, width, dst)
-             : fill_plain<T, 8>(p, k, column, columns, width, dst);
+      transposed ? fill_transposed<T, 8>(p, k, column, columns, width, dst)
+                 : fill_plain<T, 8>(p, k, column, columns, width, dst);
   });
 }
 

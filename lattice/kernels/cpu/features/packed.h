@@ -3,10 +3,10 @@
 //
 //   W[k][c][m] = T(scale[k][m][c / group_size] * code[k][m][c] + bias[k][m][c / group_size])
 //
-// Product and sum are each rounded to float32, then once to the storage type T, so that the
-// expanded weight has the bits of the dequantized one and a convolution has the bits of the dense
-// route. A word of 32 bits holds 32 / bits consecutive input channels of one output channel, the
-// first in the lowest bits.
+// Product and sum are each rounded to float32, then once to the storage type T. So the expanded
+// weight has the bits of the dequantized weight, and a convolution has the bits of the dense route.
+// A word of 32 bits holds 32 / bits consecutive input channels of one output channel, the first in
+// the lowest bits.
 #pragma once
 
 #include <cstdint>

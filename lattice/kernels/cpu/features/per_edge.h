@@ -4,10 +4,10 @@
 //   apply_matrices: y[o, g, m]    = sum over the edges (i, o, k) of sum_c x[i, g, c] a[k, g, c, m]
 //   outer_matrices: u[k, g, c, m] = sum over the edges (i, o, k) of x[i, g, c] y[o, g, m]
 //
-// The same formulas as conv and outer. Those group edges by k and keep a matrix in the cache for
-// all of its edges; with about one edge a matrix there is nothing to keep, and memory decides.
-// Edges are grouped by the end that is written; sums are float32 in the order of the group, rounded
-// once, so that the bits do not depend on threads.
+// The same formulas as conv and outer. Conv and outer group edges by k and keep a matrix in the
+// cache for all of its edges. With about one edge per matrix there is nothing to keep, and memory
+// decides. Here edges are grouped by the end that is written. Sums are float32 in the order of the
+// group, rounded once, so that the bits do not depend on threads.
 #pragma once
 
 #include <cstdint>

@@ -112,7 +112,7 @@ void pool(const RelationLists& lists, const TileBounds& bounds, const RowArray& 
   const bool extreme = mode == PoolMode::max || mode == PoolMode::min;
   const float* weights = extreme ? nullptr : offset_weights;
   Buffer<float> factors;
-  if (mode == PoolMode::spread) factors = in_factors(lists, weights);
+  if (mode == PoolMode::mean_adjoint) factors = in_factors(lists, weights);
   const Reduction reduction = mode == PoolMode::max    ? Reduction::max
                               : mode == PoolMode::min  ? Reduction::min
                               : mode == PoolMode::mean ? Reduction::mean
@@ -124,13 +124,13 @@ void pool(const RelationLists& lists, const TileBounds& bounds, const RowArray& 
 void pool_match(const RelationLists& lists, const TileBounds& bounds, const void* a, const void* b,
                 const RowArray& x, void* y) {
   each_tile(lists, bounds, nullptr, nullptr,
-            [&](const Segments& s) { match_segments(s, a, b, x, y); });
+            [&](const Segments& s) { max_match_segments(s, a, b, x, y); });
 }
 
 void pool_share(const RelationLists& lists, const TileBounds& bounds, const void* a,
                 const RowArray& b, const void* g, void* y) {
   each_tile(lists, bounds, nullptr, nullptr,
-            [&](const Segments& s) { share_segments(s, a, b, g, y); });
+            [&](const Segments& s) { tie_share_segments(s, a, b, g, y); });
 }
 
 void pool_argmax(const RelationLists& lists, const TileBounds& bounds, const RowArray& x,
@@ -155,7 +155,7 @@ void reference_pool(const RelationLists& lists, const RowArray& x, PoolMode mode
         sums[i] = out[i / x.channels] > 0 ? -sign * INFINITY : 0.0;
     r.edges([&](int64_t i, int64_t o, int64_t k) {
       const double w =
-          double{weight_of(offset_weights, k)} / (mode == PoolMode::spread ? in[i] : 1.0);
+          double{weight_of(offset_weights, k)} / (mode == PoolMode::mean_adjoint ? in[i] : 1.0);
       for (int64_t c = 0; c < x.channels; ++c) {
         double& to = sums[o * x.channels + c];
         const double v = r.at(x.x, i * x.channels + c);

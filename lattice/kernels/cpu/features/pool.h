@@ -1,16 +1,17 @@
 // Pooling over the lists of a relation: reductions of the rows that meet an output row.
 //
-//   sum:    y[o, :] = sum over edges (i, o, k) of w[k] x[i, :]
-//   mean:   sum / W[o],                          W[o] = sum of w[k] over the edges of o
-//   spread: y[o, :] = sum of w[k] x[i, :] / W[i],  W[i] = sum of w[k] over the edges of i
-//   max:    y[o, :] = max over edges of x[i, :]; min likewise
+//   sum:           y[o, :] = sum over edges (i, o, k) of w[k] x[i, :]
+//   mean:          sum / W[o],  W[o] = sum of w[k] over the edges of o
+//   mean_adjoint:  y[o, :] = sum of w[k] x[i, :] / W[i],  W[i] = sum of w[k] over the edges of i
+//   max:           y[o, :] = max over edges of x[i, :]; min likewise
 //
 // Rows are public rows; w is 1 without offset weights. Order of summation in a row: offset, then
-// the order of the list; see segments.h for the rest. A row without edges is 0 in every mode. mean
-// on a relation and spread on the reversed one are adjoint to each other, so is sum to itself.
+// the order of the list; see segments.h for the rest. A row without edges is 0 in every mode. Mean
+// on a relation and mean_adjoint on the reversed relation are adjoint to each other; sum is adjoint
+// to itself.
 //
-// A tile of output positions collects its edges as segments by output row, so that a sum lives in
-// registers and rows that are scattered in memory are asked for ahead.
+// A tile of output positions collects its edges as segments by output row. So a sum lives in
+// registers, and the kernel prefetches rows that are scattered in memory.
 #pragma once
 
 #include "lattice/kernels/cpu/features/segments.h"
@@ -18,7 +19,7 @@
 
 namespace lattice::cpu {
 
-enum class PoolMode { sum, mean, spread, max, min };
+enum class PoolMode { sum, mean, mean_adjoint, max, min };
 
 // x has n_in rows, y n_out. offset_weights: n_k positive values or null; max and min do not read
 // them.

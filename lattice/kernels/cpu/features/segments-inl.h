@@ -135,9 +135,9 @@ HWY_NOINLINE void write_segment(const SegmentTask& t, int64_t i, const float* su
 }
 
 // Segments [begin, end) of rows in memory order, those of more than kLongSegment entries left out.
-// One stream of reads does not use all of the memory's bandwidth: the run is read at kStreams
-// places in turn, about a kilobyte at each. A segment that is not finished keeps its values in
-// `sums`; its entries are still taken one after the other.
+// One stream of reads does not use the whole bandwidth of the memory. So the run is read at
+// kStreams places in turn, about a kilobyte at each. A segment that is not finished keeps its
+// values in `sums`; its entries are still taken one after the other.
 template <class Op, typename T, typename O>
 HWY_NOINLINE void reduce_streams(const SegmentTask& t, int64_t begin, int64_t end) {
   constexpr int64_t kStreams = 4, kBytes = 1024;
@@ -193,8 +193,8 @@ HWY_NOINLINE void reduce_run(const SegmentTask& t, int64_t begin, int64_t end) {
   }
 }
 
-// N vectors of columns from c of segment i. kShare: g over the number of matches, otherwise the sum
-// of the rows of x that match.
+// N vectors of columns from c of segment i. kShare: the value is g over the number of matches.
+// Otherwise it is the sum of the rows of x that match.
 template <bool kShare, int N, typename T>
 HWY_INLINE void match_columns(const SegmentTask& t, int64_t i, int64_t c) {
   const Floats d;

@@ -127,13 +127,13 @@ void reduce_segments(const Segments& segments, const RowArray& x, Reduction redu
     if (segments.offsets[i + 1] - segments.offsets[i] > kLongSegment) reduce_long(task, i);
 }
 
-void match_segments(const Segments& segments, const void* a, const void* b, const RowArray& x,
-                    void* out) {
+void max_match_segments(const Segments& segments, const void* a, const void* b, const RowArray& x,
+                        void* out) {
   run({segments, x, Reduction::sum, a, b, nullptr, out});
 }
 
-void share_segments(const Segments& segments, const void* a, const RowArray& b, const void* g,
-                    void* out) {
+void tie_share_segments(const Segments& segments, const void* a, const RowArray& b, const void* g,
+                        void* out) {
   run({segments, b, Reduction::sum, a, b.x, g, out});
 }
 

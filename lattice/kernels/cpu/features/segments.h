@@ -4,14 +4,14 @@
 //   gather: out[j, :] = x[rows[j], :]
 //
 // The entries of segment s are offsets[s] .. offsets[s + 1], as in a CSR matrix: a sorted index
-// needs no rows, an unsorted one lists them. An empty segment gives 0 in every mode. mean divides
-// by the sum of the weights, which is the number of entries where there are none; max and min take
-// no weights, and a NaN wins.
+// needs no rows, an unsorted one lists them. An empty segment gives 0 in every mode. Mean divides
+// by the sum of the weights; without weights that is the number of entries. Max and min take no
+// weights, and a NaN wins.
 //
-// Order of summation: entries in their order, in float32; a segment of more than kLongSegment
-// entries in pieces of kSegmentPiece, whose sums are added in order in float64. Rounded once. Sizes
-// are never taken from the number of threads, so that any number of them gives the same bits; one
-// huge segment is shared by all threads. Every function may be called from a task.
+// Order of summation: entries in their order, in float32. A segment of more than kLongSegment
+// entries is summed in pieces of kSegmentPiece, whose sums are added in order in float64. The
+// result is rounded once. No size depends on the number of threads, so any number of threads gives
+// the same bits. All threads share one huge segment. Every function may be called from a task.
 #pragma once
 
 #include <cstdint>
@@ -44,15 +44,15 @@ struct RowArray {
 // out has the storage and channels of x.
 void reduce_segments(const Segments& segments, const RowArray& x, Reduction reduction, void* out);
 
-// out[s, c] = sum over the entries e with a[s, c] == b[rows[e], c] of x[rows[e], c]: what max's
-// derivative is made of. a has a row for each row of out, b is like x. Weights are not read.
-void match_segments(const Segments& segments, const void* a, const void* b, const RowArray& x,
-                    void* out);
+// out[s, c] = sum over the entries e with a[s, c] == b[rows[e], c] of x[rows[e], c]. The derivative
+// of max is made of it. a has a row for each row of out, b is like x. Weights are not read.
+void max_match_segments(const Segments& segments, const void* a, const void* b, const RowArray& x,
+                        void* out);
 
-// out[s, c] = g[s, c] / the number of entries with a[s, c] == b[rows[e], c], 0 where there is none.
-// g and a have a row for each row of out.
-void share_segments(const Segments& segments, const void* a, const RowArray& b, const void* g,
-                    void* out);
+// out[s, c] = g[s, c] / the number of entries with a[s, c] == b[rows[e], c]. It is 0 where there is
+// no such entry. g and a have a row for each row of out.
+void tie_share_segments(const Segments& segments, const void* a, const RowArray& b, const void* g,
+                        void* out);
 
 // out[s, c] = the smallest row that has the maximum (kind min: the minimum), -1 for an empty
 // segment.

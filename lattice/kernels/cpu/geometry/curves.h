@@ -1,9 +1,10 @@
 // Orders of coordinates along space-filling curves.
 //
-//   morton_order    rows sorted by (batch, M), M = the interleaved bits of z, y, x in offset binary
-//   (c + 2^63) hilbert_order   rows sorted by (batch, H), H = the position on the Hilbert curve
-//   through the cube of the smallest
-//                   side 2^b that starts at (min x, min y, min z) and holds all rows
+//   morton_order    rows sorted by (batch, M),
+//                   M = the interleaved bits of z, y, x in offset binary (c + 2^63)
+//   hilbert_order   rows sorted by (batch, H), H = the position on the Hilbert curve through the
+//                   cube of the smallest side 2^b that starts at (min x, min y, min z) and holds
+//                   all rows
 //
 // Both are stable: equal coordinates keep the order of their rows. M compares two coordinates
 // without regard to the others, and equal values in int32 and int64 have the same order. Negative

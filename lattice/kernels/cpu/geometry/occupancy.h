@@ -1,9 +1,10 @@
 // Eight children of a coordinate as one byte: child = 2 * parent + (bx, by, bz), index = bx + 2 by
 // + 4 bz.
 //
-//   occupancy_downsample   parent = floor(c / 2); bit `index` of its mask is set for each child
-//   present occupancy_expand       the children of the set bits, parents in order, then ascending
-//   index child_coords           the coordinates of (parent row, index) pairs
+//   occupancy_downsample   parent = floor(c / 2); bit `index` of the mask of the parent is set for
+//                          each child that is present
+//   occupancy_expand       the children of the set bits, parents in order, then ascending index
+//   child_coords           the coordinates of (parent row, index) pairs
 //
 // Expanding what was downsampled gives the same set of coordinates.
 #pragma once

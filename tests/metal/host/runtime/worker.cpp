@@ -1,10 +1,13 @@
 // A process that runs kernels: one launch after the other, told line by line on standard input.
 //
-//   memory BYTES                                    the shared memory has this size; its descriptor
-//   is the argument kernel FILE grid X Y Z | group X Y Z | order N | seed N | fails N threadgroup
-//   NAME OFFSET BYTES                   a variable of the kernel, at OFFSET of its file buffer NAME
-//   OFFSET BYTES ITEM WRITABLE FILLED   an argument, at OFFSET of the shared memory run answers
-//   with the mistakes, one a line, then "done" and the counts
+//   memory BYTES            the shared memory has this size; its descriptor is the argument
+//   kernel FILE
+//   grid X Y Z | group X Y Z | order N | seed N | fails N
+//   threadgroup NAME OFFSET BYTES
+//                           a variable of the kernel, at OFFSET of its file
+//   buffer NAME OFFSET BYTES ITEM WRITABLE FILLED
+//                           an argument, at OFFSET of the shared memory
+//   run                     answers with the mistakes, one per line, then "done" and the counts
 #include <dlfcn.h>
 #include <link.h>
 #include <sys/mman.h>
