@@ -14,7 +14,9 @@
 
 #include "lattice/kernels/cpu/base/checksum.h"
 #include "lattice/kernels/cpu/base/simd.h"
+#include "lattice/kernels/cpu/features/attention.h"
 #include "lattice/kernels/cpu/features/conv.h"
+#include "lattice/kernels/cpu/features/neighbor_attention.h"
 #include "lattice/kernels/cpu/features/norm.h"
 #include "lattice/kernels/cpu/features/outer.h"
 #include "lattice/kernels/cpu/features/pool.h"
@@ -112,6 +114,65 @@ uint32_t norm_bits() {
   return checksum(y);
 }
 
+// Results and gradients of segments of 50, 0 and 150 rows with a table by position.
+uint32_t attention_bits(int64_t size) {
+  const std::vector<int32_t> offsets = {0, 50, 50, 200};
+  std::vector<int32_t> positions(200);
+  for (size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int32_t>(i * 7 % 13);
+  const int64_t n = 200 * 2 * size;
+  const Values q = values(n, 1), k = values(n, 2), v = values(n, 3), g = values(n, 4),
+               table = values(2 * 9, 5);
+  Attention a;
+  a.segments = 3;
+  a.q_offsets = a.k_offsets = offsets.data();
+  a.heads = a.kv_heads = 2, a.size = size;
+  a.q = q.data(), a.k = k.data(), a.v = v.data();
+  a.positions.table = table.data(), a.positions.size = 9, a.positions.axes = 1;
+  a.positions.bounds[0] = 4;
+  a.positions.q_positions = a.positions.k_positions = positions.data();
+  Values all(static_cast<size_t>(4 * n + 400 + 18));
+  float* out = all.data();
+  float* lse = out + 4 * n;
+  attention(a, out, lse);
+  attention_gradients(a,
+                      {out, lse, g.data(), out + n, out + 2 * n, out + 3 * n, nullptr, lse + 400});
+  return checksum(all);
+}
+
+// 60 queries with 5 edges each into 40 rows.
+uint32_t neighbor_attention_bits() {
+  constexpr int64_t kQueries = 60, kSources = 40, kEdges = 5 * kQueries, kRow = 2 * 21;
+  std::vector<int32_t> offsets, rows, queries, back_offsets(kSources + 1), back;
+  for (int32_t i = 0; i <= kQueries; ++i) offsets.push_back(5 * i);
+  for (int32_t e = 0; e < kEdges; ++e) {
+    rows.push_back(e * 7 % kSources);
+    queries.push_back(e / 5);
+  }
+  for (int32_t j = 0; j < kSources; ++j) {
+    for (int32_t e = 0; e < kEdges; ++e)
+      if (rows[static_cast<size_t>(e)] == j) back.push_back(e);
+    back_offsets[static_cast<size_t>(j) + 1] = static_cast<int32_t>(back.size());
+  }
+  const Values q = values(kQueries * kRow, 1), k = values(kSources * kRow, 2),
+               v = values(kSources * kRow, 3), g = values(kQueries * kRow, 4),
+               bias = values(kEdges * 2, 5);
+  NeighborAttention a;
+  a.queries = kQueries, a.sources = kSources, a.offsets = offsets.data(), a.rows = rows.data();
+  a.heads = 2, a.size = 21, a.q = q.data(), a.k = k.data(), a.v = v.data(), a.bias = bias.data();
+  Values all(
+      static_cast<size_t>(2 * kQueries * kRow + 2 * kSources * kRow + kEdges * 2 + kQueries * 2));
+  float* out = all.data();
+  float* dq = out + kQueries * kRow;
+  float* dk = dq + kQueries * kRow;
+  float* dv = dk + kSources * kRow;
+  float* dbias = dv + kSources * kRow;
+  float* lse = dbias + kEdges * 2;
+  neighbor_attention(a, out, lse);
+  neighbor_attention_gradients(
+      a, {out, lse, g.data(), back_offsets.data(), back.data(), queries.data(), dq, dk, dv, dbias});
+  return checksum(all);
+}
+
 bool has_fma(const std::string& name) {
   return name.starts_with("AVX") || name.starts_with("NEON");
 }
@@ -144,6 +205,12 @@ TEST(Bits, Pooling) {
   expect_bits("sum", 0x6baccb31, [] { return pool_bits(PoolMode::sum); });
   expect_bits("mean", 0x4eed80b1, [] { return pool_bits(PoolMode::mean); });
   expect_bits("max", 0xcf1379f7, [] { return pool_bits(PoolMode::max); });
+}
+
+TEST(Bits, Attention) {
+  expect_bits("attention of size 64", 0x7c83013f, [] { return attention_bits(64); });
+  expect_bits("attention of size 21", 0xf7a1c376, [] { return attention_bits(21); });
+  expect_bits("neighbor attention", 0x97af9bb2, neighbor_attention_bits);
 }
 
 TEST(Bits, Norm) { expect_bits("norm", 0x5349067f, norm_bits); }
