@@ -16,7 +16,7 @@ import webbrowser
 
 import mlx.core as mx
 
-from .. import backend_info, core, explain
+from .. import backend_info, core, explain, nn
 from ..training.progress import progress
 from .networks import NETWORKS
 
@@ -148,11 +148,9 @@ def run(arguments):
 
     print("streets that were never seen:")
     print(scans.evaluate(model, test, recipe.names))
-    scan, layer = (
-        recipe.scan(clouds[scenes]),
-        model.decoders[-1][0].layers[0].conv,
-    )  # voxels anew: no relation is there yet
-    print("\nwhy the first convolution of the last level runs as it does:")
+    scan = recipe.scan(clouds[scenes])  # voxels anew: no relation is there yet
+    layer = next(m for _, m in model.named_modules() if isinstance(m, nn.SubmConv3d))
+    print(f"\nwhy a convolution of {layer.weight.shape[-1]} channels runs as it does:")
     print(
         explain(
             layer,
