@@ -6,7 +6,8 @@
 //   relations_bench --benchmark_filter=lidar     some of its lines
 //   relations_bench --benchmark_format=console   Google Benchmark's own report; also json, csv
 //
-// Edges are compared with the plain code before anything is timed.
+// "index view of a GPU" is timed alone, from lists that are there: the map, order and masks that
+// metal.sorted reads. Edges are compared with the plain code before anything is timed.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -23,6 +24,7 @@
 #include "lattice/kernels/cpu/base/threads.h"
 #include "lattice/kernels/cpu/geometry/edges.h"
 #include "lattice/kernels/cpu/geometry/relations.h"
+#include "lattice/kernels/cpu/geometry/sorted_map.h"
 #include "tests/support/workloads.h"
 
 namespace {
@@ -91,47 +93,62 @@ Made made(const PlainRelation& r) {
   return {static_cast<int64_t>(r.in_rows.size()), r.in_rows.size() * 12 + r.out.size() * 16};
 }
 
+Made index_view(const RelationLists& lists) {
+  Buffer<int32_t> map(lists.n_k() * lists.n_out), order(lists.n_out);
+  Buffer<uint32_t> masks((lists.n_out + 63) / 64 * 4);
+  if (!sorted_map(lists, map.data(), order.data(), masks.data()))
+    throw std::runtime_error("two edges of one row and offset");
+  return {lists.n_edges, map.nbytes() + order.nbytes() + masks.nbytes()};
+}
+
+struct Scene {
+  Coords coords;
+  RelationLists lists;  // submanifold 3x3x3
+};
+
 // What is timed; `plain` names the line it is compared with.
 struct Work {
   const char* name;
   const char* plain;
-  Made (*run)(const Coords&);
+  Made (*run)(const Scene&);
 };
 const Work kPlain[] = {
     {"plain submanifold 3x3x3", "",
-     [](const Coords& c) { return made(lattice::bench::plain_submanifold(c)); }},
+     [](const Scene& s) { return made(lattice::bench::plain_submanifold(s.coords)); }},
     {"plain strided 2x2x2", "",
-     [](const Coords& c) { return made(lattice::bench::plain_strided(c)); }},
+     [](const Scene& s) { return made(lattice::bench::plain_strided(s.coords)); }},
     {"plain strided, size == stride", "",
-     [](const Coords& c) { return made(lattice::bench::plain_parents(c)); }},
+     [](const Scene& s) { return made(lattice::bench::plain_parents(s.coords)); }},
 };
 const Work kWorks[] = {
-    {"submanifold 3x3x3", kPlain[0].name, [](const Coords& c) { return made(submanifold(c)); }},
+    {"submanifold 3x3x3", kPlain[0].name,
+     [](const Scene& s) { return made(submanifold(s.coords)); }},
     {"submanifold 3x3x3, edges, CSR", kPlain[0].name,
-     [](const Coords& c) {
-       const RelationLists lists = submanifold(c);
+     [](const Scene& s) {
+       const RelationLists lists = submanifold(s.coords);
        return Made{lists.n_edges, lists.nbytes() + edges_of(lists).nbytes()};
      }},
-    {"strided 2x2x2", kPlain[1].name, [](const Coords& c) { return made(strided(c)); }},
-    {"transposed 2x2x2", "", [](const Coords& c) { return made(transposed(c)); }},
+    {"index view of a GPU", "", [](const Scene& s) { return index_view(s.lists); }},
+    {"strided 2x2x2", kPlain[1].name, [](const Scene& s) { return made(strided(s.coords)); }},
+    {"transposed 2x2x2", "", [](const Scene& s) { return made(transposed(s.coords)); }},
 };
 
-void add(const std::string& scene, const Coords& coords, const Work& work, int threads) {
-  const auto run = [&coords, work, threads](benchmark::State& state) {
+void add(const std::string& name, const Scene& scene, const Work& work, int threads) {
+  const auto run = [&scene, work, threads](benchmark::State& state) {
     set_thread_count(threads);
     double cpu = 1e30, wall = 1e30;
     Made result{};
     for (auto _ : state) {
       const double begin = lattice::bench::cpu_seconds();
       const auto start = std::chrono::steady_clock::now();
-      result = work.run(coords);
+      result = work.run(scene);
       wall = std::min(
           wall, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
       const double spent = lattice::bench::cpu_seconds() - begin;
       state.SetIterationTime(spent);
       cpu = std::min(cpu, spent);
     }
-    const double rows = static_cast<double>(span(coords).rows),
+    const double rows = static_cast<double>(span(scene.coords).rows),
                  edges = static_cast<double>(result.edges);
     state.counters["ns_row"] = cpu * 1e9 / rows;
     state.counters["wall_ns_row"] = wall * 1e9 / rows;
@@ -140,7 +157,7 @@ void add(const std::string& scene, const Coords& coords, const Work& work, int t
     state.counters["bytes_edge"] = static_cast<double>(result.bytes) / edges;
     state.SetLabel(work.plain);
   };
-  const std::string title = scene + "/" + work.name + "/threads:" + std::to_string(threads);
+  const std::string title = name + "/" + work.name + "/threads:" + std::to_string(threads);
   benchmark::RegisterBenchmark(title.c_str(), run)->UseManualTime()->Unit(benchmark::kMillisecond);
 }
 
@@ -183,15 +200,18 @@ int main(int argc, char** argv) {
     return std::string_view(a).starts_with("--benchmark_format");
   });
   benchmark::Initialize(&argc, argv);
-  std::map<std::string, Coords> scenes;
+  std::map<std::string, Scene> scenes;
   for (const std::string name : {"lidar", "room"}) {
-    const Coords& coords = scenes[name] = lattice::support::scene(name).coords;
+    Scene& scene = scenes[name];
+    scene.coords = lattice::support::scene(name).coords;
+    scene.lists = submanifold(scene.coords);
+    const Coords& coords = scene.coords;
     check_parity(name, submanifold(coords), lattice::bench::plain_submanifold(coords));
     check_parity(name, strided(coords), lattice::bench::plain_strided(coords));
     check_parity(name, strided(coords), lattice::bench::plain_parents(coords));
-    for (const Work& work : kPlain) add(name, coords, work, 1);
+    for (const Work& work : kPlain) add(name, scene, work, 1);
     for (const Work& work : kWorks)
-      for (int threads : {1, 2}) add(name, coords, work, threads);
+      for (int threads : {1, 2}) add(name, scene, work, threads);
   }
   Table table;
   own_table ? benchmark::RunSpecifiedBenchmarks(&table) : benchmark::RunSpecifiedBenchmarks();

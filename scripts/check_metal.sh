@@ -11,9 +11,17 @@ if ! command -v xcrun >/dev/null; then
   exit 1
 fi
 include=$(python -c 'import mlx; print(list(mlx.__path__)[0] + "/include")')
+newest=yes
+echo | xcrun metal -fsyntax-only -std=metal4.0 -x metal - 2>/dev/null || newest=no
 failed=0
 for file in build/metal_texts/*.metal; do
-  for standard in metal3.1 metal3.2; do
+  standards="metal3.1 metal3.2 metal4.0"
+  grep -q MetalPerformancePrimitives "$file" && standards=metal4.0  # tensor operations
+  for standard in $standards; do
+    if [ "$standard" = metal4.0 ] && [ "$newest" = no ]; then
+      echo "[check_metal.sh] this Xcode has no metal4.0: $file was not compiled as such" >&2
+      continue
+    fi
     xcrun metal -fsyntax-only "-std=$standard" -I "$include" "$file" || failed=$((failed + 1))
   done
 done

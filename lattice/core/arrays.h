@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "lattice/kernels/cpu/base/memory.h"
+#include "lattice/kernels/cpu/base/pages.h"
 
 namespace lattice {
 
@@ -29,13 +30,15 @@ mx::array new_array(const void* data, mx::Shape shape, mx::Dtype dtype);
 // what Python holds must not be what kernels trust.
 mx::array private_copy(const mx::array& a);
 
-// An array that owns the buffer's memory. Throws std::bad_alloc when MLX has no memory.
+// An array that owns the buffer's memory, from kPageBytes on; a shorter buffer is copied, because a
+// GPU shares whole pages only. Throws std::bad_alloc when MLX has no memory.
 template <typename T>
 mx::array adopt(cpu::Buffer<T>&& buffer, mx::Shape shape, mx::Dtype dtype = mx::TypeToDtype<T>()) {
   if (buffer.empty())
     return mx::array(static_cast<const int32_t*>(nullptr), std::move(shape), dtype);
-  const size_t bytes = static_cast<size_t>(buffer.size()) * sizeof(T);
-  const mx::allocator::Buffer wrapped = mx::allocator::make_buffer(buffer.data(), bytes);
+  if (buffer.nbytes() < cpu::kPageBytes) return new_array(buffer.data(), std::move(shape), dtype);
+  const mx::allocator::Buffer wrapped =
+      mx::allocator::make_buffer(buffer.data(), cpu::whole_pages(buffer.nbytes()));
   if (!wrapped.ptr()) return new_array(buffer.data(), std::move(shape), dtype);
   auto* kept = new cpu::Buffer<T>(std::move(buffer));
   const auto free = [kept](mx::allocator::Buffer memory) {

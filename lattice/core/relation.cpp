@@ -7,8 +7,8 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "lattice/kernels/cpu/base/sort.h"
 #include "lattice/kernels/cpu/features/conv.h"
+#include "lattice/kernels/cpu/geometry/sorted_map.h"
 
 namespace lattice {
 namespace {
@@ -42,7 +42,7 @@ int checked_int(int64_t n, const char* what) {
   return static_cast<int>(n);
 }
 
-Csr group(const mx::array& keys, int64_t n_groups) {
+EdgeGroups group(const mx::array& keys, int64_t n_groups) {
   const int64_t n = keys.size();
   cpu::Buffer<int32_t> offsets(n_groups + 1), ids(n);
   cpu::group_edges(keys.data<int32_t>(), n, n_groups, offsets.data(), ids.data());
@@ -77,6 +77,12 @@ size_t bytes_of(std::initializer_list<const mx::array*> arrays) {
   return total;
 }
 
+size_t bytes_of(const std::vector<SegmentPieces>& cuts) {
+  size_t total = 0;
+  for (const SegmentPieces& cut : cuts) total += bytes_of({&cut.bounds, &cut.owners, &cut.starts});
+  return total;
+}
+
 }  // namespace
 
 struct Relation::Views {
@@ -84,10 +90,13 @@ struct Relation::Views {
   Lazy<cpu::TileBounds> tiles;
   Lazy<Edges> edges;
   std::optional<mx::array> row_offsets;  // made with the edges, by output row
-  Lazy<Csr> output_csr, input_csr, kernel_csr;
+  Lazy<EdgeGroups> output_csr, input_csr, kernel_csr;
   Lazy<ImplicitGemm> implicit_gemm;
   Lazy<SortedImplicitGemm> sorted_implicit_gemm;
   Lazy<TileLists> tile_lists;
+  Lazy<EdgeParts> edge_tiles, edge_parts;
+  Lazy<std::vector<SegmentPieces>> output_pieces;
+  Lazy<bool> one_edge;
   std::mutex reversed_mutex;
   Ptr reversed;                        // owned by the relation that was built
   std::weak_ptr<const Relation> from;  // the relation that owns this reversed one
@@ -255,21 +264,21 @@ const Edges& Relation::edges() const {
   });
 }
 
-const Csr& Relation::output_csr() const {
+const EdgeGroups& Relation::output_csr() const {
   return views_->output_csr.get([&] {
     const Edges& sorted = edges();
     if (given_edges_) return group(sorted.out_rows, n_out_);
     cpu::Buffer<int32_t> ids(n_edges_);
     std::iota(ids.begin(), ids.end(), 0);
-    return Csr{*views_->row_offsets, column(std::move(ids))};
+    return EdgeGroups{*views_->row_offsets, column(std::move(ids))};
   });
 }
 
-const Csr& Relation::input_csr() const {
+const EdgeGroups& Relation::input_csr() const {
   return views_->input_csr.get([&] { return group(edges().in_rows, n_in_); });
 }
 
-const Csr& Relation::kernel_csr() const {
+const EdgeGroups& Relation::kernel_csr() const {
   return views_->kernel_csr.get([&] { return group(edges().kernel_ids, n_k_); });
 }
 
@@ -298,28 +307,26 @@ const SortedImplicitGemm& Relation::sorted_implicit_gemm() const {
         std::to_string(n_k_) + " offsets and kind " + (is_reversed_ ? "reversed " : "") +
         kind_name(kind_));
   return views_->sorted_implicit_gemm.get([&] {
-    const ImplicitGemm& plain = implicit_gemm();
-    const int32_t* map = plain.out_in_map.size() ? plain.out_in_map.data<int32_t>() : nullptr;
-    const uint32_t* masks = plain.row_masks.size() ? plain.row_masks.data<uint32_t>() : nullptr;
-    const int64_t n = n_out_, k_count = n_k_;
-    cpu::Buffer<uint64_t> keys(n);
-    cpu::Buffer<int32_t> order(n);
-    cpu::sort_keys(
-        n, static_cast<int>(k_count), [&](int64_t r) { return uint64_t{masks[r]}; }, keys, order);
-    cpu::Buffer<int32_t> sorted(n * k_count), by_k(n * k_count);
-    const int64_t tiles = (n + 63) / 64;
+    const int rows = static_cast<int>(n_out_), ks = static_cast<int>(n_k_);
+    const int64_t tiles = (n_out_ + 63) / 64;
+    cpu::Buffer<int32_t> map(checked_int(n_out_ * n_k_, "sorted_implicit_gemm")), order(n_out_);
     cpu::Buffer<uint32_t> tile_masks(tiles * 4);
-    std::fill(tile_masks.begin(), tile_masks.end(), 0u);
-    for (int64_t p = 0; p < n; ++p) {
-      tile_masks[p / 16] |= masks[order[p]];
-      for (int64_t k = 0; k < k_count; ++k)
-        by_k[k * n + p] = sorted[p * k_count + k] = map[order[p] * k_count + k];
-    }
-    const int rows = static_cast<int>(n), ks = static_cast<int>(k_count);
-    return SortedImplicitGemm{adopt(std::move(sorted), {rows, ks}),
-                              adopt(std::move(by_k), {ks, rows}), column(std::move(order)),
+    if (!cpu::sorted_map(lists(), map.data(), order.data(), tile_masks.data()))
+      throw std::invalid_argument(
+          "[KernelRelation] sorted_implicit_gemm: some output row has two edges with one offset; "
+          "the map holds one");
+    return SortedImplicitGemm{adopt(std::move(map), {ks, rows}), column(std::move(order)),
                               adopt(std::move(tile_masks), {static_cast<int>(tiles), 4})};
   });
+}
+
+mx::array SortedImplicitGemm::sorted_out_in_map() const {
+  const int ks = sorted_kv_out_in_map.shape(0), rows = sorted_kv_out_in_map.shape(1);
+  cpu::Buffer<int32_t> map(static_cast<int64_t>(sorted_kv_out_in_map.size()));
+  const int32_t* from = map.empty() ? nullptr : sorted_kv_out_in_map.data<int32_t>();
+  for (int64_t p = 0; p < rows; ++p)
+    for (int64_t k = 0; k < ks; ++k) map[p * ks + k] = from[k * rows + p];
+  return adopt(std::move(map), {rows, ks});
 }
 
 const TileLists& Relation::tile_lists() const {
@@ -332,6 +339,30 @@ const TileLists& Relation::tile_lists() const {
     cpu::tile_lists(lists(), tiles, in.data(), positions.data(), order.data());
     return TileLists{adopt(std::move(tiles.bounds), {n, n_k}), column(std::move(in)),
                      column(std::move(positions)), column(std::move(order))};
+  });
+}
+
+const EdgeParts& Relation::edge_tiles() const {
+  return views_->edge_tiles.get(
+      [&] { return make_edge_parts(kernel_csr().row_offsets, kTileEdges); });
+}
+
+const EdgeParts& Relation::edge_parts() const {
+  return views_->edge_parts.get(
+      [&] { return make_edge_parts(kernel_csr().row_offsets, kPartEdges); });
+}
+
+const std::vector<SegmentPieces>& Relation::output_pieces() const {
+  return views_->output_pieces.get([&] { return cut_segments(output_csr().row_offsets); });
+}
+
+bool Relation::has_one_edge_per_output() const {
+  if (n_edges_ != n_out_) return false;
+  return views_->one_edge.get([&] {
+    const int32_t* begin = output_csr().row_offsets.data<int32_t>();
+    bool one = true;
+    for (int64_t row = 0; one && row < n_out_; ++row) one = begin[row + 1] - begin[row] == 1;
+    return one;
   });
 }
 
@@ -348,10 +379,13 @@ size_t Relation::nbytes() const {
     if (const auto* x = csr->peek()) total += bytes_of({&x->row_offsets, &x->edge_ids});
   if (const auto* x = v.implicit_gemm.peek()) total += bytes_of({&x->out_in_map, &x->row_masks});
   if (const auto* x = v.sorted_implicit_gemm.peek())
-    total += bytes_of(
-        {&x->sorted_out_in_map, &x->sorted_kv_out_in_map, &x->reorder_rows, &x->tile_masks});
+    total += bytes_of({&x->sorted_kv_out_in_map, &x->reorder_rows, &x->tile_masks});
   if (const auto* x = v.tile_lists.peek())
     total += bytes_of({&x->bounds, &x->in_rows, &x->positions, &x->order});
+  for (const auto* parts : {&v.edge_tiles, &v.edge_parts})
+    if (const auto* x = parts->peek())
+      total += bytes_of({&x->table, &x->offsets}) + bytes_of(x->pieces);
+  if (const auto* x = v.output_pieces.peek()) total += bytes_of(*x);
   // The reversed relation shares the lists when they are monotone.
   std::lock_guard lock(views_->reversed_mutex);
   if (v.reversed) {

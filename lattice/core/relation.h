@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lattice/core/coordinate_set.h"
+#include "lattice/core/edge_parts.h"
 #include "lattice/core/kernel_spec.h"
 #include "lattice/core/map_key.h"
 #include "lattice/kernels/cpu/geometry/edges.h"
@@ -34,16 +35,19 @@ struct Edges {
   mx::array in_rows, out_rows, kernel_ids;
 };
 // Edges of group g are edge_ids[row_offsets[g] .. row_offsets[g + 1]].
-struct Csr {
+struct EdgeGroups {
   mx::array row_offsets, edge_ids;
 };
 // out_in_map (n_out, n_k), -1 = none; row_masks (n_out, ceil(n_k / 32)) uint32.
 struct ImplicitGemm {
   mx::array out_in_map, row_masks;
 };
-// Rows stably sorted by mask. tile_masks (ceil(n_out / 64), 4): OR of each 16 sorted rows' masks.
+// Rows stably sorted by mask: sorted_kv_out_in_map (n_k, n_out), reorder_rows (n_out,), tile_masks
+// (ceil(n_out / 64), 4): OR of each 16 sorted rows' masks.
 struct SortedImplicitGemm {
-  mx::array sorted_out_in_map, sorted_kv_out_in_map, reorder_rows, tile_masks;
+  mx::array sorted_kv_out_in_map, reorder_rows, tile_masks;
+  // (n_out, n_k), a new array at each call: no kernel reads it.
+  mx::array sorted_out_in_map() const;
 };
 
 // Tiles of 64 output positions: edges of tile t and offset k are bounds[t, k] .. bounds[t + 1, k]
@@ -52,6 +56,9 @@ struct SortedImplicitGemm {
 struct TileLists {
   mx::array bounds, in_rows, positions, order;
 };
+// Edges of a part of edge_tiles() and of edge_parts().
+inline constexpr int32_t kTileEdges = 64;
+inline constexpr int32_t kPartEdges = 1024;
 
 class Relation : public std::enable_shared_from_this<Relation> {
  public:
@@ -100,14 +107,21 @@ class Relation : public std::enable_shared_from_this<Relation> {
   // Whether edges() ascends in the output row, so that output_csr().edge_ids counts 0, 1, 2, ... It
   // does unless the user gave them.
   bool edges_by_output() const { return !given_edges_; }
-  const Csr& output_csr() const;
-  const Csr& input_csr() const;
-  const Csr& kernel_csr() const;
+  const EdgeGroups& output_csr() const;
+  const EdgeGroups& input_csr() const;
+  const EdgeGroups& kernel_csr() const;
   const ImplicitGemm& implicit_gemm() const;
   // n_kernels <= 32; kinds forward, target, submanifold.
   const SortedImplicitGemm& sorted_implicit_gemm() const;
   // Any relation, also with several edges of one offset in a row.
   const TileLists& tile_lists() const;
+  // What kernels of a GPU read beside these. Edges of an offset are in parts of 64 and of 1,024,
+  // long rows of output_csr() in pieces.
+  const EdgeParts& edge_tiles() const;
+  const EdgeParts& edge_parts() const;
+  const std::vector<SegmentPieces>& output_pieces() const;
+  // Whether every output row has exactly one edge.
+  bool has_one_edge_per_output() const;
   cpu::Coverage coverage() const;
 
   // Bytes held now, views that exist included.

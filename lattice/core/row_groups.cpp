@@ -52,6 +52,20 @@ const cpu::Segments& RowGroups::segments() const {
   return segments_;
 }
 
+const RowGroups::Arrays& RowGroups::arrays() const {
+  std::call_once(arrays_once_, [&] {
+    const cpu::Segments& s = segments();
+    const auto column = [](const int32_t* values, int64_t n) {
+      return new_array(values, {static_cast<int>(n)}, mx::int32);
+    };
+    Arrays made{column(s.offsets, s.n + 1), column(group_of_.data(), n_rows()), {}, {}};
+    if (s.rows) made.rows = column(s.rows, s.offsets[s.n]);
+    made.pieces = cut_segments(made.offsets);
+    arrays_ = std::move(made);
+  });
+  return *arrays_;
+}
+
 cpu::RelationLists RowGroups::lists() const {
   const cpu::Segments& s = segments();
   const int64_t n = s.offsets[s.n];

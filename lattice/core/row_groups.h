@@ -3,8 +3,9 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 
-#include "lattice/core/arrays.h"
+#include "lattice/core/segment_pieces.h"
 #include "lattice/kernels/cpu/features/segments.h"
 #include "lattice/kernels/cpu/geometry/lists.h"
 
@@ -24,6 +25,14 @@ class RowGroups {
   const int32_t* group_of() const { return group_of_.data(); }
   // Rows by group, ascending inside; made on first use.
   const cpu::Segments& segments() const;
+  // The same for kernels of a GPU, with long groups in pieces; rows: none where segments() has
+  // none.
+  struct Arrays {
+    mx::array offsets, group_of;
+    std::optional<mx::array> rows;
+    std::vector<SegmentPieces> pieces;
+  };
+  const Arrays& arrays() const;
   // The same as one list of edges row -> group.
   cpu::RelationLists lists() const;
   // (G, 1) float32: rows of each group.
@@ -33,9 +42,10 @@ class RowGroups {
   RowGroups() = default;
   cpu::Buffer<int32_t> group_of_;
   int64_t n_groups_ = 0;
-  mutable std::once_flag once_;
+  mutable std::once_flag once_, arrays_once_;
   mutable cpu::Buffer<int32_t> offsets_, rows_;
   mutable cpu::Segments segments_;
+  mutable std::optional<Arrays> arrays_;
 };
 
 }  // namespace lattice

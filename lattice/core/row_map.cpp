@@ -9,6 +9,11 @@ using cpu::Buffer;
 
 RowMap::Ptr RowMap::make(Parts parts) { return Ptr(new RowMap(std::move(parts))); }
 
+const std::vector<SegmentPieces>& RowMap::pieces() const {
+  std::call_once(pieces_once_, [&] { pieces_ = cut_segments(*parts_.offsets); });
+  return pieces_;
+}
+
 mx::array RowMap::entry_rows() const {
   Buffer<int32_t> out(n_entries());
   cpu::each_piece(n_out(), [&](size_t, int64_t begin, int64_t end) {

@@ -12,7 +12,7 @@
 #include <optional>
 #include <string>
 
-#include "lattice/core/arrays.h"
+#include "lattice/core/segment_pieces.h"
 #include "lattice/kernels/cpu/features/segments.h"
 
 namespace lattice {
@@ -42,6 +42,8 @@ class RowMap : public std::enable_shared_from_this<RowMap> {
     return parts_.offsets ? parts_.offsets->data<int32_t>() : nullptr;
   }
   const float* weights() const { return parts_.weights ? data<float>(*parts_.weights) : nullptr; }
+  // Long rows in pieces; with offsets only.
+  const std::vector<SegmentPieces>& pieces() const;
   // (E,) int32: the row that each entry belongs to.
   mx::array entry_rows() const;
   // The same entries with another reduction.
@@ -60,8 +62,9 @@ class RowMap : public std::enable_shared_from_this<RowMap> {
   Ptr make_transposed() const;
 
   Parts parts_;
-  mutable std::once_flag once_;
+  mutable std::once_flag once_, pieces_once_;
   mutable Ptr transposed_;
+  mutable std::vector<SegmentPieces> pieces_;
   mutable std::weak_ptr<const RowMap> source_;  // of which this is the transposed map
 };
 

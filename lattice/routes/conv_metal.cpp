@@ -10,7 +10,7 @@
 #include <bit>
 #include <limits>
 
-#include "lattice/graph/metal_call.h"
+#include "lattice/graph/gpu_call.h"
 #include "lattice/kernels/metal/text.h"
 #include "lattice/routes/capability.h"
 #include "lattice/routes/conv.h"
@@ -23,7 +23,7 @@ namespace {
 using Step = Rejection::Step;
 
 constexpr int kRows = 64, kThreads = 128;  // of a tile in conv.metal
-constexpr int kPart = 1024;                // edges of a part of an outer product
+static_assert(kRows == kTileEdges);
 
 constexpr int64_t kMostGroups = (int64_t{1} << 31) / kThreads - 1;  // MLX counts threads in 32 bits
 
@@ -35,7 +35,7 @@ mx::array numbers(const std::vector<int32_t>& values) {
 
 // A call of Metal that grows input by input. Names say everything that changes the text.
 struct Launch {
-  graph::MetalCall call;
+  graph::GpuCall call;
   std::vector<mx::array> inputs;
 
   Launch(std::string name, const char* topic, mx::Dtype dtype, std::string result,
@@ -50,7 +50,7 @@ struct Launch {
     call.input_names.push_back(name);
     inputs.push_back(input);
   }
-  mx::array run(mx::StreamOrDevice s) const { return graph::metal_call(call, inputs, s)[0]; }
+  mx::array run(mx::StreamOrDevice s) const { return graph::gpu_call(call, inputs, s)[0]; }
 };
 
 // Threads of kernels that have one for each element of rows of `columns`.
@@ -129,31 +129,6 @@ mx::array rows_with(const Call& call, const std::vector<int32_t>& strides) {
   return launch.run(call.stream);
 }
 
-// The edges of each offset in parts of a fixed length: their number depends on nothing else, so
-// that the bits do not either.
-struct Parts {
-  std::vector<int32_t> table;          // k, begin, end, place in the result
-  std::vector<int32_t> offsets = {0};  // parts of k: offsets[k] .. offsets[k + 1]
-  bool direct = true;                  // one part for each offset: it is the result
-
-  Parts(const Relation& r, int32_t length) {
-    const int32_t* begin = r.kernel_csr().row_offsets.data<int32_t>();
-    const auto n_k = static_cast<int32_t>(r.n_kernels());
-    for (int32_t k = 0; k < n_k; ++k) direct = direct && begin[k + 1] - begin[k] <= length;
-    for (int32_t k = 0; k < n_k; ++k) {
-      int32_t from = begin[k], end = begin[k + 1];
-      do {  // an offset without edges has one part too: it writes zeros
-        const int32_t to = end - from > length ? from + length : end;
-        table.insert(table.end(),
-                     {k, from, to, direct ? k : static_cast<int32_t>(table.size() / 4)});
-        from = to;
-      } while (from < end);
-      offsets.push_back(static_cast<int32_t>(table.size() / 4));
-    }
-  }
-  int count() const { return offsets.back(); }
-};
-
 // Masks that rows are sorted by.
 Rejection needs_short_mask(const Call& call) {
   const int64_t n_k = call.relation->n_kernels();
@@ -169,8 +144,9 @@ enum class Unit { matrices, tensors };
 
 const char* flag(bool on) { return on ? "true" : "false"; }
 
-// Template arguments of a tile kernel behind its types: how wide a tile is, channels or edges of a
-// step, and whether 8 channels of a row can be moved as one. All of them go into the kernel's name.
+// Template arguments of a tile kernel behind its types: the width of a tile, channels or edges of a
+// step, and two flags. The flags say whether 8 channels of a row can be moved as one, on the input
+// and on the output side. All of them go into the kernel's name.
 struct TileShape {
   int width, depth;
   bool left, right;
@@ -209,13 +185,12 @@ mx::array tiles_with(const Call& call, View view, Unit unit = Unit::matrices) {
     launch.add("order", sorted.reorder_rows);
     rows = "lattice::sorted_rows(map, tile_masks, order, sizes)";
   } else if (view == View::lists) {
-    const Parts parts(*call.relation, kRows);
+    const EdgeParts& parts = call.relation->edge_tiles();
     launch.add("edge_ids", call.relation->kernel_csr().edge_ids),
         launch.add("in_rows", call.relation->edges().in_rows);
-    launch.add("out_rows", call.relation->edges().out_rows),
-        launch.add("parts", numbers(parts.table));
+    launch.add("out_rows", call.relation->edges().out_rows), launch.add("parts", parts.table);
     rows = "lattice::listed_rows(edge_ids, in_rows, out_rows, parts, threadgroup_position_in_grid)";
-    tiles = parts.count();
+    tiles = parts.count;
   } else if (view == View::buckets) {
     const TileLists& lists = call.relation->tile_lists();
     launch.add("bounds", lists.bounds), launch.add("in_rows", lists.in_rows);
@@ -224,10 +199,11 @@ mx::array tiles_with(const Call& call, View view, Unit unit = Unit::matrices) {
   }
   const std::string v = view == View::buckets ? "float" : "T",
                     blocks = tensors ? "conv_tensor_blocks(" : "conv_blocks<" + v + ">(";
+  launch.call.shared = {{"float4", "memory", "lattice::" + blocks + shape.sizes() + ")"},
+                        {"uint", "masks", "4"}};
   launch.call.source =
-      "threadgroup float4 memory[lattice::" + blocks + shape.sizes() +
-      ")];\nthreadgroup uint masks[4];\nlattice::" + kernel + "<" + v + ", " + shape.arguments() +
-      ">(" + rows + ", " + launch.weight + ", x, " + launch.bias +
+      "lattice::" + kernel + "<" + v + ", " + shape.arguments() + ">(" + rows + ", " +
+      launch.weight + ", x, " + launch.bias +
       ", sizes, y, memory, masks, threadgroup_position_in_grid, " +
       "thread_index_in_threadgroup, simdgroup_index_in_threadgroup, thread_index_in_simdgroup);";
   launch.call.grid = {as_int(tiles * kThreads), as_int((out_group(call) + columns - 1) / columns),
@@ -253,13 +229,13 @@ mx::array outer_with(const Call& call, const mx::Shape& shape, const std::vector
                      std::optional<Unit> unit) {
   const auto s = call.stream;
   if (is_empty(call)) return mx::zeros(shape, call.dtype, s);
-  const Parts parts(*call.relation, kPart);
+  const EdgeParts& parts = call.relation->edge_parts();
   const int size = strides[0];
   const bool tensors = unit == Unit::tensors;
-  const TileShape tiles(call, std::max(in_group(call), out_group(call)), kPart, call.dtype);
+  const TileShape tiles(call, std::max(in_group(call), out_group(call)), kPartEdges, call.dtype);
   const std::string kernel = tensors ? "outer_tensor" : unit ? "outer_tiles" : "outer_rows";
   graph::OutputSpec spec{shape, call.dtype};
-  if (!parts.direct) spec = {{parts.count(), size}, mx::float32};
+  if (!parts.direct) spec = {{parts.count, size}, mx::float32};
   Launch launch(kernel + (unit ? tiles.name() : ""), tensors ? "outer_tensor" : "outer", call.dtype,
                 "u", spec);
   launch.call.template_args.emplace_back("U", spec.dtype);
@@ -267,30 +243,29 @@ mx::array outer_with(const Call& call, const mx::Shape& shape, const std::vector
   launch.add("edge_ids", call.relation->kernel_csr().edge_ids);
   launch.add("in_rows", call.relation->edges().in_rows),
       launch.add("out_rows", call.relation->edges().out_rows);
-  launch.add("parts", numbers(parts.table));
+  launch.add("parts", parts.table);
   launch.add("sizes", numbers({as_int(call.groups), as_int(in_group(call)), as_int(out_group(call)),
                                strides[0], strides[1], strides[2]}));
   const std::string arguments = "(x, g, edge_ids, in_rows, out_rows, parts, sizes, u, ";
   if (unit) {
-    launch.call.source = std::string("threadgroup float4 memory[lattice::") +
-                         (tensors ? "outer_tensor_blocks(" : "outer_blocks<T>(") + tiles.sizes() +
-                         ")];\nlattice::" + kernel + "<T, U, " + tiles.arguments() + ">" +
-                         arguments +
+    const std::string blocks = tensors ? "outer_tensor_blocks(" : "outer_blocks<T>(";
+    launch.call.shared = {{"float4", "memory", "lattice::" + blocks + tiles.sizes() + ")"}};
+    launch.call.source = "lattice::" + kernel + "<T, U, " + tiles.arguments() + ">" + arguments +
                          "memory, threadgroup_position_in_grid, thread_index_in_threadgroup, " +
                          "simdgroup_index_in_threadgroup, thread_index_in_simdgroup);";
-    const auto blocks = [&](int64_t c) { return (c + tiles.width - 1) / tiles.width; };
-    launch.call.grid = {as_int(int64_t{parts.count()} * kThreads), as_int(blocks(in_group(call))),
-                        as_int(call.groups * blocks(out_group(call)))};
+    const auto tiles_of = [&](int64_t c) { return (c + tiles.width - 1) / tiles.width; };
+    launch.call.grid = {as_int(int64_t{parts.count} * kThreads), as_int(tiles_of(in_group(call))),
+                        as_int(call.groups * tiles_of(out_group(call)))};
     launch.call.threadgroup = {kThreads, 1, 1};
   } else {
     launch.call.source = "lattice::outer_rows<U>" + arguments + "thread_position_in_grid);";
-    launch.call.grid = {as_int(call.c_out), as_int(in_group(call)), parts.count()};
+    launch.call.grid = {as_int(call.c_out), as_int(in_group(call)), parts.count};
     launch.call.threadgroup = row_threads(call.c_out);
   }
   const mx::array u = launch.run(s);
   if (parts.direct) return u;
-  const mx::array sum = metal_reduce(u, {numbers(parts.offsets), std::nullopt, std::nullopt},
-                                     ReduceMode::sum, call.dtype, s);
+  const mx::array sum =
+      metal_reduce(u, {parts.offsets, {}, {}, parts.pieces}, ReduceMode::sum, call.dtype, s);
   return mx::reshape(sum, shape, s);
 }
 
@@ -299,7 +274,7 @@ mx::array outer_with(const Call& call, const mx::Shape& shape, const std::vector
 Rejection needs_few_groups(const Call& call) {
   // Of each kernel the most: tiles of rows, parts of the edges of an offset.
   const int64_t n_k = call.relation->n_kernels();
-  const int64_t groups = std::max(call.n_out() / kRows, call.n_edges() / kPart) + n_k + 1;
+  const int64_t groups = std::max(call.n_out() / kRows, call.n_edges() / kPartEdges) + n_k + 1;
   if (groups > kMostGroups)
     return {Step::shape, std::to_string(groups) +
                              " groups of 128 threads: MLX launches fewer than 2^31 threads"};
@@ -336,11 +311,8 @@ Rejection needs_map(const Call& call) {
 }
 
 Rejection needs_one_edge(const Call& call) {
-  const Relation& r = *call.relation;
-  bool one = r.edge_count() == r.n_out();
-  const int32_t* begin = one ? r.output_csr().row_offsets.data<int32_t>() : nullptr;
-  for (int64_t row = 0; one && row < r.n_out(); ++row) one = begin[row + 1] - begin[row] == 1;
-  if (!one) return {Step::relation, "some output row has no edge or several"};
+  if (!call.relation->has_one_edge_per_output())
+    return {Step::relation, "some output row has no edge or several"};
   return {};
 }
 

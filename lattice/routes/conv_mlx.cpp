@@ -3,6 +3,7 @@
 
 #include "lattice/routes/conv.h"
 #include "lattice/routes/packed_weight.h"
+#include "lattice/routes/products.h"
 
 namespace lattice {
 namespace {
@@ -49,10 +50,10 @@ mx::array conv_with_mlx(const Call& call) {
     const mx::array wk = mx::astype(weight_of_offset(call, static_cast<int>(k)), mx::float32, s);
     mx::array p = gathered;
     if (groups == 1) {
-      p = mx::matmul(gathered, wk, s);
+      p = product(gathered, wk, s);
     } else {
-      p = mx::matmul(by_group(gathered, groups, s), by_group(wk, groups, s),
-                     s);  // (G, E, c_out / G)
+      p = product(by_group(gathered, groups, s), by_group(wk, groups, s),
+                  s);  // (G, E, c_out / G)
       p = mx::reshape(mx::transpose(p, {1, 0, 2}, s), {gathered.shape(0), c_out}, s);
     }
     y = mx::scatter_add(y, {part(rows.out, rows.begin[k], rows.begin[k + 1], s)},
@@ -78,8 +79,8 @@ mx::array outer_with_mlx(const Call& call) {
     }
     const mx::array xk = mx::take(x, part(rows.in, rows.begin[k], rows.begin[k + 1], s), 0, s);
     const mx::array gk = mx::take(g, part(rows.out, rows.begin[k], rows.begin[k + 1], s), 0, s);
-    const mx::array u = mx::matmul(mx::swapaxes(by_group(xk, groups, s), 1, 2, s),
-                                   by_group(gk, groups, s), s);  // (G, c, m)
+    const mx::array u = product(mx::swapaxes(by_group(xk, groups, s), 1, 2, s),
+                                by_group(gk, groups, s), s);  // (G, c, m)
     parts.push_back(mx::reshape(mx::transpose(u, {1, 0, 2}, s), {in_group, c_out}, s));
   }
   return mx::astype(mx::stack(parts, 0, s), call.dtype, s);
@@ -93,8 +94,7 @@ mx::array linear_with_mlx(const Call& call) {
   if (call.packing().bits)
     for (mx::array& a : in) a = mx::astype(a, mx::float32, s);
   const mx::array w = mx::squeeze(in[1], 0, s);
-  const mx::array y =
-      call.bias() ? mx::addmm(in[2], in[0], w, 1.0f, 1.0f, s) : mx::matmul(in[0], w, s);
+  const mx::array y = call.bias() ? product_plus(in[2], in[0], w, s) : product(in[0], w, s);
   return mx::astype(y, call.dtype, s);
 }
 

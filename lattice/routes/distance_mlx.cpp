@@ -2,6 +2,7 @@
 #include <mlx/ops.h>
 
 #include "lattice/routes/distance.h"
+#include "lattice/routes/products.h"
 
 namespace lattice {
 
@@ -17,8 +18,7 @@ mx::array distance_with_mlx(const Call& call) {
     };
     const mx::array scale = mx::maximum(mx::multiply(norm(a), mx::transpose(norm(b), s), s),
                                         mx::array(static_cast<float>(kLeastCosineScale)), s);
-    const mx::array dots =
-        call.c_in ? mx::matmul(a, bt, s) : mx::zeros(scale.shape(), mx::float32, s);
+    const mx::array dots = call.c_in ? product(a, bt, s) : mx::zeros(scale.shape(), mx::float32, s);
     return mx::subtract(mx::array(1.0f), mx::divide(dots, scale, s), s);
   }
   mx::array d = mx::zeros({a.shape(0), b.shape(0)}, mx::float32, s);

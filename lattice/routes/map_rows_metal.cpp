@@ -10,8 +10,9 @@ mx::array map_rows_with_metal(const Call& call) {
   const ReduceMode mode = call.map->reduction() == Reduction::max    ? ReduceMode::max
                           : call.map->reduction() == Reduction::mean ? ReduceMode::mean
                                                                      : ReduceMode::sum;
-  return metal_reduce(call.inputs[0], {*parts.offsets, parts.rows, parts.weights}, mode, call.dtype,
-                      call.stream);
+  return metal_reduce(call.inputs[0],
+                      {*parts.offsets, parts.rows, parts.weights, call.map->pieces()}, mode,
+                      call.dtype, call.stream);
 }
 
 }  // namespace lattice

@@ -2,6 +2,7 @@
 #include <mlx/ops.h>
 
 #include "lattice/routes/per_edge.h"
+#include "lattice/routes/products.h"
 
 namespace lattice {
 namespace {
@@ -34,7 +35,7 @@ mx::array per_edge_apply_with_mlx(const Call& call) {
   const mx::array x = mx::expand_dims(taken(call, 0, edges.in_rows, call.c_in), 2, s);
   const mx::array a = mx::take(mx::astype(call.inputs[1], mx::float32, s), edges.kernel_ids, 0, s);
   const mx::array y =
-      mx::reshape(mx::matmul(x, a, s), {static_cast<int>(call.n_edges()), 1, zeros.shape(1)}, s);
+      mx::reshape(product(x, a, s), {static_cast<int>(call.n_edges()), 1, zeros.shape(1)}, s);
   return mx::astype(mx::scatter_add(zeros, {edges.out_rows}, y, {0}, s), call.dtype, s);
 }
 

@@ -29,9 +29,10 @@ mx::array input_totals(const Call& call) {
   const mx::array& offsets = back->output_csr().row_offsets;
   const int n = static_cast<int>(back->n_out());
   if (const auto weights = edge_weights(call, *back))
-    return mx::reshape(metal_reduce(mx::reshape(*weights, {-1, 1}, s), {offsets, {}, {}},
-                                    ReduceMode::sum, mx::float32, s),
-                       {n}, s);
+    return mx::reshape(
+        metal_reduce(mx::reshape(*weights, {-1, 1}, s), {offsets, {}, {}, back->output_pieces()},
+                     ReduceMode::sum, mx::float32, s),
+        {n}, s);
   return mx::astype(
       mx::subtract(mx::slice(offsets, {1}, {n + 1}, s), mx::slice(offsets, {0}, {n}, s), s),
       mx::float32, s);
@@ -45,7 +46,7 @@ mx::array pool_with_metal(const Call& call) {
   if (r.edge_count() == 0)
     return mx::zeros({static_cast<int>(call.n_out()), static_cast<int>(call.c_out)}, call.dtype, s);
   MetalSegments segments{r.output_csr().row_offsets, by_output(r, r.edges().in_rows, s),
-                         edge_weights(call, r)};
+                         edge_weights(call, r), r.output_pieces()};
   if (call.reduce().mode == ReduceMode::max_match)
     return mx::astype(metal_match(call.inputs[0], call.inputs[1], call.inputs[2], segments, s),
                       call.dtype, s);
@@ -71,7 +72,7 @@ mx::array argmax_with_metal(const Call& call) {
   const auto segments = [&]() -> MetalSegments {
     if (call.row_groups) return group_segments(*call.row_groups);
     const Relation& r = *call.relation;
-    return {r.output_csr().row_offsets, by_output(r, r.edges().in_rows, s), {}};
+    return {r.output_csr().row_offsets, by_output(r, r.edges().in_rows, s), {}, r.output_pieces()};
   };
   return metal_argmax(call.inputs[0], segments(), call.reduce().mode == ReduceMode::min, s);
 }

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "lattice/graph/metal_call.h"
+#include "lattice/graph/gpu_call.h"
 #include "lattice/kernels/metal/text.h"
 #include "lattice/routes/pool.h"
 
@@ -13,15 +13,16 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// The call function<channels of a thread, flags>(out, arguments, place): one thread per value of an
-// (n, channels) result or, with `wide`, per four neighbors where channels are a multiple of 4.
+// The call function<channels of a thread, flags>(out, arguments, place) for an (n, channels)
+// result. A thread computes one value or, with `wide`, four neighbors where channels are a multiple
+// of 4.
 mx::array launch(std::string name, const std::string& function, const std::string& flags,
                  const std::string& arguments, std::vector<std::string> names,
                  const std::vector<mx::array>& inputs, int64_t n, int channels, mx::Dtype dtype,
                  mx::StreamOrDevice s, bool wide = true) {
   const int each = wide && channels % 4 == 0 ? 4 : 1, across = std::min(channels / each, kThreads);
   if (each > 1) name += "_by4";
-  graph::MetalCall call;
+  graph::GpuCall call;
   call.name = "segments_" + name;
   call.header = metal::text("segments");
   call.source = "lattice::" + function + "<" + std::to_string(each) + flags + ">(out, " +
@@ -31,7 +32,7 @@ mx::array launch(std::string name, const std::string& function, const std::strin
   call.outputs = {{{static_cast<int>(n), channels}, dtype}};
   call.grid = {channels / each, static_cast<int>(n), 1};
   call.threadgroup = {across, kThreads / across, 1};
-  return graph::metal_call(call, inputs, s)[0];
+  return graph::gpu_call(call, inputs, s)[0];
 }
 
 const char* flag(bool on) { return on ? "true" : "false"; }
@@ -48,31 +49,6 @@ struct Inputs {
     return name;
   }
 };
-
-// Long segments cut: piece p is entries bounds[p] .. bounds[p + 1] of segment owners[p]; segment s
-// has the pieces starts[s] .. starts[s + 1].
-struct Pieces {
-  mx::array bounds, owners, starts;
-};
-std::optional<Pieces> pieces_of(const MetalSegments& segments) {
-  const int32_t* offsets = segments.offsets.data<int32_t>();
-  const int64_t n = segments.n();
-  int32_t longest = 0;
-  for (int64_t i = 0; i < n; ++i) longest = std::max(longest, offsets[i + 1] - offsets[i]);
-  if (longest <= kMetalLong) return std::nullopt;
-  std::vector<int32_t> bounds = {offsets[0]}, owners, starts = {0};
-  for (int64_t i = 0; i < n; ++i) {
-    for (int64_t e = offsets[i]; e < offsets[i + 1]; e += kMetalPiece) {
-      bounds.push_back(static_cast<int32_t>(std::min<int64_t>(e + kMetalPiece, offsets[i + 1])));
-      owners.push_back(static_cast<int32_t>(i));
-    }
-    starts.push_back(static_cast<int32_t>(owners.size()));
-  }
-  const auto column = [](const std::vector<int32_t>& v) {
-    return mx::array(v.data(), {static_cast<int>(v.size())}, mx::int32);
-  };
-  return Pieces{column(bounds), column(owners), column(starts)};
-}
 
 mx::array zeros(const MetalSegments& segments, int channels, mx::Dtype dtype,
                 mx::StreamOrDevice s) {
@@ -117,23 +93,19 @@ mx::array match_plain(const mx::array& a, const mx::array& b, const std::optiona
                 in.arrays, segments.n(), b.shape(1), mx::float32, s);
 }
 
-mx::array column(const int32_t* values, int64_t n) {
-  return mx::array(values, {static_cast<int>(n)}, mx::int32);
-}
-
 }  // namespace
 
 mx::array metal_reduce(const mx::array& x, const MetalSegments& segments, ReduceMode mode,
                        mx::Dtype dtype, mx::StreamOrDevice s) {
   if (is_empty(segments, x)) return zeros(segments, x.shape(1), dtype, s);
-  const std::optional<Pieces> pieces = pieces_of(segments);
-  if (!pieces) return reduce_plain(x, segments, mode, dtype, s);
+  if (segments.pieces.empty()) return reduce_plain(x, segments, mode, dtype, s);
+  const SegmentPieces& cut = segments.pieces.front();
   const bool mean = mode == ReduceMode::mean;
   const ReduceMode part = mean ? ReduceMode::sum : mode;
   const mx::array values =
-      reduce_plain(x, {pieces->bounds, segments.rows, segments.weights}, part, mx::float32, s);
-  const mx::array whole =
-      metal_reduce(values, {pieces->starts, {}, {}}, part, mean ? mx::float32 : dtype, s);
+      reduce_plain(x, {cut.bounds, segments.rows, segments.weights}, part, mx::float32, s);
+  const mx::array whole = metal_reduce(values, {cut.starts, {}, {}, segments.pieces.subspan(1)},
+                                       part, mean ? mx::float32 : dtype, s);
   if (!mean) return whole;
   const int n = static_cast<int>(segments.n());
   mx::array total = mx::subtract(mx::slice(segments.offsets, {1}, {n + 1}, s),
@@ -142,7 +114,8 @@ mx::array metal_reduce(const mx::array& x, const MetalSegments& segments, Reduce
   const mx::array some = mx::greater(total, mx::array(0.0f), s);
   if (segments.weights) {
     const mx::array w = mx::reshape(*segments.weights, {-1, 1}, s);
-    total = metal_reduce(w, {segments.offsets, {}, {}}, ReduceMode::sum, mx::float32, s);
+    total = metal_reduce(w, {segments.offsets, {}, {}, segments.pieces}, ReduceMode::sum,
+                         mx::float32, s);
   }
   return mx::astype(mx::where(some, mx::divide(whole, total, s), mx::array(0.0f), s), dtype, s);
 }
@@ -150,11 +123,11 @@ mx::array metal_reduce(const mx::array& x, const MetalSegments& segments, Reduce
 mx::array metal_match(const mx::array& a, const mx::array& b, const std::optional<mx::array>& x,
                       const MetalSegments& segments, mx::StreamOrDevice s) {
   if (is_empty(segments, b)) return zeros(segments, b.shape(1), mx::float32, s);
-  const std::optional<Pieces> pieces = pieces_of(segments);
-  if (!pieces) return match_plain(a, b, x, segments, {}, s);
-  const mx::array values =
-      match_plain(a, b, x, {pieces->bounds, segments.rows, {}}, pieces->owners, s);
-  return metal_reduce(values, {pieces->starts, {}, {}}, ReduceMode::sum, mx::float32, s);
+  if (segments.pieces.empty()) return match_plain(a, b, x, segments, {}, s);
+  const SegmentPieces& cut = segments.pieces.front();
+  const mx::array values = match_plain(a, b, x, {cut.bounds, segments.rows, {}}, cut.owners, s);
+  return metal_reduce(values, {cut.starts, {}, {}, segments.pieces.subspan(1)}, ReduceMode::sum,
+                      mx::float32, s);
 }
 
 mx::array metal_argmax(const mx::array& x, const MetalSegments& segments, bool minimum,
@@ -177,9 +150,9 @@ mx::array metal_argmax(const mx::array& x, const MetalSegments& segments, bool m
   };
   mx::array offsets = segments.offsets;
   std::optional<mx::array> rows = segments.rows;
-  while (const std::optional<Pieces> pieces = pieces_of({offsets, {}, {}})) {
-    rows = plain(pieces->bounds, rows);
-    offsets = pieces->starts;
+  for (const SegmentPieces& cut : segments.pieces) {
+    rows = plain(cut.bounds, rows);
+    offsets = cut.starts;
   }
   return plain(offsets, rows);
 }
@@ -193,10 +166,8 @@ mx::array metal_gather(const mx::array& x, const mx::array& rows, float fill,
 }
 
 MetalSegments group_segments(const RowGroups& groups) {
-  const cpu::Segments& given = groups.segments();
-  MetalSegments segments{column(given.offsets, given.n + 1), {}, {}};
-  if (given.rows) segments.rows = column(given.rows, given.offsets[given.n]);
-  return segments;
+  const RowGroups::Arrays& kept = groups.arrays();
+  return {kept.offsets, kept.rows, {}, kept.pieces};
 }
 
 mx::array segments_with_metal(const Call& call) {
@@ -205,9 +176,8 @@ mx::array segments_with_metal(const Call& call) {
 }
 
 mx::array gather_with_metal(const Call& call) {
-  const RowGroups& groups = *call.row_groups;
-  return metal_gather(call.inputs[0], column(groups.group_of(), groups.n_rows()),
-                      call.reduce().fill, call.stream);
+  return metal_gather(call.inputs[0], call.row_groups->arrays().group_of, call.reduce().fill,
+                      call.stream);
 }
 
 }  // namespace lattice

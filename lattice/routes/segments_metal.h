@@ -1,25 +1,25 @@
 // Reductions over groups of rows on a GPU: launches of kernels/metal/segments.metal.
 //
-// Order of summation: entries in their order, in float32. A segment of more than kMetalLong entries
-// is summed in pieces of kMetalPiece. The values of the pieces are reduced in order, again in
-// pieces while they are many. The result is rounded once.
+// Order of summation: entries in their order, in float32. A long segment is summed in pieces
+// (core/segment_pieces.h), and the values of the pieces are reduced in order. The result is rounded
+// once.
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 
 #include "lattice/routes/call.h"
 
 namespace lattice {
 
-inline constexpr int kMetalLong = 256;
-inline constexpr int kMetalPiece = 128;
-
 // Entries of segment s: offsets[s] .. offsets[s + 1].
 struct MetalSegments {
   mx::array offsets;                 // (n + 1,) int32, evaluated
   std::optional<mx::array> rows;     // (E,) int32; none: entry e is row e
   std::optional<mx::array> weights;  // (E,) float32; none: 1. Of sum and mean.
+  // Of the offsets: cut_segments(), which their owner keeps.
+  std::span<const SegmentPieces> pieces = {};
   int64_t n() const { return offsets.shape(0) - 1; }
 };
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lattice/routes/products.h"
+
 namespace lattice {
 namespace {
 
@@ -79,7 +81,11 @@ Relation::Ptr make_relation(Random& random, RelationKind kind, int64_t n) {
   return Relation::from_edges(column(0), column(1), column(2), n, n + 3, 4);
 }
 
-double oracle_error(const OracleCase& test, const mx::array& result) {
+double part_of(const Route& route, const Call& call) {
+  return route.has_mlx_products && is_tf32(call) ? kTf32Part : kFloat32Part;
+}
+
+double oracle_error(const OracleCase& test, const mx::array& result, double part) {
   mx::array wide =
       mx::contiguous(mx::astype(result, mx::float32, mx::Device::cpu), false, mx::Device::cpu);
   wide.eval();
@@ -88,7 +94,7 @@ double oracle_error(const OracleCase& test, const mx::array& result) {
   const int lowest = test.call.dtype == mx::float16 ? -14 : -126;
   double worst = 0;
   for (size_t i = 0; i < test.expected.size(); ++i) {
-    const double tolerance = half_ulp(test.expected[i], bits, lowest) + 0x1p-20 * test.magnitude[i];
+    const double tolerance = half_ulp(test.expected[i], bits, lowest) + part * test.magnitude[i];
     const double error = std::fabs(double{wide.data<float>()[i]} - test.expected[i]) / tolerance;
     worst = error <= worst ? worst : error;  // NaN counts as worse
     if (std::isnan(error)) return INFINITY;

@@ -9,6 +9,7 @@ namespace lattice {
 struct SelftestRow {
   std::string operation, route, device, label;
   double error = 0;     // oracle_error
+  bool tf32 = false;    // the tolerance is that of TF32 products
   std::string failure;  // what was thrown, if anything
   uint64_t bits = 0;    // a hash of the result: the same for the same bits
   double seconds = 0;   // building, compiling if it is the first of its kind, and evaluating

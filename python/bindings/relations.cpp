@@ -92,9 +92,10 @@ void bind_views(nb::module_& m) {
       .def_prop_ro("in_rows", copy_of(&Edges::in_rows))
       .def_prop_ro("out_rows", copy_of(&Edges::out_rows))
       .def_prop_ro("kernel_ids", copy_of(&Edges::kernel_ids));
-  nb::class_<Csr>(m, "EdgeCsr", "Edges of group g: edge_ids[row_offsets[g]:row_offsets[g + 1]].")
-      .def_prop_ro("row_offsets", copy_of(&Csr::row_offsets))
-      .def_prop_ro("edge_ids", copy_of(&Csr::edge_ids));
+  nb::class_<EdgeGroups>(m, "EdgeCsr",
+                         "Edges of group g: edge_ids[row_offsets[g]:row_offsets[g + 1]].")
+      .def_prop_ro("row_offsets", copy_of(&EdgeGroups::row_offsets))
+      .def_prop_ro("edge_ids", copy_of(&EdgeGroups::edge_ids));
   nb::class_<ImplicitGemm>(
       m, "ImplicitGemm",
       "Input row of each (output row, offset), -1 = none, and the mask of a row.")
@@ -102,7 +103,7 @@ void bind_views(nb::module_& m) {
       .def_prop_ro("row_masks", copy_of(&ImplicitGemm::row_masks));
   using Sorted = SortedImplicitGemm;
   nb::class_<Sorted>(m, "SortedImplicitGemm", "The same with rows stably sorted by mask.")
-      .def_prop_ro("sorted_out_in_map", copy_of(&Sorted::sorted_out_in_map))
+      .def_prop_ro("sorted_out_in_map", &Sorted::sorted_out_in_map)
       .def_prop_ro("sorted_kv_out_in_map", copy_of(&Sorted::sorted_kv_out_in_map))
       .def_prop_ro("reorder_rows", copy_of(&Sorted::reorder_rows))
       .def_prop_ro(

@@ -98,6 +98,7 @@ void bind_routes(nb::module_& m) {
       .def_ro("label", &SelftestRow::label)
       .def_ro("error", &SelftestRow::error,
               "Largest error in units of the tolerance; at most 1 is right.")
+      .def_ro("tf32", &SelftestRow::tf32, "Whether the tolerance is that of TF32 products.")
       .def_ro("failure", &SelftestRow::failure)
       .def_ro("bits", &SelftestRow::bits, "A hash of the result: the same for the same bits.")
       .def_ro("seconds", &SelftestRow::seconds,

@@ -1,6 +1,9 @@
 """Sparse tensors and point clouds on MLX."""
 
+from __future__ import annotations
+
 import sys as _sys
+from typing import Any
 
 from ._build import VERSION as __version__
 from ._load import load_extension
@@ -25,7 +28,7 @@ from . import (  # noqa: E402
 from . import notebook as _notebook  # noqa: E402
 from ._ext import backend_info, routes  # noqa: E402
 from .core import QuantizedWeight, SparseTensor, SparseTensorComponents  # noqa: E402
-from .devices import on, supported_on  # noqa: E402
+from .devices import async_eval, on, supported_on  # noqa: E402
 from .explain import explain, selftest  # noqa: E402
 from .ops import dequantize_weight, quantize_weight  # noqa: E402
 
@@ -36,6 +39,7 @@ __all__ = [
     "SparseTensor",
     "SparseTensorComponents",
     "__version__",
+    "async_eval",
     "backend_info",
     "core",
     "dequantize_weight",
@@ -67,7 +71,7 @@ for _prefix, _package in (
 _WITH_NUMPY = ("datasets", "io", "training", "transforms", "viewer")
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name in _WITH_NUMPY:
         import importlib
 

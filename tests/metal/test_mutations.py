@@ -196,8 +196,8 @@ CHECKED = {
         "race: two writes of device y",
     ),
     "uninitialized": (
-        "if (line + kLines * i < kDepth)",
-        "if (line + kLines * i < kDepth - 1)",
+        "if (kDepth >= kLines || line() < kDepth) store_eight",
+        "if (line() < kDepth - 1) store_eight",
         "uninitialized read of threadgroup memory",
     ),
     "output left out": (
@@ -239,8 +239,8 @@ ASAN = {
     "no neighbor": (*CHECKED["no neighbor"][:2], "overflowed to"),
     "small threadgroup memory": (*CHECKED["small threadgroup memory"][:2], "use-after-poison"),
     "numbers too large": (
-        "t = int(thread_id);",
-        "t = int(thread_id) + 2147483647 - 2147483647;",
+        "first + int(thread_id / 2u), thread_id};",
+        "first + int(thread_id / 2u) + 2147483647 - 2147483647, thread_id};",
         "signed integer overflow",
     ),
 }

@@ -132,7 +132,7 @@ void check_maps(const Relation& r) {
     return;
   }
   const SortedImplicitGemm& s = r.sorted_implicit_gemm();
-  const auto order = to_vector(s.reorder_rows), sorted = to_vector(s.sorted_out_in_map),
+  const auto order = to_vector(s.reorder_rows), sorted = to_vector(s.sorted_out_in_map()),
              by_k = to_vector(s.sorted_kv_out_in_map);
   const int64_t n = r.n_out();
   std::vector<uint32_t> tiles(static_cast<size_t>((n + 63) / 64 * 4), 0);

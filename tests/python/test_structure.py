@@ -18,14 +18,17 @@ RULES = {
         "lattice/kernels/portable/",
         "metal_stdlib",
         "metal_simdgroup",
+        "metal_tensor",
+        "MetalPerformancePrimitives/",
     ],
+    "lattice/kernels/cuda": ["lattice/kernels/cuda/", "lattice/kernels/metal/"],
     "lattice/kernels/cpu": [
         "hwy/",
         "sanitizer/",
         "lattice/kernels/cpu/",
         "lattice/kernels/portable/",
     ],
-    "lattice/graph": ["mlx/", "lattice/graph/"],
+    "lattice/graph": ["mlx/", "lattice/graph/", "lattice/kernels/metal/text.h"],
     "lattice/core": ["mlx/", "lattice/core/", "lattice/kernels/", "lattice/graph/dtype.h"],
     "lattice/routes": [
         "mlx/",
@@ -49,6 +52,7 @@ RULES = {
         "lattice/routes/",
         "lattice/core/",
         "lattice/graph/",
+        "lattice/kernels/cpu/base/",
     ],
     "python/bindings": [
         "mlx/",
@@ -67,7 +71,9 @@ SYSTEM = {"pthread.h", "sched.h", "sys/mman.h", "sys/sysctl.h", "sys/wait.h", "u
 
 
 def sources(folder):
-    return sorted(p for p in (ROOT / folder).rglob("*") if p.suffix in {".h", ".cpp", ".metal"})
+    return sorted(
+        p for p in (ROOT / folder).rglob("*") if p.suffix in {".h", ".cpp", ".metal", ".cuh"}
+    )
 
 
 def includes(path):
@@ -240,3 +246,12 @@ def test_one_version():
     version = re.search(r'^version = "(\d+\.\d+\.\d+)"', project, re.MULTILINE)[1]
     assert mlx_lattice.__version__ == version
     assert f"version: {version}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_no_lane_layout_of_matrices_is_assumed():
+    """Which lane holds which element is not documented: thread_elements() is for tests only."""
+    texts = {
+        path.name: path.read_text() for path in (ROOT / "lattice/kernels/metal").glob("*.metal")
+    }
+    assert "tiles.metal" in texts
+    assert [name for name, text in texts.items() if "thread_elements" in text] == []

@@ -113,7 +113,7 @@ def constant(name):
         ),
         ("docs/ops/entropy.md", "Below {} rows rANS uses one state", ("kManyRows",)),
         ("docs/ops/neighbors.md", "with leaves of {} points", ("kLeaf",)),
-        ("docs/metal.md", "If some offset has more than {:,} edges", ("kPart",)),
+        ("docs/metal.md", "If some offset has more than {:,} edges", ("kPartEdges",)),
     ],
 )
 def test_constants_in_docs_are_those_of_the_code(page, sentence, names):

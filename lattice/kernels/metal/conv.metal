@@ -202,43 +202,48 @@ struct ConvStage {
   Rows rows;
   W w;
   X x;
-  int in, out, g, stride, column, p, t;
+  int in, out, g, stride, column, p;
+  uint t;
   int k, row;
   size_t from, w_from;
   Eight<V> xv[kXEach], wv[kWEach];
 
+  // Where this thread reads and writes: its first channel of x, its first row and column of the
+  // weights.
+  METAL_FUNC int c_own() const thread { return int(t % 2u * 8u); }
+  METAL_FUNC int line() const thread { return int(t / uint(kColumns / 8)); }
+  METAL_FUNC int m_own() const thread { return int(t % uint(kColumns / 8) * 8u); }
   // Turns to offset k.
-  void visit(int offset) thread {
+  METAL_FUNC void visit(int offset) thread {
     k = offset;
     row = p < rows.end() ? int(rows.in_row(p, k)) : -1;
     from = row < 0 ? 0 : size_t(row) * size_t(stride) + size_t(g * in);
     w_from = w.begin(k, g);
   }
   // Reads channels c0 .. c0 + kDepth.
-  void fetch(int c0) thread {
+  METAL_FUNC void fetch(int c0) thread {
 #pragma clang loop unroll(full)
     for (int i = 0; i < kXEach; ++i) {
-      const int c = c0 + 8 * (t % 2) + 16 * i;
+      const int c = c0 + c_own() + 16 * i;
       xv[i] = load_row<kX, V>(rows, x, row, from, p, k, size_t(stride), g * in, c,
                               row < 0 ? 0 : in - c);
     }
-    const int m = column + t % (kColumns / 8) * 8;
+    const int m = column + m_own();
 #pragma clang loop unroll(full)
     for (int i = 0; i < kWEach; ++i) {
-      const int c = c0 + t / (kColumns / 8) + kLines * i;
+      const int c = c0 + line() + kLines * i;
       wv[i] = w.template eight<kW, V>(w_from, k, g, c, m, c < in ? out - m : 0);
     }
   }
   // Writes what was read.
-  void put(threadgroup V* xs, int x_stride, threadgroup V* ws, int w_stride) thread {
+  METAL_FUNC void put(threadgroup V* xs, int x_stride, threadgroup V* ws, int w_stride) thread {
+    threadgroup V* to = xs + int(t / 2u) * x_stride + c_own();
 #pragma clang loop unroll(full)
-    for (int i = 0; i < kXEach; ++i)
-      store_eight(xs + t / 2 * x_stride + 8 * (t % 2) + 16 * i, xv[i]);
-    const int line = t / (kColumns / 8);
+    for (int i = 0; i < kXEach; ++i) store_eight(to + 16 * i, xv[i]);
+    to = ws + line() * w_stride + m_own();
 #pragma clang loop unroll(full)
     for (int i = 0; i < kWEach; ++i)
-      if (line + kLines * i < kDepth)
-        store_eight(ws + (line + kLines * i) * w_stride + t % (kColumns / 8) * 8, wv[i]);
+      if (kDepth >= kLines || line() < kDepth) store_eight(to + kLines * i * w_stride, wv[i]);
   }
 };
 
@@ -317,14 +322,13 @@ METAL_FUNC void conv_tiles(Rows rows, W w, X x, B bias, S sizes, device T* y,
                            threadgroup float4* memory, threadgroup uint* masks, uint3 group,
                            uint thread_id, uint strip, uint lane) {
   const int groups = sizes[2], in = sizes[3], out = sizes[4];
-  const int first = rows.first(int(group.x)), column = int(group.y) * kColumns, g = int(group.z),
-            t = int(thread_id);
+  const int first = rows.first(int(group.x)), column = int(group.y) * kColumns, g = int(group.z);
   using Product = ConvMatrices<kColumns, kDepth, V>;
   Sums sums[2 * kColumns / 8];
   clear<2 * kColumns / 8>(sums);
   const Product product = {sums};
   ConvStage<kColumns, kDepth, kX, kW, V, Rows, W, X> stage = {
-      rows, w, x, in, out, g, groups * in, column, first + t / 2, t};
+      rows, w, x, in, out, g, groups * in, column, first + int(thread_id / 2u), thread_id};
   threadgroup V* xs = (threadgroup V*)memory;
   sum_offsets(product, stage, rows, first, in, kDepth, xs, xs + 64 * Product::kXs, masks, strip,
               lane);

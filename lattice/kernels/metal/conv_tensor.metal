@@ -27,12 +27,11 @@ METAL_FUNC void conv_tensor(Rows rows, W w, X x, B bias, S sizes, device T* y,
                             threadgroup float4* memory, threadgroup uint* masks, uint3 group,
                             uint thread_id, uint strip, uint lane) {
   const int groups = sizes[2], in = sizes[3], out = sizes[4];
-  const int first = rows.first(int(group.x)), column = int(group.y) * kColumns, g = int(group.z),
-            t = int(thread_id);
+  const int first = rows.first(int(group.x)), column = int(group.y) * kColumns, g = int(group.z);
   auto sums = tensor_sums<T, 16, kColumns, kDepth, false>();
   const ConvTensors<kColumns, kDepth, T, decltype(sums)> product = {&sums};
   ConvStage<kColumns, kDepth, kX, kW, T, Rows, W, X> stage = {
-      rows, w, x, in, out, g, groups * in, column, first + t / 2, t};
+      rows, w, x, in, out, g, groups * in, column, first + int(thread_id / 2u), thread_id};
   threadgroup T* xs = (threadgroup T*)memory;
   sum_offsets(product, stage, rows, first, in, kDepth, xs, xs + 64 * kDepth, masks, strip, lane);
   const RowsOut<T, Rows, B> to = {y, bias, rows, out, g, groups * out};

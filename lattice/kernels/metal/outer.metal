@@ -52,15 +52,19 @@ struct OuterStage {
   E edge_ids;
   I in_rows;
   O out_rows;
-  int groups, in, out, a, c0, m0, t;
+  int groups, in, out, a, c0, m0;
+  uint t;
   Eight<T> xv[kEach], gv[kEach];
 
+  // The first edge and the first channel of this thread.
+  METAL_FUNC int line() const thread { return int(t / uint(kTile / 8)); }
+  METAL_FUNC int own() const thread { return int(t % uint(kTile / 8) * 8u); }
   // Reads edges p .. p + kEdges, those before `end`.
-  void fetch(int p, int end) thread {
-    const int c = c0 + t % (kTile / 8) * 8, m = m0 + t % (kTile / 8) * 8;
+  METAL_FUNC void fetch(int p, int end) thread {
+    const int c = c0 + own(), m = m0 + own();
 #pragma clang loop unroll(full)
     for (int i = 0; i < kEach; ++i) {
-      const int at = p + t / (kTile / 8) + kLines * i;
+      const int at = p + line() + kLines * i;
       const int e = at < end ? int(edge_ids[at]) : -1;
       const int from = e < 0 ? 0 : int(in_rows[e]), to = e < 0 ? 0 : int(out_rows[e]);
       xv[i] = load_eight<kX, T>(x, size_t(from) * size_t(groups * in) + size_t(a * in + c),
@@ -70,12 +74,12 @@ struct OuterStage {
     }
   }
   template <typename Product>
-  void put(threadgroup T* xs, threadgroup T* gs, Product) thread {
+  METAL_FUNC void put(threadgroup T* xs, threadgroup T* gs, Product) thread {
 #pragma clang loop unroll(full)
     for (int i = 0; i < kEach; ++i) {
-      const int e = t / (kTile / 8) + kLines * i;
-      if (e >= kEdges) continue;
-      const int to = Product::place(e, t % (kTile / 8) * 8);
+      const int e = line() + kLines * i;
+      if (kEdges < kLines && e >= kEdges) continue;
+      const int to = Product::place(e, own());
       store_eight(xs + to, xv[i]);
       store_eight(gs + to, gv[i]);
     }
@@ -137,7 +141,7 @@ METAL_FUNC void outer_tiles(X x, G g, E edge_ids, I in_rows, O out_rows, P parts
   clear<kBlocks * kBlocks>(sums);
   const Product product = {sums, top, side};
   OuterStage<kTile, kEdges, kX, kG, T, X, G, E, I, O> stage = {
-      x, g, edge_ids, in_rows, out_rows, groups, in, out, a, c0, m0, int(thread_id)};
+      x, g, edge_ids, in_rows, out_rows, groups, in, out, a, c0, m0, thread_id};
   threadgroup T* xs = (threadgroup T*)memory;
   sum_edges<kEdges>(product, stage, parts[part + 1], parts[part + 2], xs,
                     xs + kEdges * Product::kStride);

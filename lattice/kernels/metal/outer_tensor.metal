@@ -36,7 +36,7 @@ METAL_FUNC void outer_tensor(X x, G g, E edge_ids, I in_rows, O out_rows, P part
   const OuterTensors<kTile, kEdges, T, decltype(sums)> product = {&sums, upper * kEdges * kHalf,
                                                                   right * kEdges * kHalf};
   OuterStage<kTile, kEdges, kX, kG, T, X, G, E, I, O> stage = {
-      x, g, edge_ids, in_rows, out_rows, groups, in, out, a, c0, m0, int(thread_id)};
+      x, g, edge_ids, in_rows, out_rows, groups, in, out, a, c0, m0, thread_id};
   threadgroup T* xs = (threadgroup T*)memory;
   sum_edges<kEdges>(product, stage, parts[part + 1], parts[part + 2], xs, xs + kEdges * kTile);
   const MatrixOut<U> to = {u + (parts[part + 3] * long(sizes[3]) + a * sizes[4]), in, out,

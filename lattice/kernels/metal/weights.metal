@@ -20,7 +20,7 @@ struct DenseWeight {
   size_t begin(int k, int g) const thread { return size_t(k * stride_k + g * stride_g); }
   // n channels from m on, then zeros; kWhole as in load_eight.
   template <bool kWhole, typename V>
-  Eight<V> eight(size_t begin, int, int, int c, int m, int n) const thread {
+  METAL_FUNC Eight<V> eight(size_t begin, int, int, int c, int m, int n) const thread {
     return load_eight<kWhole, V>(data, begin + size_t(c * stride_c + m), n);
   }
 };
@@ -60,7 +60,7 @@ struct PackedWeight {
   size_t begin(int, int) const thread { return 0; }
   // 8 codes lie in one word or two, and share a scale.
   template <typename V>
-  Eight<V> eight_of_row(int k, int m, int c, int n) const thread {
+  METAL_FUNC Eight<V> eight_of_row(int k, int m, int c, int n) const thread {
     constexpr int kWords = kBits / 4, kCodes = 8 / kWords;
     const size_t group = place(k, m, c / group_size, n_groups);
     const float scale = float(scales[group]), bias = float(biases[group]);
@@ -78,7 +78,7 @@ struct PackedWeight {
   }
   // One code of each of 8 words.
   template <bool kWhole, typename V>
-  Eight<V> eight_of_column(int k, int m, int c, int n) const thread {
+  METAL_FUNC Eight<V> eight_of_column(int k, int m, int c, int n) const thread {
     const size_t word = place(k, m, c * kBits / 32, n_words),
                  group = place(k, m, c / group_size, n_groups);
     const uint shift = uint(c * kBits % 32);
@@ -101,7 +101,7 @@ struct PackedWeight {
     return result;
   }
   template <bool kWhole, typename V>
-  Eight<V> eight(size_t, int k, int g, int row, int column, int n) const thread {
+  METAL_FUNC Eight<V> eight(size_t, int k, int g, int row, int column, int n) const thread {
     if (kTurned) return eight_of_row<V>(k, g * rows + row, column, n);
     return eight_of_column<kWhole, V>(k, g * rows + column, row, n);
   }

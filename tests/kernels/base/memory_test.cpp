@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "lattice/kernels/cpu/base/pages.h"
+
 #if !defined(_WIN32)
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,6 +38,19 @@ TEST_F(Memory, BlocksAreAlignedAndLargeEnough) {
     std::memset(block, 1, bytes);  // the sanitizer checks that they are there
     pool_give(block, capacity);
   }
+}
+
+// What a GPU shares without a copy: whole pages of 16 KiB.
+TEST_F(Memory, LargeBlocksAreWholePages) {
+  for (size_t bytes : {16 << 10, (16 << 10) + 1, 40000, 65535, 65536, 70000, 1 << 20, (2 << 20) - 1,
+                       2 << 20, (5 << 20) + 7}) {
+    size_t capacity = 0;
+    void* block = pool_take(bytes, &capacity);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(block) % kPageBytes, 0u) << bytes;
+    EXPECT_EQ(capacity % kPageBytes, 0u) << bytes;
+    pool_give(block, capacity);
+  }
+  EXPECT_EQ(kPageBytes, size_t{16384});
 }
 
 TEST_F(Memory, LargeBlocksComeBack) {

@@ -7,6 +7,8 @@
 #include <new>
 #include <vector>
 
+#include "lattice/kernels/cpu/base/pages.h"
+
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
@@ -29,10 +31,13 @@ constexpr size_t kAlign = 64;
 constexpr size_t kHuge = size_t{2} << 20;
 
 // Sizes are rounded up to an eighth of a power of two, so that a block fits later requests of about
-// its size. Huge sizes are rounded up to whole huge pages.
+// its size. Large sizes are rounded up to whole pages, huge sizes to whole huge pages.
+size_t alignment_of(size_t bytes) {
+  return bytes >= kHuge ? kHuge : bytes >= kPageBytes ? kPageBytes : kAlign;
+}
 size_t round_up(size_t bytes) {
-  size_t unit = bytes < kSmall ? kAlign : std::bit_floor(bytes) / 8;
-  if (bytes >= kHuge) unit = std::max(unit, kHuge);
+  const size_t eighth = bytes < kSmall ? 0 : std::bit_floor(bytes) / 8;
+  const size_t unit = std::max(eighth, alignment_of(bytes));
   return (bytes + unit - 1) / unit * unit;
 }
 
@@ -82,7 +87,7 @@ void* pool_take(size_t bytes, size_t* capacity) {
       return hand_out(block, bytes, have);
     }
   }
-  void* block = std::aligned_alloc(size >= kHuge ? kHuge : kAlign, size);
+  void* block = std::aligned_alloc(alignment_of(size), size);
   if (!block) throw std::bad_alloc();
 #if defined(__linux__)
   if (size >= kHuge) madvise(block, size, MADV_HUGEPAGE);

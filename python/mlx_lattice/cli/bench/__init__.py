@@ -1,8 +1,12 @@
 """`mlx-lattice bench`: measures operations on this machine. One module per topic."""
 
+from __future__ import annotations
+
 import argparse
+from typing import Any
 
 from ..._ext import limit_simd
+from ..device import add_device
 from . import codec, conv, model, train, transformer
 
 
@@ -14,7 +18,7 @@ def _instruction_set(name: str) -> str:
     return name
 
 
-def add_command(commands):
+def add_command(commands: argparse._SubParsersAction[Any]) -> None:
     parser = commands.add_parser("bench", help="measures operations on this machine")
     parser.add_argument(
         "--simd",
@@ -25,3 +29,6 @@ def add_command(commands):
     topics = parser.add_subparsers(dest="topic", required=True, metavar="topic")
     for topic in (conv, codec, model, train, transformer):
         topic.add_topics(topics)
+    add_device(parser)
+    for topic in topics.choices.values():  # also behind the topic, where the first one counts on
+        add_device(topic, argparse.SUPPRESS)

@@ -1,0 +1,25 @@
+"""The option --device of commands that compute on features."""
+
+import contextlib
+
+import mlx.core as mx
+
+from ..devices import on
+
+HELP = "where features are computed (default: MLX's default device)"
+
+
+def add_device(parser, default=None, text=HELP):
+    """Adds --device to the parser of a command."""
+    parser.add_argument("--device", choices=("cpu", "gpu"), default=default, help=text)
+
+
+def on_device(name):
+    """A scope of this device; None: of the default one. Without such a GPU ValueError."""
+    if name is None:
+        return contextlib.nullcontext()
+    if name == "gpu" and not mx.is_available(mx.gpu):
+        raise ValueError(
+            "found no GPU that MLX can use, expected one; without it give --device cpu"
+        )
+    return on(mx.gpu if name == "gpu" else mx.cpu)
