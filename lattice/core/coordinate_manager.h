@@ -37,7 +37,7 @@ using RelationBuilder = std::function<Relation::Fresh(
 // Relations are cached by (input key, target key, spec, kind): equal arguments give the same
 // object. Above the byte budget the least recently used ones leave the cache; whoever holds one
 // keeps it. Output coordinates stay, so that a relation built again has the same output key.
-// Layouts of attention and poolings of blocks are kept by (key, arguments) too; they count as
+// Layouts of attention and poolings of blocks are kept by (key, arguments) too. They count as
 // bytes, and all of them leave before a relation does. All methods may be called from several
 // threads.
 class CoordinateManager : public std::enable_shared_from_this<CoordinateManager> {

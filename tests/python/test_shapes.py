@@ -34,11 +34,11 @@ def test_loss_falls_and_resumes(tmp_path):
     assert time.process_time() - begin < 20
 
 
-@pytest.mark.parametrize("kind", ["knn", "attention"])
-def test_other_networks_start_at_chance(kind):
+@pytest.mark.parametrize("kind, off", [("knn", 0.2), ("attention", 1.0)])
+def test_other_networks_start_at_chance(kind, off):
     """They need hundreds of steps to learn, too many for a test.
 
     Test_point_training sees such an encoder learn.
     """
     _, history = examples.load("shapes").train(clouds=24, tests=12, epochs=1, kind=kind, log=None)
-    assert abs(history[0]["loss"] - np.log(6)) < 0.5, history
+    assert abs(history[0]["loss"] - np.log(6)) < off, history

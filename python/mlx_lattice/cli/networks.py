@@ -30,6 +30,7 @@ NETWORKS: dict[str, tuple[Any, dict]] = {
             "dec_num_head": [2, 4],
             "dec_patch_size": [256, 256],
             "drop_path": 0.1,
+            "momentum": 0.1,
         },
     ),
     "window-unet": (models.WindowUNet, {"channels": [32, 64, 128], "depths": [1, 1, 2]}),

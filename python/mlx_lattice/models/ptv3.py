@@ -44,6 +44,8 @@ class PointTransformerV3(Model):
         The published code and weights read the branch of the skip alone, which is the default.
     cls_mode: encoder only. The result is the coarsest tensor, or with out_channels the logits
         (B, out_channels) of the mean of each cloud.
+    momentum: of the running statistics. The published 0.01 needs some hundred steps to forget the
+        start; short trainings do better with 0.1.
     """
 
     def __init__(
@@ -74,12 +76,15 @@ class PointTransformerV3(Model):
         enable_flash=True,
         refresh_convolution=False,
         cls_mode=False,
+        momentum=0.01,
     ):
         given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         config = _checked_config(self, given)
         super().__init__(**config)
         self.stem = nn.SubmConv3d(config["in_channels"], config["enc_channels"][0], 5, bias=False)
-        self.stem_norm = nn.BatchNorm(config["enc_channels"][0], eps=1e-3, momentum=0.01)
+        self.stem_norm = nn.BatchNorm(
+            config["enc_channels"][0], eps=1e-3, momentum=config["momentum"]
+        )
         self.activation = nn.GELU()
         self.enc = self._encoder(config)
         out = config["enc_channels"][-1]
@@ -119,7 +124,12 @@ class PointTransformerV3(Model):
         for s, stage_rates in enumerate(rates):
             down = None
             if s:
-                down = nn.GridPool(channels[s - 1], channels[s], config["stride"][s - 1])
+                down = nn.GridPool(
+                    channels[s - 1],
+                    channels[s],
+                    config["stride"][s - 1],
+                    momentum=config["momentum"],
+                )
             stages.append(_Stage(self._blocks(config, "enc", s, stage_rates), down=down))
         return stages
 
@@ -130,7 +140,9 @@ class PointTransformerV3(Model):
         return [
             _Stage(
                 self._blocks(config, "dec", s, stage_rates[::-1]),
-                up=nn.GridUnpool(channels[s + 1], config["enc_channels"][s], channels[s]),
+                up=nn.GridUnpool(
+                    channels[s + 1], config["enc_channels"][s], channels[s], config["momentum"]
+                ),
             )
             for s, stage_rates in enumerate(rates)
         ]
@@ -227,6 +239,7 @@ def _checked_config(model, given):
             "array of weights that would be dropped; use proj_drop or drop_path"
         )
     config["qk_scale"] = given["qk_scale"] or None
+    config["momentum"] = number(model, "momentum", given["momentum"], 0, 1)
     for key in ("qkv_bias", "pre_norm", "shuffle_orders", "shuffle_pooled", "enable_rpe") + (
         "shuffle_in_evaluation",
         "enable_flash",

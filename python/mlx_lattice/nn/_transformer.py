@@ -124,14 +124,14 @@ class GridPool(nn.Module):
     that GridUnpool takes.
     """
 
-    def __init__(self, in_channels, out_channels, stride=2, order="z", mode="max"):
+    def __init__(self, in_channels, out_channels, stride=2, order="z", mode="max", momentum=0.01):
         super().__init__()
         self._channels = integer(self, "in_channels", in_channels)
         self._stride, self._order, self._mode = integer(self, "stride", stride), order, mode
         if self._stride & (self._stride - 1):
             raise ValueError(f"[GridPool] stride must be a power of two, got {stride}")
         self.linear = Linear(self._channels, out_channels)
-        self.norm = BatchNorm(out_channels, eps=1e-3, momentum=0.01)
+        self.norm = BatchNorm(out_channels, eps=1e-3, momentum=momentum)
         self.activation = GELU()
 
     def __call__(self, x, order=None):
@@ -151,14 +151,14 @@ class GridUnpool(nn.Module):
     coordinates of skip.
     """
 
-    def __init__(self, in_channels, skip_channels, out_channels):
+    def __init__(self, in_channels, skip_channels, out_channels, momentum=0.01):
         super().__init__()
         self.linear, self.skip_linear = (
             Linear(in_channels, out_channels),
             Linear(skip_channels, out_channels),
         )
-        self.norm = BatchNorm(out_channels, eps=1e-3, momentum=0.01)
-        self.skip_norm = BatchNorm(out_channels, eps=1e-3, momentum=0.01)
+        self.norm = BatchNorm(out_channels, eps=1e-3, momentum=momentum)
+        self.skip_norm = BatchNorm(out_channels, eps=1e-3, momentum=momentum)
         self.activation = GELU()
 
     def __call__(self, x, skip, pooling):
