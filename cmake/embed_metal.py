@@ -1,8 +1,9 @@
-"""Writes a C++ file that holds the text of .metal files.
+"""Writes a C++ file that holds the text of .metal files, for Metal and for CUDA.
 
-MLX compiles Metal kernels from text at run time and finds no files of this library. So each
+MLX compiles kernels from text at run time and finds no files of this library. So each
 `#include "lattice/..."` is replaced by the file that it names, once per topic. `#pragma once` lines
-are dropped.
+are dropped. For CUDA the prelude comes first. A file of kernels/cuda takes the place of its
+namesake in kernels/metal, and includes of Metal's own headers are dropped.
 """
 
 import argparse
@@ -10,12 +11,23 @@ import re
 from pathlib import Path
 
 INCLUDE = re.compile(r'\s*#\s*include\s+"(lattice/[^"]+)"')
+METAL = re.compile(r"\s*#\s*(include\s+<metal_|pragma\s+METAL\b)")
 PRAGMA = re.compile(r"\s*#\s*pragma\s+once\b")
+UNROLL = "#pragma clang loop unroll(full)"
 PIECE = 8000  # characters of one literal; compilers must take 65,536
+PRELUDE = "lattice/kernels/cuda/prelude.cuh"
 
 
-def expand(path, root, seen):
+def namesake(path, root):
+    """The file that stands for `path` in the text for CUDA."""
+    other = root / "lattice/kernels/cuda" / f"{path.stem}.cuh"
+    return other if path.suffix == ".metal" and other.is_file() else path
+
+
+def expand(path, root, seen, cuda=False):
     """Lines of `path` with our own includes replaced by what they name."""
+    if cuda:
+        path = namesake(path, root)
     if path in seen:
         return
     seen.add(path)
@@ -25,13 +37,14 @@ def expand(path, root, seen):
             target = root / include[1]
             if not target.is_file():
                 raise SystemExit(f"{path.relative_to(root)}:{number}: no such file: {include[1]}")
-            yield from expand(target, root, seen)
-        elif not PRAGMA.match(line):
-            yield line
+            yield from expand(target, root, seen, cuda)
+        elif not PRAGMA.match(line) and not (cuda and METAL.match(line)):
+            yield line.replace(UNROLL, "#pragma unroll") if cuda else line
 
 
-def literal(text):
-    pieces = [text[i : i + PIECE] for i in range(0, len(text), PIECE)] or [""]
+def literal(lines):
+    text = "\n".join(lines) + "\n"
+    pieces = [text[i : i + PIECE] for i in range(0, len(text), PIECE)]
     return "\n".join(f'R"metal({piece})metal"' for piece in pieces)
 
 
@@ -48,11 +61,17 @@ def main():
         "std::span<const Text> texts() {",
         "  static const Text kTexts[] = {",
     ]
+    root = arguments.root.resolve()
     for path in sorted(arguments.files):
-        text = "\n".join(expand(path.resolve(), arguments.root.resolve(), set())) + "\n"
-        lines.append(f'{{"{path.stem}",\n{literal(text)}}},')
+        metal = expand(path.resolve(), root, set())
+        seen = set()
+        cuda = [
+            *expand(root / PRELUDE, root, seen, cuda=True),
+            *expand(path.resolve(), root, seen, cuda=True),
+        ]
+        lines.append(f'{{"{path.stem}",\n{literal(metal)},\n{literal(cuda)}}},')
     lines += [
-        '{"", ""}};',
+        '{"", "", ""}};',
         "  return std::span(kTexts, std::size(kTexts) - 1);",
         "}",
         "}  // namespace lattice::metal",

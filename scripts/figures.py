@@ -7,8 +7,12 @@ kinds.svg     edges of the kinds of relations on a line
 strides.svg   one coordinate on lattices of stride 1, 2 and 4
 identity.svg  which operations keep the identity of coordinates
 routes.svg    how a call finds its kernel
+orders.svg    the four orders of attention, in two dimensions
+patches.svg   how the last patch of a cloud borrows rows
+windows.svg   windows of 4 voxels, without and with a shift of 2
 """
 
+import itertools
 import sys
 from pathlib import Path
 
@@ -156,12 +160,91 @@ def routes():
     return p.save()
 
 
+def z_place(x, y, bits=3):
+    return sum((x >> b & 1) << (2 * b + 1) | (y >> b & 1) << (2 * b) for b in range(bits))
+
+
+def hilbert_place(x, y, bits=3):
+    """Along the Hilbert curve of the square (Hilbert 1891)."""
+    place = 0
+    for b in reversed(range(bits)):
+        right, upper = x >> b & 1, y >> b & 1
+        place += (3 * right ^ upper) << (2 * b)
+        if not upper:
+            if right:
+                x, y = ~x, ~y
+            x, y = y, x
+    return place
+
+
+def orders():
+    p, step, side = Picture(720, 210), 18, 8
+    curves = (
+        ("z", z_place),
+        ("z-trans", lambda x, y: z_place(y, x)),
+        ("hilbert", hilbert_place),
+        ("hilbert-trans", lambda x, y: hilbert_place(y, x)),
+    )
+    for k, (name, place) in enumerate(curves):
+        left, top = 28 + 178 * k, 44
+        p.text(left + step * 3.5, 22, name)
+        cells = sorted((place(x, y), x, y) for x in range(side) for y in range(side))
+        spots = [(left + step * x, top + step * (side - 1 - y)) for _, x, y in cells]
+        for i, ((x1, y1), (x2, y2)) in enumerate(itertools.pairwise(spots)):
+            p.line(x1, y1, x2, y2, color=BLUE if i // 16 % 2 == 0 else RED)
+    p.text(360, 200, "colors: patches of 16 voxels along each order", size=12)
+    return p.save()
+
+
+def patches():
+    p, step = Picture(640, 150), 40
+    p.text(30, 24, "a cloud of 10 rows, patches of 4: 12 slots", anchor="start")
+    for slot in range(12):
+        row = slot if slot < 10 else slot - 4
+        x = 60 + step * slot + 14 * (slot // 4)
+        p.box(x, 62, row, fill=PALE if slot < 10 else "#fbd38d", w=34)
+        p.text(x, 94, slot, size=11, color=SOFT)
+    for patch in range(3):
+        p.text(120 + (4 * step + 14) * patch, 118, f"patch {patch}", size=12)
+    p.text(
+        30,
+        142,
+        "rows 6 and 7 are borrowed: keys and queries once more, their results dropped",
+        anchor="start",
+        size=12,
+    )
+    return p.save()
+
+
+def windows():
+    p, step = Picture(560, 250), 24
+    voxels = [(0, 1), (1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 4), (6, 5), (7, 6), (2, 6)]
+    voxels.append((1, 7))
+    for k, shift in enumerate((0, 2)):
+        left, top = 50 + 260 * k, 40
+        p.text(left + 4 * step, 24, f"window 4, shift {shift}")
+        groups = sorted({((x + shift) // 4, (y + shift) // 4) for x, y in voxels})
+        fills = ("#bee3f8", "#fbd38d", "#c6f6d5", "#e9d8fd", "#fed7d7", "#edf2f7")
+        for x, y in voxels:
+            group = groups.index(((x + shift) // 4, (y + shift) // 4))
+            at = left + step * x + step / 2, top + step * (7 - y) + step / 2
+            p.box(*at, "", fill=fills[group % 6], w=step - 2, h=step - 2)
+        borders = [b for b in range(9) if (b + shift) % 4 == 0]
+        for b in borders:
+            p.line(left + step * b, top, left + step * b, top + 8 * step, INK)
+            p.line(left, top + step * (8 - b), left + 8 * step, top + step * (8 - b), INK)
+    return p.save()
+
+
 FIGURES = {
     "padding": padding,
     "kinds": kinds,
     "strides": strides,
     "identity": identity,
     "routes": routes,
+    "orders": orders,
+    "patches": patches,
+    "windows": windows,
 }
 
 

@@ -21,11 +21,11 @@ def main(folder: str) -> None:
         texts.setdefault(launch.text, launch.name)
         return [mx.zeros(shape, dtype) for shape, dtype in launch.outputs]
 
-    _ext.set_metal_host(host)
+    _ext.set_gpu_host(host)
     _ext.force_tensor_ops("neural_accelerator")  # rows of every tier
     _ext.selftest_rows("gpu", "metal.")
     _ext.force_tensor_ops(None)
-    _ext.set_metal_host(None)
+    _ext.set_gpu_host(None)
     target = pathlib.Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     for text, name in texts.items():

@@ -27,6 +27,9 @@ if [ "$stage" != demo ]; then
   homebrew+=(googletest)
   python_packages+=('pytest>=8' 'pytest-xdist>=3.5' 'hypothesis>=6' 'scipy>=1.11'
     'laspy>=2.5' 'lazrs>=0.6' 'plyfile>=1.0')
+  # NVRTC and its headers, 60 MB: tests/metal compiles the CUDA text, without a GPU.
+  [ "$(uname -sm)" != 'Linux x86_64' ] || python_packages+=('nvidia-cuda-nvrtc>=13,<14'
+    'nvidia-cuda-runtime>=13,<14' 'nvidia-cuda-crt>=13,<14' 'nvidia-cuda-cccl>=13,<14')
 fi
 if [ "$stage" = bench ]; then
   debian+=(libbenchmark-dev libopenblas-dev)

@@ -1,5 +1,6 @@
 #include "lattice/ops/backend.h"
 
+#include <mlx/backend/cuda/cuda.h>
 #include <mlx/backend/metal/metal.h>
 #include <mlx/version.h>
 
@@ -18,6 +19,11 @@ constexpr const char* kMetalStatus =
     "by Apple's compiler, not run and not measured on Apple hardware; `mlx-lattice selftest "
     "--device gpu` checks them "
     "on a Mac";
+// docs/cuda.md says it at length.
+constexpr const char* kCudaStatus =
+    "the Metal kernels behind a prelude; compiled by NVRTC, executed by an emulation on the CPU, "
+    "where they agree with the oracle; not run and not measured on NVIDIA hardware; `mlx-lattice "
+    "selftest --device gpu` checks them there";
 
 }  // namespace
 
@@ -37,7 +43,8 @@ BackendInfo backend_info() {
           tensor_ops(),
           mlx_products(),
           probes(),
-          kMetalStatus};
+          kMetalStatus,
+          kCudaStatus};
 }
 
 }  // namespace lattice

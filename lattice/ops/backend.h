@@ -3,16 +3,17 @@
 
 #include <string>
 
-#include "lattice/graph/metal_call.h"
+#include "lattice/graph/gpu_call.h"
 #include "lattice/routes/capability.h"
 #include "lattice/routes/probe.h"
 #include "lattice/routes/products.h"
 
 namespace lattice {
 
-// Tests execute the text of Metal kernels on the CPU through this.
-using graph::MetalLaunch;
-using graph::set_metal_host;
+// Tests execute the text of GPU kernels on the CPU through this.
+using graph::GpuBackend;
+using graph::GpuLaunch;
+using graph::set_gpu_host;
 
 struct BackendInfo {
   std::string version;      // of this library
@@ -26,6 +27,7 @@ struct BackendInfo {
   Products products;     // of float32 by MLX on the GPU
   std::vector<Probe> probes;
   std::string metal_status;  // what is proven of the Metal kernels, and what not
+  std::string cuda_status;   // the same of the CUDA kernels
 };
 BackendInfo backend_info();
 

@@ -59,10 +59,10 @@ mx::array activation(const mx::array& x, Activation kind, const ActivationOption
       const mx::array v = as_float32(x, s), half(0.5f), one(1.0f);
       const mx::array cubic = mx::add(
           v, mx::multiply(mx::array(0.044715f), mx::multiply(v, mx::square(v, s), s), s), s);
-      const mx::array inner = mx::tanh(
-          mx::multiply(mx::array(static_cast<float>(std::sqrt(2 * std::numbers::inv_pi))), cubic,
-                       s),
-          s);
+      const mx::array inner =
+          mx::tanh(mx::multiply(mx::array(static_cast<float>(std::sqrt(2 * std::numbers::inv_pi))),
+                                cubic, s),
+                   s);
       return mx::astype(mx::multiply(mx::multiply(half, v, s), mx::add(one, inner, s), s),
                         x.dtype(), s);
     }

@@ -87,9 +87,7 @@ mx::array launch_row_norm(const mx::array& x, const Affine& affine, float eps, b
   const mx::Shape channels = {x.shape(1)};
   const Arrays inputs = {x, affine.weight ? *affine.weight : mx::ones(channels, mx::float32, s),
                          affine.bias ? *affine.bias : mx::zeros(channels, mx::float32, s)};
-  const auto forward = [=](const Arrays& in) {
-    return launch_norm(Operation::row_norm, n, in, s);
-  };
+  const auto forward = [=](const Arrays& in) { return launch_norm(Operation::row_norm, n, in, s); };
   const auto vjp = [=](const Arrays& in, const Arrays& ct, const Arrays&) {
     return norm_gradients(n, {in[0], in[1], in[2], ct[0]}, s);
   };

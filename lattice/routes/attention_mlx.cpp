@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "lattice/routes/attention.h"
+#include "lattice/routes/products.h"
 
 namespace lattice {
 namespace {
@@ -85,8 +86,7 @@ graph::Arrays run_formula(const Attend& a, const graph::Arrays& in, const Part& 
                   v = heads_first(in[2], part.k0, part.n, part.keys, 1, s);
   const mx::Shape grouped = {part.n, heads / groups, groups, part.queries, part.keys},
                   flat = {part.n, heads, part.queries, part.keys};
-  mx::array logits =
-      mx::matmul(mx::multiply(q, mx::array(a.scale), s), mx::swapaxes(k, -1, -2, s), s);
+  mx::array logits = product(mx::multiply(q, mx::array(a.scale), s), mx::swapaxes(k, -1, -2, s), s);
   logits = mx::reshape(logits, flat, s);
   if (a.positions)
     logits = mx::add(logits, table_bias(in[3], *a.positions, part, lookup, s), s);
@@ -107,7 +107,7 @@ graph::Arrays run_formula(const Attend& a, const graph::Arrays& in, const Part& 
   const mx::array sum = mx::sum(e, -1, true, s), none = mx::equal(sum, mx::array(0.0f), s);
   const mx::array p = mx::divide(e, mx::where(none, mx::array(1.0f), sum, s), s);
   const mx::array lse = mx::where(none, mx::array(kInf), mx::add(top, mx::log(sum, s), s), s);
-  return {rows_first(mx::matmul(mx::reshape(p, grouped, s), v, s), s),
+  return {rows_first(product(mx::reshape(p, grouped, s), v, s), s),
           mx::reshape(mx::transpose(lse, {0, 2, 1, 3}, s), {part.n * part.queries, heads}, s)};
 }
 

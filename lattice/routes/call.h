@@ -102,7 +102,8 @@ struct Norm {
   size_t inputs() const { return residual_at() + (residual ? 1 : 0); }
 };
 
-// Payload of row_norm and row_norm_vjp. Inputs: x, weight, bias; of row_norm_vjp then the cotangent.
+// Payload of row_norm and row_norm_vjp. Inputs: x, weight, bias; of row_norm_vjp then the
+// cotangent.
 struct RowScale {
   float eps = 0;
   bool centered = true;

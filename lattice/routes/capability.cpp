@@ -3,19 +3,20 @@
 #include <mlx/backend/cuda/cuda.h>
 #include <mlx/backend/metal/metal.h>
 #include <mlx/device.h>
+#include <mlx/transforms.h>
 
 #include <atomic>
 #include <variant>
 
 #include "lattice/core/errors.h"
-#include "lattice/graph/metal_call.h"
+#include "lattice/graph/gpu_call.h"
 
 namespace lattice {
 namespace mx = mlx::core;
 namespace {
 
-// The first generation whose family has the tensor API, and the first with neural accelerators:
-// that of GPUs whose name ends in p (phones) comes later. MLX asks the same.
+// The first generation whose family has the tensor API, and the first with neural accelerators.
+// GPUs whose name ends in p (phones) have them one generation later. MLX asks the same.
 constexpr int kTensorGeneration = 13, kAccelerated = 17, kAcceleratedPhone = 18;
 
 constexpr int kNotForced = -1;
@@ -56,7 +57,9 @@ void force_tensor_ops(std::optional<TensorOps> tier) {
 
 TensorOps tensor_ops() {
   if (const int forced = forced_tier; forced != kNotForced) return static_cast<TensorOps>(forced);
-  if (graph::has_metal_host()) return TensorOps::gpu;
+  if (graph::has_gpu_host())
+    return graph::gpu_backend() == graph::GpuBackend::metal ? TensorOps::gpu
+                                                            : TensorOps::unavailable;
   if (!mx::metal::is_available()) return TensorOps::unavailable;
   const auto& info = mx::device_info(mx::Device::gpu);
   auto found = info.find("architecture");
@@ -65,11 +68,23 @@ TensorOps tensor_ops() {
   return tier_of(architecture ? *architecture : "", has_tensor_api());
 }
 
-bool has_metal() { return graph::has_metal_host() || mx::metal::is_available(); }
-bool has_cuda() { return mx::cu::is_available(); }
+bool has_metal() { return graph::gpu_backend() == graph::GpuBackend::metal; }
+bool has_cuda() { return graph::gpu_backend() == graph::GpuBackend::cuda; }
 
 bool on_gpu(mx::StreamOrDevice s) {
-  return graph::has_metal_host() || mx::to_stream(s).device == mx::Device::gpu;
+  return graph::has_gpu_host() || mx::to_stream(s).device == mx::Device::gpu;
+}
+
+bool start_on_gpu(const std::vector<mx::array>& arrays, mx::StreamOrDevice s) {
+  if (!on_gpu(s)) return false;
+  try {
+    mx::async_eval(arrays);
+  } catch (const std::exception&) {  // thrown before anything starts
+    for (const mx::array& a : arrays)
+      if (a.is_tracer()) return false;
+    throw;
+  }
+  return true;
 }
 
 void check_coords_on_device(std::string_view operation, const mx::array& coords,

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lattice {
 
@@ -30,6 +31,10 @@ bool has_cuda();
 
 // Whether operations on s take rows of a GPU. With a Metal host every stream counts as one.
 bool on_gpu(mlx::core::StreamOrDevice s);
+
+// Starts to compute the arrays if s is a stream of a GPU, and returns whether it did. Arrays
+// without values yet, inside compile or vmap, are left alone.
+bool start_on_gpu(const std::vector<mlx::core::array>& arrays, mlx::core::StreamOrDevice s = {});
 
 // Throws where coordinates of 64 bits meet a GPU.
 void check_coords_on_device(std::string_view operation, const mlx::core::array& coords,

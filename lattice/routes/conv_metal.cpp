@@ -10,7 +10,7 @@
 #include <bit>
 #include <limits>
 
-#include "lattice/graph/metal_call.h"
+#include "lattice/graph/gpu_call.h"
 #include "lattice/kernels/metal/text.h"
 #include "lattice/routes/capability.h"
 #include "lattice/routes/conv.h"
@@ -35,7 +35,7 @@ mx::array numbers(const std::vector<int32_t>& values) {
 
 // A call of Metal that grows input by input. Names say everything that changes the text.
 struct Launch {
-  graph::MetalCall call;
+  graph::GpuCall call;
   std::vector<mx::array> inputs;
 
   Launch(std::string name, const char* topic, mx::Dtype dtype, std::string result,
@@ -50,7 +50,7 @@ struct Launch {
     call.input_names.push_back(name);
     inputs.push_back(input);
   }
-  mx::array run(mx::StreamOrDevice s) const { return graph::metal_call(call, inputs, s)[0]; }
+  mx::array run(mx::StreamOrDevice s) const { return graph::gpu_call(call, inputs, s)[0]; }
 };
 
 // Threads of kernels that have one for each element of rows of `columns`.
@@ -199,10 +199,11 @@ mx::array tiles_with(const Call& call, View view, Unit unit = Unit::matrices) {
   }
   const std::string v = view == View::buckets ? "float" : "T",
                     blocks = tensors ? "conv_tensor_blocks(" : "conv_blocks<" + v + ">(";
+  launch.call.shared = {{"float4", "memory", "lattice::" + blocks + shape.sizes() + ")"},
+                        {"uint", "masks", "4"}};
   launch.call.source =
-      "threadgroup float4 memory[lattice::" + blocks + shape.sizes() +
-      ")];\nthreadgroup uint masks[4];\nlattice::" + kernel + "<" + v + ", " + shape.arguments() +
-      ">(" + rows + ", " + launch.weight + ", x, " + launch.bias +
+      "lattice::" + kernel + "<" + v + ", " + shape.arguments() + ">(" + rows + ", " +
+      launch.weight + ", x, " + launch.bias +
       ", sizes, y, memory, masks, threadgroup_position_in_grid, " +
       "thread_index_in_threadgroup, simdgroup_index_in_threadgroup, thread_index_in_simdgroup);";
   launch.call.grid = {as_int(tiles * kThreads), as_int((out_group(call) + columns - 1) / columns),
@@ -247,15 +248,14 @@ mx::array outer_with(const Call& call, const mx::Shape& shape, const std::vector
                                strides[0], strides[1], strides[2]}));
   const std::string arguments = "(x, g, edge_ids, in_rows, out_rows, parts, sizes, u, ";
   if (unit) {
-    launch.call.source = std::string("threadgroup float4 memory[lattice::") +
-                         (tensors ? "outer_tensor_blocks(" : "outer_blocks<T>(") + tiles.sizes() +
-                         ")];\nlattice::" + kernel + "<T, U, " + tiles.arguments() + ">" +
-                         arguments +
+    const std::string blocks = tensors ? "outer_tensor_blocks(" : "outer_blocks<T>(";
+    launch.call.shared = {{"float4", "memory", "lattice::" + blocks + tiles.sizes() + ")"}};
+    launch.call.source = "lattice::" + kernel + "<T, U, " + tiles.arguments() + ">" + arguments +
                          "memory, threadgroup_position_in_grid, thread_index_in_threadgroup, " +
                          "simdgroup_index_in_threadgroup, thread_index_in_simdgroup);";
-    const auto blocks = [&](int64_t c) { return (c + tiles.width - 1) / tiles.width; };
-    launch.call.grid = {as_int(int64_t{parts.count} * kThreads), as_int(blocks(in_group(call))),
-                        as_int(call.groups * blocks(out_group(call)))};
+    const auto tiles_of = [&](int64_t c) { return (c + tiles.width - 1) / tiles.width; };
+    launch.call.grid = {as_int(int64_t{parts.count} * kThreads), as_int(tiles_of(in_group(call))),
+                        as_int(call.groups * tiles_of(out_group(call)))};
     launch.call.threadgroup = {kThreads, 1, 1};
   } else {
     launch.call.source = "lattice::outer_rows<U>" + arguments + "thread_position_in_grid);";

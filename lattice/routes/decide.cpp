@@ -66,7 +66,7 @@ Decision decide(const Call& call) {
       why = {Rejection::Step::device, route.device == mx::Device::gpu
                                           ? "the call is not on a GPU"
                                           : "the call is not on the CPU"};
-    else if (why = route.check(call); why.fits())
+    else if (why = route.refusal(call); why.fits())
       why = passes_probe(route, call);
     if (why.fits()) {
       decision.chosen = &route;
@@ -105,7 +105,7 @@ std::string Decision::text() const {
   line("shape and dtype", call.shape_and_dtype_text());
   line("capability", !on_gpu       ? cpu::simd_name()
                      : has_metal() ? std::string("Metal, tensor API: ") + name(tensor_ops())
-                     : has_cuda()  ? "CUDA"
+                     : has_cuda()  ? "CUDA, tensor cores for 16-bit types"
                                    : "no GPU");
   line("work", std::to_string(call.n_in()) + " -> " + std::to_string(call.n_out()) + " rows, " +
                    std::to_string(call.n_edges()) + " edges, " + scaled(call.flop(), "FLOP") +
@@ -164,7 +164,7 @@ std::vector<Decision> DecisionLog::decisions() const {
 int64_t run_count(const std::string& operation, const std::string& route) {
   int64_t count = 0;
   for (const Route& row : routes())
-    if (name(row.operation) == operation && row.name == route) count += row.runs;
+    if (name(row.operation) == operation && row.name == route) count += row.runs.n;
   return count;
 }
 

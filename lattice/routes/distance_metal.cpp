@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "lattice/graph/metal_call.h"
+#include "lattice/graph/gpu_call.h"
 #include "lattice/kernels/metal/text.h"
 #include "lattice/routes/distance.h"
 
@@ -34,13 +34,13 @@ mx::array distance_with_metal(const Call& call) {
                              : kind == Distance::euclidean ? "kEuclidean"
                                                            : "kSquared";
   const auto whole = [](int rows) { return (rows + kSide - 1) / kSide * kSide; };
-  graph::MetalCall launch;
+  graph::GpuCall launch;
   launch.name = std::string("distance_") + name(kind);
   launch.header = metal::text("distance");
+  launch.shared = {{"float", "left", "lattice::kSide * lattice::kPitch"},
+                   {"float", "right", "lattice::kSide * lattice::kPitch"}};
   launch.source =
-      "threadgroup float left[lattice::kSide * lattice::kPitch], "
-      "right[lattice::kSide * lattice::kPitch];\nlattice::distance_tile<lattice::" +
-      metric +
+      "lattice::distance_tile<lattice::" + metric +
       ">(d, a, a_shape[0], b, b_shape[0], a_shape[1], left, right, thread_position_in_grid.xy, "
       "thread_position_in_threadgroup.xy);";
   launch.input_names = {"a", "b"};
@@ -48,7 +48,7 @@ mx::array distance_with_metal(const Call& call) {
   launch.outputs = {{{n, m}, mx::float32}};
   launch.grid = {whole(m), whole(n), 1};
   launch.threadgroup = {kSide, kSide, 1};
-  return graph::metal_call(launch, {a, b}, call.stream)[0];
+  return graph::gpu_call(launch, {a, b}, call.stream)[0];
 }
 
 }  // namespace lattice

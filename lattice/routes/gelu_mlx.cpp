@@ -15,9 +15,9 @@ mx::array gelu_formula(const mx::array& x, bool slope, mx::StreamOrDevice s) {
       number(0.5),
       mx::add(number(1), mx::erf(mx::multiply(v, number(std::numbers::sqrt2 / 2), s), s), s), s);
   if (!slope) return mx::astype(mx::multiply(v, below, s), x.dtype(), s);
-  const mx::array bell = mx::multiply(
-      number(std::sqrt(std::numbers::inv_pi / 2)),
-      mx::exp(mx::multiply(number(-0.5), mx::square(v, s), s), s), s);
+  const mx::array bell =
+      mx::multiply(number(std::sqrt(std::numbers::inv_pi / 2)),
+                   mx::exp(mx::multiply(number(-0.5), mx::square(v, s), s), s), s);
   return mx::astype(mx::add(below, mx::multiply(v, bell, s), s), x.dtype(), s);
 }
 

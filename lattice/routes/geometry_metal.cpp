@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "lattice/graph/dtype.h"
-#include "lattice/graph/metal_call.h"
+#include "lattice/graph/gpu_call.h"
 #include "lattice/kernels/metal/text.h"
 #include "lattice/routes/geometry.h"
 
@@ -28,8 +28,10 @@ struct Input {
 std::vector<mx::array> launch(const char* topic, const std::string& name, const std::string& source,
                               const std::vector<Input>& inputs,
                               std::vector<graph::OutputSpec> outputs, int n, int words, int group,
-                              std::optional<float> init_value, mx::StreamOrDevice s) {
-  graph::MetalCall call;
+                              std::optional<float> init_value, mx::StreamOrDevice s,
+                              std::vector<graph::SharedArray> shared = {}) {
+  graph::GpuCall call;
+  call.shared = std::move(shared);
   call.name = std::string(topic) + "_" + name;
   call.header = metal::text(topic);
   call.source = source;
@@ -44,7 +46,7 @@ std::vector<mx::array> launch(const char* topic, const std::string& name, const 
   call.grid = {n, words, 1};
   call.threadgroup = {group, 1, 1};
   call.init_value = init_value;
-  return graph::metal_call(call, arrays, s);
+  return graph::gpu_call(call, arrays, s);
 }
 
 // Slots with every row of coords; twice as many as rows, or more.
@@ -165,15 +167,16 @@ mx::array neighbors_with_metal(const Call& call) {
                             ">(found, source, source_shape[0], query, n, q, reach[0], tile, "
                             "int(thread_position_in_threadgroup.x));\n";
   const std::string head =
-      "threadgroup int4 tile[lattice::kTile];\nconst int n = query_shape[0], q = "
+      "const int n = query_shape[0], q = "
       "int(thread_position_in_grid.x);\n";
+  const std::vector<graph::SharedArray> tile = {{"int4", "tile", "lattice::kTile"}};
   const std::vector<Input> inputs = {
       {"source", source}, {"query", query}, {"reach", mx::array(&reach, {1}, mx::float32)}};
   const int threads = (n + kTile - 1) / kTile * kTile;
   mx::array counts =
       launch("neighbors", "count_" + kind,
              head + "lattice::Counted found = {0};\n" + visit + "if (q < n) out[q] = found.n;",
-             inputs, {{{n}, mx::int32}}, threads, 1, kTile, {}, s)[0];
+             inputs, {{{n}, mx::int32}}, threads, 1, kTile, {}, s, tile)[0];
   counts.eval();
   const int32_t* count = counts.data<int32_t>();
   const int64_t most = *std::max_element(count, count + n);
@@ -196,7 +199,7 @@ mx::array neighbors_with_metal(const Call& call) {
         head + "const size_t first = size_t(min(q, n - 1)) * size_t(width[0]);\n" +
             "lattice::Nearest found = {out + first, distances + first, width[0], 0};\n" + visit,
         with_width, {{{n, width}, mx::int32}, {{n, width}, mx::float32}}, threads, 1, kTile, -1.0f,
-        s);
+        s, tile);
     mx::eval(found);
     std::vector<int32_t> sources;
     for (int q = 0; q < n; ++q) {

@@ -27,9 +27,9 @@ Results& results() {
 }
 
 bool is_probed(const Route& route) {
-  if (route.code != Code::metal) return false;
+  if (route.code != Code::metal && route.code != Code::cuda) return false;
   const int forced = probing;
-  return forced == kAsTheMachine ? mx::metal::is_available() : forced != 0;
+  return forced == kAsTheMachine ? graph::gpu_backend() != graph::GpuBackend::none : forced != 0;
 }
 
 std::string label_of(const Route& route, const Call& call) {
@@ -76,7 +76,7 @@ std::string difference(const Call& call, const mx::array& found, const mx::array
 std::string failure_of(const Route& route, const Call& call) {
   const std::optional<Call> test = probe_case(route, call);
   if (!test) return "";
-  const int64_t before = route.runs;
+  const int64_t before = route.runs.n;
   std::string failure;
   try {
     mx::array found = route.launch(*test, route)[0];
@@ -85,7 +85,7 @@ std::string failure_of(const Route& route, const Call& call) {
   } catch (const std::exception& error) {
     failure = error.what();
   }
-  route.runs -= route.runs - before;  // a probe is no run
+  route.runs.n -= route.runs.n - before;  // a probe is no run
   return failure;
 }
 

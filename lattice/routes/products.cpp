@@ -18,12 +18,15 @@ bool tf32_enabled() {
   return !text || std::atoi(text) != 0;
 }
 
-// To 11 bits of significand, to nearest; the 13 bits below are cleared.
+// To 11 bits of significand, to nearest; the 13 bits below are cleared. The difference is exact,
+// and gradients pass by it.
 mx::array rounded(const mx::array& a, mx::StreamOrDevice s) {
   if (!stands_in || a.dtype() != mx::float32) return a;
   const mx::array bits = mx::view(a, mx::uint32, s);
   const mx::array up = mx::add(bits, mx::array(uint32_t{1} << 12), s);
-  return mx::view(mx::bitwise_and(up, mx::array(~((uint32_t{1} << 13) - 1)), s), mx::float32, s);
+  const mx::array kept = mx::bitwise_and(up, mx::array(~((uint32_t{1} << 13) - 1)), s);
+  const mx::array less = mx::subtract(mx::view(kept, mx::float32, s), a, s);
+  return mx::add(a, mx::stop_gradient(less, s), s);
 }
 
 }  // namespace
@@ -45,7 +48,11 @@ mx::array product_plus(const mx::array& c, const mx::array& a, const mx::array& 
 }
 
 bool is_tf32(const Call& call) {
-  if (call.dtype != mx::float32 || mlx_products() != Products::tf32) return false;
+  if (mlx_products() != Products::tf32) return false;
+  // The weights of attention are float32 for any features.
+  if (call.operation == Operation::attention || call.operation == Operation::attention_vjp)
+    return true;
+  if (call.dtype != mx::float32) return false;
   const auto* pairs = std::get_if<Pairs>(&call.payload);
   return !pairs || pairs->metric == Distance::cosine;
 }

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "lattice/graph/differentiable.h"
+#include "lattice/graph/gpu_call.h"
 #include "lattice/routes/call.h"
 
 namespace lattice {
@@ -17,12 +18,19 @@ struct Rejection {
   bool fits() const { return text.empty(); }
 };
 const char* name(Rejection::Step step);
-// Rejects where MLX has no Metal: another kind of GPU takes gpu.mlx.
+// Rejects where MLX has neither Metal nor CUDA, for which there are kernels of ours.
 Rejection needs_metal(const Call& call);
 
 // Whose code runs in a row of the table. `host`: code of the CPU, also for a GPU that shares
-// memory.
-enum class Code { host, metal, mlx };
+// memory. `metal` and `cuda`: one text in the words of either.
+enum class Code { host, metal, cuda, mlx };
+
+// How often kernels of a row ran. A copy of the row starts at 0.
+struct RunCount {
+  mutable std::atomic<int64_t> n = 0;
+  RunCount() = default;
+  RunCount(const RunCount&) {}
+};
 
 struct Route {
   Operation operation;
@@ -36,9 +44,11 @@ struct Route {
   std::string (*note)(const Call&) = nullptr;
   // Whether float32 is multiplied by MLX's matmul (products.h).
   bool has_mlx_products = false;
-  mutable std::atomic<int64_t> runs = 0;
+  RunCount runs = {};
   // A kernel of this row runs now.
-  void count_run() const { runs.fetch_add(1, std::memory_order_relaxed); }
+  void count_run() const { runs.n.fetch_add(1, std::memory_order_relaxed); }
+  // Why the row does not fit: its check, then whether MLX has the backend of its code.
+  Rejection refusal(const Call& call) const;
 };
 
 }  // namespace lattice

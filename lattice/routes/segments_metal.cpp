@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "lattice/graph/metal_call.h"
+#include "lattice/graph/gpu_call.h"
 #include "lattice/kernels/metal/text.h"
 #include "lattice/routes/pool.h"
 
@@ -22,7 +22,7 @@ mx::array launch(std::string name, const std::string& function, const std::strin
                  mx::StreamOrDevice s, bool wide = true) {
   const int each = wide && channels % 4 == 0 ? 4 : 1, across = std::min(channels / each, kThreads);
   if (each > 1) name += "_by4";
-  graph::MetalCall call;
+  graph::GpuCall call;
   call.name = "segments_" + name;
   call.header = metal::text("segments");
   call.source = "lattice::" + function + "<" + std::to_string(each) + flags + ">(out, " +
@@ -32,7 +32,7 @@ mx::array launch(std::string name, const std::string& function, const std::strin
   call.outputs = {{{static_cast<int>(n), channels}, dtype}};
   call.grid = {channels / each, static_cast<int>(n), 1};
   call.threadgroup = {across, kThreads / across, 1};
-  return graph::metal_call(call, inputs, s)[0];
+  return graph::gpu_call(call, inputs, s)[0];
 }
 
 const char* flag(bool on) { return on ? "true" : "false"; }

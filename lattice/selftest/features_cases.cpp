@@ -166,8 +166,8 @@ OracleCase row_norm_case(Random& random, const Shape& z, const RowScale& norm, b
       second += k(c) * h(c) / over;
     }
     for (size_t c = 0; c < channels; ++c) {
-      const double part = gradient ? r * (k(c) - first - h(c) * second)
-                                   : h(c) * weight.exact[c] + bias.exact[c];
+      const double part =
+          gradient ? r * (k(c) - first - h(c) * second) : h(c) * weight.exact[c] + bias.exact[c];
       test.expected.push_back(part);
       test.magnitude.push_back(gradient ? 32 * r * (1 + r)
                                         : 16 * (1 + r) * (1 + std::fabs(bias.exact[c])));

@@ -7,7 +7,7 @@
 #include <map>
 #include <stdexcept>
 
-#include "lattice/graph/metal_call.h"
+#include "lattice/graph/gpu_call.h"
 
 namespace lattice {
 namespace {
@@ -33,23 +33,23 @@ std::vector<SelftestRow> selftest(const std::string& device, const std::string& 
   std::map<const Route*, int> seen;
   for (OracleCase& test : oracle_cases())
     for (const Route& route : routes()) {
-      const bool hosted = route.device == mx::Device::gpu && graph::has_metal_host();
+      const bool hosted = route.device == mx::Device::gpu && graph::has_gpu_host();
       if (test.call.operation != route.operation ||
           !(hosted || mx::is_available(mx::Device(route.device))))
         continue;
       if (!device.empty() && device != (route.device == mx::Device::gpu ? "gpu" : "cpu")) continue;
       if (!std::string_view(route.name).starts_with(prefix)) continue;
       test.call.stream = hosted ? mx::Device::cpu : mx::Device(route.device);
-      if (!route.check(test.call).fits() || seen[&route]++ % every != 0) continue;
+      if (!route.refusal(test.call).fits() || seen[&route]++ % every != 0) continue;
       SelftestRow row;
       row.operation = name(test.call.operation), row.route = route.name, row.label = test.label;
       row.device = route.device == mx::Device::gpu ? "gpu" : "cpu";
       const auto start = std::chrono::steady_clock::now();
-      const int64_t before = route.runs;
+      const int64_t before = route.runs.n;
       try {
         mx::array result = route.launch(test.call, route)[0];
         result.eval();
-        if (route.runs == before) row.failure = "the kernel of this row did not run";
+        if (route.runs.n == before) row.failure = "the kernel of this row did not run";
         row.seconds =
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
         row.bits = bits_of(result);

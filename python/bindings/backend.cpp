@@ -2,27 +2,41 @@
 
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
 
 #include "bind.h"
 
-using lattice::MetalLaunch;
+using lattice::GpuBackend;
+using lattice::GpuLaunch;
 
 void bind_backend(nb::module_& m) {
-  nb::class_<MetalLaunch>(m, "MetalLaunch", "What MLX would hand to Metal for one launch.")
-      .def_ro("name", &MetalLaunch::name, "Of the kernel function.")
-      .def_ro("text", &MetalLaunch::text, "All that is compiled behind MLX's header.")
-      .def_ro("grid", &MetalLaunch::grid, "Threads.")
-      .def_ro("threadgroup", &MetalLaunch::threadgroup, "Threads of one group.")
-      .def_ro("shape_info", &MetalLaunch::shape_info,
+  nb::class_<GpuLaunch>(m, "GpuLaunch", "What MLX would hand to a GPU for one launch.")
+      .def_prop_ro(
+          "backend",
+          [](const GpuLaunch& launch) {
+            return launch.backend == GpuBackend::cuda ? "cuda" : "metal";
+          },
+          "metal or cuda.")
+      .def_ro("name", &GpuLaunch::name, "Of the kernel function.")
+      .def_ro("text", &GpuLaunch::text,
+              "Metal: all that is compiled behind MLX's header. CUDA: the header.")
+      .def_ro("source", &GpuLaunch::source, "CUDA: the body of the kernel.")
+      .def_ro("input_names", &GpuLaunch::input_names, "CUDA: one per input.")
+      .def_ro("output_names", &GpuLaunch::output_names, "CUDA: one per output.")
+      .def_ro("template_args", &GpuLaunch::template_args, "CUDA: name and number or dtype.")
+      .def_ro("grid", &GpuLaunch::grid, "Threads.")
+      .def_ro("threadgroup", &GpuLaunch::threadgroup, "Threads of one group.")
+      .def_ro("shape_info", &GpuLaunch::shape_info,
               "Per input: whether shape, strides, ndim are arguments too.")
-      .def_ro("init_value", &MetalLaunch::init_value)
+      .def_ro("init_value", &GpuLaunch::init_value)
       .def_prop_ro(
           "outputs",
-          [](const MetalLaunch& launch) {
+          [](const GpuLaunch& launch) {
             nb::list specs;
             for (const auto& spec : launch.outputs)
               specs.append(nb::make_tuple(std::vector<int>(spec.shape.begin(), spec.shape.end()),
@@ -31,23 +45,24 @@ void bind_backend(nb::module_& m) {
           },
           "Shape and dtype of each.");
   m.def(
-      "set_metal_host",
-      [](nb::object host) {
-        if (host.is_none()) return lattice::set_metal_host({});
+      "set_gpu_host",
+      [](nb::object host, const std::string& backend) {
+        if (host.is_none()) return lattice::set_gpu_host({});
         // Released with the GIL held; the interpreter may be gone when the library is.
         std::shared_ptr<nb::object> held(new nb::object(std::move(host)), [](nb::object* o) {
           nb::gil_scoped_acquire gil;
           delete o;
         });
-        lattice::set_metal_host(
-            [held](const MetalLaunch& launch, const std::vector<mlx::core::array>& inputs) {
+        lattice::set_gpu_host(
+            [held](const GpuLaunch& launch, const std::vector<mlx::core::array>& inputs) {
               nb::gil_scoped_acquire gil;
               return nb::cast<std::vector<mlx::core::array>>((*held)(launch, inputs));
-            });
+            },
+            backend == "cuda" ? GpuBackend::cuda : GpuBackend::metal);
       },
-      nb::arg("host").none(),
-      "host(launch, inputs) -> outputs runs Metal kernels where there is no Metal; tests use it. "
-      "None: no host.");
+      nb::arg("host").none(), nb::arg("backend") = "metal",
+      "host(launch, inputs) -> outputs runs kernels of \"metal\" or \"cuda\" where there is none; "
+      "tests use it. None: no host.");
   m.def(
       "force_tensor_ops",
       [](std::optional<std::string> tier) {
@@ -63,6 +78,14 @@ void bind_backend(nb::module_& m) {
       nb::arg("tier").none(),
       "Tests of routes that ask for a tier take this one in place of the machine's; None: the "
       "machine's.");
+  m.def(
+      "start_on_gpu",
+      [](const std::vector<mlx::core::array>& arrays) {
+        const nb::gil_scoped_release free;
+        return lattice::start_on_gpu(arrays);
+      },
+      nb::arg("arrays"),
+      "Starts to compute arrays if the default device is a GPU; returns whether it did.");
   m.def("set_probing", &lattice::set_probing, nb::arg("on").none(),
         "Probes of kernels run (True), do not run (False), or run where MLX has Metal (None). "
         "Forgets what ran. Tests use it.");
@@ -92,6 +115,7 @@ void bind_backend(nb::module_& m) {
               probe.failure.empty() ? std::string("passed") : "failed: " + probe.failure;
         result["probes"] = probes;
         result["metal_status"] = info.metal_status;
+        result["cuda_status"] = info.cuda_status;
         return result;
       },
       "What this build can do on this machine: versions, devices, instruction set, threads, matrix "

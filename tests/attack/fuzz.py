@@ -3,13 +3,16 @@
     python tests/attack/fuzz.py --cases 200
     python tests/attack/fuzz.py --first 17 --cases 1
 
-Each case takes a dtype, and at random mx.compile, another number of threads, a manager with a tiny
-budget, a pickled and a deep copy.
+Each case takes a dtype. At random it takes mx.compile, another number of threads, a manager with a
+tiny budget, a pickled copy, a deep copy or a fork.
 """
 
 import argparse
 import copy
+import os
 import pickle
+import select
+import signal
 import sys
 from itertools import product
 
@@ -111,6 +114,99 @@ def case(number: int) -> None:
     ):
         close(ops.pool3d(x, mode=mode, **options).feats, value, dtype, f"{mode} pool")
     algebra(rng, x, rows, f64, dtype)
+    transposed(rows, size, stride, padding, dilation)
+    points(rng, dtype)
+    coding(rng)
+    if rng.random() < 0.1:
+        forked(forward, feats, weight, y)
+
+
+def transposed(rows, size, stride, padding, dilation):
+    """Edges of the transposed relation: out = in * s + o_k - p, one per (row, offset)."""
+    found = ops.build_transposed_kernel_relation(mx.array(rows), size, stride, padding, dilation)
+    at: dict[tuple, int] = {}
+    edges = set()
+    for i, (b, *xyz) in enumerate(rows.tolist()):
+        for k, index in enumerate(product(*map(range, size))):
+            parts = zip(xyz, stride, index, dilation, padding)
+            place = (v * s + j * d - p for v, s, j, d, p in parts)
+            edges.add((i, at.setdefault((b, *place), len(at)), k))
+    e = found.edges
+    if found.out_coords.tolist() != [list(r) for r in at] or edges != set(
+        zip(e.in_rows.tolist(), e.out_rows.tolist(), e.kernel_ids.tolist())
+    ):
+        raise AssertionError("other coordinates or edges of the transposed relation")
+
+
+def points(rng, dtype):
+    """Voxels of points, nearest and radius neighbors, against loops in float64."""
+    n, channels = int(rng.choice([0, 1, 40, 200])), int(rng.integers(1, 9))
+    # Multiples of 1/8: squares of distances are exact, so that ties are ties on both sides.
+    p = rng.integers(-24, 24, (n, 3)) / 8
+    values = mx.array(rng.standard_normal((n, channels)).astype(np.float32)).astype(dtype)
+    v64 = np.array(values.astype(mx.float32), np.float64)
+    cells: dict[tuple, list[int]] = {}
+    for i, cell in enumerate(np.floor(p / 0.5).astype(int).tolist()):
+        cells.setdefault((0, *cell), []).append(i)
+    for reduction, pick in (("sum", np.sum), ("mean", np.mean), ("max", np.max)):
+        made = ops.voxelize(mx.array(p.astype(np.float32)), values, 0.5, reduction=reduction)
+        if made.coords.tolist() != [list(c) for c in cells]:
+            raise AssertionError("other voxels")
+        want = np.array([pick(v64[i], axis=0) for i in cells.values()]).reshape(-1, channels)
+        close(made.feats, want, dtype, f"voxelize {reduction}")
+    if not n:
+        return
+    squares = ((p[:, None] - p[None]) ** 2).sum(2)
+    order = [sorted(range(n), key=lambda j, q=q: (squares[q, j], j)) for q in range(n)]
+    cloud, k, radius = mx.array(p.astype(np.float32)), int(rng.integers(1, 6)), 0.75
+    near = ops.build_knn_relation(cloud, k=k)
+    want = [j for q in range(n) for j in order[q][:k]]
+    inside = [j for q in range(n) for j in order[q] if squares[q, j] <= radius**2]
+    if near.edges.source_rows.tolist() != want:
+        raise AssertionError("other nearest neighbors")
+    if ops.build_radius_relation(cloud, radius=radius).edges.source_rows.tolist() != inside:
+        raise AssertionError("other neighbors inside the radius")
+
+
+def coding(rng):
+    """Symbols through both entropy coders and back."""
+    n, symbols = int(rng.choice([0, 1, 7, 300])), int(rng.integers(2, 40))
+    prob = rng.random((n, symbols)).astype(np.float32) + 1e-3
+    table = mx.array(prob / prob.sum(axis=1, keepdims=True)) if n else mx.zeros((0, symbols))
+    given = rng.integers(0, symbols, n).astype(np.int32)
+    for encode, decode in (
+        (ops.range_encode_from_prob, ops.range_decode_from_prob),
+        (ops.rans_encode_from_prob, ops.rans_decode_from_prob),
+    ):
+        back = decode(table, encode(table, mx.array(given)))
+        if back.tolist() != given.tolist():
+            raise AssertionError(f"{encode.__name__}: other symbols")
+
+
+def forked(forward, feats, weight, y):
+    """A forked child builds a relation, and its parent goes on with the same bits.
+
+    Worker threads do not survive a fork: the child must not wait for them.
+    """
+    mx.eval(y)
+    want, reader, writer = np.array(y.astype(mx.float32)), *os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            found = ops.build_kernel_relation(mx.array([[0, 0, 0, 0], [0, 1, 0, 0]]), 3)
+            os.write(writer, b"%d" % found.edge_count)
+        finally:
+            os._exit(0)
+    os.close(writer)
+    ready, _, _ = select.select([reader], [], [], 60)
+    if not ready:
+        os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    text = os.read(reader, 16) if ready else b"nothing"
+    os.close(reader)
+    again = np.array(forward(feats, weight).astype(mx.float32))
+    if text != b"4" or not np.array_equal(again, want):
+        raise AssertionError(f"a forked child gave {text!r}")
 
 
 def algebra(rng, x, rows, f64, dtype):

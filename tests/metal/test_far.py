@@ -31,11 +31,11 @@ def ints(*values):
     return np.array(values, np.int32)
 
 
-def sorted_convolution(tensor=False):
+def sorted_convolution(backend="metal", tensor=False):
     """Offset 26 of the last tile: position p reads row N - 1 - p and writes row N - 64 + p."""
     x, weight = scene(), mx.array(numbers(27, CHANNELS, CHANNELS))
     tier, kernel = ("neural_accelerator", "conv_tensor") if tensor else (None, "conv_tiles")
-    launch = record(lambda: ops.subm_conv3d(x, weight).feats, kernel + "_sorted", tier)
+    launch = record(lambda: ops.subm_conv3d(x, weight).feats, kernel + "_sorted", tier, backend)
     rows = np.arange(ROWS - 1, ROWS - 65, -1, dtype=np.int32)
     tail, w = numbers(64, CHANNELS), np.array(weight)
     arrays = {
@@ -51,13 +51,15 @@ def sorted_convolution(tensor=False):
     return launch, arrays, (ROWS // 64 * 128, 1, 1), 1, expected
 
 
-def tensor_convolution():
-    return sorted_convolution(tensor=True)
+def tensor_convolution(backend="metal"):
+    return sorted_convolution(backend, tensor=True)
 
 
-def convolution_by_rows():
+def convolution_by_rows(backend="metal"):
     x, weight = scene(), mx.array(numbers(27, 1, CHANNELS))
-    launch = record(lambda: ops.subm_conv3d(x, weight, groups=CHANNELS).feats, "conv_rows")
+    launch = record(
+        lambda: ops.subm_conv3d(x, weight, groups=CHANNELS).feats, "conv_rows", backend=backend
+    )
     tail, w = numbers(64, CHANNELS), np.array(weight)
     arrays = {
         "x": Far(ROWS, tail),
@@ -73,11 +75,11 @@ def convolution_by_rows():
     return launch, arrays, (CHANNELS, ROWS, 1), 16, expected
 
 
-def packed_linear():
+def packed_linear(backend="metal"):
     weight = mx.array(numbers(CHANNELS, CHANNELS))
     packed = ml.quantize_weight(weight, bits=4)
     x = mx.array(numbers(70, CHANNELS))
-    launch = record(lambda: ops.linear_features(x, packed), "conv_tiles_same")
+    launch = record(lambda: ops.linear_features(x, packed), "conv_tiles_same", backend=backend)
     tail = numbers(64, CHANNELS)
     arrays = {
         "x": Far(ROWS, tail),
@@ -91,12 +93,14 @@ def packed_linear():
     return launch, arrays, (ROWS // 64 * 128, 1, 1), 1, dense
 
 
-def weight_gradient():
+def weight_gradient(backend="metal"):
     """40 edges of one offset, between the last rows of both sides."""
     x, weight = scene(), mx.array(numbers(27, CHANNELS, CHANNELS))
     g = mx.array(numbers(70, CHANNELS))
     launch = record(
-        lambda: mx.vjp(lambda w: ops.subm_conv3d(x, w).feats, [weight], [g])[1], "outer_tiles"
+        lambda: mx.vjp(lambda w: ops.subm_conv3d(x, w).feats, [weight], [g])[1],
+        "outer_tiles",
+        backend=backend,
     )
     left, right = numbers(64, CHANNELS), numbers(64, CHANNELS)
     i, o = (RANDOM.integers(0, 64, 40).astype(np.int32) for _ in range(2))
@@ -115,12 +119,14 @@ def weight_gradient():
     return launch, arrays, (128, 1, 1), 1, expected
 
 
-def segment_sum():
+def segment_sum(backend="metal"):
     """The last 16 segments have two entries each, of the last rows."""
     indices, lengths = mx.arange(40), mx.array([10, 20, 10])
     x = mx.array(numbers(40, CHANNELS))
     launch = record(
-        lambda: points.indexed_segment_reduce(x, indices, lengths, "sum"), "segments_sum"
+        lambda: points.indexed_segment_reduce(x, indices, lengths, "sum"),
+        "segments_sum",
+        backend=backend,
     )
     tail, rows = numbers(64, CHANNELS), RANDOM.integers(0, 64, 32).astype(np.int32)
     arrays = {
@@ -134,10 +140,10 @@ def segment_sum():
     return launch, arrays, (CHANNELS // 4, ROWS, 1), 1, expected
 
 
-def gathered_rows():
+def gathered_rows(backend="metal"):
     x = mx.array(numbers(4, CHANNELS))
     lengths = mx.array([10, 20, 10, 3])
-    launch = record(lambda: points.segment_expand(x, lengths), "segments_gather")
+    launch = record(lambda: points.segment_expand(x, lengths), "segments_gather", backend=backend)
     tail, rows = numbers(64, CHANNELS), RANDOM.integers(0, 64, 16).astype(np.int32)
     arrays = {
         "x": Far(ROWS, tail),
@@ -160,16 +166,19 @@ CASES = [
 ]
 
 
-def check(case, **options):
-    launch, arrays, grid, last, expected = case()
+def check(case, backend="metal", **options):
+    launch, arrays, grid, last, expected = case(backend)
     found = run_far(launch, arrays, grid, last, **options).astype(np.float32)
     limit = np.abs(expected).max() * 2e-3
     np.testing.assert_allclose(found, expected, rtol=2e-3, atol=limit)
 
 
+@pytest.mark.parametrize("backend", ["metal", "cuda"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
-def test_rows_beyond_2_to_the_32_elements(case):
-    check(case)
+def test_rows_beyond_2_to_the_32_elements(case, backend):
+    if backend == "cuda" and case is tensor_convolution:
+        pytest.skip("CUDA has no tensor operations of Metal")
+    check(case, backend)
 
 
 def plant(old, new):
@@ -201,11 +210,14 @@ PLANTS = {
 }
 
 
+@pytest.mark.parametrize("backend", ["metal", "cuda"])
 @pytest.mark.parametrize("name", PLANTS)
-def test_an_index_of_32_bits_is_found_and_named(name):
+def test_an_index_of_32_bits_is_found_and_named(name, backend):
     case, old, new = PLANTS[name]
+    if backend == "cuda" and case is tensor_convolution:
+        pytest.skip("CUDA has no tensor operations of Metal")
     with pytest.raises(MetalError, match="signed integer overflow"):
-        check(case, variant="asan", change=plant(old, new))
+        check(case, backend, variant="asan", change=plant(old, new))
 
 
 def test_an_index_that_wraps_reads_other_rows():

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "lattice/graph/metal_call.h"
+#include "lattice/graph/gpu_call.h"
 #include "lattice/ops/backend.h"
 #include "lattice/routes/decide.h"
 #include "lattice/routes/probe.h"
@@ -17,13 +17,13 @@ namespace {
 
 // A machine with Metal whose kernels do what `host` does; probes run when asked for.
 struct Machine {
-  explicit Machine(graph::MetalHost host, bool probing = false, TensorOps tier = TensorOps::gpu) {
-    graph::set_metal_host(std::move(host));
+  explicit Machine(graph::GpuHost host, bool probing = false, TensorOps tier = TensorOps::gpu) {
+    graph::set_gpu_host(std::move(host));
     force_tensor_ops(tier);
     set_probing(probing);
   }
   ~Machine() {
-    graph::set_metal_host({});
+    graph::set_gpu_host({});
     force_tensor_ops(std::nullopt);
     set_probing(std::nullopt);
     set_tf32_stand_in(false);
@@ -31,11 +31,11 @@ struct Machine {
   Machine(const Machine&) = delete;
 };
 
-std::vector<mx::array> no_kernel(const graph::MetalLaunch& launch, const std::vector<mx::array>&) {
+std::vector<mx::array> no_kernel(const graph::GpuLaunch& launch, const std::vector<mx::array>&) {
   throw std::runtime_error(launch.name + ": program_source:7: error: a text of another language");
 }
 
-std::vector<mx::array> zeros(const graph::MetalLaunch& launch, const std::vector<mx::array>&) {
+std::vector<mx::array> zeros(const graph::GpuLaunch& launch, const std::vector<mx::array>&) {
   std::vector<mx::array> outputs;
   for (const auto& spec : launch.outputs) outputs.push_back(mx::zeros(spec.shape, spec.dtype));
   return outputs;
@@ -51,7 +51,10 @@ std::set<std::string> wrong_rows() {
   std::set<std::string> wrong;
   for (const SelftestRow& row : selftest("gpu", "gpu.mlx", 5))
     if (!row.ok()) {
-      EXPECT_EQ(row.label.find("float16"), std::string::npos) << row.operation << " " << row.label;
+      // Features of 16 bits are exact in TF32; the weights of attention are not.
+      EXPECT_TRUE(row.operation.starts_with("attention") ||
+                  row.label.find("float16") == std::string::npos)
+          << row.operation << " " << row.label;
       wrong.insert(row.operation);
     }
   return wrong;
@@ -64,7 +67,8 @@ TEST(Products, TheToleranceIsThatOfTheProducts) {
     EXPECT_EQ(wrong_rows(), std::set<std::string>{});
     set_tf32_stand_in(true);  // TF32 where float32 was said
     const std::set<std::string> wrong = wrong_rows();
-    for (const char* operation : {"conv", "linear", "outer", "per_edge_apply", "distance"})
+    for (const char* operation :
+         {"conv", "linear", "outer", "per_edge_apply", "distance", "attention"})
       EXPECT_TRUE(wrong.contains(operation)) << operation;
     EXPECT_FALSE(wrong.contains("pool"));
   }

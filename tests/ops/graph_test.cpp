@@ -1,4 +1,4 @@
-// cpu_call, differentiable, metal_call and the dtype switch, with a tiny bilinear operation:
+// cpu_call, differentiable, gpu_call and the dtype switch, with a tiny bilinear operation:
 //   y[i] = sum_j x[i, j] w[j]
 #include <gtest/gtest.h>
 #include <mlx/mlx.h>
@@ -11,7 +11,7 @@
 #include "lattice/graph/cpu_call.h"
 #include "lattice/graph/differentiable.h"
 #include "lattice/graph/dtype.h"
-#include "lattice/graph/metal_call.h"
+#include "lattice/graph/gpu_call.h"
 #include "lattice/routes/capability.h"
 
 namespace mx = mlx::core;
@@ -296,10 +296,11 @@ TEST(Dtype, visits_the_right_type) {
 
 namespace {
 
-lattice::graph::MetalCall doubling(int n) {
-  lattice::graph::MetalCall call;
+lattice::graph::GpuCall doubling(int n) {
+  lattice::graph::GpuCall call;
   call.name = "doubling";
-  call.header = "template <typename T> T twice(T v) { return v + v; }\n";
+  const char* const twice = "template <typename T> T twice(T v) { return v + v; }\n";
+  call.header = {"doubling", twice, twice};
   call.source = "uint i = thread_position_in_grid.x; y[i] = twice<T>(x[i]);";
   call.input_names = {"x"};
   call.output_names = {"y"};
@@ -312,30 +313,30 @@ lattice::graph::MetalCall doubling(int n) {
 
 }  // namespace
 
-TEST(MetalCall, says_that_there_is_no_metal) {
+TEST(GpuCall, says_that_there_is_no_metal) {
   if (mx::metal::is_available()) GTEST_SKIP() << "this machine has Metal";
   mx::array x = mx::ones({100});
   try {
-    lattice::graph::metal_call(doubling(100), {x});
+    lattice::graph::gpu_call(doubling(100), {x});
     FAIL() << "must throw";
   } catch (const std::runtime_error& error) {
-    EXPECT_EQ(std::string(error.what()).rfind("[doubling] found no Metal device", 0), 0u)
+    EXPECT_EQ(std::string(error.what()).rfind("[doubling] found no Metal or CUDA device", 0), 0u)
         << error.what();
   }
 }
 
-TEST(MetalCall, runs_where_metal_is) {
+TEST(GpuCall, runs_where_metal_is) {
   if (!mx::metal::is_available()) GTEST_SKIP() << "no Metal here";
   mx::array x = sample({100}, 0.f);
-  expect_close(lattice::graph::metal_call(doubling(100), {x}, mx::Device::gpu)[0], x + x);
+  expect_close(lattice::graph::gpu_call(doubling(100), {x}, mx::Device::gpu)[0], x + x);
 }
 
 // A host stands in for Metal: it is given what MLX would compile, and its answer is the result.
-TEST(MetalCall, host_runs_the_launch) {
+TEST(GpuCall, host_runs_the_launch) {
   if (mx::metal::is_available()) GTEST_SKIP() << "this machine has Metal";
   EXPECT_FALSE(lattice::on_gpu({}));
-  lattice::graph::MetalLaunch seen;
-  lattice::graph::set_metal_host([&](const lattice::graph::MetalLaunch& launch, const Arrays& in) {
+  lattice::graph::GpuLaunch seen;
+  lattice::graph::set_gpu_host([&](const lattice::graph::GpuLaunch& launch, const Arrays& in) {
     seen = launch;
     EXPECT_EQ(in.size(), 1u);
     EXPECT_TRUE(in[0].is_available() && in[0].flags().row_contiguous);
@@ -343,8 +344,8 @@ TEST(MetalCall, host_runs_the_launch) {
   });
   EXPECT_TRUE(lattice::on_gpu({}));
   const mx::array x = mx::transpose(sample({10, 10}, 0.f));
-  const mx::array y = lattice::graph::metal_call(doubling(100), {mx::reshape(x, {100})})[0];
-  lattice::graph::set_metal_host({});
+  const mx::array y = lattice::graph::gpu_call(doubling(100), {mx::reshape(x, {100})})[0];
+  lattice::graph::set_gpu_host({});
   expect_close(y, mx::reshape(x, {100}) * mx::array(3.f));
   EXPECT_EQ(seen.grid[0], 100);
   EXPECT_EQ(seen.threadgroup[0], 64);
@@ -353,16 +354,16 @@ TEST(MetalCall, host_runs_the_launch) {
   EXPECT_FALSE(lattice::on_gpu({}));
 }
 
-TEST(MetalCall, empty_grid_needs_no_metal) {
-  auto y = lattice::graph::metal_call(doubling(0), {mx::ones({0})});
+TEST(GpuCall, empty_grid_needs_no_metal) {
+  auto y = lattice::graph::gpu_call(doubling(0), {mx::ones({0})});
   mx::eval(y);
   EXPECT_EQ(y[0].size(), 0u);
-  EXPECT_THROW(lattice::graph::metal_call(doubling(1), {}), std::invalid_argument);
+  EXPECT_THROW(lattice::graph::gpu_call(doubling(1), {}), std::invalid_argument);
 }
 
 // While a function is exported MLX builds the node on every machine; its state holds the text that
 // Metal would get.
-TEST(MetalCall, text_can_be_read_without_metal) {
+TEST(GpuCall, text_can_be_read_without_metal) {
   if (mx::metal::is_available()) GTEST_SKIP() << "this machine compiles the text itself";
   std::string all;
   auto callback = [&all](const mx::ExportCallbackInput& event) {
@@ -374,7 +375,7 @@ TEST(MetalCall, text_can_be_read_without_metal) {
       }
     }
   };
-  auto f = [](const mx::Args& in) { return lattice::graph::metal_call(doubling(100), in); };
+  auto f = [](const mx::Args& in) { return lattice::graph::gpu_call(doubling(100), in); };
   mx::export_function(mx::ExportCallback(callback), std::function<Arrays(const mx::Args&)>(f),
                       {mx::ones({100})});
   EXPECT_NE(all.find("T twice(T v)"), std::string::npos) << all;

@@ -9,7 +9,7 @@
 #include <map>
 #include <set>
 
-#include "lattice/graph/metal_call.h"
+#include "lattice/graph/gpu_call.h"
 #include "lattice/kernels/cpu/base/threads.h"
 #include "lattice/ops/conv_core.h"
 #include "lattice/selftest/selftest.h"
@@ -58,7 +58,7 @@ TEST(Routes, SomeRowOfEveryOperationAlwaysFits) {
   for (const Route& route : routes()) {
     bool& one = found[{route.operation, static_cast<int>(route.device)}];
     one = one || std::ranges::all_of(cases, [&](const OracleCase& test) {
-            return test.call.operation != route.operation || route.check(test.call).fits();
+            return test.call.operation != route.operation || route.refusal(test.call).fits();
           });
   }
   for (const auto& [key, one] : found)
@@ -102,14 +102,14 @@ TEST(Routes, EveryRowCanBeForced) {
       Call call = test.call;
       call.stream = mx::Device(mx::Device::cpu);
       if (route.operation != call.operation || route.device != mx::Device::cpu ||
-          !route.check(call).fits() || ran[&route] == 2)
+          !route.refusal(call).fits() || ran[&route] == 2)
         continue;
       const ForcedRoute force((std::string(name(route.operation)) + "=" + route.name).c_str());
-      const int64_t before = route.runs;
+      const int64_t before = route.runs.n;
       EXPECT_EQ(decide(call).chosen, &route);
       mx::array result = run(call);
       result.eval();
-      EXPECT_EQ(route.runs, before + 1) << name(route.operation) << " " << route.name;
+      EXPECT_EQ(route.runs.n, before + 1) << name(route.operation) << " " << route.name;
       ++ran[&route];
     }
   for (const Route& route : routes()) {
@@ -168,12 +168,12 @@ TEST(Routes, SameBitsForAnyNumberOfThreads) {
 // Rows for Metal, as they are chosen where there is one. Nothing is launched.
 struct AsOnMetal {
   AsOnMetal() {
-    graph::set_metal_host([](const graph::MetalLaunch& launch,
-                             const std::vector<mx::array>&) -> std::vector<mx::array> {
+    graph::set_gpu_host([](const graph::GpuLaunch& launch,
+                           const std::vector<mx::array>&) -> std::vector<mx::array> {
       throw std::logic_error(launch.name + " must not run");
     });
   }
-  ~AsOnMetal() { graph::set_metal_host({}); }
+  ~AsOnMetal() { graph::set_gpu_host({}); }
 };
 
 Call bilinear(Operation operation, Relation::Ptr relation, int64_t c_in, int64_t c_out,
@@ -190,7 +190,7 @@ Call bilinear(Operation operation, Relation::Ptr relation, int64_t c_in, int64_t
 // Why the row refuses; fails the test when there is no such row.
 Rejection refusal(const char* route, const Call& call) {
   for (const Route& row : routes())
-    if (row.operation == call.operation && row.name == route) return row.check(call);
+    if (row.operation == call.operation && row.name == route) return row.refusal(call);
   ADD_FAILURE() << "no route " << name(call.operation) << " " << route;
   return {};
 }
@@ -406,7 +406,7 @@ TEST(MetalRoutes, AreNotTakenWithoutMetal) {
   for (const OracleCase& test : oracle_cases())
     for (const Route& route : routes()) {
       if (route.operation != test.call.operation || !route.name.starts_with("metal.")) continue;
-      EXPECT_FALSE(route.check(test.call).fits())
+      EXPECT_FALSE(route.refusal(test.call).fits())
           << name(route.operation) << " " << route.name << " " << test.label;
       ++metal_rows;
     }

@@ -34,6 +34,23 @@ def test_quick_demo_learns_and_explains(tmp_path, capsys):
         assert word in text
 
 
+def test_the_demo_trains_by_its_recipe(tmp_path, monkeypatch, capsys):
+    from mlx_lattice.cli import recipe
+
+    seen = []
+
+    def fit(made, *arguments, fit=recipe.fit, **options):
+        seen.append(made)
+        return fit(made, *arguments, **options)
+
+    monkeypatch.setattr(recipe, "fit", fit)
+    assert main(["demo", "--quick", "--output", str(tmp_path / "demo.html")]) == 0
+    assert [r.name for r in seen] == ["streets-minkunet14"]
+    assert (
+        seen[0]["train"]["average"] > 0 and seen[0]["augment"] and seen[0]["voxels"]["size"] == 0.5
+    )
+
+
 def test_page_holds_prediction_and_truth_and_fetches_nothing(page):
     text = page.read_text(encoding="utf-8")
     assert '"prediction"' in text and '"truth"' in text and '"vegetation"' in text

@@ -6,36 +6,37 @@ import mlx.core as mx
 import mlx_lattice as ml
 import numpy as np
 import pytest
-from mlx_lattice import cli, devices, models, ops, samples
+from mlx_lattice import _ext, cli, devices, models, ops, samples
 from mlx_lattice.cli import device
 from mlx_lattice.explain import SelftestReport
 
 
 @pytest.fixture
-def as_on_a_gpu(monkeypatch):
-    """What was started, on a machine that takes its default device for a GPU."""
-    started, start = [], mx.async_eval
-
-    def counted(*arrays):
-        start(*arrays)
-        started.extend(arrays)
-
-    monkeypatch.setattr(devices, "_is_gpu", lambda: True)
-    monkeypatch.setattr(mx, "async_eval", counted)
-    return started
+def started(monkeypatch):
+    """The arrays that were handed over."""
+    arrays = []
+    monkeypatch.setattr(devices, "start_on_gpu", arrays.extend)
+    return arrays
 
 
-def test_nothing_starts_on_the_cpu(monkeypatch):
-    monkeypatch.setattr(mx, "async_eval", lambda *_: pytest.fail("must not start"))
-    x = samples.tensor()
+@pytest.fixture
+def as_on_a_gpu():
+    """A host makes every stream count as one of a GPU; no kernel of the library runs here."""
+    _ext.set_gpu_host(lambda launch, _: pytest.fail(f"{launch.name} must not run"))
+    yield
+    _ext.set_gpu_host(None)
+
+
+def test_nothing_starts_on_the_cpu():
     with ml.on(mx.cpu):
-        assert ml.async_eval(x) is x
+        assert _ext.start_on_gpu([mx.zeros(3)]) is False
 
 
-def test_features_start(as_on_a_gpu):
+def test_features_start(as_on_a_gpu, started):
     x = ops.relu(samples.tensor())
     assert ml.async_eval(x) is x
-    assert [a.shape for a in as_on_a_gpu] == [x.feats.shape]
+    assert [a.shape for a in started] == [x.feats.shape]
+    assert _ext.start_on_gpu(started) is True
 
 
 def test_compile_and_gradients(as_on_a_gpu):
@@ -49,6 +50,7 @@ def test_compile_and_gradients(as_on_a_gpu):
     value, gradient = mx.value_and_grad(loss)(x.feats)
     assert value.item() == pytest.approx(want)
     np.testing.assert_array_equal(np.array(gradient), np.array(x.feats > 0))
+    assert mx.vmap(lambda a: ml.async_eval(a) * 2)(x.feats).shape == x.feats.shape
 
 
 @pytest.mark.parametrize(
@@ -60,12 +62,12 @@ def test_compile_and_gradients(as_on_a_gpu):
     ],
     ids=["MinkUNet", "SparseResNet", "SecondBackbone"],
 )
-def test_networks_start_each_level(as_on_a_gpu, build, levels):
+def test_networks_start_each_level(started, build, levels):
     x = samples.tensor()
     mx.random.seed(0)
     network = build(x.feats.shape[1])
     result = network(x).feats
-    assert len(as_on_a_gpu) == levels
+    assert len(started) == levels
     assert mx.isfinite(result).all()
 
 

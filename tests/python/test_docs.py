@@ -27,6 +27,7 @@ BEFORE = {
     "docs/ops/relations.md": TENSOR,
     "docs/devices.md": TENSOR,
     "docs/metal.md": TENSOR,
+    "docs/cuda.md": TENSOR,
     "docs/ops/quantize.md": TENSOR
     + """from mlx_lattice import models
 x, weight, bias = samples.tensor(32), mx.ones((8, 3, 3, 3, 32)), mx.zeros((8,))
@@ -48,7 +49,7 @@ model, optimizer, items = nn.Linear(4, 2), training.AdamW(1e-3), [x]
 loss = lambda model, x: model(x).feats.square().mean()""",
 }
 # Blocks that need another machine or hours: they are compiled only.
-COMPILED_ONLY = {"docs/metal.md", "docs/datasets.md", "docs/training.md"}
+COMPILED_ONLY = {"docs/metal.md", "docs/cuda.md", "docs/datasets.md", "docs/training.md"}
 
 
 def blocks(page, *languages):

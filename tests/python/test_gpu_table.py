@@ -114,13 +114,13 @@ def test_rows_name_what_is_decided():
     """On a GPU that computes nothing: each decision is one of the operations that the row names."""
     wrong = []
     for module, place, name, arguments in list(calls()):
-        _ext.set_metal_host(
+        _ext.set_gpu_host(
             lambda launch, _inputs: [mx.zeros(shape, dtype) for shape, dtype in launch.outputs]
         )
         try:
             decisions = ml.explain(getattr(place, name), *arguments).decisions
         finally:
-            _ext.set_metal_host(None)
+            _ext.set_gpu_host(None)
         found, named = (
             {d.operation for d in decisions},
             set(re.findall("`(.*?)`", TABLE[f"{module}.{name}"])),

@@ -1,7 +1,7 @@
 """Orders, patches, windows and blocks against NumPy; recorded codes and paddings exactly.
 
-goldens/ptv3_serial.npz was made by running the serialization and padding of the official Point
-Transformer V3 (commit 3229e9b) on random inputs; no code of theirs is here.
+goldens/ptv3_serial.npz: the serialization and padding of the official Point Transformer V3 (commit
+3229e9b) were run on random inputs. No code of theirs is here.
 """
 
 import itertools
@@ -11,7 +11,7 @@ import mlx.core as mx
 import mlx_lattice as ml
 import numpy as np
 import pytest
-from mlx_lattice import ops
+from mlx_lattice import ops, points
 
 SERIAL = np.load(Path(__file__).with_name("goldens") / "ptv3_serial.npz")
 ORDERS = ("z", "z-trans", "hilbert", "hilbert-trans")
@@ -121,3 +121,17 @@ def test_wrong_arguments(call, message):
 def test_far_coordinates_are_an_overflow():
     with pytest.raises(OverflowError, match="at most 63 in all; move the clouds nearer to 0"):
         ops.attention_patches(np.array([[0, 1 << 22, 0, 0]], np.int32), 4)
+
+
+def test_batches_of_points_keep_layouts():
+    place = mx.array(np.random.default_rng(2).uniform(-2, 2, (50, 3)).astype(np.float32))
+    batch = points.PointCloudBatch(place, lengths=[30, 0, 20])
+    layout = batch.attention_patches(0.5, 8, "hilbert")
+    assert layout is batch.attention_patches(0.5, 8, "hilbert")
+    assert layout is not batch.attention_patches(0.25, 8, "hilbert")
+    cells = np.floor(np.array(place) / 0.5).astype(np.int32)
+    coords = np.column_stack([np.repeat([0, 2], [30, 20]), cells]).astype(np.int32)
+    assert np.array_equal(layout.rows, ops.attention_patches(coords, 8, "hilbert").rows)
+    assert layout.n_slots == 32 + 24
+    assert batch.attention_windows(0.5, 2, 1) is batch.attention_windows(0.5, 2, 1)
+    assert batch.attention_windows(0.5, (2, 0, 0)).n_rows == 50

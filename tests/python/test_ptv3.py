@@ -1,8 +1,8 @@
 """Point Transformer V3 against recorded runs of the original: every intermediate within 2e-5.
 
-goldens/ptv3_tiny.npz and ptv3_rpe.npz were made by running the official Point Transformer V3
-(commit 3229e9b) on the CPU in evaluation mode with random weights; no code of theirs is here.
-Orders, inverses and paddings are compared exactly.
+goldens/ptv3_tiny.npz and ptv3_rpe.npz: the official Point Transformer V3 (commit 3229e9b) was run
+on the CPU in evaluation mode with random weights. No code of theirs is here. Orders, inverses and
+paddings are compared exactly.
 """
 
 import json

@@ -21,13 +21,14 @@ RULES = {
         "metal_tensor",
         "MetalPerformancePrimitives/",
     ],
+    "lattice/kernels/cuda": ["lattice/kernels/cuda/", "lattice/kernels/metal/"],
     "lattice/kernels/cpu": [
         "hwy/",
         "sanitizer/",
         "lattice/kernels/cpu/",
         "lattice/kernels/portable/",
     ],
-    "lattice/graph": ["mlx/", "lattice/graph/"],
+    "lattice/graph": ["mlx/", "lattice/graph/", "lattice/kernels/metal/text.h"],
     "lattice/core": ["mlx/", "lattice/core/", "lattice/kernels/", "lattice/graph/dtype.h"],
     "lattice/routes": [
         "mlx/",
@@ -51,6 +52,7 @@ RULES = {
         "lattice/routes/",
         "lattice/core/",
         "lattice/graph/",
+        "lattice/kernels/cpu/base/",
     ],
     "python/bindings": [
         "mlx/",
@@ -69,7 +71,9 @@ SYSTEM = {"pthread.h", "sched.h", "sys/mman.h", "sys/sysctl.h", "sys/wait.h", "u
 
 
 def sources(folder):
-    return sorted(p for p in (ROOT / folder).rglob("*") if p.suffix in {".h", ".cpp", ".metal"})
+    return sorted(
+        p for p in (ROOT / folder).rglob("*") if p.suffix in {".h", ".cpp", ".metal", ".cuh"}
+    )
 
 
 def includes(path):

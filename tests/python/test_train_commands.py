@@ -55,6 +55,39 @@ def trained(run):
     return output, folder
 
 
+@pytest.mark.parametrize(
+    "model, sizes",
+    [
+        (
+            "ptv3",
+            {
+                "stride": [2],
+                "enc_depths": [1, 1],
+                "enc_channels": [8, 16],
+                "enc_num_head": [1, 2],
+                "enc_patch_size": [64, 64],
+                "dec_depths": [1],
+                "dec_channels": [8],
+                "dec_num_head": [1],
+                "dec_patch_size": [64],
+            },
+        ),
+        ("window-unet", {"channels": [16], "depths": [1]}),
+    ],
+)
+def test_other_networks(run, model, sizes, capsys):
+    arguments, folder = run
+    config, output = folder / f"{model}.json", folder / model
+    config.write_text(json.dumps(sizes))
+    arguments = [*arguments, "--config", str(config), "--model", model, "--epochs", "2"]
+    assert main(["train", *arguments, "--output", str(output)]) == 0
+    cloud, labeled = folder / "data" / "0.ply", output / "labeled.ply"
+    assert main(["predict", str(output), str(cloud), str(labeled)]) == 0
+    config.write_text(json.dumps({"depth": 14}))
+    assert main(["train", *arguments, "--output", str(folder / "other")]) != 0
+    assert "expected an object with keys of" in capsys.readouterr().err
+
+
 def test_files_of_a_run(trained, capsys):
     output, _ = trained
     assert sorted(p.name for p in output.iterdir()) == [

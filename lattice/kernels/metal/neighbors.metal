@@ -8,8 +8,8 @@
 //   points:       d2 = (dx * dx + dy * dy) + dz * dz, each operation rounded to float32
 //   coordinates:  d2 is exact and rounded once to float32
 // Sources come in ascending order, so that a later one with the same distance goes behind.
-#pragma METAL fp contract(off)
 #include "lattice/kernels/metal/coords.metal"
+#include "lattice/kernels/metal/exact.metal"
 
 namespace lattice {
 using namespace metal;
@@ -44,11 +44,9 @@ METAL_FUNC float distance_of(int4 a, int4 b) {
     const float dx = as_type<float>(a.y) - as_type<float>(b.y);
     const float dy = as_type<float>(a.z) - as_type<float>(b.z);
     const float dz = as_type<float>(a.w) - as_type<float>(b.w);
-    const float xx = dx * dx;
-    const float yy = dy * dy;
-    const float zz = dz * dz;
-    const float xy = xx + yy;
-    return xy + zz;
+    const float xx = lattice::rounded_product(dx, dx), yy = lattice::rounded_product(dy, dy),
+                zz = lattice::rounded_product(dz, dz);
+    return lattice::rounded_sum(lattice::rounded_sum(xx, yy), zz);
   }
   const ulong xx = square(a.y, b.y), yy = square(a.z, b.z), zz = square(a.w, b.w);
   const ulong xy = xx + yy, sum = xy + zz;

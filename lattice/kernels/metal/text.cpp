@@ -5,9 +5,9 @@
 
 namespace lattice::metal {
 
-std::string_view text(std::string_view topic) {
+const Text& text(std::string_view topic) {
   for (const Text& entry : texts()) {
-    if (entry.topic == topic) return entry.text;
+    if (entry.topic == topic) return entry;
   }
   throw std::invalid_argument("[metal] found no kernels/metal/" + std::string(topic) +
                               ".metal, expected a known topic");

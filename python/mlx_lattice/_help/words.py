@@ -16,6 +16,8 @@ ARGUMENTS: dict[str, str] = {
     "pre_norm": "Whether norms stand before attention and MLP instead of behind the sums.",
     "position": "Whether the block has a `ConvPositionEncoding`.",
     "table": 'Kind of the table of relative positions: "full", "axial" or None.',
+    "depths": "Transformer blocks of each level, finest first.",
+    "head_size": "Channels per head.",
     "enc_depths": "Blocks of each stage of the encoder, finest first.",
     "enc_channels": "Channels of each stage of the encoder.",
     "enc_num_head": "Heads of each stage of the encoder.",

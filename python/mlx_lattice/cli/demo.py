@@ -2,10 +2,13 @@
 
 1. One turn of a 64-beam LiDAR scans streets with boxes, trees, cars, poles and people (ray casting
    in NumPy).
-2. A MinkUNet learns from some streets. The others give the intersection over union per class.
+2. A MinkUNet learns from some streets by the recipe streets-minkunet14, as `train --recipe` does.
+   The others give the intersection over union per class.
 3. The demo prints explain() of one convolution and the time of a scan. It writes an offline page
    that shows prediction beside truth.
 """
+
+from __future__ import annotations
 
 import argparse
 import os
@@ -13,23 +16,24 @@ import pathlib
 import sys
 import time
 import webbrowser
+from typing import Any
 
 import mlx.core as mx
 
-from .. import backend_info, core, explain, models
+from .. import backend_info, core, explain
 from ..training.progress import progress
 from .device import add_device
+from .networks import NETWORKS
 
-SIZES = {"depth": 14, "width": 16, "stem_kernel_size": 3}
-RATE = 4e-3
+RECIPE = "streets-minkunet14"
 
 
-def add_command(commands):
+def add_command(commands: argparse._SubParsersAction[Any]) -> None:
     parser = commands.add_parser(
         "demo",
         help="trains a network on synthetic street scans and shows what it predicts",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Makes street scans with labels, trains a small MinkUNet for some minutes,\n"
+        description="Makes street scans with labels, trains a small network for some minutes,\n"
         "prints the mean IoU on unseen scans, and writes a page with prediction beside truth.",
         epilog="examples:\n"
         "  mlx-lattice demo\n"
@@ -40,6 +44,12 @@ def add_command(commands):
     parser.add_argument("--epochs", type=int, metavar="N", help="times each is seen; default 12")
     parser.add_argument(
         "--voxel", type=float, default=0.2, metavar="METERS", help="default %(default)s"
+    )
+    parser.add_argument(
+        "--model",
+        choices=sorted(NETWORKS),
+        default="minkunet",
+        help="kind of the network; default %(default)s",
     )
     parser.add_argument("--seed", type=int, default=1, help="which streets; default %(default)s")
     parser.add_argument(
@@ -71,7 +81,7 @@ def show(path: str, in_browser: bool) -> None:
         webbrowser.open(address)
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> None:
     scenes, epochs, unseen, voxel = (
         arguments.scenes or 24,
         arguments.epochs or 12,
@@ -94,10 +104,12 @@ def run(arguments):
             )
     import numpy as np
 
-    from .. import io, viewer
+    from .. import viewer
     from ..training import scans
-    from ..training.trainer import Trainer, adamw
+    from ..training.distributed import Ranks
+    from ..training.recipes import load_recipe
     from . import demo_scene
+    from .recipe import fit
 
     if not arguments.output.lower().endswith((".html", ".htm", ".png")):
         raise ValueError(
@@ -109,50 +121,35 @@ def run(arguments):
     info = backend_info()
     print(f"{info['simd']}, {core.thread_count()} threads, MLX {info['mlx']['running']}")
 
-    recipe = scans.VoxelPipeline(voxel, tuple(enumerate(demo_scene.CLASSES)))
+    network, sizes = NETWORKS[arguments.model]
+    recipe = load_recipe(RECIPE).changed(
+        voxel=voxel,
+        network={"name": network.__name__, "options": sizes},
+        epochs=epochs,
+        seed=arguments.seed,
+    )
     seeds = [arguments.seed * 1000 + i for i in range(scenes + unseen)]
-    clouds = []
-    for seed in progress(seeds, "scanning streets"):
-        points, labels = demo_scene.street(seed)
-        clouds.append(io.PointCloud(points, {"label": labels}))
-    made = [recipe.scan(cloud, f"street {seed}") for seed, cloud in zip(seeds, clouds)]
-    train, test = made[:scenes], made[scenes:]
-    rows = [len(s.tensor.coords) for s in made]
-    print(
-        f"{scenes} streets to learn from, {unseen} unseen; voxels of {voxel:g} m, "
-        f"{min(rows):,} to {max(rows):,} per scan"
-    )
-
-    mx.random.seed(arguments.seed)
-    model = models.MinkUNet(recipe.channels, len(recipe.classes), **SIZES)
-    loss = scans.segmentation_loss(scans.class_weights(train, len(recipe.classes)))
-    trainer = Trainer(model, adamw(RATE, scenes * epochs), loss, seed=arguments.seed)
+    train = demo_scene.Streets(progress(seeds[:scenes], "scanning streets"))
+    test = demo_scene.Streets(seeds[scenes:])
     begin = time.perf_counter()
-    history = trainer.fit(
-        train,
-        epochs,
-        on_epoch=lambda row: print(
-            f"epoch {row['epoch']:3}  loss {row['loss']:.4f}  {row['seconds']:.1f} s", flush=True
-        ),
-    )
+    model, pipeline, trainer = fit(recipe, train, None, None, Ranks())
+    if trainer.average is not None:
+        model.update(trainer.average.values)
+    first, last = trainer.history[0]["loss"], trainer.history[-1]["loss"]
     print(
         f"trained in {time.perf_counter() - begin:.0f} s; "
-        f"the loss fell from {history[0]['loss']:.3f} to {history[-1]['loss']:.3f}\n"
+        f"the loss fell from {first:.3f} to {last:.3f}\n"
     )
 
-    print("streets that were never seen:")
-    print(scans.evaluate(model, test, recipe.names))
-    scan, layer = (
-        recipe.scan(clouds[scenes]),
-        model.decoders[-1][0].layers[0].conv,
-    )  # voxels anew: no relation is there yet
-    print("\nwhy the first convolution of the last level runs as it does:")
-    print(
-        explain(
-            layer,
-            scan.tensor.replace(feats=mx.zeros((len(scan.tensor.coords), layer.weight.shape[-1]))),
-        )
-    )
+    print(f"{unseen} streets that were never seen, voxels of {voxel:g} m:")
+    made = [pipeline.scan(test[i], test.name(i)) for i in range(unseen)]
+    print(scans.evaluate(model, made, pipeline.names))
+    scan = pipeline.scan(test[0])  # voxels anew: no relation is there yet
+    if arguments.model == "minkunet":
+        layer = model.decoders[-1][0].layers[0].conv
+        feats = mx.zeros((len(scan.tensor.coords), layer.weight.shape[-1]))
+        print("\nwhy the first convolution of the last level runs as it does:")
+        print(explain(layer, scan.tensor.replace(feats=feats)))
     times = []
     for _ in range(4):
         begin = time.perf_counter()
@@ -163,11 +160,11 @@ def run(arguments):
         f"{min(times) * 1e3:.0f} ms once its relations exist"
     )
 
-    truth, guess = clouds[scenes].columns["label"], recipe.point_labels(scan, classes)
+    cloud, guess = test[0], pipeline.point_labels(scan, classes)
     viewer.write(
         arguments.output,
-        viewer.compare(clouds[scenes].points, truth.astype(np.int32), guess.astype(np.int32)),
-        classes=recipe.names,
+        viewer.compare(cloud.points, cloud.columns["label"], guess.astype(np.int32)),
+        classes=pipeline.names,
         title="A street that the network has not seen before",
         **({} if arguments.output.lower().endswith(".png") else {"unit": "m"}),
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ._check import check_path
 from .cloud import PointCloud
 
 
@@ -36,6 +37,7 @@ def read_mlat(path: str | os.PathLike[str]) -> PointCloud:
     """
     from ..ops import decode_points
 
+    check_path(path)
     with open(path, "rb") as file:
         data = file.read()
     try:

@@ -3,12 +3,17 @@
 A saved network is a safetensors file with a JSON file beside it.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 from . import convert
 from ._model import Model, load
 from .minkunet import MinkUNet
 from .ptv3 import PointTransformerV3
 from .resnet import SparseResNet
 from .second import SecondBackbone
+from .window_unet import WindowUNet
 
 _POINT_NETWORKS = ("PointClassifier", "PointResNet", "PointUNet")
 __all__ = [
@@ -18,12 +23,13 @@ __all__ = [
     "PointTransformerV3",
     "SecondBackbone",
     "SparseResNet",
+    "WindowUNet",
     "convert",
     "load",
 ]
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name in _POINT_NETWORKS:  # they live with their layers, which are built on Model
         from .. import points
 

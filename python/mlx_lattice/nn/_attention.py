@@ -34,11 +34,16 @@ class _Attention(nn.Module):
             self.drop = Dropout(dropout)
 
     def _attend(self, x, layout, bias):
-        parts = ops.to_slots(self.qkv(x.feats), layout, parts=3)
-        q, k, v = (part.reshape(part.shape[0], self._heads, -1) for part in parts)
-        y = ops.attention(q, k, v, layout.offsets, scale=self._scale, bias=bias)
-        y = self.proj(ops.to_rows(y.reshape(y.shape[0], self._channels), layout))
+        y = self.proj(self._between(self.qkv(x.feats), layout, bias))
         return x.with_feats(self.drop(y) if "drop" in self else y)
+
+    def _between(self, qkv, layout, bias):
+        """What attention makes of queries, keys and values of the rows."""
+        parts = ops.to_slots(qkv, layout, parts=3)
+        size = self._channels // self._heads
+        q, k, v = (part.reshape(part.shape[0], self._heads, size) for part in parts)
+        y = ops.attention(q, k, v, layout.offsets, scale=self._scale, bias=bias)
+        return ops.to_rows(y.reshape(y.shape[0], self._channels), layout)
 
     def _extra_repr(self):
         return f"{self._channels}, heads={self._heads}, scale={self._scale:.4g}"

@@ -8,10 +8,14 @@ Docs/training.md has a table of the keys.
 A wrong key or value is a ValueError that names the file and the key.
 """
 
+from __future__ import annotations
+
 import difflib
+import os
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
@@ -22,14 +26,18 @@ from ..datasets.base import Dataset
 from ..transforms import Voxelize, build
 from . import losses, schedules
 from .loader import ClassBalanced, Loader, class_counts
-from .scans import Scan, VoxelPipeline
+from .scans import Scan, VoxelPipeline, balanced_weights
 from .stages import checkpoint_stages
 from .trainer import Trainer
+
+if TYPE_CHECKING:
+    from mlx_lattice.io.cloud import PointCloud
+    from mlx_lattice.training.distributed import Ranks
 
 NUMBER, WHOLE, TEXT, YES, LIST, TABLE = (int, float), int, str, bool, list, dict
 
 # section -> key -> (type, default, least value or None)
-KEYS: dict[str, dict[str, tuple]] = {
+KEYS: dict[str, dict[str, tuple[Any, ...]]] = {
     "data": {
         "name": (TEXT, None, None),
         "options": (TABLE, {}, None),
@@ -64,7 +72,7 @@ KEYS: dict[str, dict[str, tuple]] = {
         "seed": (WHOLE, 0, 0),
     },
 }
-WORDS: dict = {
+WORDS: dict[Any, str] = {
     int: "a whole number",
     str: "a text",
     bool: "true or false",
@@ -72,7 +80,10 @@ WORDS: dict = {
     dict: "a table",
 }
 LISTS = ("loss", "augment")
-NETWORKS = {"MinkUNet": models.MinkUNet}
+BALANCED = "balanced"  # weights of a loss: 1 / sqrt(share of the points)
+NETWORKS = {
+    kind.__name__: kind for kind in (models.MinkUNet, models.PointTransformerV3, models.WindowUNet)
+}
 
 
 @dataclass(frozen=True)
@@ -80,13 +91,13 @@ class Recipe:
     """The tables of a recipe, complete and checked; `text` is the file."""
 
     name: str
-    tables: dict
+    tables: dict[str, Any]
     text: str
 
-    def __getitem__(self, section: str):
+    def __getitem__(self, section: str) -> Any:
         return self.tables[section]
 
-    def about(self, dataset: Dataset) -> dict:
+    def about(self, dataset: Dataset) -> dict[str, Any]:
         """What a resumed run must have in common with its beginning, as plain values."""
         free = (
             *("epochs", "workers", "ahead", "cache", "cache_gigabytes"),
@@ -101,14 +112,30 @@ class Recipe:
         lists = {key: self[key] for key in LISTS}
         return {**tables, **lists, "items": len(dataset), "classes": list(dataset.classes)}
 
-    def changed(self, **train) -> "Recipe":
-        """The same recipe with other values in [train]; None keeps a value."""
+    def changed(
+        self,
+        *,
+        voxel: float | None = None,
+        network: dict[str, Any] | None = None,
+        **train: Any,
+    ) -> Recipe:
+        """The same recipe with another voxel size or network, or other values in [train].
+
+        None keeps a value.
+        """
         kept = {k: v for k, v in train.items() if v is not None}
-        tables = {**self.tables, "train": {**self.tables["train"], **kept}}
-        _section(self.name, "train", tables["train"])
+        size = {} if voxel is None else {"size": voxel}
+        tables = {
+            **self.tables,
+            "train": {**self.tables["train"], **kept},
+            "voxels": {**self.tables["voxels"], **size},
+            "network": {**self.tables["network"], **(network or {})},
+        }
+        for section in ("train", "voxels", "network"):
+            _section(self.name, section, tables[section])
         return Recipe(self.name, tables, self.text)
 
-    def dataset(self, root, split: str) -> Dataset:
+    def dataset(self, root: str | os.PathLike[str], split: str) -> Dataset:
         """A split of the data set at `root`, through the cache where the recipe names one."""
         data = self["data"]
         kind = DATASETS[data["name"]]
@@ -138,7 +165,7 @@ class Recipe:
             float(self["voxels"]["size"]), classes, columns, tuple(widths), ignored=(-1,)
         )
 
-    def network(self, pipeline: VoxelPipeline):
+    def network(self, pipeline: VoxelPipeline) -> Any:
         """The network, with weights from the seed."""
         network = self["network"]
         mx.random.seed(self["train"]["seed"])
@@ -148,11 +175,23 @@ class Recipe:
         except (TypeError, ValueError) as error:
             raise ValueError(f"{self.name}: network.options: {error}") from None
 
-    def loss(self, classes: int):
-        """loss(logits, labels): the weighted sum of the recipe's losses."""
+    def counts(self, dataset: Dataset) -> Any:
+        """(items, classes) points, where the sampler or a loss needs them; reads every item."""
+        wanted = self["data"]["balanced"] or any(t.get("weights") == BALANCED for t in self["loss"])
+        return class_counts(dataset) if wanted else None
+
+    def loss(self, classes: int, counts: Any = None) -> Any:
+        """loss(logits, labels): the weighted sum of the recipe's losses. counts: see counts()."""
         parts = []
         for i, table in enumerate(self["loss"]):
             options = {k: v for k, v in table.items() if k not in ("name", "factor")}
+            if options.get("weights") == BALANCED:
+                if counts is None:
+                    raise ValueError(
+                        f"{self.name}: loss[{i}].weights: balanced weights need counts of the "
+                        "classes; give counts=recipe.counts(dataset)"
+                    )
+                options["weights"] = balanced_weights(counts.sum(axis=0)).tolist()
             if isinstance(options.get("weights"), list):
                 if len(options["weights"]) != classes:
                     raise ValueError(
@@ -167,9 +206,9 @@ class Recipe:
             parts.append((float(table.get("factor", 1.0)), part))
         return losses.combine(parts)
 
-    def loader(self, dataset: Dataset, prepare) -> Loader:
+    def loader(self, dataset: Dataset, prepare: Any, counts: Any = None) -> Loader:
         data, seed = self["data"], self["train"]["seed"]
-        sampler = ClassBalanced(class_counts(dataset), seed=seed) if data["balanced"] else None
+        sampler = ClassBalanced(counts, seed=seed) if data["balanced"] else None
         return Loader(
             dataset,
             prepare,
@@ -182,18 +221,19 @@ class Recipe:
 
     def trainer(
         self,
-        network,
+        network: Any,
         classes: int,
         items: int,
         *,
-        directory=None,
-        ranks=None,
-        quiet=False,
-        about=None,
-    ):
+        directory: str | os.PathLike[str] | None = None,
+        ranks: Ranks | None = None,
+        quiet: bool = False,
+        about: dict[str, Any] | None = None,
+        counts: Any = None,
+    ) -> Any:
         """Trainer for `items` items per epoch, with this recipe's optimizer, schedule and loss.
 
-        about: see training.Trainer.
+        about: see training.Trainer; counts: see counts().
         """
         train = self["train"]
         size = train["batch"] * train["accumulate"]
@@ -204,7 +244,7 @@ class Recipe:
         )
         if train["checkpoint_stages"]:
             checkpoint_stages(network)
-        loss = self.loss(classes)
+        loss = self.loss(classes, counts)
         return Trainer(
             network,
             optimizer,
@@ -224,15 +264,15 @@ class Recipe:
         )
 
 
-def planned(network, pipeline: VoxelPipeline):
+def planned(network: Any, pipeline: VoxelPipeline) -> Any:
     """prepare(cloud, name) for a Loader: voxels, and every relation of the network built ahead.
 
     network: one that nobody trains; only its shape matters. Its call sees no running statistics.
     """
     network.eval()
 
-    def prepare(cloud, name: str) -> Scan:
-        scan = pipeline.scan(cloud, name)
+    def prepare(cloud: PointCloud, name: str) -> Scan:
+        scan: Scan = pipeline.scan(cloud, name)
         if scan.labels is None:
             raise ValueError("no column label")
         network(scan.tensor)  # nothing is evaluated; the relations stay with the coordinates
@@ -248,7 +288,7 @@ def recipe_names() -> list[str]:
     return sorted(p.name[:-5] for p in folder.iterdir() if p.name.endswith(".toml"))
 
 
-def load_recipe(name) -> Recipe:
+def load_recipe(name: Any) -> Recipe:
     """The recipe of a name that recipe_names() lists, or of a path that ends in .toml."""
     text = str(name)
     if text.endswith(".toml"):
@@ -268,7 +308,7 @@ def parse_recipe(text: str, name: str = "recipe") -> Recipe:
         import tomllib
     except ImportError:  # Python 3.10
         try:
-            import tomli as tomllib  # type: ignore[no-redef]
+            import tomli as tomllib
         except ImportError:
             raise ImportError("recipes need Python 3.11, or: pip install tomli") from None
     try:
@@ -277,7 +317,7 @@ def parse_recipe(text: str, name: str = "recipe") -> Recipe:
         raise ValueError(f"{name}: not TOML: {error}") from None
     for section in tables:
         _known(name, section, (*KEYS, *LISTS))
-    made: dict = {s: _section(name, s, tables.get(s, {})) for s in KEYS}
+    made: dict[str, Any] = {s: _section(name, s, tables.get(s, {})) for s in KEYS}
     for key, choices in (
         ("data.name", DATASETS),
         ("network.name", NETWORKS),
@@ -297,7 +337,7 @@ def parse_recipe(text: str, name: str = "recipe") -> Recipe:
     return Recipe(name, made, text)
 
 
-def _section(name: str, section: str, table) -> dict:
+def _section(name: str, section: str, table: Any) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise ValueError(f"{name}: {section}: found {table!r}, expected a table [{section}]")
     for key in table:
@@ -318,14 +358,14 @@ def _section(name: str, section: str, table) -> dict:
     return made
 
 
-def _known(name: str, key: str, choices) -> None:
+def _known(name: str, key: str, choices: Any) -> None:
     if key not in choices:
         near = difflib.get_close_matches(key, choices, 1)
         hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(choices)}"
         raise ValueError(f"{name}: {key}: unknown key; {hint}")
 
 
-def _losses(name: str, tables) -> list[dict]:
+def _losses(name: str, tables: Any) -> list[dict[str, Any]]:
     if not isinstance(tables, list) or not tables:
         raise ValueError(f"{name}: loss: expected tables [[loss]] with the key name")
     for i, table in enumerate(tables):

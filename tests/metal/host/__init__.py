@@ -7,6 +7,6 @@ not.
 """
 
 from .compiler import CompileError, missing
-from .host import MetalError, MetalHost
+from .host import CudaHost, MetalError, MetalHost
 
-__all__ = ["CompileError", "MetalError", "MetalHost", "missing"]
+__all__ = ["CompileError", "CudaHost", "MetalError", "MetalHost", "missing"]

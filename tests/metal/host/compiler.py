@@ -15,13 +15,12 @@ from pathlib import Path
 import mlx
 
 from . import lint
-from .entry import entry
 from .rewrite import GUARD, rewrite
 
-_HERE = Path(__file__).resolve().parent
-_CACHE = _HERE.parents[2] / "build" / "metal"
+HERE = Path(__file__).resolve().parent
+_CACHE = HERE.parents[2] / "build" / "metal"
 _MLX = Path(next(iter(mlx.__path__))) / "include"
-_CLANG = os.environ.get("LATTICE_CLANG", "clang-19")
+CLANG = os.environ.get("LATTICE_CLANG", "clang-19")
 _LANGUAGE = [
     *(
         "-x",
@@ -107,7 +106,7 @@ def missing():
         return "the host runs Metal kernels on Linux on x86-64 only"
     tools = [
         t
-        for t in (_CLANG, _CLANG.replace("clang", "clang++"), "llvm-symbolizer-19", "nm")
+        for t in (CLANG, CLANG.replace("clang", "clang++"), "llvm-symbolizer-19", "nm")
         if not shutil.which(t)
     ]
     return (
@@ -144,7 +143,7 @@ def _read(*files):
 
 @functools.cache
 def _builtins():
-    return _must(_CLANG, "--rtlib=compiler-rt", "--print-libgcc-file-name").strip()
+    return _must(CLANG, "--rtlib=compiler-rt", "--print-libgcc-file-name").strip()
 
 
 class Toolchain:
@@ -153,24 +152,33 @@ class Toolchain:
     The worker, and the shim with MLX's header, compiled once. version: of the language, 310 or 400.
     """
 
+    flavor = ""  # of the folder's name
+
     def __init__(self, variant, version=310):
         self.variant, self._version = variant, version
-        self._language = [*_LANGUAGE, f"-DMSL_VERSION={version}"]
+        self._language = self._base()
         self._flags = [*self._language, *_VARIANTS[variant]]
-        text = [*_HERE.glob("shim/*.h"), *_MLX.glob("mlx/backend/metal/kernels/*.h")]
-        text += [
-            _HERE / f"{name}.py" for name in ("compiler", "entry", "lint", "rewrite", "tokens")
-        ]
-        self._text = _read(*text)
-        self._folder = _CACHE / f"{variant}-{_digest(self._text, self._flags, _CLANG)}"
+        self._text = _read(*self._sources())
+        digest = _digest(self._text, self._flags, CLANG)
+        self._folder = _CACHE / f"{self.flavor}{variant}-{digest}"
         if not (self._folder / "prelude.pch").exists():
             self._build_prelude()
-        sources = [*_HERE.glob("runtime/*.cpp"), *_HERE.glob("runtime/*.h")]
+        sources = [*HERE.glob("runtime/*.cpp"), *HERE.glob("runtime/*.h")]
         self.worker = (
-            _CACHE / f"{variant}-worker-{_digest(_read(*sources), _RUNTIME[variant], _CLANG)}"
+            _CACHE / f"{variant}-worker-{_digest(_read(*sources), _RUNTIME[variant], CLANG)}"
         )
         if not self.worker.exists():
             self._build_worker()
+
+    def _base(self):
+        """The language, without the variant."""
+        return [*_LANGUAGE, f"-DMSL_VERSION={self._version}"]
+
+    def _sources(self):
+        """Files that the result depends on."""
+        text = [*HERE.glob("shim/*.h"), *_MLX.glob("mlx/backend/metal/kernels/*.h")]
+        names = ("compiler", "entry", "lint", "rewrite", "tokens")
+        return text + [HERE / f"{name}.py" for name in names]
 
     def _build_prelude(self):
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -181,18 +189,18 @@ class Toolchain:
             (names / header).touch()
         prelude = self._folder / "prelude.h"
         prelude.write_text('#include "metal.h"\n#include "mlx/backend/metal/kernels/utils.h"\n')
-        find = ["-I", _HERE / "shim", "-I", names, "-I", _MLX]
-        own = set(_must(_CLANG, *self._language, "-E", "-dM", os.devnull).splitlines())
+        find = ["-I", HERE / "shim", "-I", names, "-I", _MLX]
+        own = set(_must(CLANG, *self._language, "-E", "-dM", os.devnull).splitlines())
         macros = [
             m
-            for m in _must(_CLANG, *self._language, *find, "-E", "-dM", prelude).splitlines()
+            for m in _must(CLANG, *self._language, *find, "-E", "-dM", prelude).splitlines()
             if m not in own
         ]
-        text, _ = rewrite(_must(_CLANG, *self._language, *find, "-E", prelude), own="")
+        text, _ = rewrite(_must(CLANG, *self._language, *find, "-E", prelude), own="")
         (self._folder / "prelude.clcpp").write_text(text + "\n" + "\n".join(macros) + "\n")
         pch = self._folder / f"prelude.{os.getpid()}.pch"
         _must(
-            _CLANG,
+            CLANG,
             *self._flags,
             "-w",
             "-c",
@@ -205,9 +213,9 @@ class Toolchain:
         pch.rename(self._folder / "prelude.pch")
 
     def _build_worker(self):
-        sources = sorted(_HERE.glob("runtime/*.cpp"))
+        sources = sorted(HERE.glob("runtime/*.cpp"))
         built = self.worker.with_suffix(f".{os.getpid()}")
-        clangxx = _CLANG.replace("clang", "clang++")
+        clangxx = CLANG.replace("clang", "clang++")
         _must(
             clangxx,
             "-std=c++20",
@@ -223,36 +231,36 @@ class Toolchain:
         )
         built.rename(self.worker)
 
-    def compile(self, name, text):
+    def compile(self, name, text, more, buffers):
         """(file, buffers, threadgroup variables) of the kernel.
 
-        From the cache when the same text was compiled before.
+        `more` is the text of the function that calls it. From the cache when the same text was
+        compiled before.
         """
-        stem = self._folder / _digest(name, text)
+        stem = self._folder / _digest(name, text, more)
         note = stem.with_suffix(".json")
         if not note.exists():
-            self._compile(name, text, stem)
+            self._compile(name, text, more, buffers, stem)
         facts = json.loads(note.read_text())
         if facts["mistakes"]:
             raise CompileError("\n".join(facts["mistakes"]))
         return stem.with_suffix(".so"), facts["buffers"], facts["threadgroup"]
 
-    def _compile(self, name, text, stem):
-        more, buffers = entry(name, text)
+    def _write(self, name, text, more, source):
+        """Writes what clang compiles; the mistakes that need no types."""
         rewritten, found = rewrite(f'# 1 "kernel.metal"\n{text}{more}', own="kernel.metal")
-        mistakes = [f"line {line}: {message}" for line, message in found]
-        source, built = stem.with_suffix(".clcpp"), stem.with_suffix(f".{os.getpid()}.o")
         source.write_text(rewritten)
+        return [f"line {line}: {message}" for line, message in found]
+
+    def _command(self, source):
+        pch = self._folder / "prelude.pch"
+        return [CLANG, *self._flags, "-I", self._folder / "names", "-include-pch", pch, source]
+
+    def _compile(self, name, text, more, buffers, stem):
+        source, built = stem.with_suffix(".clcpp"), stem.with_suffix(f".{os.getpid()}.o")
+        mistakes = self._write(name, text, more, source)
         if not mistakes:
-            command = [
-                _CLANG,
-                *self._flags,
-                "-I",
-                self._folder / "names",
-                "-include-pch",
-                self._folder / "prelude.pch",
-                source,
-            ]
+            command = self._command(source)
             checked = self._start_lint(name, text, command)
             result = _run(*command, "-w", "-c", "-o", built)
             mistakes += errors(result.stderr) if result.returncode else []
@@ -299,7 +307,9 @@ class Toolchain:
 
 def errors(stderr):
     """Errors of clang in the kernel's text as "line 5: message"."""
-    found = re.findall(r"^kernel\.metal:(\d+):\d+: (?:fatal )?error: (.*)$", stderr, re.MULTILINE)
+    found = re.findall(
+        r"^kernel\.(?:metal|cu):(\d+):\d+: (?:fatal )?error: (.*)$", stderr, re.MULTILINE
+    )
     return [f"line {line}: {message}" for line, message in found] or [stderr[:2000]]
 
 

@@ -10,6 +10,10 @@ import numpy as np
 from mlx_lattice import _ext
 
 from .compiler import Toolchain, quote_line, version_of
+from .cuda_compiler import CudaToolchain
+from .cuda_text import entry as cuda_entry
+from .cuda_text import kernel_name, parameters, text_of
+from .entry import entry
 from .symbols import with_lines
 from .worker import Crash, Worker
 
@@ -39,8 +43,8 @@ class Ran:
 
 
 @functools.cache
-def toolchain(variant, version=310):
-    return Toolchain(variant, version)
+def toolchain(variant, version=310, backend="metal"):
+    return (CudaToolchain if backend == "cuda" else Toolchain)(variant, version)
 
 
 @functools.cache
@@ -60,6 +64,8 @@ class MetalHost:
     With `probe` a small case runs before a kernel is first used.
     """
 
+    backend = "metal"
+
     def __init__(
         self,
         variant="fast",
@@ -69,8 +75,8 @@ class MetalHost:
         timeout=60,
         change=None,
         tier=None,
-        probe=False,
         layout=None,
+        probe=False,
     ):
         self.variant, self.order, self.seed, self.fails, self.timeout = (
             variant,
@@ -87,21 +93,26 @@ class MetalHost:
     def __enter__(self):
         _ext.force_tensor_ops(self.tier)
         _ext.set_probing(self.probe)
-        _ext.set_metal_host(self.run)
+        _ext.set_gpu_host(self.run, self.backend)
         return self
 
     def __exit__(self, *_):
-        _ext.set_metal_host(None)
+        _ext.set_gpu_host(None)
         _ext.force_tensor_ops(None)
         _ext.set_probing(None)
 
-    def run(self, launch, inputs):
+    def _kernel(self, launch, inputs):
+        """Name and text of the kernel, a function that calls it, names of its buffers."""
         text = self.change(launch.text) if self.change else launch.text
+        return launch.name, text, *entry(launch.name, text)
+
+    def run(self, launch, inputs):
         start = time.perf_counter()
-        tools = toolchain(self.variant, version_of(text))
-        file, names, threadgroup = tools.compile(launch.name, text)
+        name, text, more, names = self._kernel(launch, inputs)
+        tools = toolchain(self.variant, version_of(text), self.backend)
+        file, names, threadgroup = tools.compile(name, text, more, names)
         compiled = time.perf_counter()
-        buffers = [*_inputs(launch, inputs), *_outputs(launch)]
+        buffers = [*self._inputs(launch, inputs), *_outputs(launch)]
         buffers = [(name, *rest) for name, rest in zip(names, buffers, strict=True)]
         how = {"order": self.order, "seed": self.seed, "fails": self.fails, "layout": self.layout}
         try:
@@ -129,23 +140,42 @@ class MetalHost:
         )
         return [_array(out, dtype) for out, (_, dtype) in zip(outputs, launch.outputs, strict=True)]
 
+    def _inputs(self, launch, inputs):
+        """Values, whether they are written, whether they are there: arrays, then their shapes."""
+        for array, (shape, strides, ndim) in zip(inputs, launch.shape_info, strict=True):
+            yield _bytes(array), False, True
+            if array.ndim == 0:
+                continue
+            if shape:
+                yield self._axes(array.shape, np.int32), False, True
+            if strides:
+                steps = np.cumprod([1, *array.shape[:0:-1]])[::-1]
+                yield self._axes(steps, np.int64), False, True
+            if ndim:
+                yield np.array([array.ndim], np.int32), False, True
+
+    def _axes(self, numbers, dtype):
+        return np.array(numbers, dtype)
+
+
+class CudaHost(MetalHost):
+    """The same for the text of CUDA."""
+
+    backend = "cuda"
+
+    def _kernel(self, launch, inputs):
+        text = text_of(launch, inputs)
+        text = self.change(text) if self.change else text
+        names = [name for _, name in parameters(launch, inputs)]
+        return kernel_name(launch), text, cuda_entry(launch, inputs), names
+
+    def _axes(self, numbers, dtype):
+        """Ten numbers, of which an array has its own."""
+        return np.array([*numbers, *[-1] * (10 - len(numbers))], dtype)
+
 
 def _bytes(array):
     return np.array(array.view(mx.uint16) if array.dtype == mx.bfloat16 else array, copy=False)
-
-
-def _inputs(launch, inputs):
-    for array, (shape, strides, ndim) in zip(inputs, launch.shape_info, strict=True):
-        yield _bytes(array), False, True
-        if array.ndim == 0:
-            continue
-        if shape:
-            yield np.array(array.shape, np.int32), False, True
-        if strides:
-            steps = np.cumprod([1, *array.shape[:0:-1]])[::-1]
-            yield np.array(steps, np.int64), False, True
-        if ndim:
-            yield np.array([array.ndim], np.int32), False, True
 
 
 def _outputs(launch):

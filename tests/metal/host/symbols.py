@@ -20,6 +20,8 @@ def with_lines(file, mistakes):
     ).stdout
     lines = {}
     for code, block in zip(codes, out.strip().split("\n\n")):
-        own = re.findall(r"^kernel\.metal:(\d+)|/kernel\.metal:(\d+)", block, re.MULTILINE)
+        own = re.findall(
+            r"^kernel\.(?:metal|cu):(\d+)|/kernel\.(?:metal|cu):(\d+)", block, re.MULTILINE
+        )
         lines[code] = f"line {own[0][0] or own[0][1]}" if own else "an unknown line"
     return [_CODE.sub(lambda m: lines[m[1]], mistake) for mistake in mistakes]

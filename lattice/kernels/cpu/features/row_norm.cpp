@@ -44,9 +44,9 @@ struct Row {
         return load_until(d, x + c, x + channels);
       });
     const float square = mean_of(d, channels, [&](int64_t c, int64_t count) HWY_ATTR {
-      const auto v = hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(count)),
-                                        hn::Sub(load_until(d, x + c, x + channels),
-                                                hn::Set(d, mean)));
+      const auto v =
+          hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(count)),
+                             hn::Sub(load_until(d, x + c, x + channels), hn::Set(d, mean)));
       return hn::Mul(v, v);
     });
     scale = 1.0f / std::sqrt(square + call.eps);

@@ -7,12 +7,12 @@
 //   *-trans:  x and y swapped first
 //
 // depth is the bit length of the largest c + offset of all axes. offset is 0 unless a coordinate is
-// negative; then it is the smallest 2^b >= -c with b >= 10, so that blocks of up to 2^10 cells stay
-// blocks. Both curves are hierarchical: code >> 3 is the code of floor(c / 2) at depth - 1.
+// negative. Then offset is the smallest 2^b >= -c with b >= 10: blocks of 2^10 cells stay blocks.
+// Both curves are hierarchical: code >> 3 is the code of floor(c / 2) at depth - 1.
 //
 // Slots are places in segments. Segment s is slots offsets[s] .. offsets[s + 1]; slot p reads row
-// rows[p], and row r owns slot slots[r]. A patch of a cloud borrows rows of the patch before it,
-// so that a row may be in several slots; its own slot is the one whose result counts.
+// rows[p], and row r owns slot slots[r]. A patch may borrow rows of the patch before it. Then a row
+// is in several slots; its own slot is the one whose result counts.
 #pragma once
 
 #include "lattice/kernels/cpu/geometry/keys.h"
@@ -49,12 +49,12 @@ struct Slots {
 // n <= size rows is one segment of n slots; an empty cloud has none.
 Slots patch_slots(std::span<const int32_t> order, std::span<const int64_t> clouds, int64_t size);
 
-// Rows of one window floor((c + shift) / size), same batch, by ascending row; windows by (batch, x,
-// y, z). size 0 on an axis: all cells of the axis are one window. 0 <= shift.
+// One segment per batch and window floor((c + shift) / size), sorted; its rows ascend. A size of 0
+// makes all cells of the axis one window. 0 <= shift.
 Slots window_slots(const CoordSpan& coords, const Triple& size, const Triple& shift);
 
-// Blocks of 2^log2 cells per axis, sorted by the code of the curve: row r is in block block_of[r];
-// first[b] is one of its rows. log2 above the depth counts as 0.
+// Blocks of 2^log2 cells per axis, sorted by the code of the curve. Row r is in block block_of[r];
+// first[b] is one row of block b. log2 above the depth counts as 0.
 struct Blocks {
   Buffer<int32_t> block_of, first;
   int log2 = 0;

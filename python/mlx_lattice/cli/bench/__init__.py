@@ -1,10 +1,13 @@
 """`mlx-lattice bench`: measures operations on this machine. One module per topic."""
 
+from __future__ import annotations
+
 import argparse
+from typing import Any
 
 from ..._ext import limit_simd
 from ..device import add_device
-from . import codec, conv, model, train
+from . import codec, conv, model, train, transformer
 
 
 def _instruction_set(name: str) -> str:
@@ -15,7 +18,7 @@ def _instruction_set(name: str) -> str:
     return name
 
 
-def add_command(commands):
+def add_command(commands: argparse._SubParsersAction[Any]) -> None:
     parser = commands.add_parser("bench", help="measures operations on this machine")
     parser.add_argument(
         "--simd",
@@ -24,7 +27,7 @@ def add_command(commands):
         help="limits kernels to an instruction set, as the variable LATTICE_SIMD does",
     )
     topics = parser.add_subparsers(dest="topic", required=True, metavar="topic")
-    for topic in (conv, codec, model, train):
+    for topic in (conv, codec, model, train, transformer):
         topic.add_topics(topics)
     add_device(parser)
     for topic in topics.choices.values():  # also behind the topic, where the first one counts on

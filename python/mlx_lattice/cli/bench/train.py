@@ -6,11 +6,21 @@ Each part is timed alone, the best of some runs, in CPU seconds. "rest" is the s
 the parts: concatenation, sums of gradients, loss, optimizer.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
 import mlx.core as mx
 import mlx.nn
 
 from ... import core, explain, models, nn
 from ...core import set_thread_count, thread_count
+
+if TYPE_CHECKING:
+    import argparse
+
+    from mlx.nn import Module
 
 _TIMED = {
     nn.SubmConv3d: "convolution",
@@ -23,7 +33,7 @@ _TIMED = {
 NORM_BACK = "norm input gradient"
 
 
-def add_topics(topics):
+def add_topics(topics: argparse._SubParsersAction[Any]) -> None:
     train = topics.add_parser(
         "train",
         help="one training step of the demo's network, part by part, against dense products",
@@ -37,7 +47,7 @@ def add_topics(topics):
     train.set_defaults(run=bench_train)
 
 
-def bench_train(arguments):
+def bench_train(arguments: argparse.Namespace) -> None:
     from .measure import best, gemm_rate
 
     if min(arguments.threads) < 1 or arguments.repeat < 1 or not arguments.voxel > 0:
@@ -45,9 +55,10 @@ def bench_train(arguments):
     try:
         from ... import io
         from ...training import scans
+        from ...training.recipes import load_recipe
         from ...training.trainer import Trainer, adamw
         from .. import demo_scene
-        from ..demo import RATE, SIZES
+        from ..demo import RECIPE
     except ImportError as error:
         raise ValueError(str(error)) from None
     mx.set_cache_limit(4 << 30)
@@ -55,10 +66,14 @@ def bench_train(arguments):
     recipe = scans.VoxelPipeline(arguments.voxel, tuple(enumerate(demo_scene.CLASSES)))
     scan = recipe.scan(io.PointCloud(points, {"label": labels}))
     mx.random.seed(0)
-    sizes = {**SIZES, **({"width": arguments.width} if arguments.width else {})}
+    demo = load_recipe(RECIPE)
+    sizes = {
+        **demo["network"]["options"],
+        **({"width": arguments.width} if arguments.width else {}),
+    }
     model = models.MinkUNet(recipe.channels, len(recipe.classes), **sizes)
     loss = scans.segmentation_loss()
-    trainer = Trainer(model, adamw(RATE, 1000), loss, quiet=True)
+    trainer = Trainer(model, adamw(demo["train"]["rate"], 1000), loss, quiet=True)
     decisions = explain(mlx.nn.value_and_grad(model, lambda: loss(model, scan))).decisions
     flop = sum(d.flop for d in decisions if d.operation in ("conv", "outer", "linear"))
     trainer.step([scan])  # builds the relations
@@ -102,12 +117,12 @@ def bench_train(arguments):
         set_thread_count(before)
 
 
-def _calls(model, x):
+def _calls(model: Module, x: Any) -> Any:
     """(module, inputs) of every convolution, linear layer and norm, in the order of their calls."""
     found, originals = [], {kind: kind.__call__ for kind in _TIMED}
 
-    def recording(kind):
-        def call(self, *inputs, **options):
+    def recording(kind: Any) -> Any:
+        def call(self: Any, *inputs: Any, **options: Any) -> Any:
             found.append((self, (*inputs, *options.values())))
             return originals[kind](self, *inputs, **options)
 
@@ -124,7 +139,7 @@ def _calls(model, x):
     return found
 
 
-def _works(module, inputs):
+def _works(module: Module, inputs: Any) -> Iterator[Any]:
     """(part, function) that runs one module: forward and its gradients, each alone."""
     x, *others = inputs
     mx.eval(x.feats, [o.feats for o in others if isinstance(o, core.SparseTensor)])
@@ -132,14 +147,14 @@ def _works(module, inputs):
     g = mx.random.normal(y.shape)
     mx.eval(g)
 
-    def forward(feats):
+    def forward(feats: Any) -> Any:
         return [module(x.replace(feats=feats), *others).feats]
 
-    def weighted(weight):
+    def weighted(weight: Any) -> Any:
         module.weight = weight
         return [module(*inputs).feats]
 
-    def back(function, value):
+    def back(function: Callable[..., Any], value: Any) -> Any:
         return lambda: mx.eval(mx.vjp(function, [value], [g])[1])
 
     name = _TIMED[type(module)]

@@ -269,6 +269,12 @@ void msl_multiply_matrices(float a0, float a1, float b0, float b1, size_t sums, 
       sum[j] = std::fmaf(a[at[j] / 8 * 8 + k], b[k * 8 + at[j] % 8], sum[j]);
 }
 
+// Number i of where this thread is.
+uint32_t msl_place(uint32_t i) {
+  return reinterpret_cast<const uint32_t*>(&fiber(current()).place)[i];
+}
+void msl_count_matrix(uint32_t flop) { counts().matrix_flop += flop; }
+
 // In a random order another thread may come before any atomic.
 void msl_atomic_access(size_t address, uint32_t size, uint32_t writes) {
   check_access(address, size, writes != 0, /*atomic=*/true,

@@ -1,0 +1,59 @@
+"""Networks that `train` and `demo` know by name, with the sizes that they have by default.
+
+| name | class | by default |
+|---|---|---|
+| minkunet | models.MinkUNet | depth 14, width 16 |
+| ptv3 | models.PointTransformerV3 | three levels of 32, 64, 128 channels, patches of 256 rows |
+| window-unet | models.WindowUNet | three levels of 32, 64, 128 channels, windows of 8 voxels |
+"""
+
+import inspect
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from .. import models
+
+NETWORKS: dict[str, tuple[Any, dict]] = {
+    "minkunet": (models.MinkUNet, {"depth": 14, "width": 16, "stem_kernel_size": 3}),
+    "ptv3": (
+        models.PointTransformerV3,
+        {
+            "stride": [2, 2],
+            "enc_depths": [1, 1, 2],
+            "enc_channels": [32, 64, 128],
+            "enc_num_head": [2, 4, 8],
+            "enc_patch_size": [256, 256, 256],
+            "dec_depths": [1, 1],
+            "dec_channels": [32, 64],
+            "dec_num_head": [2, 4],
+            "dec_patch_size": [256, 256],
+            "drop_path": 0.1,
+        },
+    ),
+    "window-unet": (models.WindowUNet, {"channels": [32, 64, 128], "depths": [1, 1, 2]}),
+}
+
+
+def sizes_of(name, path):
+    """The arguments of a network besides its channels: by default, or from a JSON file."""
+    network, defaults = NETWORKS[name]
+    if path is None:
+        return defaults
+    try:
+        text = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"--config {path}: not JSON: {error}") from None
+    known = set(inspect.signature(network.__init__).parameters)
+    known -= {"self", "in_channels", "out_channels"}
+    if not isinstance(text, dict) or set(text) - known:
+        raise ValueError(
+            f"--config {path}: expected an object with keys of {sorted(known)}, found {text!r}"
+        )
+    return {**defaults, **text}
+
+
+def coarsest(name, sizes):
+    """Voxels per side of a cell at the coarsest level that has a norm over rows."""
+    return {"minkunet": 16, "ptv3": math.prod(sizes.get("stride", [1])), "window-unet": 1}[name]
