@@ -3,6 +3,7 @@
 #include <mlx/ops.h>
 #include <mlx/transforms.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <new>
@@ -120,6 +121,28 @@ cpu::Buffer<int32_t> checked_offsets(const mx::array& lengths, int64_t rows,
     fail(operation, std::string(what) + " must sum to " + std::to_string(rows) + " rows, got " +
                         std::to_string(total));
   return offsets;
+}
+
+cpu::Buffer<int32_t> checked_borders(const mx::array& borders, int64_t rows,
+                                     std::string_view operation, std::string_view what) {
+  const mx::array given = checked_integers(borders, operation, what);
+  const int64_t n = static_cast<int64_t>(given.size());
+  // Copied first and checked then: writing to the caller's memory cannot change what was checked.
+  cpu::Buffer<int64_t> values(n);
+  if (n > 0) std::copy_n(given.data<int64_t>(), n, values.begin());
+  if (n == 0 || values[0] != 0 || values[n - 1] != rows)
+    fail(operation, std::string(what) + " must start with 0 and end with " + std::to_string(rows) +
+                        (n == 0 ? ", got none"
+                                : ", got " + std::to_string(values[0]) + " and " +
+                                      std::to_string(values[n - 1])));
+  cpu::Buffer<int32_t> checked(n);
+  for (int64_t i = 0; i < n; ++i) {
+    if (i > 0 && values[i] < values[i - 1])
+      fail(operation, std::string(what) + " must ascend, got " + std::to_string(values[i]) +
+                          " after " + std::to_string(values[i - 1]));
+    checked[i] = static_cast<int32_t>(values[i]);
+  }
+  return checked;
 }
 
 }  // namespace lattice

@@ -62,4 +62,8 @@ mx::array checked_integers(const mx::array& a, std::string_view operation, std::
 cpu::Buffer<int32_t> checked_offsets(const mx::array& lengths, int64_t rows,
                                      std::string_view operation, std::string_view what);
 
+// Borders (B + 1) of segments, copied and checked: integers that ascend from 0 to `rows`.
+cpu::Buffer<int32_t> checked_borders(const mx::array& borders, int64_t rows,
+                                     std::string_view operation, std::string_view what);
+
 }  // namespace lattice

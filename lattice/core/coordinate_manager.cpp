@@ -220,8 +220,48 @@ Relation::Ptr CoordinateManager::target_transposed_relation(const CoordinateMapK
   return relation(RelationKind::target_transposed, in, target, spec, "target_transposed_relation");
 }
 
+AttentionLayout::Ptr CoordinateManager::layout(const CoordinateMapKey& key, const LayoutSpec& spec,
+                                               std::string_view operation) {
+  std::lock_guard lock(mutex_);
+  const auto slot = std::pair(key, spec);
+  if (const auto found = layouts_.find(slot); found != layouts_.end()) {
+    ++hits_;
+    return found->second;
+  }
+  ++misses_;
+  const AttentionLayout::Ptr made = AttentionLayout::make(set_locked(key), spec, operation);
+  layouts_.emplace(slot, made);
+  evict_locked();
+  return made;
+}
+
+GridPooling::Ptr CoordinateManager::pooling(const CoordinateMapKey& key, Curve curve, int log2,
+                                            std::string_view operation) {
+  std::lock_guard lock(mutex_);
+  const auto slot = std::tuple(key, curve, log2);
+  if (const auto found = poolings_.find(slot); found != poolings_.end()) {
+    ++hits_;
+    return found->second;
+  }
+  ++misses_;
+  PooledCoords pooled = pool_coords(set_locked(key), curve, log2, operation);
+  auto out = pooled_keys_.find(slot);  // the same blocks in the same order: the key stays
+  if (out == pooled_keys_.end()) {
+    const Triple by{pooled.stride, pooled.stride, pooled.stride};
+    const CoordinateMapKey made = insert_locked(pooled.coords, product(key.stride, by, operation));
+    out = pooled_keys_.emplace(slot, made).first;
+  }
+  const auto made = std::make_shared<const GridPooling>(
+      GridPooling{key, out->second, std::move(pooled.clusters)});
+  poolings_.emplace(slot, made);
+  evict_locked();
+  return made;
+}
+
 size_t CoordinateManager::bytes_locked() const {
   size_t bytes = 0;
+  for (const auto& [key, layout] : layouts_) bytes += layout->nbytes();
+  for (const auto& [key, pooling] : poolings_) bytes += static_cast<size_t>(pooling->nbytes());
   for (const Entry& entry : entries_) bytes += entry.made.relation->nbytes();
   return bytes;
 }
@@ -229,6 +269,12 @@ size_t CoordinateManager::bytes_locked() const {
 // The newest entry stays even when it is larger than the budget.
 void CoordinateManager::evict_locked() {
   size_t bytes = bytes_locked();
+  if (bytes > budget_ && layouts_.size() + poolings_.size() > 1) {
+    evictions_ += static_cast<int64_t>(layouts_.size() + poolings_.size());
+    layouts_.clear();
+    poolings_.clear();
+    bytes = bytes_locked();
+  }
   while (bytes > budget_ && entries_.size() > 1) {
     bytes -= std::min(bytes, entries_.back().made.relation->nbytes());
     by_key_.erase(entries_.back().key);
@@ -263,6 +309,8 @@ void CoordinateManager::clear() {
   std::lock_guard lock(mutex_);
   entries_.clear();
   by_key_.clear();
+  layouts_.clear();
+  poolings_.clear();
 }
 
 void CoordinateManager::set_budget(size_t bytes) {

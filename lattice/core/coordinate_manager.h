@@ -10,6 +10,8 @@
 #include <tuple>
 #include <vector>
 
+#include "lattice/core/attention_layout.h"
+#include "lattice/core/grid_pooling.h"
 #include "lattice/core/relation.h"
 
 namespace lattice {
@@ -34,8 +36,10 @@ using RelationBuilder = std::function<Relation::Fresh(
 
 // Relations are cached by (input key, target key, spec, kind): equal arguments give the same
 // object. Above the byte budget the least recently used ones leave the cache; whoever holds one
-// keeps it. Output coordinates stay, so that a relation built again has the same output key. All
-// methods may be called from several threads.
+// keeps it. Output coordinates stay, so that a relation built again has the same output key.
+// Layouts of attention and poolings of blocks are kept by (key, arguments) too. They count as
+// bytes, and all of them leave before a relation does. All methods may be called from several
+// threads.
 class CoordinateManager : public std::enable_shared_from_this<CoordinateManager> {
  public:
   static constexpr size_t kDefaultBudget = size_t{2} << 30;
@@ -73,10 +77,16 @@ class CoordinateManager : public std::enable_shared_from_this<CoordinateManager>
   Relation::Ptr target_transposed_relation(const CoordinateMapKey& in,
                                            const CoordinateMapKey& target, const KernelSpec& spec);
 
+  // The layout of a set, and its blocks of 2^log2 cells with the key of their coordinates.
+  AttentionLayout::Ptr layout(const CoordinateMapKey& key, const LayoutSpec& spec,
+                              std::string_view operation);
+  GridPooling::Ptr pooling(const CoordinateMapKey& key, Curve curve, int log2,
+                           std::string_view operation);
+
   CacheStats stats() const;
   // What is cached now, in the order in which it was built.
   std::vector<CachedRelation> relations() const;
-  // Drops the cached relations; keys and coordinates stay.
+  // Drops the cached relations, layouts and poolings; keys and coordinates stay.
   void clear();
   void set_budget(size_t bytes);
 
@@ -108,6 +118,9 @@ class CoordinateManager : public std::enable_shared_from_this<CoordinateManager>
       made_keys_;             // output keys of relations that made coordinates
   std::list<Entry> entries_;  // most recently used first
   std::map<CacheKey, std::list<Entry>::iterator> by_key_;
+  std::map<std::pair<CoordinateMapKey, LayoutSpec>, AttentionLayout::Ptr> layouts_;
+  std::map<std::tuple<CoordinateMapKey, Curve, int>, GridPooling::Ptr> poolings_;
+  std::map<std::tuple<CoordinateMapKey, Curve, int>, CoordinateMapKey> pooled_keys_;
   int64_t next_id_ = 0;
   int64_t hits_ = 0, misses_ = 0, evictions_ = 0;
 };

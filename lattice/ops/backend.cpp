@@ -26,9 +26,16 @@ void limit_simd(const std::string& name) { cpu::limit_simd(name); }
 int thread_count() { return cpu::thread_count(); }
 
 BackendInfo backend_info() {
-  return {
-      LATTICE_VERSION,  LATTICE_MLX_VERSION, mx::version(), true,        mx::metal::is_available(),
-      cpu::simd_name(), cpu::thread_count(), tensor_ops(),  kMetalStatus};
+  return {LATTICE_VERSION,
+          LATTICE_MLX_VERSION,
+          mx::version(),
+          true,
+          mx::metal::is_available(),
+          has_cuda(),
+          cpu::simd_name(),
+          cpu::thread_count(),
+          tensor_ops(),
+          kMetalStatus};
 }
 
 }  // namespace lattice

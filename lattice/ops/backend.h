@@ -17,10 +17,10 @@ struct BackendInfo {
   std::string mlx_built;    // MLX whose headers it was compiled with
   std::string mlx_running;  // MLX that is loaded
   bool cpu;
-  bool metal;
+  bool metal, cuda;  // whether MLX has such a GPU
   std::string simd;  // instruction set chosen at run time
   int threads;
-  TensorOps tensor_ops;
+  TensorOps tensor_ops;      // of Metal 4
   std::string metal_status;  // what is proven of the Metal kernels, and what not
 };
 BackendInfo backend_info();

@@ -1,6 +1,5 @@
 #include "lattice/ops/features.h"
 
-#include <mlx/fast.h>
 #include <mlx/ops.h>
 #include <mlx/random.h>
 
@@ -31,12 +30,6 @@ void check_eps(std::string_view op, float eps) {
     fail(op, "eps must be finite and >= 0, got " + std::to_string(eps));
 }
 
-std::optional<mx::array> like(const std::optional<mx::array>& v, const mx::array& x,
-                              mx::StreamOrDevice s) {
-  if (!v) return std::nullopt;
-  return mx::astype(*v, x.dtype(), s);
-}
-
 }  // namespace
 
 Activation parse_activation(std::string_view name, std::string_view operation) {
@@ -62,17 +55,14 @@ mx::array activation(const mx::array& x, Activation kind, const ActivationOption
     case Activation::tanh:
       return mx::tanh(x, s);
     case Activation::gelu: {
+      if (!o.approximate) return launch_gelu(x, s);
       const mx::array v = as_float32(x, s), half(0.5f), one(1.0f);
-      mx::array inner =
-          mx::erf(mx::multiply(v, mx::array(static_cast<float>(std::numbers::sqrt2 / 2)), s), s);
-      if (o.approximate) {
-        const mx::array cubic = mx::add(
-            v, mx::multiply(mx::array(0.044715f), mx::multiply(v, mx::square(v, s), s), s), s);
-        inner = mx::tanh(
-            mx::multiply(mx::array(static_cast<float>(std::sqrt(2 * std::numbers::inv_pi))), cubic,
-                         s),
-            s);
-      }
+      const mx::array cubic = mx::add(
+          v, mx::multiply(mx::array(0.044715f), mx::multiply(v, mx::square(v, s), s), s), s);
+      const mx::array inner =
+          mx::tanh(mx::multiply(mx::array(static_cast<float>(std::sqrt(2 * std::numbers::inv_pi))),
+                                cubic, s),
+                   s);
       return mx::astype(mx::multiply(mx::multiply(half, v, s), mx::add(one, inner, s), s),
                         x.dtype(), s);
     }
@@ -141,7 +131,7 @@ mx::array layer_norm_features(const mx::array& x, const Affine& affine, float ep
   check_eps("layer_norm", eps);
   check_vector("layer_norm", "weight", affine.weight, x);
   check_vector("layer_norm", "bias", affine.bias, x);
-  return mx::fast::layer_norm(x, like(affine.weight, x, s), like(affine.bias, x, s), eps, s);
+  return launch_row_norm(x, affine, eps, true, s);
 }
 
 mx::array rms_norm_features(const mx::array& x, const std::optional<mx::array>& weight, float eps,
@@ -149,7 +139,7 @@ mx::array rms_norm_features(const mx::array& x, const std::optional<mx::array>& 
   check_rows("rms_norm", x);
   check_eps("rms_norm", eps);
   check_vector("rms_norm", "weight", weight, x);
-  return mx::fast::rms_norm(x, like(weight, x, s), eps, s);
+  return launch_row_norm(x, {weight, std::nullopt}, eps, false, s);
 }
 
 }  // namespace lattice

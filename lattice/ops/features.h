@@ -1,4 +1,4 @@
-// Operations on features; coordinates and identity stay. Plain MLX operations, except batch norm
+// Operations on features; coordinates and identity stay. Plain MLX operations, except norms, GELU
 // and sums over rows.
 //
 //   batch_norm: y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var over all rows, or
@@ -66,6 +66,10 @@ mx::array batch_norm_features(const mx::array& x, const Affine& affine,
                               const std::optional<mx::array>& mean = {},
                               const std::optional<mx::array>& var = {}, float eps = 1e-5f,
                               mx::StreamOrDevice s = {});
+// gelu(x) exactly, and (x - m) / sqrt(var + eps) weight + bias of each row; both after the checks.
+mx::array launch_gelu(const mx::array& x, mx::StreamOrDevice s);
+mx::array launch_row_norm(const mx::array& x, const Affine& affine, float eps, bool centered,
+                          mx::StreamOrDevice s);
 mx::array layer_norm_features(const mx::array& x, const Affine& affine, float eps = 1e-5f,
                               mx::StreamOrDevice s = {});
 mx::array rms_norm_features(const mx::array& x, const std::optional<mx::array>& weight,

@@ -92,22 +92,9 @@ mx::array segment_reduce_offsets(const mx::array& x, const mx::array& offsets,
                                  const SegmentOptions& options, mx::StreamOrDevice s) {
   constexpr const char* kName = "segment_reduce_offsets";
   if (x.ndim() < 1) fail(kName, "x must have at least one axis, got a scalar");
-  const mx::array given = checked_integers(offsets, kName, "offsets");
-  const int64_t* values = given.data<int64_t>();
-  const int64_t n = static_cast<int64_t>(given.size()), rows = x.shape(0);
-  if (n == 0 || values[0] != 0 || values[n - 1] != rows)
-    fail(kName, "offsets must start with 0 and end with " + std::to_string(rows) +
-                    (n == 0 ? ", got none"
-                            : ", got " + std::to_string(values[0]) + " and " +
-                                  std::to_string(values[n - 1])));
-  cpu::Buffer<int32_t> checked(n);
-  for (int64_t i = 0; i < n; ++i) {
-    if (i > 0 && values[i] < values[i - 1])
-      fail(kName, "offsets must ascend, got " + std::to_string(values[i]) + " after " +
-                      std::to_string(values[i - 1]));
-    checked[i] = static_cast<int32_t>(values[i]);
-  }
-  return reduce_groups(x, RowGroups::contiguous(std::move(checked)), options, kName, s);
+  return reduce_groups(
+      x, RowGroups::contiguous(checked_borders(offsets, x.shape(0), kName, "offsets")), options,
+      kName, s);
 }
 
 mx::array scatter_reduce(const mx::array& x, const mx::array& ids, int64_t n,

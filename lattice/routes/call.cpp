@@ -28,8 +28,13 @@ constexpr Words kWords[] = {
     {"take_columns", "some columns"},
     {"batch_norm", "normalization"},
     {"batch_norm_vjp", "gradient of a normalization"},
+    {"row_norm", "normalization of rows"},
+    {"row_norm_vjp", "gradient of a normalization of rows"},
+    {"gelu", "activation"},
     {"adamw", "optimizer step"},
     {"distance", "distances of all pairs"},
+    {"attention", "attention"},
+    {"attention_vjp", "gradient of attention"},
     {"unique", "distinct coordinates"},
     {"lookup", "coordinates found by value"},
     {"relate", "relation of coordinates"},
@@ -113,6 +118,7 @@ int64_t Call::n_edges() const {
   if (relation) return relation->edge_count();
   if (row_groups) return row_groups->n_rows();
   if (std::holds_alternative<Geometry>(payload)) return 0;  // nobody knows yet
+  if (const auto* a = std::get_if<Attend>(&payload)) return a->segments->n_pairs();
   if (std::holds_alternative<Pairs>(payload))
     return int64_t{inputs[0].shape(0)} * inputs[1].shape(0);
   return rows_of(inputs[0]);
@@ -132,9 +138,17 @@ double Call::flop() const {
       return count(n_edges() * c_in);
     case Operation::batch_norm:
     case Operation::batch_norm_vjp:
+    case Operation::row_norm:
+    case Operation::row_norm_vjp:
       return 4 * count(n_edges() * c_in);
+    case Operation::gelu:
+      return 30 * count(static_cast<int64_t>(inputs[0].size()));
     case Operation::adamw:
       return 10 * count(static_cast<int64_t>(inputs[0].size()));
+    case Operation::attention:  // two products
+      return 4 * count(n_edges()) * count(c_in);
+    case Operation::attention_vjp:  // five products
+      return 10 * count(n_edges()) * count(c_in);
     default:
       return 2 * count(n_edges()) * count(c_in) * count(c_out) / count(groups);
   }
@@ -157,6 +171,10 @@ double Call::bytes() const {
       return features + count(relation->n_kernels() * (c_in / groups) * c_out) * item;
     case Operation::distance:
       return input_bytes(*this) + 4.0 * count(n_edges());
+    case Operation::attention:
+      return input_bytes(*this) + static_cast<double>(inputs[0].nbytes());
+    case Operation::attention_vjp:
+      return 2 * input_bytes(*this);
     case Operation::adamw:
       return input_bytes(*this) + 12.0 * static_cast<double>(inputs[0].size());
     case Operation::unique:
@@ -176,6 +194,7 @@ std::string Call::relation_text() const {
   if (map) return map->text();
   if (row_groups) return std::to_string(row_groups->n_groups()) + " groups of rows";
   if (std::holds_alternative<Pairs>(payload)) return "none: all pairs";
+  if (const auto* a = std::get_if<Attend>(&payload)) return a->segments->text();
   return "none: every row with itself";
 }
 

@@ -13,6 +13,7 @@
 #include "lattice/core/relation.h"
 #include "lattice/core/row_groups.h"
 #include "lattice/core/row_map.h"
+#include "lattice/core/segment_pairs.h"
 #include "lattice/kernels/cpu/base/float_types.h"
 #include "lattice/kernels/cpu/features/distance.h"
 
@@ -35,8 +36,13 @@ enum class Operation {
   take_columns,
   batch_norm,
   batch_norm_vjp,
+  row_norm,
+  row_norm_vjp,
+  gelu,
   adamw,
   distance,
+  attention,
+  attention_vjp,
   unique,
   lookup,
   relate,
@@ -96,10 +102,40 @@ struct Norm {
   size_t inputs() const { return residual_at() + (residual ? 1 : 0); }
 };
 
+// Payload of row_norm and row_norm_vjp. Inputs: x, weight, bias; of row_norm_vjp then the
+// cotangent.
+struct RowScale {
+  float eps = 0;
+  bool centered = true;
+};
+
+// Payload of gelu. Input: x of any shape.
+struct Gelu {
+  bool slope = false;  // the derivative instead of the value
+};
+
 // Payload of adamw. Inputs: parameter, gradient, m, v, rates.
 struct Adamw {
   double b1 = 0, b2 = 0;
   float eps = 0;
+};
+
+// Payload of attention and attention_vjp (kernels/cpu/features/attention.h). Inputs: q, k, v, then
+// the bias of all pairs or the table by position if there is one. attention_vjp then has out, the
+// log-sum-exp and the cotangent of out. A log-sum-exp of no rows: the forward pass saved none.
+struct Attend {
+  struct Positions {  // of a table; (rows, axes) int32
+    mx::array of_queries, of_keys;
+    std::vector<int> bounds;
+    bool joint = false;
+  };
+  SegmentPairs::Ptr segments = {};
+  float scale = 1;
+  bool biased = false;  // by all pairs, or by the table if there are positions
+  bool causal = false;
+  std::optional<Positions> positions = {};
+  std::optional<mx::array> mask = {};  // (pairs,) bool, segments behind each other
+  size_t inputs() const { return biased ? 4 : 3; }
 };
 
 // Payload of unique, lookup, relate and neighbors.
@@ -121,7 +157,8 @@ struct Call {
   int64_t c_in = 0, c_out = 0;         // channels of all groups
   int64_t groups = 1;
   mx::Dtype dtype = mx::float32;
-  std::variant<Weights, Reduce, Pairs, Columns, Norm, Adamw, Geometry> payload = {};
+  std::variant<Weights, Reduce, Pairs, Columns, Norm, RowScale, Gelu, Adamw, Attend, Geometry>
+      payload = {};
   mx::StreamOrDevice stream = {};
 
   template <typename Payload>

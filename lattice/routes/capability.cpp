@@ -1,8 +1,10 @@
 #include "lattice/routes/capability.h"
 
+#include <mlx/backend/cuda/cuda.h>
 #include <mlx/backend/metal/metal.h>
 #include <mlx/device.h>
 
+#include <atomic>
 #include <variant>
 
 #include "lattice/core/errors.h"
@@ -12,7 +14,12 @@ namespace lattice {
 namespace mx = mlx::core;
 namespace {
 
-constexpr int kNeuralAcceleratorGeneration = 17;
+// The first generation whose family has the tensor API, and the first with neural accelerators. The
+// latter is higher for GPUs whose name ends in p (phones). MLX asks the same.
+constexpr int kTensorGeneration = 13, kAccelerated = 17, kAcceleratedPhone = 18;
+
+constexpr int kNotForced = -1;
+std::atomic<int> forced_tier = kNotForced;
 
 bool has_tensor_api() {
 #ifdef __APPLE__
@@ -35,17 +42,31 @@ int gpu_generation(const std::string& architecture) {
   return generation;
 }
 
+TensorOps tier_of(const std::string& architecture, bool has_api) {
+  const int generation = gpu_generation(architecture);
+  if (!has_api || generation < kTensorGeneration) return TensorOps::unavailable;
+  const bool phone = architecture.ends_with('p');
+  return generation >= (phone ? kAcceleratedPhone : kAccelerated) ? TensorOps::neural_accelerator
+                                                                  : TensorOps::gpu;
+}
+
+void force_tensor_ops(std::optional<TensorOps> tier) {
+  forced_tier = tier ? static_cast<int>(*tier) : kNotForced;
+}
+
 TensorOps tensor_ops() {
+  if (const int forced = forced_tier; forced != kNotForced) return static_cast<TensorOps>(forced);
   if (graph::has_metal_host()) return TensorOps::gpu;
   if (!mx::metal::is_available()) return TensorOps::unavailable;
-  if (!has_tensor_api()) return TensorOps::gpu;
   const auto& info = mx::device_info(mx::Device::gpu);
   auto found = info.find("architecture");
   const auto* architecture =
       found == info.end() ? nullptr : std::get_if<std::string>(&found->second);
-  bool accelerated = architecture && gpu_generation(*architecture) >= kNeuralAcceleratorGeneration;
-  return accelerated ? TensorOps::neural_accelerator : TensorOps::gpu;
+  return tier_of(architecture ? *architecture : "", has_tensor_api());
 }
+
+bool has_metal() { return graph::has_metal_host() || mx::metal::is_available(); }
+bool has_cuda() { return mx::cu::is_available(); }
 
 bool on_gpu(mx::StreamOrDevice s) {
   return graph::has_metal_host() || mx::to_stream(s).device == mx::Device::gpu;

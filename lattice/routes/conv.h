@@ -13,8 +13,12 @@ Rejection packed_only(const Call& call);
 // The first is for conv, the second for outer.
 Rejection outputs_are_shared(const Call& call);
 Rejection outer_outputs_are_shared(const Call& call);
-// Channels of a group fill an 8 x 8 matrix.
+// One launch has threads for every tile.
+Rejection needs_few_groups(const Call& call);
+// Channels of a group fill an 8 x 8 matrix, and what needs_few_groups asks.
 Rejection needs_tiles(const Call& call);
+// A neural accelerator, a 16-bit dtype, and channels of a group that fill its tiles.
+Rejection needs_tensor_unit(const Call& call);
 // Every output row has at most one edge for an offset, and the map is not too long.
 Rejection needs_map(const Call& call);
 // Every output row has exactly one edge: up by 2 x 2 x 2, or the gradient of down by 2 x 2 x 2.
@@ -53,6 +57,13 @@ mx::array conv_metal_lists(const Call& call);
 mx::array conv_metal_buckets(const Call& call);
 mx::array outer_metal_rows(const Call& call);
 mx::array outer_metal_tiles(const Call& call);
+
+// The same tiles with products on the tensor unit of Metal 4.
+mx::array conv_metal_tensor_same(const Call& call);  // of linear
+mx::array conv_metal_tensor_sorted(const Call& call);
+mx::array conv_metal_tensor_mirrored(const Call& call);
+mx::array conv_metal_tensor_lists(const Call& call);
+mx::array outer_metal_tensor(const Call& call);
 
 // Plain MLX operations, offset by offset, in float32: for devices that have no kernel of ours, and
 // the yardstick for those that have.

@@ -2,8 +2,8 @@
 // per_edge_apply and per_edge_outer.
 //
 // The relation's index arrays are inputs of the kernels; they are made on the CPU once per
-// relation, in memory that both share. Work with no edge or no channel launches nothing. Matrix
-// units are 8 x 8 simdgroup matrices on every tier.
+// relation, in memory that both share. Work with no edge or no channel launches nothing. Rows
+// "metal.tensor*" are the same launches with products on the tensor unit of Metal 4.
 #include <mlx/ops.h>
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 
 #include "lattice/graph/metal_call.h"
 #include "lattice/kernels/metal/text.h"
+#include "lattice/routes/capability.h"
 #include "lattice/routes/conv.h"
 #include "lattice/routes/per_edge.h"
 #include "lattice/routes/segments_metal.h"
@@ -23,6 +24,8 @@ using Step = Rejection::Step;
 
 constexpr int kRows = 64, kThreads = 128;  // of a tile in conv.metal
 constexpr int kPart = 1024;                // edges of a part of an outer product
+
+constexpr int64_t kMostGroups = (int64_t{1} << 31) / kThreads - 1;  // MLX counts threads in 32 bits
 
 int as_int(int64_t n) { return static_cast<int>(n); }
 
@@ -72,8 +75,9 @@ mx::array bias_rows(const Call& call) {
 struct ConvLaunch : Launch {
   std::string weight, bias = "lattice::NoBias{}";
 
-  ConvLaunch(const Call& c, const std::string& kernel, const std::vector<int32_t>& strides)
-      : Launch(kernel, "conv", c.dtype, "y", {{as_int(c.n_out()), as_int(c.c_out)}, c.dtype}) {
+  ConvLaunch(const Call& c, const std::string& kernel, const char* topic,
+             const std::vector<int32_t>& strides)
+      : Launch(kernel, topic, c.dtype, "y", {{as_int(c.n_out()), as_int(c.c_out)}, c.dtype}) {
     const int n_k = as_int(c.relation->n_kernels());
     std::vector<int32_t> sizes = {as_int(c.n_out()), n_k, as_int(c.groups), as_int(in_group(c)),
                                   as_int(out_group(c))};
@@ -112,7 +116,7 @@ std::vector<int32_t> matrix_strides(const Call& call) {
 
 mx::array rows_with(const Call& call, const std::vector<int32_t>& strides) {
   if (is_empty(call)) return bias_rows(call);
-  ConvLaunch launch(call, "conv_rows", strides);
+  ConvLaunch launch(call, "conv_rows", "conv", strides);
   const Relation& r = *call.relation;
   launch.add("row_offsets", r.output_csr().row_offsets),
       launch.add("edge_ids", r.output_csr().edge_ids);
@@ -160,15 +164,42 @@ Rejection needs_short_mask(const Call& call) {
 
 enum class View { same, map, sorted, lists, buckets };
 
-mx::array tiles_with(const Call& call, View view) {
+// Which unit multiplies tiles.
+enum class Unit { matrices, tensors };
+
+const char* flag(bool on) { return on ? "true" : "false"; }
+
+// Template arguments of a tile kernel behind its types. They say how wide a tile is, channels or
+// edges of a step, and whether 8 channels of a row can be moved as one. All of them go into the
+// kernel's name.
+struct TileShape {
+  int width, depth;
+  bool left, right;
+  TileShape(const Call& call, int64_t widest, int64_t steps, mx::Dtype tile)
+      : width(widest > 32 ? 64 : 32),
+        depth(tile.size() == 2 && steps > 16 ? 32 : 16),
+        left(in_group(call) % 8 == 0),
+        right(out_group(call) % 8 == 0) {}
+  std::string sizes() const { return std::to_string(width) + ", " + std::to_string(depth); }
+  std::string arguments() const { return sizes() + ", " + flag(left) + ", " + flag(right); }
+  std::string name() const {
+    return std::to_string(width) + "x" + std::to_string(depth) + (left ? "_in8" : "") +
+           (right ? "_out8" : "");
+  }
+};
+
+mx::array tiles_with(const Call& call, View view, Unit unit = Unit::matrices) {
   if (is_empty(call)) return bias_rows(call);
-  const int columns = out_group(call) > 32 ? 64 : 32;
   static constexpr const char* kNames[] = {"same", "map", "sorted", "lists", "buckets"};
-  const std::string n = std::to_string(columns);
-  ConvLaunch launch(call, std::string("conv_tiles_") + kNames[static_cast<int>(view)] + n,
-                    weight_strides(call));
+  const bool tensors = unit == Unit::tensors;
+  const TileShape shape(call, out_group(call), in_group(call),
+                        view == View::buckets ? mx::float32 : call.dtype);
+  const int columns = shape.width;
+  const std::string kernel = tensors ? "conv_tensor" : "conv_tiles";
+  ConvLaunch launch(call, kernel + "_" + kNames[static_cast<int>(view)] + shape.name(),
+                    tensors ? "conv_tensor" : "conv", weight_strides(call));
   std::string rows = "lattice::SameRows{sizes[0]}";
-  int tiles = as_int((call.n_out() + kRows - 1) / kRows);
+  int64_t tiles = (call.n_out() + kRows - 1) / kRows;
   if (view == View::map) {
     launch.add("map", call.relation->implicit_gemm().out_in_map);
     launch.add("row_masks", call.relation->implicit_gemm().row_masks);
@@ -192,31 +223,46 @@ mx::array tiles_with(const Call& call, View view) {
     launch.add("positions", lists.positions), launch.add("order", lists.order);
     rows = "lattice::bucket_rows(bounds, in_rows, positions, order, sizes)";
   }
-  const std::string v = view == View::buckets ? "float" : "T";
+  const std::string v = view == View::buckets ? "float" : "T",
+                    blocks = tensors ? "conv_tensor_blocks(" : "conv_blocks<" + v + ">(";
   launch.call.source =
-      "threadgroup " + v + " xs[64 * lattice::padded<" + v + ">(16)];\nthreadgroup " + v +
-      " ws[16 * lattice::padded<" + v + ">(" + n + ")];\n" +
-      "threadgroup float strips[1024];\nthreadgroup int ids[64];\nthreadgroup uint masks[4];\n" +
-      "lattice::conv_tiles<" + n + ">(" + rows + ", " + launch.weight + ", x, " + launch.bias +
-      ", sizes, y, xs, ws, strips, ids, masks, threadgroup_position_in_grid, " +
+      "threadgroup float4 memory[lattice::" + blocks + shape.sizes() +
+      ")];\nthreadgroup uint masks[4];\nlattice::" + kernel + "<" + v + ", " + shape.arguments() +
+      ">(" + rows + ", " + launch.weight + ", x, " + launch.bias +
+      ", sizes, y, memory, masks, threadgroup_position_in_grid, " +
       "thread_index_in_threadgroup, simdgroup_index_in_threadgroup, thread_index_in_simdgroup);";
-  launch.call.grid = {tiles * kThreads, as_int((out_group(call) + columns - 1) / columns),
+  launch.call.grid = {as_int(tiles * kThreads), as_int((out_group(call) + columns - 1) / columns),
                       as_int(call.groups)};
   launch.call.threadgroup = {kThreads, 1, 1};
   return launch.run(call.stream);
 }
 
+// The call on the relation before it was reversed: a submanifold's offsets in reverse order.
+Call mirrored(const Call& call) {
+  Call mirrored = call;
+  mirrored.relation = call.relation->reversed();
+  for (size_t i = 1; i < (call.packing().bits ? 4 : 2); ++i) {
+    const mx::Shape& shape = call.inputs[i].shape();
+    mirrored.inputs[i] = mx::slice(call.inputs[i], {shape[0] - 1, 0, 0},
+                                   {-shape[0] - 1, shape[1], shape[2]}, {-1, 1, 1}, call.stream);
+  }
+  return mirrored;
+}
+
 // Result (K, matrix...), with the strides of a matrix in `strides`.
 mx::array outer_with(const Call& call, const mx::Shape& shape, const std::vector<int32_t>& strides,
-                     bool tiles) {
+                     std::optional<Unit> unit) {
   const auto s = call.stream;
   if (is_empty(call)) return mx::zeros(shape, call.dtype, s);
   const Parts parts(*call.relation, kPart);
-  const int size = strides[0], tile = std::max(in_group(call), out_group(call)) > 32 ? 64 : 32;
-  const std::string n = std::to_string(tile), kernel = tiles ? "outer_tiles" + n : "outer_rows";
+  const int size = strides[0];
+  const bool tensors = unit == Unit::tensors;
+  const TileShape tiles(call, std::max(in_group(call), out_group(call)), kPart, call.dtype);
+  const std::string kernel = tensors ? "outer_tensor" : unit ? "outer_tiles" : "outer_rows";
   graph::OutputSpec spec{shape, call.dtype};
   if (!parts.direct) spec = {{parts.count(), size}, mx::float32};
-  Launch launch(kernel, "outer", call.dtype, "u", spec);
+  Launch launch(kernel + (unit ? tiles.name() : ""), tensors ? "outer_tensor" : "outer", call.dtype,
+                "u", spec);
   launch.call.template_args.emplace_back("U", spec.dtype);
   launch.add("x", call.inputs[0]), launch.add("g", call.inputs[1]);
   launch.add("edge_ids", call.relation->kernel_csr().edge_ids);
@@ -226,16 +272,15 @@ mx::array outer_with(const Call& call, const mx::Shape& shape, const std::vector
   launch.add("sizes", numbers({as_int(call.groups), as_int(in_group(call)), as_int(out_group(call)),
                                strides[0], strides[1], strides[2]}));
   const std::string arguments = "(x, g, edge_ids, in_rows, out_rows, parts, sizes, u, ";
-  if (tiles) {
-    const std::string memory = "[16 * lattice::padded<T>(" + n + ")];\n";
-    launch.call.source =
-        "threadgroup T xs" + memory + "threadgroup T gs" + memory +
-        "threadgroup float strips[1024];\nthreadgroup int ids[32];\nlattice::outer_tiles<T, U, " +
-        n + ">" + arguments +
-        "xs, gs, strips, ids, threadgroup_position_in_grid, thread_index_in_threadgroup, " +
-        "simdgroup_index_in_threadgroup, thread_index_in_simdgroup);";
-    const auto blocks = [&](int64_t c) { return (c + tile - 1) / tile; };
-    launch.call.grid = {parts.count() * kThreads, as_int(blocks(in_group(call))),
+  if (unit) {
+    launch.call.source = std::string("threadgroup float4 memory[lattice::") +
+                         (tensors ? "outer_tensor_blocks(" : "outer_blocks<T>(") + tiles.sizes() +
+                         ")];\nlattice::" + kernel + "<T, U, " + tiles.arguments() + ">" +
+                         arguments +
+                         "memory, threadgroup_position_in_grid, thread_index_in_threadgroup, " +
+                         "simdgroup_index_in_threadgroup, thread_index_in_simdgroup);";
+    const auto blocks = [&](int64_t c) { return (c + tiles.width - 1) / tiles.width; };
+    launch.call.grid = {as_int(int64_t{parts.count()} * kThreads), as_int(blocks(in_group(call))),
                         as_int(call.groups * blocks(out_group(call)))};
     launch.call.threadgroup = {kThreads, 1, 1};
   } else {
@@ -252,10 +297,33 @@ mx::array outer_with(const Call& call, const mx::Shape& shape, const std::vector
 
 }  // namespace
 
+Rejection needs_few_groups(const Call& call) {
+  // Of each kernel the most: tiles of rows, parts of the edges of an offset.
+  const int64_t n_k = call.relation->n_kernels();
+  const int64_t groups = std::max(call.n_out() / kRows, call.n_edges() / kPart) + n_k + 1;
+  if (groups > kMostGroups)
+    return {Step::shape, std::to_string(groups) +
+                             " groups of 128 threads: MLX launches fewer than 2^31 threads"};
+  return {};
+}
+
 Rejection needs_tiles(const Call& call) {
   if (in_group(call) < 8 || out_group(call) < 8)
     return {Step::shape, "a group has " + std::to_string(in_group(call)) + " -> " +
                              std::to_string(out_group(call)) + " channels, a matrix unit takes 8"};
+  return needs_few_groups(call);
+}
+
+Rejection needs_tensor_unit(const Call& call) {
+  if (tensor_ops() != TensorOps::neural_accelerator)
+    return {Step::capability, std::string("the tier is ") + name(tensor_ops()) +
+                                  ": only a neural accelerator multiplies faster this way"};
+  if (call.dtype == mx::float32)
+    return {Step::storage, "float32: the tensor unit would round to fewer bits"};
+  if (in_group(call) < 16 || out_group(call) < 16)
+    return {Step::shape, "a group has " + std::to_string(in_group(call)) + " -> " +
+                             std::to_string(out_group(call)) +
+                             " channels, the tensor unit takes 16"};
   return {};
 }
 
@@ -308,15 +376,18 @@ mx::array conv_metal_tiles(const Call& call) {
   return tiles_with(call, call.operation == Operation::linear ? View::same : View::map);
 }
 mx::array conv_metal_sorted(const Call& call) { return tiles_with(call, View::sorted); }
-mx::array conv_metal_mirrored(const Call& call) {
-  Call mirrored = call;
-  mirrored.relation = call.relation->reversed();
-  for (size_t i = 1; i < (call.packing().bits ? 4 : 2); ++i) {
-    const mx::Shape& shape = call.inputs[i].shape();
-    mirrored.inputs[i] = mx::slice(call.inputs[i], {shape[0] - 1, 0, 0},
-                                   {-shape[0] - 1, shape[1], shape[2]}, {-1, 1, 1}, call.stream);
-  }
-  return conv_metal_sorted(mirrored);
+mx::array conv_metal_mirrored(const Call& call) { return tiles_with(mirrored(call), View::sorted); }
+mx::array conv_metal_tensor_same(const Call& call) {
+  return tiles_with(call, View::same, Unit::tensors);
+}
+mx::array conv_metal_tensor_sorted(const Call& call) {
+  return tiles_with(call, View::sorted, Unit::tensors);
+}
+mx::array conv_metal_tensor_mirrored(const Call& call) {
+  return tiles_with(mirrored(call), View::sorted, Unit::tensors);
+}
+mx::array conv_metal_tensor_lists(const Call& call) {
+  return tiles_with(call, View::lists, Unit::tensors);
 }
 mx::array conv_metal_lists(const Call& call) { return tiles_with(call, View::lists); }
 mx::array conv_metal_buckets(const Call& call) { return tiles_with(call, View::buckets); }
@@ -327,17 +398,22 @@ mx::array per_edge_apply_metal_rows(const Call& call) {
 mx::array outer_metal_rows(const Call& call) {
   const mx::Shape shape{as_int(call.relation->n_kernels()), as_int(in_group(call)),
                         as_int(call.c_out)};
-  return outer_with(call, shape, weight_strides(call), false);
+  return outer_with(call, shape, weight_strides(call), std::nullopt);
 }
 mx::array outer_metal_tiles(const Call& call) {
   const mx::Shape shape{as_int(call.relation->n_kernels()), as_int(in_group(call)),
                         as_int(call.c_out)};
-  return outer_with(call, shape, weight_strides(call), true);
+  return outer_with(call, shape, weight_strides(call), Unit::matrices);
+}
+mx::array outer_metal_tensor(const Call& call) {
+  const mx::Shape shape{as_int(call.relation->n_kernels()), as_int(in_group(call)),
+                        as_int(call.c_out)};
+  return outer_with(call, shape, weight_strides(call), Unit::tensors);
 }
 mx::array per_edge_outer_metal_rows(const Call& call) {
   const mx::Shape shape{as_int(call.relation->n_kernels()), as_int(call.groups),
                         as_int(in_group(call)), as_int(out_group(call))};
-  return outer_with(call, shape, matrix_strides(call), false);
+  return outer_with(call, shape, matrix_strides(call), std::nullopt);
 }
 
 }  // namespace lattice

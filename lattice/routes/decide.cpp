@@ -102,8 +102,10 @@ std::string Decision::text() const {
   line("relation", call.relation_text());
   line("storage", call.storage_text());
   line("shape and dtype", call.shape_and_dtype_text());
-  line("capability",
-       on_gpu ? std::string("matrix units: ") + name(tensor_ops()) : cpu::simd_name());
+  line("capability", !on_gpu       ? cpu::simd_name()
+                     : has_metal() ? std::string("Metal, tensor API: ") + name(tensor_ops())
+                     : has_cuda()  ? "CUDA"
+                                   : "no GPU");
   line("work", std::to_string(call.n_in()) + " -> " + std::to_string(call.n_out()) + " rows, " +
                    std::to_string(call.n_edges()) + " edges, " + scaled(call.flop(), "FLOP") +
                    ", " + scaled(call.bytes(), "B"));

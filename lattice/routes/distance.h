@@ -15,6 +15,8 @@ Call distance_call(const mx::array& a, const mx::array& b, Distance metric, mx::
 
 mx::array distance_tiles(const Call& call, const Route& route);
 mx::array distance_reference(const Call& call, const Route& route);
+// Tiles cover all pairs in one launch, on Metal.
+Rejection needs_whole_tiles(const Call& call);
 mx::array distance_with_metal(const Call& call);
 mx::array distance_with_mlx(const Call& call);
 

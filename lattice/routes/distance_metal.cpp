@@ -1,6 +1,8 @@
 // distance on Metal: kernels/metal/distance.metal.
 #include <mlx/ops.h>
 
+#include <limits>
+
 #include "lattice/graph/metal_call.h"
 #include "lattice/kernels/metal/text.h"
 #include "lattice/routes/distance.h"
@@ -10,7 +12,17 @@ namespace {
 
 constexpr int kSide = 16;  // of a tile in distance.metal
 
+constexpr int kMostRows = std::numeric_limits<int>::max() / kSide * kSide;
+
 }  // namespace
+
+Rejection needs_whole_tiles(const Call& call) {
+  for (const mx::array& a : call.inputs)
+    if (a.shape(0) > kMostRows)
+      return {Rejection::Step::shape,
+              std::to_string(a.shape(0)) + " rows: MLX launches fewer than 2^31 threads"};
+  return needs_metal(call);
+}
 
 mx::array distance_with_metal(const Call& call) {
   const Distance kind = call.get<Pairs>().metric;
@@ -26,7 +38,9 @@ mx::array distance_with_metal(const Call& call) {
   launch.name = std::string("distance_") + name(kind);
   launch.header = metal::text("distance");
   launch.source =
-      "threadgroup float left[kSide * kPitch], right[kSide * kPitch];\ndistance_tile<" + metric +
+      "threadgroup float left[lattice::kSide * lattice::kPitch], "
+      "right[lattice::kSide * lattice::kPitch];\nlattice::distance_tile<lattice::" +
+      metric +
       ">(d, a, a_shape[0], b, b_shape[0], a_shape[1], left, right, thread_position_in_grid.xy, "
       "thread_position_in_threadgroup.xy);";
   launch.input_names = {"a", "b"};

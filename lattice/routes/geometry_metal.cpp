@@ -24,10 +24,10 @@ struct Input {
   mx::array array;
 };
 
-// One launch of `n` by `across` threads.
+// One launch of `n` threads on x, for each of `words` on y.
 std::vector<mx::array> launch(const char* topic, const std::string& name, const std::string& source,
                               const std::vector<Input>& inputs,
-                              std::vector<graph::OutputSpec> outputs, int across, int n, int group,
+                              std::vector<graph::OutputSpec> outputs, int n, int words, int group,
                               std::optional<float> init_value, mx::StreamOrDevice s) {
   graph::MetalCall call;
   call.name = std::string(topic) + "_" + name;
@@ -41,8 +41,8 @@ std::vector<mx::array> launch(const char* topic, const std::string& name, const 
   call.output_names = {"out", "distances"};
   call.output_names.resize(outputs.size());
   call.outputs = std::move(outputs);
-  call.grid = {across, n, 1};
-  call.threadgroup = across == 1 ? std::array{1, group, 1} : std::array{group, 1, 1};
+  call.grid = {n, words, 1};
+  call.threadgroup = {group, 1, 1};
   call.init_value = init_value;
   return graph::metal_call(call, arrays, s);
 }
@@ -50,21 +50,22 @@ std::vector<mx::array> launch(const char* topic, const std::string& name, const 
 // Slots with every row of coords; twice as many as rows, or more.
 mx::array table_of(const mx::array& coords, mx::StreamOrDevice s) {
   const int slots = static_cast<int>(std::bit_ceil(static_cast<uint32_t>(2 * rows_of(coords) + 2)));
-  return launch("coords", "insert",
-                "insert_coordinate(out, uint(size[0]), coords, int(thread_position_in_grid.y));",
-                {{"coords", coords}, {"size", mx::array({slots}, {1}, mx::int32)}},
-                {{{slots}, mx::int32}}, 1, rows_of(coords), 256, -1.0f, s)[0];
+  return launch(
+      "coords", "insert",
+      "lattice::insert_coordinate(out, uint(size[0]), coords, int(thread_position_in_grid.x));",
+      {{"coords", coords}, {"size", mx::array({slots}, {1}, mx::int32)}}, {{{slots}, mx::int32}},
+      rows_of(coords), 1, 256, -1.0f, s)[0];
 }
 
 mx::array find(const mx::array& coords, const mx::array& queries, mx::StreamOrDevice s) {
   const int n = rows_of(queries);
   if (n == 0 || rows_of(coords) == 0) return mx::full({n}, -1, mx::int32, s);
-  return launch(
-      "coords", "find",
-      "const int q = int(thread_position_in_grid.y);\n"
-      "out[q] = find_coordinate(slots, uint(slots_shape[0]), coords, coordinate(queries, q));",
-      {{"slots", table_of(coords, s)}, {"coords", coords}, {"queries", queries}},
-      {{{n}, mx::int32}}, 1, n, 256, {}, s)[0];
+  return launch("coords", "find",
+                "const int q = int(thread_position_in_grid.x);\n"
+                "out[q] = lattice::find_coordinate(slots, uint(slots_shape[0]), coords, "
+                "lattice::coordinate(queries, q));",
+                {{"slots", table_of(coords, s)}, {"coords", coords}, {"queries", queries}},
+                {{{n}, mx::int32}}, n, 1, 256, {}, s)[0];
 }
 
 }  // namespace
@@ -111,10 +112,10 @@ mx::array unique_with_metal(const Call& call) {
   const mx::array is_first = mx::equal(first, mx::arange(n, mx::int32, s), s);
   const mx::array number = mx::subtract(
       mx::cumsum(mx::astype(is_first, mx::int32, s), 0, false, true, s), mx::array(1), s);
-  return launch("coords", "compact",
-                "compact_row(out, first, number, first_shape[0], int(thread_position_in_grid.y));",
-                {{"first", first}, {"number", number}}, {{{2, n}, mx::int32}}, 1, n, 256, -1.0f,
-                s)[0];
+  return launch(
+      "coords", "compact",
+      "lattice::compact_row(out, first, number, first_shape[0], int(thread_position_in_grid.x));",
+      {{"first", first}, {"number", number}}, {{{2, n}, mx::int32}}, n, 1, 256, -1.0f, s)[0];
 }
 
 mx::array relate_with_metal(const Call& call) {
@@ -136,7 +137,7 @@ mx::array relate_with_metal(const Call& call) {
   const std::string scatter = offsets_start_at_zero(kind) ? "true" : "false";
   return launch(
       "relations", offsets_start_at_zero(kind) ? "scatter" : "gather",
-      "relate_row<" + scatter +
+      "lattice::relate_row<" + scatter +
           ">(out, slots, uint(slots_shape[0]), rows, targets, offsets, steps, offsets_shape[0], "
           "thread_position_in_grid.xy);",
       {{"slots", table_of(in, s)},
@@ -144,8 +145,7 @@ mx::array relate_with_metal(const Call& call) {
        {"targets", out},
        {"offsets", mx::array(offsets.data(), {n_k, 3}, mx::int32)},
        {"steps", mx::array(steps.data(), {6}, mx::int32)}},
-      {{{n, n_k + n_words}, mx::int32}}, n_words, n, n_words == 1 ? 256 : std::min(n_words, 256),
-      {}, s)[0];
+      {{{n, n_k + n_words}, mx::int32}}, n, n_words, 256, {}, s)[0];
 }
 
 mx::array neighbors_with_metal(const Call& call) {
@@ -160,20 +160,20 @@ mx::array neighbors_with_metal(const Call& call) {
     return mx::array(result.data(), {n + 3}, mx::int32);
   }
   const std::string kind = call.geometry().points ? "points" : "coords";
-  const std::string visit = std::string("visit_sources<") +
+  const std::string visit = std::string("lattice::visit_sources<") +
                             (call.geometry().points ? "true" : "false") +
                             ">(found, source, source_shape[0], query, n, q, reach[0], tile, "
                             "int(thread_position_in_threadgroup.x));\n";
   const std::string head =
-      "threadgroup int4 tile[kTile];\nconst int n = query_shape[0], q = "
+      "threadgroup int4 tile[lattice::kTile];\nconst int n = query_shape[0], q = "
       "int(thread_position_in_grid.x);\n";
   const std::vector<Input> inputs = {
       {"source", source}, {"query", query}, {"reach", mx::array(&reach, {1}, mx::float32)}};
   const int threads = (n + kTile - 1) / kTile * kTile;
   mx::array counts =
       launch("neighbors", "count_" + kind,
-             head + "Counted found = {0};\n" + visit + "if (q < n) out[q] = found.n;", inputs,
-             {{{n}, mx::int32}}, threads, 1, kTile, {}, s)[0];
+             head + "lattice::Counted found = {0};\n" + visit + "if (q < n) out[q] = found.n;",
+             inputs, {{{n}, mx::int32}}, threads, 1, kTile, {}, s)[0];
   counts.eval();
   const int32_t* count = counts.data<int32_t>();
   const int64_t most = *std::max_element(count, count + n);
@@ -191,12 +191,12 @@ mx::array neighbors_with_metal(const Call& call) {
   if (width > 0) {
     std::vector<Input> with_width = inputs;
     with_width.push_back({"width", mx::array({width}, {1}, mx::int32)});
-    std::vector<mx::array> found =
-        launch("neighbors", "take_" + kind,
-               head + "const size_t first = size_t(min(q, n - 1)) * size_t(width[0]);\n" +
-                   "Nearest found = {out + first, distances + first, width[0], 0};\n" + visit,
-               with_width, {{{n, width}, mx::int32}, {{n, width}, mx::float32}}, threads, 1, kTile,
-               -1.0f, s);
+    std::vector<mx::array> found = launch(
+        "neighbors", "take_" + kind,
+        head + "const size_t first = size_t(min(q, n - 1)) * size_t(width[0]);\n" +
+            "lattice::Nearest found = {out + first, distances + first, width[0], 0};\n" + visit,
+        with_width, {{{n, width}, mx::int32}, {{n, width}, mx::float32}}, threads, 1, kTile, -1.0f,
+        s);
     mx::eval(found);
     std::vector<int32_t> sources;
     for (int q = 0; q < n; ++q) {

@@ -11,8 +11,7 @@ const char* name(Rejection::Step step) {
 }
 
 Rejection needs_metal(const Call&) {
-  if (tensor_ops() == TensorOps::unavailable)
-    return {Rejection::Step::capability, "MLX has no Metal here"};
+  if (!has_metal()) return {Rejection::Step::capability, "MLX has no Metal here"};
   return {};
 }
 

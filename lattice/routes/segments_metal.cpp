@@ -13,19 +13,24 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// One thread per value of an (n, channels) result.
-mx::array launch(const std::string& name, const std::string& source, std::vector<std::string> names,
+// The call function<channels of a thread, flags>(out, arguments, place). There is one thread per
+// value of an (n, channels) result. With `wide` and channels a multiple of 4 there is one per four
+// neighbors.
+mx::array launch(std::string name, const std::string& function, const std::string& flags,
+                 const std::string& arguments, std::vector<std::string> names,
                  const std::vector<mx::array>& inputs, int64_t n, int channels, mx::Dtype dtype,
-                 mx::StreamOrDevice s) {
+                 mx::StreamOrDevice s, bool wide = true) {
+  const int each = wide && channels % 4 == 0 ? 4 : 1, across = std::min(channels / each, kThreads);
+  if (each > 1) name += "_by4";
   graph::MetalCall call;
   call.name = "segments_" + name;
   call.header = metal::text("segments");
-  call.source = source + "thread_position_in_grid.xy);";
+  call.source = "lattice::" + function + "<" + std::to_string(each) + flags + ">(out, " +
+                arguments + ", thread_position_in_grid.xy);";
   call.input_names = std::move(names);
   call.output_names = {"out"};
   call.outputs = {{{static_cast<int>(n), channels}, dtype}};
-  const int across = std::min(channels, kThreads);
-  call.grid = {channels, static_cast<int>(n), 1};
+  call.grid = {channels / each, static_cast<int>(n), 1};
   call.threadgroup = {across, kThreads / across, 1};
   return graph::metal_call(call, inputs, s)[0];
 }
@@ -86,17 +91,16 @@ mx::array reduce_plain(const mx::array& x, const MetalSegments& segments, Reduce
   Inputs in{{"x", "offsets"}, {x, segments.offsets}};
   const std::string rows = in.add("rows", segments.rows),
                     weights = in.add("weights", segments.weights);
-  const std::string constant = mode == ReduceMode::max    ? "kMax"
-                               : mode == ReduceMode::min  ? "kMin"
-                               : mode == ReduceMode::mean ? "kMean"
-                                                          : "kSum";
-  const std::string flags =
-      constant + ", " + flag(segments.rows.has_value()) + ", " + flag(segments.weights.has_value());
-  return launch(
-      name(mode) + std::string(segments.rows ? "_rows" : "") +
-          (segments.weights ? "_weighted" : ""),
-      "reduce_segments<" + flags + ">(out, x, x_shape[1], offsets, " + rows + ", " + weights + ", ",
-      in.names, in.arrays, segments.n(), x.shape(1), dtype, s);
+  const std::string constant = mode == ReduceMode::max    ? "lattice::kMax"
+                               : mode == ReduceMode::min  ? "lattice::kMin"
+                               : mode == ReduceMode::mean ? "lattice::kMean"
+                                                          : "lattice::kSum";
+  const std::string flags = ", " + constant + ", " + flag(segments.rows.has_value()) + ", " +
+                            flag(segments.weights.has_value());
+  return launch(name(mode) + std::string(segments.rows ? "_rows" : "") +
+                    (segments.weights ? "_weighted" : ""),
+                "reduce_segments", flags, "x, x_shape[1], offsets, " + rows + ", " + weights,
+                in.names, in.arrays, segments.n(), x.shape(1), dtype, s);
 }
 
 mx::array match_plain(const mx::array& a, const mx::array& b, const std::optional<mx::array>& x,
@@ -105,13 +109,13 @@ mx::array match_plain(const mx::array& a, const mx::array& b, const std::optiona
   Inputs in{{"a", "b", "offsets"}, {a, b, segments.offsets}};
   const std::string values = x ? in.add("x", x) : "b", rows = in.add("rows", segments.rows);
   const std::string owner = in.add("owners", owners);
-  const std::string flags = std::string(flag(!x)) + ", " + flag(segments.rows.has_value()) + ", " +
-                            flag(owners.has_value());
+  const std::string flags = std::string(", ") + flag(!x) + ", " + flag(segments.rows.has_value()) +
+                            ", " + flag(owners.has_value());
   return launch(std::string(x ? "match" : "count") + (segments.rows ? "_rows" : "") +
                     (owners ? "_pieces" : ""),
-                "match_segments<" + flags + ">(out, a, b, " + values + ", b_shape[1], offsets, " +
-                    rows + ", " + owner + ", ",
-                in.names, in.arrays, segments.n(), b.shape(1), mx::float32, s);
+                "match_segments", flags,
+                "a, b, " + values + ", b_shape[1], offsets, " + rows + ", " + owner, in.names,
+                in.arrays, segments.n(), b.shape(1), mx::float32, s);
 }
 
 mx::array column(const int32_t* values, int64_t n) {
@@ -165,12 +169,12 @@ mx::array metal_argmax(const mx::array& x, const MetalSegments& segments, bool m
     Inputs in{{"x", "offsets"}, {x, offsets}};
     const std::string from = in.add("rows", rows);
     const std::string flags =
-        std::string(flag(minimum)) + ", " + flag(rows && !chosen) + ", " + flag(chosen);
+        std::string(", ") + flag(minimum) + ", " + flag(rows && !chosen) + ", " + flag(chosen);
     return launch(std::string(minimum ? "argmin" : "argmax") + (chosen ? "_chosen"
                                                                 : rows ? "_rows"
                                                                        : ""),
-                  "argmax_segments<" + flags + ">(out, x, x_shape[1], offsets, " + from + ", ",
-                  in.names, in.arrays, offsets.shape(0) - 1, channels, mx::int32, s);
+                  "argmax_segments", flags, "x, x_shape[1], offsets, " + from, in.names, in.arrays,
+                  offsets.shape(0) - 1, channels, mx::int32, s, !chosen);
   };
   mx::array offsets = segments.offsets;
   std::optional<mx::array> rows = segments.rows;
@@ -185,7 +189,7 @@ mx::array metal_gather(const mx::array& x, const mx::array& rows, float fill,
                        mx::StreamOrDevice s) {
   const int n = rows.shape(0), channels = x.shape(1);
   if (n == 0 || x.size() == 0) return mx::full({n, channels}, mx::array(fill, x.dtype()), s);
-  return launch("gather", "gather_rows(out, x, x_shape[1], rows, fill[0], ", {"x", "rows", "fill"},
+  return launch("gather", "gather_rows", "", "x, x_shape[1], rows, fill[0]", {"x", "rows", "fill"},
                 {x, rows, mx::array(&fill, {1}, mx::float32)}, n, channels, x.dtype(), s);
 }
 

@@ -1,15 +1,18 @@
 #include "lattice/routes/table.h"
 
 #include "lattice/routes/adamw.h"
+#include "lattice/routes/attention.h"
 #include "lattice/routes/columns.h"
 #include "lattice/routes/conv.h"
 #include "lattice/routes/distance.h"
+#include "lattice/routes/gelu.h"
 #include "lattice/routes/geometry.h"
 #include "lattice/routes/launch.h"
 #include "lattice/routes/map_rows.h"
 #include "lattice/routes/norm.h"
 #include "lattice/routes/per_edge.h"
 #include "lattice/routes/pool.h"
+#include "lattice/routes/row_norm.h"
 
 // Parts of predicates.
 #define LATTICE_SLOW "any shape: one multiplication at a time, sums in float64"
@@ -19,6 +22,8 @@
 #define LATTICE_SHARES                                                                      \
   "at least 1.25 edges per (offset, output row) with 64 output channels per group, 2 with " \
   "32, 5 with fewer: rows that share an output are added first"
+#define LATTICE_TENSOR \
+  "tier neural_accelerator, float16 or bfloat16, 16 or more channels on both sides of a group: "
 #define LATTICE_SHARED \
   "always, and the default: the CPU's code in shared memory; its result is needed there"
 #define LATTICE_OPT_IN \
@@ -48,6 +53,31 @@ std::span<const Route> routes() {
        all_of<packed_only, has_channels>, one<conv_packed>, tile_note},
       {Operation::conv, kCpu, Code::host, "cpu.reference",
        LATTICE_SLOW "; packed weights are made dense", always, one<conv_reference>},
+      {Operation::conv, kGpu, Code::metal, "metal.tensor_sorted",
+       LATTICE_TENSOR "the tiles of metal.sorted on the tensor unit",
+       all_of<needs_sorted_map, dense_only, needs_tensor_unit, needs_few_groups, needs_metal>,
+       one<conv_metal_tensor_sorted>},
+      {Operation::conv, kGpu, Code::metal, "metal.tensor_mirrored",
+       LATTICE_TENSOR "the tiles of metal.mirrored on the tensor unit",
+       all_of<needs_mirror, dense_only, needs_tensor_unit, needs_few_groups, needs_metal>,
+       one<conv_metal_tensor_mirrored>},
+      {Operation::conv, kGpu, Code::metal, "metal.tensor_lists",
+       LATTICE_TENSOR "the tiles of metal.lists on the tensor unit",
+       all_of<needs_one_edge, dense_only, needs_tensor_unit, needs_few_groups, needs_metal>,
+       one<conv_metal_tensor_lists>},
+      {Operation::conv, kGpu, Code::metal, "metal.tensor_packed_lists",
+       LATTICE_TENSOR "packed weights; the tiles of metal.packed_lists on the tensor unit",
+       all_of<needs_map, needs_one_edge, packed_only, needs_tensor_unit, needs_few_groups,
+              needs_metal>,
+       one<conv_metal_tensor_lists>},
+      {Operation::conv, kGpu, Code::metal, "metal.tensor_packed_sorted",
+       LATTICE_TENSOR "packed weights; the tiles of metal.packed_sorted on the tensor unit",
+       all_of<needs_sorted_map, packed_only, needs_tensor_unit, needs_few_groups, needs_metal>,
+       one<conv_metal_tensor_sorted>},
+      {Operation::conv, kGpu, Code::metal, "metal.tensor_packed_mirrored",
+       LATTICE_TENSOR "packed weights; the tiles of metal.packed_mirrored on the tensor unit",
+       all_of<needs_mirror, packed_only, needs_tensor_unit, needs_few_groups, needs_metal>,
+       one<conv_metal_tensor_mirrored>},
       {Operation::conv, kGpu, Code::metal, "metal.sorted",
        LATTICE_DENSE
        "forward, target or submanifold relation of at most 32 offsets: tiles of 64 rows sorted by "
@@ -103,9 +133,13 @@ std::span<const Route> routes() {
        all_of<packed_only, has_channels>, one<conv_packed>, tile_note},
       {Operation::linear, kCpu, Code::host, "cpu.reference",
        LATTICE_SLOW "; packed weights are made dense", always, one<conv_reference>},
+      {Operation::linear, kGpu, Code::metal, "metal.tensor",
+       LATTICE_TENSOR "packed weights; the tiles of metal.packed on the tensor unit",
+       all_of<packed_only, needs_tensor_unit, needs_few_groups, needs_metal>,
+       one<conv_metal_tensor_same>},
       {Operation::linear, kGpu, Code::metal, "metal.packed",
        "packed weights on Metal: tiles of 64 rows; codes are expanded as they are used",
-       all_of<packed_only, needs_metal>, one<conv_metal_tiles>},
+       all_of<packed_only, needs_few_groups, needs_metal>, one<conv_metal_tiles>},
       {Operation::linear, kGpu, Code::mlx, "gpu.mlx",
        "any shape: matmul of MLX, whose kernels are tuned for each GPU; packed weights are made "
        "dense, in float32",
@@ -121,6 +155,9 @@ std::span<const Route> routes() {
        one<outer_tiles>, tile_note},
       {Operation::outer, kCpu, Code::host, "cpu.reference", LATTICE_SLOW, always,
        one<outer_reference>},
+      {Operation::outer, kGpu, Code::metal, "metal.tensor",
+       LATTICE_TENSOR "the tiles of metal.outer on the tensor unit",
+       all_of<needs_tensor_unit, needs_few_groups, needs_metal>, one<outer_metal_tensor>},
       {Operation::outer, kGpu, Code::metal, "metal.outer",
        "8 or more channels on both sides of a group: edges of an offset in parts of 1,024, added "
        "in "
@@ -248,6 +285,19 @@ std::span<const Route> routes() {
        "any shape: the gradient in two passes over memory", always, batch_norm_vjp_fused},
       {Operation::batch_norm_vjp, kGpu, Code::mlx, "gpu.mlx",
        "any shape: MLX's gradient of the formula", always, batch_norm_vjp_with_mlx},
+      {Operation::row_norm, kCpu, Code::host, "cpu.fused",
+       "any shape: a row stays in the cache while it is normalized", always, one<row_norm_fused>},
+      {Operation::row_norm, kGpu, Code::mlx, "gpu.mlx", "any shape: MLX operations", always,
+       one<row_norm_with_mlx>},
+      {Operation::row_norm_vjp, kCpu, Code::host, "cpu.fused",
+       "any shape: the gradient of a row while it is in the cache, then sums over rows", always,
+       row_norm_vjp_fused},
+      {Operation::row_norm_vjp, kGpu, Code::mlx, "gpu.mlx",
+       "any shape: MLX's gradient of the formula", always, row_norm_vjp_with_mlx},
+      {Operation::gelu, kCpu, Code::host, "cpu.fused", "any shape: one pass over memory", always,
+       one<gelu_fused>},
+      {Operation::gelu, kGpu, Code::mlx, "gpu.mlx", "any shape: MLX operations, in float32", always,
+       one<gelu_with_mlx>},
       {Operation::adamw, kCpu, Code::host, "cpu.fused", "any shape: one pass over memory", always,
        adamw_fused},
       {Operation::adamw, kGpu, Code::mlx, "gpu.mlx", "any shape: MLX operations", always,
@@ -260,11 +310,24 @@ std::span<const Route> routes() {
       {Operation::distance, kCpu, Code::host, "cpu.reference",
        "any shape: one pair at a time, sums in float64", always, one<distance_reference>},
       {Operation::distance, kGpu, Code::metal, "metal.tiles",
-       "any shape: tiles of 16 x 16 pairs in threadgroup memory", needs_metal,
+       "any shape: tiles of 16 x 16 pairs in threadgroup memory", needs_whole_tiles,
        one<distance_with_metal>},
       {Operation::distance, kGpu, Code::mlx, "gpu.mlx",
        "any shape: squares of one channel at a time; cosine: matmul of MLX", always,
        one<distance_with_mlx>},
+
+      // ---- attention over ragged segments
+      {Operation::attention, kCpu, Code::host, "cpu.tiles",
+       "any segments: tiles of 48 queries and 128 keys, running maximum and sum", always,
+       attention_tiles},
+      {Operation::attention, kGpu, Code::mlx, "gpu.mlx",
+       "any segments: matmul of MLX for each run of segments of one length, in float32", always,
+       attention_with_mlx},
+      {Operation::attention_vjp, kCpu, Code::host, "cpu.tiles",
+       "any segments: weights again from the log-sum-exp, tile by tile", always,
+       attention_vjp_tiles},
+      {Operation::attention_vjp, kGpu, Code::mlx, "gpu.mlx",
+       "any segments: MLX's gradient of the formula", always, attention_vjp_with_mlx},
 
       // ---- geometry
       {Operation::unique, kCpu, Code::host, "cpu.sorted", "any coordinates: sorted keys", always,

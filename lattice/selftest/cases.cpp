@@ -105,6 +105,7 @@ std::vector<OracleCase> oracle_cases() {
   add_geometry_cases(cases);
   add_features_cases(cases);
   add_distance_cases(cases);
+  add_attention_cases(cases);
   return cases;
 }
 

@@ -55,5 +55,6 @@ void add_per_edge_cases(std::vector<OracleCase>& cases);
 void add_geometry_cases(std::vector<OracleCase>& cases);
 void add_features_cases(std::vector<OracleCase>& cases);
 void add_distance_cases(std::vector<OracleCase>& cases);
+void add_attention_cases(std::vector<OracleCase>& cases);
 
 }  // namespace lattice

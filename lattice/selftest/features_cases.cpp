@@ -1,5 +1,5 @@
-// Oracle cases of whole rows and columns: sum_rows, join_columns, take_columns, batch_norm and its
-// gradient, adamw.
+// Oracle cases of whole rows and columns: sum_rows, join_columns, take_columns, batch_norm and
+// row_norm with their gradients, gelu, adamw.
 #include <mlx/ops.h>
 
 #include <algorithm>
@@ -140,6 +140,56 @@ OracleCase norm_case(Random& random, const Shape& z, const Norm& norm, bool grad
   return test;
 }
 
+// y of row_norm, or the gradient of x for cotangent g.
+OracleCase row_norm_case(Random& random, const Shape& z, const RowScale& norm, bool gradient,
+                         mx::Dtype dtype) {
+  OracleCase test = make_case(gradient ? Operation::row_norm_vjp : Operation::row_norm, z, z.c,
+                              dtype, norm.centered ? "centered " : "");
+  test.call.payload = norm;
+  const Values x = random_values(random, {z.n, z.c}, dtype),
+               g = random_values(random, {z.n, z.c}, dtype);
+  const Values weight = random_values(random, {z.c}, mx::float32),
+               bias = random_values(random, {z.c}, mx::float32);
+  test.call.inputs = {x.array, weight.array, bias.array};
+  if (gradient) test.call.inputs.push_back(g.array);
+  const size_t channels = static_cast<size_t>(z.c);
+  const auto over = static_cast<double>(channels);
+  for (size_t at = 0; at < x.exact.size(); at += channels) {
+    double mean = 0, square = 0, first = 0, second = 0;
+    for (size_t c = 0; c < channels; ++c) mean += norm.centered ? x.exact[at + c] / over : 0;
+    for (size_t c = 0; c < channels; ++c) square += std::pow(x.exact[at + c] - mean, 2) / over;
+    const double r = 1 / std::sqrt(square + double{norm.eps});
+    const auto h = [&](size_t c) { return (x.exact[at + c] - mean) * r; };
+    const auto k = [&](size_t c) { return g.exact[at + c] * weight.exact[c]; };
+    for (size_t c = 0; c < channels; ++c) {
+      first += norm.centered ? k(c) / over : 0;
+      second += k(c) * h(c) / over;
+    }
+    for (size_t c = 0; c < channels; ++c) {
+      const double part =
+          gradient ? r * (k(c) - first - h(c) * second) : h(c) * weight.exact[c] + bias.exact[c];
+      test.expected.push_back(part);
+      test.magnitude.push_back(gradient ? 32 * r * (1 + r)
+                                        : 16 * (1 + r) * (1 + std::fabs(bias.exact[c])));
+    }
+  }
+  return test;
+}
+
+OracleCase gelu_case(Random& random, const Shape& z, bool slope, mx::Dtype dtype) {
+  OracleCase test = make_case(Operation::gelu, z, z.c, dtype, slope ? "slope " : "");
+  test.call.payload = Gelu{slope};
+  const Values x = random_values(random, {z.n, z.c}, dtype);
+  test.call.inputs = {x.array};
+  for (const double v : x.exact) {
+    const double below = 0.5 * (1 + std::erf(v / std::sqrt(2.0)));
+    const double bell = std::exp(-v * v / 2) / std::sqrt(2 * std::acos(-1.0));
+    test.expected.push_back(slope ? below + v * bell : v * below);
+    test.magnitude.push_back(1);
+  }
+  return test;
+}
+
 OracleCase adamw_case(Random& random, const Shape& z) {
   OracleCase test = make_case(Operation::adamw, z, z.c, mx::float32, "");
   const Adamw o{0.9, 0.999, 1e-8f};
@@ -182,6 +232,13 @@ void add_features_cases(std::vector<OracleCase>& cases) {
           cases.push_back(
               norm_case(random, z, {given, residual, residual, 1e-3f}, gradient, mx::float32));
         }
+    for (const mx::Dtype dtype : {mx::float32, mx::float16, mx::bfloat16})
+      for (const bool other : {false, true}) {
+        cases.push_back(gelu_case(random, z, other, dtype));
+        if (z.c < 3) continue;  // the variance of one channel is 0
+        for (const bool gradient : {false, true})
+          cases.push_back(row_norm_case(random, z, {1e-3f, other}, gradient, dtype));
+      }
     for (int i = 0; i < 3; ++i) cases.push_back(adamw_case(random, z));
   }
 }

@@ -49,6 +49,21 @@ void bind_backend(nb::module_& m) {
       "host(launch, inputs) -> outputs runs Metal kernels where there is no Metal; tests use it. "
       "None: no host.");
   m.def(
+      "force_tensor_ops",
+      [](std::optional<std::string> tier) {
+        if (!tier) return lattice::force_tensor_ops(std::nullopt);
+        using lattice::TensorOps;
+        for (const TensorOps known :
+             {TensorOps::unavailable, TensorOps::gpu, TensorOps::neural_accelerator})
+          if (*tier == lattice::name(known)) return lattice::force_tensor_ops(known);
+        throw std::invalid_argument(
+            "[force_tensor_ops] tier must be unavailable, gpu or neural_accelerator, got '" +
+            *tier + "'");
+      },
+      nb::arg("tier").none(),
+      "Tests of routes that ask for a tier take this one in place of the machine's; None: the "
+      "machine's.");
+  m.def(
       "backend_info",
       [] {
         lattice::BackendInfo info = lattice::backend_info();
@@ -57,6 +72,7 @@ void bind_backend(nb::module_& m) {
         mlx["running"] = info.mlx_running;
         capabilities["cpu"] = info.cpu;
         capabilities["metal"] = info.metal;
+        capabilities["cuda"] = info.cuda;
         capabilities["mlir"] = false;  // asked for by users of older packages
         result["version"] = info.version;
         result["mlx"] = mlx;

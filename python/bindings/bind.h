@@ -16,6 +16,7 @@ auto unlocked(const F& f) {
 }
 
 void bind_algebra(nb::module_& m);
+void bind_attention(nb::module_& m);
 void bind_backend(nb::module_& m);
 void bind_codec(nb::module_& m);
 void bind_conv(nb::module_& m);
@@ -24,6 +25,7 @@ void bind_features(nb::module_& m);
 void bind_distance(nb::module_& m);
 void bind_optimizer(nb::module_& m);
 void bind_pool(nb::module_& m);
+void bind_layouts(nb::module_& m);
 void bind_neighbors(nb::module_& m);
 void bind_plan(nb::module_& m);
 void bind_points(nb::module_& m);

@@ -25,9 +25,11 @@ NB_MODULE(_ext, m) {
   bind_pool(m);
   bind_plan(m);
   bind_points(m);
+  bind_layouts(m);
   bind_entropy(m);
   bind_codec(m);
   bind_algebra(m);
+  bind_attention(m);
   bind_features(m);
   bind_segments(m);
   bind_neighbors(m);

@@ -10,6 +10,7 @@
 
 #include "arguments.h"
 #include "bind.h"
+#include "lattice/core/errors.h"
 
 using namespace lattice;
 using namespace nb::literals;
@@ -123,6 +124,16 @@ void bind_views(nb::module_& m) {
       });
 }
 
+// Rows of an optional argument of KernelRelation.
+int64_t rows_of(const nb::object& value, const char* argument) {
+  const Py_ssize_t n = PyObject_Length(value.ptr());
+  if (n >= 0) return n;
+  PyErr_Clear();
+  throw TypeError("[KernelRelation] " + std::string(argument) + ": found " +
+                  nb::cast<std::string>(nb::str(value.type().attr("__name__"))) +
+                  ", expected rows: an array or a list of triples");
+}
+
 void bind_relation(nb::module_& m) {
   const auto view = nb::call_guard<Release>();
   nb::class_<Relation>(m, "KernelRelation",
@@ -137,15 +148,16 @@ void bind_relation(nb::module_& m) {
             const char* name = "KernelRelation";
             // The older names say the same: rows of the input, of the coordinates, of the offsets.
             if (n_in.is_none()) n_in = n_in_capacity;
-            if (n_out.is_none() && !out_coords.is_none()) n_out = nb::int_(nb::len(out_coords));
+            if (n_out.is_none() && !out_coords.is_none())
+              n_out = nb::int_(rows_of(out_coords, "out_coords"));
             if (n_kernels.is_none() && !kernel_offsets.is_none())
-              n_kernels = nb::int_(nb::len(kernel_offsets));
+              n_kernels = nb::int_(rows_of(kernel_offsets, "kernel_offsets"));
             const int64_t in = integer(n_in, name, "n_in"), out = integer(n_out, name, "n_out");
             const int64_t k = integer(n_kernels, name, "n_kernels");
-            if (!out_coords.is_none() && static_cast<int64_t>(nb::len(out_coords)) != out)
+            if (!out_coords.is_none() && rows_of(out_coords, "out_coords") != out)
               throw std::invalid_argument(
                   "[KernelRelation] out_coords must have n_out = " + std::to_string(out) + " rows");
-            if (!kernel_offsets.is_none() && static_cast<int64_t>(nb::len(kernel_offsets)) != k)
+            if (!kernel_offsets.is_none() && rows_of(kernel_offsets, "kernel_offsets") != k)
               throw std::invalid_argument("[KernelRelation] kernel_offsets must have n_kernels = " +
                                           std::to_string(k) + " rows");
             std::shared_ptr<Relation> made;

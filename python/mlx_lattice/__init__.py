@@ -16,6 +16,7 @@ from . import _boundary  # noqa: E402
 _boundary.install(_ext)
 
 from . import (  # noqa: E402
+    _edge,
     _help,
     core,
     models,
@@ -62,9 +63,11 @@ for _prefix, _package in (
     ("points", points),
     ("models", models),
 ):
+    _edge.guard(vars(_package))
     _help.install(_package, _prefix)
 
-_WITH_NUMPY = ("io", "training", "viewer")  # loaded at first use: the package itself needs only MLX
+# Loaded at first use: the package itself needs only MLX.
+_WITH_NUMPY = ("datasets", "io", "training", "transforms", "viewer")
 
 
 def __getattr__(name: str) -> Any:

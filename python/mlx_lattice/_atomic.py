@@ -5,6 +5,7 @@ writer of the package uses `atomic_path` or `atomic_file`. A path that is no reg
 pipe or /dev/stdout, is written to directly.
 """
 
+import fcntl
 import os
 import secrets
 from collections.abc import Iterator
@@ -53,6 +54,21 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     with atomic_path(path) as temporary, open(temporary, "wb") as file:
         yield file
         file.flush()
+
+
+@contextmanager
+def folder_lock(folder: Path) -> Iterator[None]:
+    """Keeps a second training out of a folder; the system frees the lock of a killed process."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ValueError(f"--output: another training is writing into {folder}") from None
+        yield
+    finally:
+        os.close(handle)
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:

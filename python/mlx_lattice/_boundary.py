@@ -115,7 +115,7 @@ def _fitting(
         ) from None
     changed = False
     for key, value in bound.arguments.items():
-        if key.endswith("_list") and isinstance(value, (list, tuple)):
+        if _takes_list(key, known.parameters[key], value):
             made = [_array(name, key, v) if _convertible(v) else v for v in value]
             changed = changed or any(a is not b for a, b in zip(made, value))
             bound.arguments[key] = made
@@ -125,6 +125,14 @@ def _fitting(
     if changed:
         return bound
     raise (TypeError(_misfit(name, known, bound)) if refused else error) from None
+
+
+def _takes_list(key: str, p: inspect.Parameter, value: Any) -> bool:
+    """Whether the value is a list of arrays, each of which is converted by itself."""
+    if not isinstance(value, (list, tuple)):
+        return False
+    several = "Sequence[mx.array]" in str(p.annotation)
+    return key.endswith("_list") or (several and any(hasattr(v, "shape") for v in value))
 
 
 def _takes_array(p: inspect.Parameter) -> bool:

@@ -5,6 +5,7 @@ tells a crash or a hang by the last line that begins with ">".
 """
 
 import argparse
+import os
 import random
 import resource
 import signal
@@ -12,8 +13,8 @@ import warnings
 
 import mlx.core as mx
 import numpy as np
-from calls import arguments, follow, public
-from values import told
+from calls import arguments, changed, follow, parameters, public
+from values import prepare_files, told
 
 ALLOWED = (ValueError, TypeError, OverflowError, IndexError, MemoryError, NotImplementedError)
 SECONDS = 60
@@ -35,6 +36,16 @@ def finite(value) -> bool:
     return not isinstance(value, int) or abs(value) < 1e3
 
 
+def modest(value) -> bool:
+    """Whether an argument asks for little memory."""
+    if isinstance(value, (list, tuple, set)):
+        return all(map(modest, value))
+    if isinstance(value, mx.array) and value.size:
+        kind = mx.float32 if mx.issubdtype(value.dtype, mx.inexact) else value.dtype
+        return bool((mx.abs(value.astype(kind).astype(mx.float32)) < 1e6).all().item())
+    return not isinstance(value, (int, float)) or abs(value) < 1e6
+
+
 def has_nan(value) -> bool:
     feats = getattr(value, "feats", value)
     if isinstance(feats, (list, tuple)):
@@ -44,11 +55,17 @@ def has_nan(value) -> bool:
     return bool(mx.isnan(feats.astype(mx.float32)).any().item()) if feats.size else False
 
 
-def complaint(error, names) -> str:
+def complaint(error, names, small) -> str:
     """What is wrong with an exception; empty when nothing is."""
     kind, text = type(error).__name__, str(error)
+    if isinstance(error, OSError) and error.errno and error.filename is not None:
+        return ""  # the system's own words, with the file
+    if isinstance(error, ImportError) and "pip install" in text:
+        return ""
     if not isinstance(error, ALLOWED):
         return f"foreign exception {kind}: {text[:300]}"
+    if isinstance(error, MemoryError) and small:
+        return f"absurd allocation for small arguments: {text[:300]}"
     if isinstance(error, (MemoryError, NotImplementedError)):
         return ""
     told_by_python = "argument" in text or "no constructor defined" in text
@@ -73,22 +90,27 @@ def one(index, seed, callables, record):
     record.write(f"> {index} {name}({text})\n")
     record.flush()
     signal.alarm(SECONDS)
-    names = [*kwargs, name.split(".")[-1]]
-    steps = [(name, lambda: function(*args, **kwargs))]
-    clean = all(map(finite, [*args, *kwargs.values()]))
+    given = [*args, *kwargs.values()]
+    names = [*(p[0] for p in parameters(function)), name.split(".")[-1]]
+    names += [v for v in given if isinstance(v, str) and len(v) > 2]  # a file
+    clean, small = all(map(finite, given)), all(map(modest, given))
+    wrapped = changed(function, args, kwargs, r) if r.random() < 0.2 else None
+    steps = [(name, lambda: function(*args, **kwargs), ())]
+    if wrapped is not None:
+        steps = [(f"{wrapped[0]} of {name}", wrapped[1], ())]
     result, made = None, False
     while steps:
-        step, run = steps.pop(0)
+        step, run, more = steps.pop(0)
         try:
             result = run()
-            if clean and has_nan(result):
+            if clean and wrapped is None and all(map(finite, more)) and has_nan(result):
                 record.write(f"! {index} NaN of finite arguments in {step}\n")
             if not made:
                 made, steps = True, follow(result, r)
         except RecursionError as error:
             record.write(f"! {index} {step}: RecursionError {error}\n")
         except Exception as error:
-            wrong = complaint(error, [*names, step])
+            wrong = complaint(error, [*names, step], small and all(map(modest, more)))
             if wrong:
                 record.write(f"! {index} {step}: {wrong}\n")
             if not made:
@@ -102,6 +124,7 @@ def main():
     parser.add_argument("--first", type=int, required=True)
     parser.add_argument("--count", type=int, required=True)
     parser.add_argument("--record", required=True)
+    parser.add_argument("--folder", required=True, help="where files are read and written")
     parser.add_argument("--memory", type=int, default=8, help="GiB of address space; 0: no limit")
     a = parser.parse_args()
     if a.memory:
@@ -109,6 +132,8 @@ def main():
     signal.signal(signal.SIGALRM, late)
     warnings.simplefilter("ignore")
     callables = public()
+    os.chdir(a.folder)
+    prepare_files()
     with open(a.record, "a", encoding="utf-8") as record:
         for index in range(a.first, a.first + a.count):
             one(index, a.seed, callables, record)

@@ -3,9 +3,13 @@
 import random
 
 import mlx.core as mx
+import mlx.nn
+import mlx.optimizers
 import mlx_lattice as ml
 import numpy as np
-from mlx_lattice import core, points
+from mlx_lattice import core, io, points, training, transforms
+
+FILES = ["a.ply", "a.npz", "a.bin", "a.pcd", "a.npy", "a.csv", "a.label", "a.off", "new.npz"]
 
 
 def coords(r: random.Random, dtype=np.int32, rows=None):
@@ -26,6 +30,27 @@ def tensor(r: random.Random, channels=4, **options):
 
 def cloud(r: random.Random, n=None):
     return floats(r, r.choice([0, 1, 5, 30]) if n is None else n, 3)
+
+
+def scan(r: random.Random):
+    """A labeled cloud with colors."""
+    n = r.choice([0, 1, 30])
+    p = np.array(cloud(r, n))
+    return io.PointCloud(p, {"label": np.zeros(n, np.int32), "color": np.zeros((n, 3), np.uint8)})
+
+
+def prepare_files() -> None:
+    """FILES in the working directory, all but the last."""
+    r = random.Random(0)
+    for name in FILES[:-1]:
+        if name == "a.label":
+            np.zeros(30, "<u4").tofile(name)
+        elif name == "a.off":
+            with open(name, "w") as file:
+                file.write("OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n")
+        else:
+            options = {"format": "kitti"} if name == "a.bin" else {}
+            io.write(name, io.PointCloud(np.array(cloud(r, 30))), **options)
 
 
 def usual(name: str, r: random.Random):
@@ -90,7 +115,36 @@ def usual(name: str, r: random.Random):
         "data": lambda: bytes(r.randrange(256) for _ in range(r.randrange(64))),
         "key": lambda: core.CoordinateManager().insert_coords(coords(r)),
         "groups": lambda: r.choice([1, 2]),
-        "depth": lambda: 14,
+        "depth": lambda: r.choice([14, 18]),
+        "cloud": lambda: scan(r),
+        "rng": lambda: np.random.default_rng(r.randrange(99)),
+        "draw": lambda: lambda rng: scan(r),
+        "path": lambda: r.choice(FILES),
+        "root": lambda: ".",
+        "directory": lambda: r.choice([".", "out"]),
+        "split": lambda: r.choice(["train", "valid", "all"]),
+        "dataset": lambda: [scan(r), scan(r)],
+        "panels": lambda: scan(r),
+        "panel": lambda: scan(r),
+        "truth": lambda: np.zeros(n, np.int32),
+        "prediction": lambda: np.zeros(n, np.int32),
+        "classes": lambda: r.choice([2, ("low", "high"), ((0, "low"), (1, "high"))]),
+        "model": lambda: mlx.nn.Linear(4, 4),
+        "network": lambda: mlx.nn.Linear(4, 4),
+        "loss": lambda: lambda model, item: mx.array(0.0),
+        "prepare": lambda: lambda cloud, name: cloud,
+        "optimizer": lambda: mlx.optimizers.SGD(0.1),
+        "pipeline": lambda: training.VoxelPipeline(0.5, ((0, "low"), (1, "high"))),
+        "transform": lambda: transforms.Flip(),
+        "transforms": lambda: [transforms.Flip(), transforms.Jitter()],
+        "logits": lambda: floats(r, n, 9),
+        "weights": lambda: mx.ones((9,)),
+        "rate": lambda: 0.1,
+        "steps": lambda: 10,
+        "step": lambda: mx.array(3),
+        "samples": lambda: 20,
+        "blocks": lambda: r.choice([1, 2]),
+        "layers": lambda: r.choice([1, 2]),
         "quantization": lambda: ml.ops.sparse_quantize(cloud(r, n)),
     }
     if name in table:

@@ -190,8 +190,8 @@ def test_weight_gradient_of_long_lists(edges):
         def function(a, b):
             return points.sparse_matrix_vector_multiplication_reduction(a, kernel, b, i, o, 30)
 
-        outer = "outer metal.outer" if m > 1 else "outer metal.rows"
-        conv = "conv metal.buckets" if m > 1 else "conv metal.rows"
+        outer = "per_edge_outer metal.outer" if m > 1 else "per_edge_outer metal.rows"
+        conv = "per_edge_apply metal.buckets" if m > 1 else "per_edge_apply metal.rows"
         check(
             lambda function=function, a=a, b=b, g=g: mx.vjp(function, [a, b], [g])[1],
             routes={conv, outer},
@@ -214,7 +214,7 @@ def test_edges_that_share_a_matrix(rows, dtype):
     def run():
         return [function(a, b), *mx.vjp(function, [a, b], [g])[1]]
 
-    check(run, routes={"conv metal.buckets", "outer metal.outer"})
+    check(run, routes={"per_edge_apply metal.buckets", "per_edge_outer metal.outer"})
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

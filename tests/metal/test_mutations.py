@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("needs_host")
 
 ROWS, C_IN, C_OUT = 70, 20, 12  # two tiles, two steps of channels, two words of offsets
 BARRIER = "threadgroup_barrier(mem_flags::mem_threadgroup);"
-BEGIN = "constexpr int kRows = 64, kDepth = 16, kThreads = 128;"
+BEGIN = "using Product = ConvMatrices<kColumns, kDepth, V>;"
 
 
 def convolution(dtype=mx.float32, apart=False):
@@ -109,8 +109,8 @@ def apart():
 # ------------------------------------------------------------------------------- before it runs
 STATIC = {
     "wrong address space": (
-        "threadgroup float* strips",
-        "device float* strips",
+        "threadgroup float4* memory",
+        "device float4* memory",
         "no matching function",
     ),
     "constant taken for device": (
@@ -128,8 +128,8 @@ STATIC = {
     "double": ("float sum = 0.0f;", "double sum = 0.0;", "'double' does not exist in MSL"),
     "unknown function": ("ctz(left)", "count_trailing_zeros(left)", "undeclared identifier"),
     "mixed types": (
-        "rows.in_row(first + t, k) : -1",
-        "min(rows.in_row(first + t, k), 1u) : -1",
+        "int(rows.in_row(p, k)) : -1",
+        "min(rows.in_row(p, k), 1u) : -1",
         "ambiguous",
     ),
     "matrix of integers": (
@@ -180,10 +180,14 @@ CHECKED = {
         "if (column >= out) return;",
         "out of bounds: write",
     ),
-    "no neighbor": ("from >= 0 && c < in ? load", "c < in ? load", "out of bounds: read"),
+    "no neighbor": (
+        "from = row < 0 ? 0 : size_t(row) * size_t(stride) + size_t(g * in);",
+        "from = size_t(row) * size_t(stride) + size_t(g * in); row = max(row, 0);",
+        "out of bounds: read",
+    ),
     "small threadgroup memory": (
-        "threadgroup int ids[64];",
-        "threadgroup int ids[48];",
+        "conv_blocks<T>(32, 16)]",
+        "conv_blocks<T>(32, 16) - 4]",
         "out of bounds: ",
     ),
     "rows on each other": (
@@ -192,9 +196,9 @@ CHECKED = {
         "race: two writes of device y",
     ),
     "uninitialized": (
-        "if (t < kRows) ids[t] =",
-        "if (t < kRows - 1) ids[t] =",
-        "uninitialized read of threadgroup ids",
+        "if (line + kLines * i < kDepth)",
+        "if (line + kLines * i < kDepth - 1)",
+        "uninitialized read of threadgroup memory",
     ),
     "output left out": (
         "if (row >= rows.end() ||",
@@ -207,11 +211,15 @@ CHECKED = {
         "divergent barrier",
     ),
     "matrices of half a simdgroup": (
-        "if (mine >> bit & 1u) {",
-        "if (mine >> bit & 1u && lane < 16) {",
+        "if (counts) product",
+        "if (counts && lane < 16) product",
         "divergent simdgroup operation",
     ),
-    "too much threadgroup memory": ("strips[1024]", "strips[8000]", "threadgroup memory: "),
+    "too much threadgroup memory": (
+        "conv_blocks<T>(32, 16)]",
+        "conv_blocks<T>(32, 16) + 1700]",
+        "threadgroup memory: ",
+    ),
 }
 
 
@@ -244,22 +252,25 @@ def test_accesses_under_address_sanitizer(name, conv):
     assert message in found(conv, plant(old, new), "asan")
 
 
+PUT = "put_values(out + place<kWide>(int(at.y), channels, at), result);"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         (
-            "offsets[at.y + 1];\n  float value = kMode",
-            "offsets[at.y + 2];\n  float value = kMode",
+            "offsets[at.y + 1];\n  float value[kWide];",
+            "offsets[at.y + 2];\n  float value[kWide];",
             "out of bounds: read",
         ),
         (
-            "out[size_t(at.y) * channels + at.x] = static_cast<Out>(first",
-            "if (first < last) out[size_t(at.y) * channels + at.x] = static_cast<Out>(first",
+            PUT,
+            f"if (first < last) {PUT}",
             "unwritten output: 10 of 25",
         ),
         (
-            "out[size_t(at.y) * channels + at.x] = static_cast<Out>(first",
-            "out[at.x] = static_cast<Out>(first",
+            PUT,
+            PUT.replace("int(at.y)", "0"),
             "race: two writes of device",
         ),
         (
@@ -281,11 +292,137 @@ def test_reductions(old, new, message):
 def test_wrong_numbers_are_the_oracles(conv):
     """A mistake that breaks no rule of the language: the result differs."""
     want, call = conv
-    with MetalHost(change=plant("V(w.at(k, g, c, m)) : V(0)", "V(w.at(k, g, c, m)) : V(1)")):
+    with MetalHost(change=plant("c < min(kDepth, channels); c += 8", "c < kDepth; c += 8")):
         same = np.allclose(np.array(call()), np.array(want), rtol=1e-5, atol=1e-5)
-    with MetalHost(change=plant("from >= 0 && c < in ? load", "from > 0 && c < in ? load")):
+    with MetalHost(change=plant("row < 0 ? 0 : in - c", "row <= 0 ? 0 : in - c")):
         other = np.allclose(np.array(call()), np.array(want), rtol=1e-5, atol=1e-5)
-    assert same and not other  # weights past the channels meet zeros; row 0 does count
+    assert same and not other  # channels past the end are zeros; row 0 does count
+
+
+# ------------------------------------------------------------------------------- tensors, outer
+def forward_and_gradient(tier=None):
+    """Result of the CPU, and a call, in float16: 45 -> 24 channels in steps of 32."""
+    random = np.random.default_rng(0)
+    places = random.permutation(np.stack(np.meshgrid(*[np.arange(5)] * 3), -1).reshape(-1, 3))[
+        :ROWS
+    ]
+    coords = np.concatenate([np.zeros((ROWS, 1)), places], 1).astype(np.int32)
+    feats, weight, g = (
+        mx.array(random.standard_normal(shape).astype(np.float16))
+        for shape in ((ROWS, 45), (27, 45, 24), (ROWS, 24))
+    )
+    x = ml.SparseTensor(mx.array(coords), feats)
+    convolve = lambda w: ops.subm_conv3d(x, w).feats
+
+    def forward():
+        return [convolve(weight)]
+
+    def gradient():
+        return mx.vjp(convolve, [weight], [g])[1]
+
+    return forward, gradient
+
+
+def outcome(call, kernel, change=None, variant="check", tier="neural_accelerator", layout=None):
+    """What the host says of the launches with the mistake; "wrong numbers" if only they are."""
+    want = call()
+    mx.eval(want)
+    host = MetalHost(
+        variant,
+        tier=tier,
+        layout=layout,
+        change=lambda text: change(text) if change and kernel + "<" in text else text,
+    )
+    try:
+        with host:
+            found = call()
+            mx.eval(found)
+    except (CompileError, MetalError) as error:
+        return str(error)
+    assert any(kernel in ran.name for ran in host.launches)
+    a, b = (np.array(v[0]).astype(np.float32) for v in (want, found))
+    right = np.allclose(a, b, rtol=4e-3, atol=4e-3 * np.abs(a).max())
+    return "right" if right else "wrong numbers"
+
+
+ASKED = "const auto at = sums.get_multidimensional_index(i);"
+VALID = "if (!sums.is_valid_element(i)) continue;"
+TENSOR = {
+    "a lane layout is assumed": (
+        ASKED,
+        "const uint at[2] = {uint(i) % 8u, uint(i) / 8u};",
+        "race: ",
+    ),
+    "elements that are not valid": (VALID, "", "race: two writes|wrong numbers"),
+    "sums that start anywhere": ("sums[i] = 0.0f;", "(void)sums;", "wrong numbers"),
+    "rows and columns exchanged": ("int(at[1])", "int(at[0])", "race: |unwritten output"),
+    "a step that waits for nobody": (f"{BARRIER}\n      c0 +=", "c0 +=", "race: "),
+    "a tile that is written too early": (f"{BARRIER}  // the last step is done", "", "race: "),
+    "extents of another tile": (
+        "extents<int32_t, kN, kK>()",
+        "extents<int32_t, kM, kK>()",
+        "no matching",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TENSOR)
+def test_tensors(name):
+    old, new, message = TENSOR[name]
+    text = outcome(forward_and_gradient()[0], "conv_tensor", plant(old, new))
+    assert re.search(message, text)
+
+
+OUTER = {
+    "a tile that nobody waits for": (
+        f"{BARRIER}\n    if (p + kEdges < end)",
+        "if (p + kEdges < end)",
+        "race: ",
+    ),
+    "a tile that is written too early": (f"{BARRIER}  // the tiles are read", "", "race: "),
+    "edges past the end": (
+        "at < end ? int(edge_ids[at]) : -1",
+        "int(edge_ids[at])",
+        "wrong|out of",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OUTER)
+@pytest.mark.parametrize("kernel", ["outer_tiles", "outer_tensor"])
+def test_weight_gradients(name, kernel):
+    old, new, message = OUTER[name]
+    tier = "neural_accelerator" if kernel == "outer_tensor" else "gpu"
+    gradient = forward_and_gradient()[1]
+    assert re.search(message, outcome(gradient, kernel, plant(old, new), tier=tier))
+
+
+def test_halves_of_a_tile_at_the_wrong_place():
+    change = plant("c / kHalf * (kEdges * kHalf)", "(1 - c / kHalf) * (kEdges * kHalf)")
+    assert outcome(forward_and_gradient()[1], "outer_tensor", change) == "wrong numbers"
+
+
+@pytest.mark.parametrize("layout", [0, 1, 2])
+def test_every_layout_of_tensors_is_right(layout):
+    for call, kernel in zip(forward_and_gradient(), ("conv_tensor", "outer_tensor"), strict=True):
+        assert outcome(call, kernel, variant="fast", layout=layout) == "right"
+
+
+def test_a_layout_of_matrices_is_assumed(conv):
+    """Sums that leave through thread_elements() are right in the layout of MLX's kernels only."""
+    old = "simdgroup_store(sums[r * kColumns + j + i], strip + 8 * i, 8 * kWide);"
+    new = (
+        "{ const uint row = (lane / 4 & 4) + lane / 2 % 4, at = (lane / 4 & 2) * 2 + lane % 2 * 2;"
+        " threadgroup float* to = strip + 8 * i + row * 8 * kWide + at;"
+        " to[0] = sums[r * kColumns + j + i].thread_elements()[0];"
+        " to[1] = sums[r * kColumns + j + i].thread_elements()[1]; }"
+    )
+    want, call = conv
+    right = []
+    for layout in (0, 3):
+        with MetalHost(change=plant(old, new), layout=layout):
+            right.append(np.allclose(np.array(call()), np.array(want), rtol=1e-5, atol=1e-5))
+    assert right == [True, False]
 
 
 # ------------------------------------------------------------------------------- atomics

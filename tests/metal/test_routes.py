@@ -19,8 +19,8 @@ METAL = [(r.operation, r.name) for r in routes() if r.name.startswith("metal.")]
 
 
 @functools.cache
-def rows(variant="fast", order="forward", every=2):
-    """(operation, route) -> its rows of the self test."""
+def rows(variant="fast", order="forward", every=2, layout=None):
+    """(operation, route) -> its rows of the self test, as on the highest tier."""
     if mx.is_available(mx.gpu):  # which has an order of its own, each time
         if variant != "fast":
             pytest.skip("the GPU itself runs the kernels")
@@ -28,7 +28,7 @@ def rows(variant="fast", order="forward", every=2):
     elif missing():
         pytest.skip(missing())
     else:
-        with MetalHost(variant, order, seed=7):
+        with MetalHost(variant, order, seed=7, tier="neural_accelerator", layout=layout):
             found = _ext.selftest_rows("gpu", "metal.", 1 if FULL else every)
     result = {}
     for row in found:
@@ -64,6 +64,20 @@ def test_every_access_is_right(operation, route, variant, every):
 @pytest.mark.parametrize("order", ["reverse", "random"])
 def test_the_order_of_threads_changes_no_bit(operation, route, order):
     same_bits(rows(order=order, every=4)[operation, route], rows()[operation, route])
+
+
+@pytest.mark.parametrize(("operation", "route"), METAL, ids=lambda v: v)
+def test_fused_products_and_sums_match_the_oracle(operation, route):
+    """As Apple's compiler may write them."""
+    all_right(rows("contract", every=12)[operation, route])
+
+
+@pytest.mark.parametrize(
+    ("operation", "route"), [row for row in METAL if "tensor" in row[1]], ids=lambda v: v
+)
+@pytest.mark.parametrize("layout", [3, 4, 5])
+def test_the_lanes_that_hold_sums_change_no_bit(operation, route, layout):
+    same_bits(rows(every=6, layout=layout)[operation, route], rows()[operation, route])
 
 
 def same_bits(some, every):

@@ -225,10 +225,66 @@ def test_elements_of_a_matrix():
         simdgroup_store(a, out, 8);
     """
     x = mx.arange(64).astype(mx.float32)
-    (out,) = run(source, {"x": x}, {"out": ((64,), mx.float32)}, 32, 32)
+    (out,) = run(source, {"x": x}, {"out": ((64,), mx.float32)}, 32, 32, host=MetalHost(layout=0))
     expected = np.arange(64) + 100.0
     expected[1::2] = -np.arange(1, 64, 2)
     np.testing.assert_array_equal(np.array(out), expected)
+    (other,) = run(source, {"x": x}, {"out": ((64,), mx.float32)}, 32, 32, host=MetalHost(layout=3))
+    other = np.array(other)
+    first = other == np.arange(64) + 100.0
+    assert first.sum() == 32 and not np.array_equal(other, expected)
+    np.testing.assert_array_equal(other[~first], -np.arange(64)[~first])
+
+
+@pytest.mark.parametrize("layout", [3, 4, 5])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("dtype", [mx.float16, mx.bfloat16])
+def test_products_of_tensors(layout, turned, dtype):
+    """matmul2d on threadgroup memory: sums that are already there, each sum at its own place."""
+    source = f"""
+        threadgroup T left[16 * 32];
+        threadgroup T right[32 * 32];
+        const uint t = thread_index_in_threadgroup;
+        for (uint i = t; i < 512; i += 32) left[i] = a[i];
+        for (uint i = t; i < 1024; i += 32) right[i] = b[i];
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        constexpr auto descriptor = mpp::tensor_ops::matmul2d_descriptor(16, 32, 32,
+            {str(turned).lower()}, false, false,
+            mpp::tensor_ops::matmul2d_descriptor::mode::multiply_accumulate);
+        mpp::tensor_ops::matmul2d<descriptor, execution_simdgroup> product;
+        using L = extents<int32_t, {"16, 32" if turned else "32, 16"}>;
+        using R = extents<int32_t, 32, 32>;
+        auto x = tensor<threadgroup T, L, tensor_inline>(left, L());
+        auto y = tensor<threadgroup T, R, tensor_inline>(right, R());
+        auto sums =
+            product.template get_destination_cooperative_tensor<decltype(x), decltype(y), float>();
+        for (uint16_t i = 0; i < sums.get_capacity(); ++i)
+          if (sums.is_valid_element(i)) sums[i] = 1.0f;
+        product.run(x, y, sums);
+        for (uint16_t i = 0; i < sums.get_capacity(); ++i) {{
+          if (!sums.is_valid_element(i)) continue;
+          const auto at = sums.get_multidimensional_index(i);
+          out[at[1] * 32 + at[0]] = sums[i];
+        }}
+    """
+    header = "#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>\n"
+    random = np.random.default_rng(1)
+    a, b = (
+        mx.array(random.integers(-9, 9, shape).astype(np.float32)).astype(dtype)
+        for shape in ((32, 16) if turned else (16, 32), (32, 32))
+    )
+    (out,) = run(
+        source,
+        {"a": a, "b": b},
+        {"out": ((16, 32), mx.float32)},
+        32,
+        32,
+        header=header,
+        template=[("T", dtype)],
+        host=MetalHost("check", layout=layout),
+    )
+    x, y = (np.array(v.astype(mx.float32)) for v in (a, b))
+    np.testing.assert_array_equal(np.array(out), 1 + (x.T if turned else x) @ y)
 
 
 FETCHES = {

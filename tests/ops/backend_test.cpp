@@ -15,10 +15,33 @@ TEST(Backend, versions_agree) {
 
 TEST(Backend, tier_follows_metal) {
   lattice::BackendInfo info = lattice::backend_info();
-  EXPECT_EQ(info.metal, info.tensor_ops != lattice::TensorOps::unavailable);
+  if (!info.metal) {
+    EXPECT_EQ(info.tensor_ops, lattice::TensorOps::unavailable);
+  }
   EXPECT_STREQ(lattice::name(lattice::TensorOps::unavailable), "unavailable");
   EXPECT_STREQ(lattice::name(lattice::TensorOps::gpu), "gpu");
   EXPECT_STREQ(lattice::name(lattice::TensorOps::neural_accelerator), "neural_accelerator");
+}
+
+// macOS and the family first, then the generation; phones are accelerated one generation later.
+TEST(Backend, tier_of_a_gpu) {
+  using lattice::TensorOps;
+  EXPECT_EQ(lattice::tier_of("applegpu_g17s", false), TensorOps::unavailable);  // macOS 26.1
+  EXPECT_EQ(lattice::tier_of("applegpu_g12g", true), TensorOps::unavailable);
+  EXPECT_EQ(lattice::tier_of("", true), TensorOps::unavailable);
+  EXPECT_EQ(lattice::tier_of("applegpu_g13g", true), TensorOps::gpu);
+  EXPECT_EQ(lattice::tier_of("applegpu_g16d", true), TensorOps::gpu);
+  EXPECT_EQ(lattice::tier_of("applegpu_g17p", true), TensorOps::gpu);
+  EXPECT_EQ(lattice::tier_of("applegpu_g17s", true), TensorOps::neural_accelerator);
+  EXPECT_EQ(lattice::tier_of("applegpu_g18p", true), TensorOps::neural_accelerator);
+}
+
+TEST(Backend, forced_tier) {
+  const lattice::TensorOps own = lattice::tensor_ops();
+  lattice::force_tensor_ops(lattice::TensorOps::neural_accelerator);
+  EXPECT_EQ(lattice::tensor_ops(), lattice::TensorOps::neural_accelerator);
+  lattice::force_tensor_ops(std::nullopt);
+  EXPECT_EQ(lattice::tensor_ops(), own);
 }
 
 TEST(Backend, generation_of_a_gpu) {

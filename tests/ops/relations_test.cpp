@@ -330,6 +330,31 @@ TEST(Manager, ManyThreadsGetOneObject) {
   EXPECT_EQ(manager->stats().hits, 7);
 }
 
+// Threads insert, relate, read statistics and force evictions; `make tsan` runs it too.
+TEST(Manager, ThreadsInsertRelateAndEvict) {
+  const auto shared = support::random_set(600, 12);
+  const auto manager = CoordinateManager::create(1 << 16);
+  const auto key = manager->insert_coords(mx::array(shared.data(), {600, 4}, mx::int32), {1, 1, 1});
+  const int64_t edges = manager->submanifold_kernel_relation(key, {})->edge_count();
+  std::vector<int> wrong(8);
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < wrong.size(); ++t)
+    threads.emplace_back([&, t] {
+      for (int round = 0; round < 6; ++round) {
+        const int n = 100 + 10 * static_cast<int>(t) + round;
+        const auto own = support::random_set(n, 8);
+        const auto mine =
+            manager->insert_coords(mx::array(own.data(), {n, 4}, mx::int32), {1, 1, 1});
+        manager->submanifold_kernel_relation(mine, {})->output_csr();
+        wrong[t] += manager->submanifold_kernel_relation(key, {})->edge_count() != edges;
+        wrong[t] += manager->stats().relations < 0;
+        if (round == 3) manager->set_budget(1 << 14);
+      }
+    });
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(wrong, std::vector<int>(8));
+}
+
 TEST(Relations, HugeKernelsAndFarTargets) {
   EXPECT_THROW(KernelSpec({1 << 20, 2, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}), std::invalid_argument);
   EXPECT_THROW(KernelSpec({0, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}), std::invalid_argument);

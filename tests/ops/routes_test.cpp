@@ -384,6 +384,21 @@ TEST(MetalRoutes, AMapHoldsOneEdgeForAnOffset) {
       Rejection::Step::relation);
 }
 
+// 2^30 rows are 2^24 tiles of 128 threads: one thread more than MLX counts.
+TEST(MetalRoutes, OneLaunchHasFewerThan2To31Threads) {
+  const AsOnMetal metal;
+  const Packing packing{4, 32, false};
+  const auto linear = [&](int64_t rows) {
+    return bilinear(Operation::linear, Relation::identity(rows), 16, 16, 1, packing);
+  };
+  EXPECT_EQ(decide(linear(1 << 29)).chosen->name, "metal.packed");
+  EXPECT_EQ(refusal("metal.packed", linear(1 << 30)).step, Rejection::Step::shape);
+  EXPECT_EQ(decide(linear(1 << 30)).chosen->name, "gpu.mlx");
+  EXPECT_EQ(decide(linear(2'000'000'000)).chosen->name, "gpu.mlx");
+  EXPECT_EQ(decide(bilinear(Operation::conv, Relation::identity(1 << 30), 16, 16)).chosen->name,
+            "metal.rows");
+}
+
 TEST(MetalRoutes, AreNotTakenWithoutMetal) {
   if (mx::metal::is_available()) GTEST_SKIP() << "this machine has Metal";
   int metal_rows = 0;

@@ -79,6 +79,7 @@ def calls():
         **dict.fromkeys(
             ["build_target_kernel_relation", "build_target_transposed_relation"], (c, d)
         ),
+        "attention": (*[mx.ones((n, 2, 4))] * 3, [0, 3, n]),
         "linear": (x, w1),
         "linear_features": (f, w1),
         "downsample_coords": (c,),

@@ -185,3 +185,34 @@ def test_metrics():
     parts.add(1, [3, 3], [4, 4])  # 1, 0, 0
     assert abs(parts.instance_iou - (7 / 12 + 1 + 1 / 3) / 3) < 1e-9
     assert abs(parts.category_iou - (7 / 12 + 2 / 3) / 2) < 1e-9
+
+
+def test_resume_compares_the_recipe(tree, tmp_path, capsys):
+    (tmp_path / "r.toml").write_text(SMALL.format(sequences=8, epochs=1))
+    command = ["--recipe", str(tmp_path / "r.toml"), "--data", str(tree)]
+    output = tmp_path / "run"
+    assert main(["train", *command, "--output", str(output)]) == 0
+    before = {p.name: p.read_bytes() for p in output.iterdir()}
+    for old, new, word in (
+        ("size = 0.8", "size = 0.9", "voxels.size 0.8, found 0.9"),
+        ('name = "Flip"', 'name = "Jitter"', "augment"),
+        ("batch = 2", "batch = 1", "train.batch 2, found 1"),
+        ("sequences = [8]", "sequences = [7, 8]", "data.options"),
+    ):
+        text = SMALL.format(sequences=8, epochs=2)
+        assert old in text
+        (tmp_path / "r.toml").write_text(text.replace(old, new))
+        capsys.readouterr()
+        assert main(["train", *command, "--output", str(output), "--resume"]) == 1
+        assert word in capsys.readouterr().err
+        assert {p.name: p.read_bytes() for p in output.iterdir()} == before
+    (tmp_path / "r.toml").write_text(text.replace("workers = 2", "workers = 0"))
+    assert main(["train", *command, "--output", str(output), "--resume"]) == 0
+
+
+def test_two_recipes_in_one_folder(tree, tmp_path, capsys):
+    from mlx_lattice._atomic import folder_lock
+
+    with folder_lock(tmp_path / "run"):
+        assert main(run(tree, "a.toml", tmp_path / "run")) == 1
+    assert "another training" in capsys.readouterr().err

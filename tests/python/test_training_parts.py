@@ -300,6 +300,73 @@ def test_resume_gives_the_same_bits(tmp_path, options):
     assert [r["epoch"] for r in rows] == ["1", "2", "3"] and float(rows[2]["loss"]) > 0
 
 
+class Killed(BaseException):
+    """Ends a run as kill -9 does: nothing may catch it."""
+
+
+def cut(folder, at, **options):
+    """A trainer whose loss ends the run at its call number `at`; None: never."""
+    calls = [0]
+
+    def loss(model, scan):
+        calls[0] += 1
+        if at is not None and calls[0] > at:
+            raise Killed
+        drop = mx.random.bernoulli(0.9, scan.tensor.feats.shape)  # random numbers of the step
+        kept = scan.tensor.replace(feats=scan.tensor.feats * drop)
+        return training.classification_loss(model(kept).feats, scan.labels)
+
+    return training.Trainer(
+        network(),
+        training.adamw(1e-2, 12),
+        loss,
+        directory=folder,
+        seed=3,
+        quiet=True,
+        batch=2,
+        average=0.9,
+        **options,
+    )
+
+
+@pytest.mark.parametrize("at", [1, 4, 7, 8])
+@pytest.mark.parametrize("loader", [False, True])
+def test_a_killed_run_loses_the_step_under_way_only(tmp_path, at, loader):
+    items = Loader(Clouds(6, n=1500), PIPELINE.scan) if loader else scans(6)
+    whole = cut(tmp_path / "whole", None, checkpoint_seconds=0)
+    whole.fit(items, 2)
+    first = cut(tmp_path / "cut", at, checkpoint_seconds=0)
+    with pytest.raises(Killed):
+        first.fit(items, 2)
+    again = cut(tmp_path / "cut", None, checkpoint_seconds=0)
+    if at > 1:
+        again.resume()
+        inside = {4: "after epoch 0, 4 scans into the next", 7: "after epoch 1"}
+        assert again.where == inside.get(at, again.where)
+    again.fit(items, 2)
+    assert same_weights(whole.model, again.model)
+    for a, b in zip(whole.history, again.history, strict=True):
+        assert (a["epoch"], a["loss"]) == (b["epoch"], b["loss"])
+    x, y = (dict(tree_flatten(t.average.values)) for t in (whole, again))
+    assert all(mx.array_equal(x[k], y[k]).item() for k in x)
+
+
+def test_a_run_that_ends_before_its_checkpoint_writes_its_files_again(tmp_path):
+    seen = []
+
+    def killed(row):
+        seen.append(row["epoch"])
+        if seen == [1, 2]:
+            raise Killed
+
+    with pytest.raises(Killed):
+        cut(tmp_path, None).fit(scans(2), 2, on_checkpoint=killed)
+    again = cut(tmp_path, None)
+    again.resume()
+    again.fit(scans(2), 2, on_checkpoint=killed)
+    assert seen == [1, 2, 2]
+
+
 def test_clipping_bounds_the_step():
     item = scans(1)
     before = network()

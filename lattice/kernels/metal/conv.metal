@@ -4,6 +4,7 @@
 //   conv_rows   one thread per output element, edges by output row; any relation and shape
 //   conv_tiles  64 output rows x kColumns channels per threadgroup of 4 simdgroups,
 //               over a map (output row, offset) -> input row
+//   conv_tensor the same on the tensor unit (conv_tensor.metal)
 //
 // Sums are float32 and rounded once. An element is summed over edges by offset, then over input
 // channels; the bias comes last. The array sizes holds n_out, n_k, groups, input and output
@@ -168,18 +169,113 @@ METAL_FUNC BucketRows<B, I, P, O> bucket_rows(B bounds, I in_rows, P positions, 
   return {bounds, in_rows, positions, order, sizes[0], sizes[1]};
 }
 
-// Channel c of what in_row() of position p and offset k gave, `stride` channels per row.
-template <typename V, typename Rows, typename X>
-METAL_FUNC V load(const thread Rows&, X x, int row, int, int, int stride, int c) {
-  return V(x[size_t(row) * size_t(stride) + size_t(c)]);
+// n channels from c on, as V, of what in_row() of position p and offset k gave; then zeros. `from`
+// is where that row begins in x, `stride` channels per row, `first` the first of them that counts.
+template <bool kWhole, typename V, typename Rows, typename X>
+METAL_FUNC Eight<V> load_row(const thread Rows&, X x, int, size_t from, int, int, size_t, int,
+                             int c, int n) {
+  return load_eight<kWhole, V>(x, from + size_t(c), n);
 }
-template <typename V, typename B, typename I, typename P, typename O, typename X>
-METAL_FUNC V load(const thread BucketRows<B, I, P, O>& rows, X x, int e, int p, int k, int stride,
-                  int c) {
-  V sum = V(0);
-  for (; rows.before(e, p, k, p + 1); ++e)
-    sum += V(x[size_t(rows.in_rows[e]) * size_t(stride) + size_t(c)]);
+template <bool kWhole, typename V, typename B, typename I, typename P, typename O, typename X>
+METAL_FUNC Eight<V> load_row(const thread BucketRows<B, I, P, O>& rows, X x, int e, size_t, int p,
+                             int k, size_t stride, int first, int c, int n) {
+  Eight<V> sum = load_eight<kWhole, V>(x, 0, 0);
+  for (; n > 0 && rows.before(e, p, k, p + 1); ++e) {
+    const Eight<V> next =
+        load_eight<kWhole, V>(x, size_t(rows.in_rows[e]) * stride + size_t(first + c), n);
+#pragma clang loop unroll(full)
+    for (int j = 0; j < 8; ++j) sum.v[j] += next.v[j];
+  }
   return sum;
+}
+
+// What one of 128 threads holds of the next step of a tile. A step has kDepth channels of 64 rows
+// of x, and kDepth x kColumns weights. A thread moves 8 neighboring channels of one row at a time,
+// so that it looks a row of x up once per offset. Where kX is set, the input channels of a group
+// are a multiple of 8. Where kW is set, the output channels are.
+template <int kColumns, int kDepth, bool kX, bool kW, typename V, typename Rows, typename W,
+          typename X>
+struct ConvStage {
+  static constant constexpr int kThreads = 128, kLines = 8 * kThreads / kColumns;
+  static constant constexpr int kXEach = kDepth / 16,
+                                kWEach = kDepth > kLines ? kDepth / kLines : 1;
+  Rows rows;
+  W w;
+  X x;
+  int in, out, g, stride, column, p, t;
+  int k, row;
+  size_t from, w_from;
+  Eight<V> xv[kXEach], wv[kWEach];
+
+  // Turns to offset k.
+  void visit(int offset) thread {
+    k = offset;
+    row = p < rows.end() ? int(rows.in_row(p, k)) : -1;
+    from = row < 0 ? 0 : size_t(row) * size_t(stride) + size_t(g * in);
+    w_from = w.begin(k, g);
+  }
+  // Reads channels c0 .. c0 + kDepth.
+  void fetch(int c0) thread {
+#pragma clang loop unroll(full)
+    for (int i = 0; i < kXEach; ++i) {
+      const int c = c0 + 8 * (t % 2) + 16 * i;
+      xv[i] = load_row<kX, V>(rows, x, row, from, p, k, size_t(stride), g * in, c,
+                              row < 0 ? 0 : in - c);
+    }
+    const int m = column + t % (kColumns / 8) * 8;
+#pragma clang loop unroll(full)
+    for (int i = 0; i < kWEach; ++i) {
+      const int c = c0 + t / (kColumns / 8) + kLines * i;
+      wv[i] = w.template eight<kW, V>(w_from, k, g, c, m, c < in ? out - m : 0);
+    }
+  }
+  // Writes what was read.
+  void put(threadgroup V* xs, int x_stride, threadgroup V* ws, int w_stride) thread {
+#pragma clang loop unroll(full)
+    for (int i = 0; i < kXEach; ++i)
+      store_eight(xs + t / 2 * x_stride + 8 * (t % 2) + 16 * i, xv[i]);
+    const int line = t / (kColumns / 8);
+#pragma clang loop unroll(full)
+    for (int i = 0; i < kWEach; ++i)
+      if (line + kLines * i < kDepth)
+        store_eight(ws + (line + kLines * i) * w_stride + t % (kColumns / 8) * 8, wv[i]);
+  }
+};
+
+// Sums over offsets and input channels: product.add(rows of x, weights, channels) where one of the
+// simdgroup's 16 rows has the offset. Offsets that no row has cost nothing. While the matrix unit
+// works on a step, the next one is on its way into registers.
+template <typename Product, typename Stage, typename Rows, typename V>
+METAL_FUNC void sum_offsets(Product product, thread Stage& stage, Rows rows, int first, int in,
+                            int depth, threadgroup V* xs, threadgroup V* ws,
+                            threadgroup uint* masks, uint strip, uint lane) {
+  for (int word = 0; word < rows.words(); ++word) {
+    const uint mine = rows.mask(first + 16 * int(strip), word, lane);
+    if (lane == 0) masks[strip] = mine;
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    uint left = masks[0] | masks[1] | masks[2] | masks[3];
+    int c0 = 0;
+    if (left != 0) {
+      stage.visit(rows.k(word, int(ctz(left))));
+      stage.fetch(0);
+    }
+    while (left != 0) {
+      const bool counts = mine >> ctz(left) & 1u;
+      const int channels = in - c0;
+      threadgroup_barrier(mem_flags::mem_threadgroup);  // the last step is done
+      stage.put(xs, Product::kXs, ws, Product::kWs);
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+      c0 += depth;
+      if (c0 >= in) {
+        c0 = 0;
+        left &= left - 1;
+        if (left != 0) stage.visit(rows.k(word, int(ctz(left))));
+      }
+      if (left != 0) stage.fetch(c0);
+      if (counts) product.add(xs + 16 * int(strip) * Product::kXs, ws, channels);
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);  // masks and tiles are read
+  }
 }
 
 // Takes sums of conv_tiles: rounds and stores what lies inside y.
@@ -196,56 +292,45 @@ struct RowsOut {
   }
 };
 
-// Threadgroup memory: xs 64 x padded(16), ws 16 x padded(kColumns), strips 4 x 8 x 32, ids 64,
-// masks 4. Each of the four simdgroups owns 16 rows, and multiplies only where one of them has the
-// offset. Offsets that no row has cost nothing. Tiles are of type V: T, or float32 where rows are
-// added before the product.
-template <int kColumns, typename Rows, typename W, typename X, typename B, typename S, typename T,
-          typename V>
-METAL_FUNC void conv_tiles(Rows rows, W w, X x, B bias, S sizes, device T* y, threadgroup V* xs,
-                           threadgroup V* ws, threadgroup float* strips, threadgroup int* ids,
-                           threadgroup uint* masks, uint3 group, uint thread_id, uint strip,
-                           uint lane) {
-  constexpr int kRows = 64, kDepth = 16, kThreads = 128;
-  constexpr int kXs = padded<V>(kDepth), kWs = padded<V>(kColumns);
+// 16 rows of x times the weights of a step, with 8 x 8 matrices.
+template <int kColumns, int kDepth, typename V>
+struct ConvMatrices {
+  static constant constexpr int kXs = padded<V>(kDepth), kWs = padded<V>(kColumns);
+  thread Sums* sums;
+  void add(const threadgroup V* xs, const threadgroup V* ws, int channels) const thread {
+    for (int c = 0; c < min(kDepth, channels); c += 8)
+      multiply<2, kColumns / 8, false>(sums, xs + c, kXs, ws + c * kWs, kWs);
+  }
+};
+
+// Blocks of 16 bytes that conv_tiles needs: 64 rows of x and kDepth rows of weights, whose place
+// the sums take when they leave. V: T, or float32 where rows are added before the product.
+template <typename V>
+METAL_FUNC constexpr int conv_blocks(int columns, int depth) {
+  return (64 * padded<V>(depth) + depth * padded<V>(columns)) * int(sizeof(V)) / 16;
+}
+
+// `memory` has conv_blocks(), masks 4 elements. Each of the four simdgroups owns 16 rows.
+template <typename V, int kColumns, int kDepth, bool kX, bool kW, typename Rows, typename W,
+          typename X, typename B, typename S, typename T>
+METAL_FUNC void conv_tiles(Rows rows, W w, X x, B bias, S sizes, device T* y,
+                           threadgroup float4* memory, threadgroup uint* masks, uint3 group,
+                           uint thread_id, uint strip, uint lane) {
   const int groups = sizes[2], in = sizes[3], out = sizes[4];
   const int first = rows.first(int(group.x)), column = int(group.y) * kColumns, g = int(group.z),
             t = int(thread_id);
+  using Product = ConvMatrices<kColumns, kDepth, V>;
   Sums sums[2 * kColumns / 8];
   clear<2 * kColumns / 8>(sums);
-  for (int word = 0; word < rows.words(); ++word) {
-    const uint mine = rows.mask(first + 16 * int(strip), word, lane);
-    if (lane == 0) masks[strip] = mine;
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    uint left = masks[0] | masks[1] | masks[2] | masks[3];
-    for (; left != 0; left &= left - 1) {
-      const uint bit = ctz(left);
-      const int k = rows.k(word, int(bit));
-      if (t < kRows) ids[t] = first + t < rows.end() ? rows.in_row(first + t, k) : -1;
-      for (int c0 = 0; c0 < in; c0 += kDepth) {
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-        for (int i = t; i < kRows * kDepth; i += kThreads) {
-          const int r = i / kDepth, c = c0 + i % kDepth, from = ids[r];
-          xs[r * kXs + i % kDepth] =
-              from >= 0 && c < in ? load<V>(rows, x, from, first + r, k, groups * in, g * in + c)
-                                  : V(0);
-        }
-        for (int i = t; i < kDepth * kColumns; i += kThreads) {
-          const int c = c0 + i / kColumns, m = column + i % kColumns;
-          ws[i / kColumns * kWs + i % kColumns] = c < in && m < out ? V(w.at(k, g, c, m)) : V(0);
-        }
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-        if (mine >> bit & 1u) {
-          for (int c = 0; c < kDepth; c += 8)
-            multiply<2, kColumns / 8, false>(sums, xs + 16 * int(strip) * kXs + c, kXs,
-                                             ws + c * kWs, kWs);
-        }
-      }
-    }
-    threadgroup_barrier(mem_flags::mem_threadgroup);  // masks are read
-  }
+  const Product product = {sums};
+  ConvStage<kColumns, kDepth, kX, kW, V, Rows, W, X> stage = {
+      rows, w, x, in, out, g, groups * in, column, first + t / 2, t};
+  threadgroup V* xs = (threadgroup V*)memory;
+  sum_offsets(product, stage, rows, first, in, kDepth, xs, xs + 64 * Product::kXs, masks, strip,
+              lane);
   const RowsOut<T, Rows, B> to = {y, bias, rows, out, g, groups * out};
-  put_sums<2, kColumns / 8>(sums, strips + 256 * strip, to, first + 16 * int(strip), column, lane);
+  put_sums<2, kColumns / 8>(sums, (threadgroup float*)memory + 256 * strip, to,
+                            first + 16 * int(strip), column, lane);
 }
 
 }  // namespace lattice

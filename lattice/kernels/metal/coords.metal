@@ -11,6 +11,9 @@
 // every search ends.
 #pragma once
 
+namespace lattice {
+using namespace metal;
+
 template <typename Rows>
 METAL_FUNC int4 coordinate(Rows rows, int r) {
   const size_t at = size_t(r) * 4;
@@ -65,3 +68,5 @@ METAL_FUNC void compact_row(device int* out, First first, Number number, int n, 
   out[r] = number[f];
   if (f == r) out[size_t(n) + number[r]] = r;
 }
+
+}  // namespace lattice

@@ -6,6 +6,9 @@
 //
 // float32; sums by ascending c.
 
+namespace lattice {
+using namespace metal;
+
 enum Metric { kSquared, kEuclidean, kCosine };
 
 constant constexpr int kSide = 16;
@@ -44,3 +47,5 @@ METAL_FUNC void distance_tile(device float* d, A a, int n, B b, int m, int chann
   if (kMetric == kCosine) sum = 1.0f - sum / max(sqrt(of_a) * sqrt(of_b), 1e-8f);
   d[size_t(i) * size_t(m) + size_t(j)] = sum;
 }
+
+}  // namespace lattice

@@ -11,6 +11,9 @@
 #pragma METAL fp contract(off)
 #include "lattice/kernels/metal/coords.metal"
 
+namespace lattice {
+using namespace metal;
+
 constant constexpr int kTile = 64;  // sources of a tile, threads of a group
 
 METAL_FUNC ulong square(int a, int b) {
@@ -92,3 +95,5 @@ METAL_FUNC void visit_sources(thread Found& found, Sources sources, int n, Queri
     }
   }
 }
+
+}  // namespace lattice

@@ -8,6 +8,9 @@
 // in 64 bits; one outside int32 is empty.
 #include "lattice/kernels/metal/coords.metal"
 
+namespace lattice {
+using namespace metal;
+
 // Where the input must be along one axis. false: nowhere.
 template <bool kScatter>
 METAL_FUNC bool find_place(int out, int offset, int stride, int padding, thread int& place) {
@@ -20,14 +23,15 @@ METAL_FUNC bool find_place(int out, int offset, int stride, int padding, thread 
   return at == long(place);
 }
 
-// steps: stride x, y, z, then padding. `at` is (word, output row).
+// steps: stride x, y, z, then padding. `at` is (output row, word): neighboring threads take
+// neighboring rows.
 template <bool kScatter, typename Slots, typename In, typename Out, typename Offsets,
           typename Steps>
 METAL_FUNC void relate_row(device int* map, Slots slots, uint n_slots, In in, Out out,
                            Offsets offsets, Steps steps, int n_k, uint2 at) {
-  const int4 o = coordinate(out, int(at.y));
-  const int n_words = (n_k + 31) / 32, first = int(at.x) * 32, last = min(n_k, first + 32);
-  device int* row = map + size_t(at.y) * size_t(n_k + n_words);
+  const int4 o = coordinate(out, int(at.x));
+  const int n_words = (n_k + 31) / 32, first = int(at.y) * 32, last = min(n_k, first + 32);
+  device int* row = map + size_t(at.x) * size_t(n_k + n_words);
   uint mask = 0;
   for (int k = first; k < last; ++k) {
     int x = 0, y = 0, z = 0;
@@ -38,5 +42,7 @@ METAL_FUNC void relate_row(device int* map, Slots slots, uint n_slots, In in, Ou
     row[k] = found;
     mask |= (found >= 0 ? 1u : 0u) << uint(k - first);
   }
-  row[n_k + int(at.x)] = int(mask);
+  row[n_k + int(at.y)] = int(mask);
 }
+
+}  // namespace lattice

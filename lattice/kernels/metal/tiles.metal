@@ -1,5 +1,5 @@
-// Products of tiles with 8 x 8 simdgroup matrices, shared by the topics of the bilinear family. No
-// topic of its own.
+// Products of tiles with 8 x 8 simdgroup matrices, and how tiles get into threadgroup memory;
+// shared by the topics of the bilinear family. No topic of its own.
 //
 // Tiles lie in threadgroup memory as their dtype T; sums are float32. A tile's rows are `padded` so
 // that the 8 rows of a matrix start in different memory banks. Arrays of the kernel may be in
@@ -10,6 +10,8 @@
 #include <metal_simdgroup>
 #include <metal_simdgroup_matrix>
 
+#include "lattice/kernels/metal/vectors.metal"
+
 namespace lattice {
 using namespace metal;
 
@@ -19,6 +21,32 @@ using Sums = simdgroup_matrix<float, 8, 8>;
 template <typename T>
 METAL_FUNC constexpr int padded(int columns) {
   return columns + 16 / int(sizeof(T));
+}
+
+// What one thread moves at a time: 8 neighboring channels of a row. Rows of tiles begin at
+// multiples of 16 bytes.
+template <typename T>
+struct alignas(16) Eight {
+  T v[8];
+};
+// p[from .. from + n) as V, then zeros. kWhole: n is at least 8, or at most 0.
+template <bool kWhole, typename V, typename P>
+METAL_FUNC Eight<V> load_eight(P p, size_t from, int n) {
+  Eight<V> result;
+  if (kWhole && n > 0) {
+    const auto found = values_at<8>(p + from);
+#pragma clang loop unroll(full)
+    for (int j = 0; j < 8; ++j) result.v[j] = V(found.v[j]);
+  } else {
+#pragma clang loop unroll(full)
+    for (int j = 0; j < 8; ++j) result.v[j] = !kWhole && j < n ? V(p[from + size_t(j)]) : V(0);
+  }
+  return result;
+}
+
+template <typename V>
+METAL_FUNC void store_eight(threadgroup V* to, Eight<V> values) {
+  *(threadgroup Eight<V>*)to = values;
 }
 
 template <int kCount>
@@ -50,8 +78,8 @@ METAL_FUNC void multiply(thread Sums* sums, const threadgroup T* a, int a_stride
 // value). The values pass through `strip`, 8 x 32 floats of threadgroup memory that only this
 // simdgroup uses. Lanes are neighboring columns.
 template <int kRows, int kColumns, typename To>
-METAL_FUNC void put_sums(const thread Sums* sums, threadgroup float* strip, To to, int row,
-                         int column, uint lane) {
+METAL_FUNC void put_sums(thread Sums* sums, threadgroup float* strip, To to, int row, int column,
+                         uint lane) {
   constexpr int kWide = kColumns < 4 ? kColumns : 4;  // matrices side by side in the strip
 #pragma clang loop unroll(full)
   for (int r = 0; r < kRows; ++r) {

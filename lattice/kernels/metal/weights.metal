@@ -1,6 +1,8 @@
-// W[k][g][c][m] of the bilinear family, one value at a time: dense, or codes that are expanded as
-// they are used.
+// W[k][g][c][m] of the bilinear family, one value or 8 neighboring output channels at a time:
+// dense, or codes that are expanded as they are used.
 #pragma once
+
+#include "lattice/kernels/metal/tiles.metal"
 
 namespace lattice {
 using namespace metal;
@@ -13,6 +15,13 @@ struct DenseWeight {
   int stride_g, stride_c;
   T at(int k, int g, int c, int m) const thread {
     return data[k * stride_k + g * stride_g + c * stride_c + m];
+  }
+  // Where the matrix of offset k and group g begins.
+  size_t begin(int k, int g) const thread { return size_t(k * stride_k + g * stride_g); }
+  // n channels from m on, then zeros; kWhole as in load_eight.
+  template <bool kWhole, typename V>
+  Eight<V> eight(size_t begin, int, int, int c, int m, int n) const thread {
+    return load_eight<kWhole, V>(data, begin + size_t(c * stride_c + m), n);
   }
 };
 
@@ -38,12 +47,63 @@ struct PackedWeight {
     return one_offset ? size_t(m) * size_t(n) + size_t(i)
                       : (size_t(k) * size_t(n) + size_t(i)) * size_t(out_channels) + size_t(m);
   }
+  // The weight whose code is the lowest bits of a word.
+  T expand(uint word, float scale, float bias) const thread {
+    return T(scale * float(word & ((1u << kBits) - 1u)) + bias);
+  }
   T at(int k, int g, int row, int column) const thread {
     const int c = kTurned ? column : row, m = g * rows + (kTurned ? row : column);
     const uint word = codes[place(k, m, c * kBits / 32, n_words)];
-    const uint code = word >> uint(c * kBits % 32) & ((1u << kBits) - 1u);
     const size_t group = place(k, m, c / group_size, n_groups);
-    return T(float(scales[group]) * float(code) + float(biases[group]));
+    return expand(word >> uint(c * kBits % 32), float(scales[group]), float(biases[group]));
+  }
+  size_t begin(int, int) const thread { return 0; }
+  // 8 codes lie in one word or two, and share a scale.
+  template <typename V>
+  Eight<V> eight_of_row(int k, int m, int c, int n) const thread {
+    constexpr int kWords = kBits / 4, kCodes = 8 / kWords;
+    const size_t group = place(k, m, c / group_size, n_groups);
+    const float scale = float(scales[group]), bias = float(biases[group]);
+    Eight<V> result;
+#pragma clang loop unroll(full)
+    for (int i = 0; i < kWords; ++i) {
+      const uint word = codes[place(k, m, c * kBits / 32 + i, n_words)];
+#pragma clang loop unroll(full)
+      for (int j = 0; j < kCodes; ++j) {
+        const int at = i * kCodes + j;
+        result.v[at] = at < n ? V(expand(word >> uint(j * kBits), scale, bias)) : V(0);
+      }
+    }
+    return result;
+  }
+  // One code of each of 8 words.
+  template <bool kWhole, typename V>
+  Eight<V> eight_of_column(int k, int m, int c, int n) const thread {
+    const size_t word = place(k, m, c * kBits / 32, n_words),
+                 group = place(k, m, c / group_size, n_groups);
+    const uint shift = uint(c * kBits % 32);
+    Eight<V> result;
+    if (one_offset) {
+#pragma clang loop unroll(full)
+      for (int j = 0; j < 8; ++j) {
+        const size_t at = group + size_t(j) * size_t(n_groups);
+        const uint code = j < n ? uint(codes[word + size_t(j) * size_t(n_words)]) : 0u;
+        result.v[j] = j < n ? V(expand(code >> shift, float(scales[at]), float(biases[at]))) : V(0);
+      }
+    } else {
+      const Eight<uint> eight = load_eight<kWhole, uint>(codes, word, n);
+      const Eight<float> scale = load_eight<kWhole, float>(scales, group, n),
+                         bias = load_eight<kWhole, float>(biases, group, n);
+#pragma clang loop unroll(full)
+      for (int j = 0; j < 8; ++j)
+        result.v[j] = j < n ? V(expand(eight.v[j] >> shift, scale.v[j], bias.v[j])) : V(0);
+    }
+    return result;
+  }
+  template <bool kWhole, typename V>
+  Eight<V> eight(size_t, int k, int g, int row, int column, int n) const thread {
+    if (kTurned) return eight_of_row<V>(k, g * rows + row, column, n);
+    return eight_of_column<kWhole, V>(k, g * rows + column, row, n);
   }
 };
 

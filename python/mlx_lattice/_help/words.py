@@ -1,6 +1,39 @@
 """What the words of the public functions mean. One word has one meaning everywhere."""
 
 ARGUMENTS: dict[str, str] = {
+    "shrink": "Whether patches have at most as many rows as the smallest cloud of the batch.",
+    "shift": "Voxels by which the borders of the windows are moved: one integer or one per axis.",
+    "pooling": "A `GridPooling`.",
+    "dropout": "Probability with which a value becomes 0 in training.",
+    "skip_channels": "Channels of the tensor of the finer level.",
+    "heads": "Number of heads, which divides the channels.",
+    "patch_size": "Rows per patch.",
+    "qkv_bias": "Whether the layer of queries, keys and values has a bias.",
+    "rpe": "Whether there is a bias by relative position.",
+    "attention": "Module that is called with a `SparseTensor` and returns one.",
+    "mlp_ratio": "Channels inside an MLP per channel of the block.",
+    "drop_path": "Highest probability with which a row skips a branch in training.",
+    "pre_norm": "Whether norms stand before attention and MLP instead of behind the sums.",
+    "position": "Whether the block has a `ConvPositionEncoding`.",
+    "table": 'Kind of the table of relative positions: "full", "axial" or None.',
+    "enc_depths": "Blocks of each stage of the encoder, finest first.",
+    "enc_channels": "Channels of each stage of the encoder.",
+    "enc_num_head": "Heads of each stage of the encoder.",
+    "enc_patch_size": "Rows per patch of each stage of the encoder.",
+    "dec_depths": "Blocks of each stage of the decoder, finest first.",
+    "dec_channels": "Channels of each stage of the decoder.",
+    "dec_num_head": "Heads of each stage of the decoder.",
+    "dec_patch_size": "Rows per patch of each stage of the decoder.",
+    "qk_scale": "Factor of the products of queries and keys; by default 1 / sqrt(size of a head).",
+    "attn_drop": "Must be 0: attention never makes the array that would be dropped.",
+    "proj_drop": "Dropout behind attention and in the MLP.",
+    "shuffle_orders": "Whether the orders of the finest level are mixed in training.",
+    "shuffle_pooled": "Whether the orders are mixed behind each pooling in training.",
+    "shuffle_in_evaluation": "Whether the orders are mixed in evaluation too.",
+    "enable_rpe": "Whether attention has a bias by relative position.",
+    "enable_flash": "Whether a cloud of fewer rows than a patch is one segment.",
+    "refresh_convolution": "Whether convolutions behind an upsampling read the sum of branches.",
+    "cls_mode": "Whether the network is an encoder only.",
     "quick": "Whether only some cases of each route are run.",
     "per_point": "Whether there is one result per point instead of one per cloud.",
     "slope": "Slope of the activation below 0.",
@@ -18,7 +51,7 @@ ARGUMENTS: dict[str, str] = {
     "tolerance": "Change below which the search ends.",
     "least": "Smallest number of neighbors.",
     "ratio": "How many standard deviations above the mean are unusual.",
-    "parts": "Parts of each category.",
+    "parts": "Parts of each category; or equal blocks of columns that become arrays of their own.",
     "about": "Facts that a checkpoint must agree with when training is resumed.",
     "on_item": "Function that gets each item and its prediction.",
     "viewpoint": "Position toward which normals point.",
@@ -32,6 +65,7 @@ ARGUMENTS: dict[str, str] = {
     "ahead": "Number of items that are prepared in advance.",
     "sampler": "Order of the items; by default mixed anew in each epoch.",
     "clip_norm": "Largest norm of the gradient; None leaves it as it is.",
+    "checkpoint_seconds": "Seconds after which a checkpoint is written inside an epoch, or None.",
     "average": "Weight average that is updated after each step, or None.",
     "precision": "Dtype of the forward pass.",
     "patience": "Epochs without progress after which training ends, or None.",
@@ -41,20 +75,28 @@ ARGUMENTS: dict[str, str] = {
     "modules": "Modules whose activations are computed again in the backward pass.",
     "pipeline": "The `VoxelPipeline` with which the network was trained.",
     "views": "Number of turned copies over which predictions are averaged.",
-    "window": "Side of the windows into which a large cloud is cut, or None.",
+    "window": (
+        "Side of the windows into which a large cloud is cut, or None; of attention the voxels of a"
+        " window, one integer or one per axis."
+    ),
     "overlap": "Share by which neighboring windows overlap.",
     "scales": "Scale of each group of codes.",
     "biases": "Bias of each group of codes.",
     "coord_key": "Key of the coordinates in `coord_manager`; by default a new one.",
     "coord_manager": "Manager that owns the coordinates; by default a new one.",
-    "order": "Row of the given coordinates at each place of the new order.",
+    "order": (
+        'A curve: "z", "z-trans", "hilbert" or "hilbert-trans"; a network takes a list of them. Or'
+        " the row of the given coordinates at each place of the new order."
+    ),
     "inverse_rows": "For each given row or point its row in the result.",
     "lhs_rows": "Row of lhs of each joined row, or -1.",
     "rhs_rows": "Row of rhs of each joined row, or -1.",
     "in_rows": "Input row of each edge.",
     "out_rows": "Output row of each edge.",
     "kernel_ids": "Kernel offset of each edge.",
-    "size": "Size of the kernel: one integer or one per axis.",
+    "size": (
+        "Size of the kernel or window: one integer or one per axis; of patches the rows per patch."
+    ),
     "budget": "Bytes above which the relations that were used least recently leave the cache.",
     "id": "Number of the set in its manager.",
     "manager_id": "Number of the manager.",
@@ -140,14 +182,17 @@ ARGUMENTS: dict[str, str] = {
     "stencil": "Offsets (K, 3) at which outputs are made; by default all of the kernel.",
     "offsets": "B + 1 borders of the segments, from 0 to the number of rows; or offsets (N, 3).",
     "blocks": "Residual blocks per level.",
-    "depth": "Depth of the network, as its family counts layers: 14, 18, 34, 50, 101 or 152.",
+    "depth": (
+        "Depth of the network, as its family counts layers: 14, 18, 34, 50, 101 or 152. Of a curve"
+        " the bits per axis."
+    ),
     "width": "Channels of the first level.",
     "stem": "Kernel size of the first convolution.",
     "operation": 'Kind of reduction: "sum", "mean", "max" or "min".',
     "ties": (
         'How equal maxima share the gradient: "share" or another name of the operation\'s page.'
     ),
-    "layout": 'Order of the axes of `b`: "gmc" or "gcm".',
+    "layout": 'An `AttentionLayout`; or the order of the axes of `b`: "gmc" or "gcm".',
     "labels": "Path of the file with labels, or classes of shape (N,).",
     "rows": "Rows, integers; -1 stands for none where the function says so.",
     "counts": "Numbers per batch item, query or class.",

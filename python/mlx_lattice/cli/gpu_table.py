@@ -43,7 +43,10 @@ OPS = {
     "`lookup` and `gather`; gradients `segments`": "reindex_sparse",
     _CHOSEN: "crop prune prune_mask",
     "`map_rows`; the CPU finds voxels at once": "voxelize voxelize_with_quantization devoxelize",
-    "`map_rows`": "interpolate_point_features gather_neighbor_features",
+    "`map_rows` and `take_columns`; gradients `map_rows`": "to_slots",
+    "`segments`; gradients `gather`": "grid_pool",
+    "`gather`; gradients of rows `segments`": "grid_unpool",
+    "`map_rows`": "to_rows interpolate_point_features gather_neighbor_features",
     "`lookup`": "lookup_coords contains_coords inverse_map intersection_coords difference_coords",
     "`unique`": "union_coords downsample_coords",
     "`relate`": """
@@ -53,14 +56,18 @@ OPS = {
     """,
     "`neighbors`": "build_knn_relation build_radius_relation knn_relation radius_relation",
     _MLX: """
-        activation relu sigmoid silu tanh gelu leaky_relu softplus dropout relu_features
-        sigmoid_features silu_features tanh_features gelu_features leaky_relu_features
-        softplus_features dropout_features layer_norm layer_norm_features rms_norm
-        rms_norm_features quantize_weight dequantize_weight
+        relu sigmoid silu tanh leaky_relu softplus dropout relu_features
+        sigmoid_features silu_features tanh_features leaky_relu_features
+        softplus_features dropout_features quantize_weight dequantize_weight
+    """,
+    "`gelu`; the tanh form and other activations by MLX": "gelu gelu_features activation",
+    "`row_norm`; gradients `row_norm_vjp`": """
+        layer_norm layer_norm_features rms_norm rms_norm_features
     """,
     _NORM: "batch_norm batch_norm_act batch_norm_features",
     "`sum_rows`": "feature_statistics",
     "`adamw`": "adamw_step",
+    "`attention`; gradients `attention_vjp`": "attention",
     "`relate`; the manager of the tensor keeps the relation": """
         kernel_relation submanifold_kernel_relation target_kernel_relation
         transposed_kernel_relation generative_kernel_relation
@@ -70,7 +77,8 @@ OPS = {
         align_sparse build_sparse_alignment build_point_voxel_map sparse_quantize
         morton_codes morton_order morton_sort_coords hilbert_order occupancy_downsample
         occupancy_expand child_coords_from_indices topk_rows knn_rows estimate_normals
-        farthest_point_sample
+        farthest_point_sample attention_patches attention_windows curve_codes
+        curve_sort_coords grid_pooling
     """,
     _NUMBERS: "kernel_offsets replace_feature",
     _SEQUENCE: """

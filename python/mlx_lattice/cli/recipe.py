@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
-from .._atomic import write_bytes
+from .._atomic import folder_lock, write_bytes
 
 if TYPE_CHECKING:
     import argparse
@@ -47,7 +48,8 @@ def train_recipe(arguments: argparse.Namespace) -> None:
     mx.set_cache_limit(4 << 30)  # MLX keeps 32 MB; larger arrays would be new memory in every step
     train = recipe.dataset(arguments.data, recipe["data"]["train"])
     valid = recipe.dataset(arguments.data, recipe["data"]["valid"])
-    fit(recipe, train, valid, output, ranks, arguments.resume)
+    with folder_lock(output) if ranks.first else nullcontext():
+        fit(recipe, train, valid, output, ranks, arguments.resume)
 
 
 def fit(
@@ -73,13 +75,17 @@ def fit(
     network, shape = recipe.network(pipeline), recipe.network(pipeline)
     loader = recipe.loader(train, planned(shape, pipeline))
     trainer = recipe.trainer(
-        network, len(pipeline.classes), len(loader), directory=output, ranks=ranks
+        network,
+        len(pipeline.classes),
+        len(loader),
+        directory=output,
+        ranks=ranks,
+        about=recipe.about(train),
     )
     if resume:
         trainer.resume()
-        say(f"resumed after epoch {trainer.epoch}")
-    if ranks.first and output is not None:
-        output.mkdir(parents=True, exist_ok=True)
+        say(f"resumed {trainer.where}")
+    if ranks.first and output is not None and not (resume and (output / RECIPE).exists()):
         pipeline.save(output / PIPELINE)
         write_bytes(output / RECIPE, recipe.text.encode())
     held = "" if valid is None else f", {len(valid):,} to measure on"

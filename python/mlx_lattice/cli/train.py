@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import fcntl
 import importlib
 import json
 import math
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
 from .. import models, ops
+from .._atomic import folder_lock
 from ..training.progress import progress
 from .files import FORMATS
 from .recipe import train_recipe
@@ -302,6 +302,7 @@ def _train(arguments: argparse.Namespace) -> None:
         batch=arguments.batch,
         seed=arguments.seed,
         ranks=ranks,
+        checkpoint_seconds=60,
         about={
             "voxel": recipe.voxel,
             "classes": [value for value, _ in recipe.classes],
@@ -312,12 +313,8 @@ def _train(arguments: argparse.Namespace) -> None:
             "files": [[Path(name).name, len(cloud)] for name, cloud in clouds],
         },
     )
-    lock = _lock(output) if ranks.first else None
-    try:
+    with folder_lock(output) if ranks.first else nullcontext():
         _run_training(arguments, trainer, recipe, learned, held, say, ranks, output, dict(clouds))
-    finally:
-        if lock is not None:
-            os.close(lock)
 
 
 def _run_training(
@@ -338,7 +335,7 @@ def _run_training(
     model = trainer.model
     if arguments.resume:
         trainer.resume()
-        say(f"resumed after epoch {trainer.epoch}")
+        say(f"resumed {trainer.where}")
     if ranks.first:
         output.mkdir(parents=True, exist_ok=True)
         if not arguments.resume or not (output / RECIPE).exists():
@@ -377,12 +374,7 @@ def _run_training(
 def _finish(
     output: Any, history: Any, held: Any, recipe: Any, scans: Any, clouds: Sequence[PointCloud]
 ) -> None:
-    """The class tables of the best epoch, history.csv, and what to type next."""
-    names = list(dict.fromkeys(key for row in history for key in row))
-    with open(output / HISTORY, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=names)
-        writer.writeheader()
-        writer.writerows(history)
+    """The class tables of the best epoch, and what to type next."""
     example = next(iter(clouds))
     if held:
         best = max(history, key=lambda row: (row.get("mean_iou", 0.0), row["epoch"]))
@@ -414,18 +406,6 @@ def _count_points(confusion: Any, recipe: Any, scan: Any, classes: Any, cloud: P
     index = known[np.searchsorted(np.unique(truth), truth)]
     inside = scan.rows >= 0
     confusion.add(index[inside], np.asarray(classes)[scan.rows[inside]])
-
-
-def _lock(folder: Any) -> Any:
-    """A handle that keeps a second training out of a folder; the system frees it at exit."""
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        raise ValueError(f"--output: another training is writing into {folder}") from None
-    return handle
 
 
 def _predict(arguments: argparse.Namespace) -> None:

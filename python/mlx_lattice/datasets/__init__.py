@@ -2,6 +2,7 @@
 docs/datasets.md.
 """
 
+from .._edge import guard
 from .base import Dataset, DatasetError
 from .cache import Cached, DiskCache
 from .folder import Folder
@@ -40,3 +41,5 @@ __all__ = [
     "write_prediction",
     "write_submission_notes",
 ]
+
+guard(globals())

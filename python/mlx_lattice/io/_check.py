@@ -23,6 +23,7 @@ def naming(path: str | os.PathLike[str], kind: str) -> Iterator[Any]:
 
     A missing file stays an OSError.
     """
+    check_path(path)
     try:
         yield
     except FileError:
@@ -37,6 +38,16 @@ def naming(path: str | os.PathLike[str], kind: str) -> Iterator[Any]:
         raise FileError(
             f"{path}: not a valid {kind} file: {str(error) or type(error).__name__}"
         ) from None
+
+
+def check_path(path: str | os.PathLike[str]) -> None:
+    """Raises where a path is no text, no bytes and no pathlib.Path, or holds a null character."""
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise TypeError(
+            f"[io] path: found {type(path).__name__}, expected a text or a pathlib.Path"
+        )
+    if b"\0" in os.fsencode(path):
+        raise ValueError(f"[io] path: found {path!r}, expected a name without a null character")
 
 
 def require(package: Any, extra: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 from . import convert
 from ._model import Model, load
 from .minkunet import MinkUNet
+from .ptv3 import PointTransformerV3
 from .resnet import SparseResNet
 from .second import SecondBackbone
 
@@ -18,6 +19,7 @@ __all__ = [
     "MinkUNet",
     "Model",
     *_POINT_NETWORKS,
+    "PointTransformerV3",
     "SecondBackbone",
     "SparseResNet",
     "convert",

@@ -17,6 +17,8 @@ a `ConvertedLayer`, which also has stride, padding and dilation as this library 
 Point convolutions have weights (K, G, C_in / G, C_out / G). `from_legacy_points` makes them from
 the (C_in, C_out / G, K) of older checkpoints of PointCNN++. The array is an MLX or NumPy array; a
 torch tensor goes through `.numpy()`.
+
+`from_pointcept` makes a whole PointTransformerV3 from a state dict of Pointcept.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ import mlx.core as mx
 
 from .. import ops
 from ..core import KernelSpec
+from .pointcept import from_pointcept  # noqa: F401
 
 if TYPE_CHECKING:
     from mlx_lattice.core import SparseTensor

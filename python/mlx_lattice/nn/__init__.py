@@ -1,5 +1,6 @@
 """Modules on `mlx.nn.Module`; they train with `mlx.optimizers` and save with `save_weights`."""
 
+from ._attention import SerializedAttention, WindowAttention
 from ._conv import (
     Conv3d,
     ConvTranspose3d,
@@ -41,18 +42,31 @@ from ._quantized import (
     QuantizedLinear,
     QuantizedSubmConv3d,
 )
+from ._transformer import (
+    MLP,
+    ConvPositionEncoding,
+    DropPath,
+    GridPool,
+    GridUnpool,
+    TransformerBlock,
+)
 
 __all__ = [
     "GELU",
+    "MLP",
     "AvgPool3d",
     "BatchNorm",
     "Conv3d",
+    "ConvPositionEncoding",
     "ConvTranspose3d",
+    "DropPath",
     "Dropout",
     "GenerativeConvTranspose3d",
     "GlobalAvgPool",
     "GlobalMaxPool",
     "GlobalSumPool",
+    "GridPool",
+    "GridUnpool",
     "LayerNorm",
     "LeakyReLU",
     "Linear",
@@ -69,11 +83,14 @@ __all__ = [
     "QuantizedSubmConv3d",
     "RMSNorm",
     "ReLU",
+    "SerializedAttention",
     "SiLU",
     "Sigmoid",
     "Softplus",
     "SubmConv3d",
     "SumPool3d",
     "Tanh",
+    "TransformerBlock",
     "TrilinearUpsample3d",
+    "WindowAttention",
 ]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 MOST = 2**31 - 1  # the largest size of an axis in MLX
 MOST_LAYERS = 1024
+MOST_VALUES = 2**30  # of one parameter: 4 GiB of float32
 
 
 def integer(module: Module, name: str, value: Any, least: int = 1) -> Any:
@@ -27,6 +28,16 @@ def integer(module: Module, name: str, value: Any, least: int = 1) -> Any:
     if number > MOST:
         raise ValueError(f"[{type(module).__name__}] {name} must be below 2^31, got {number}")
     return number
+
+
+def parameter_shape(module: Module, *shape: Any) -> Any:
+    """The shape of a parameter: above MOST_VALUES values MLX would run out of memory and crash."""
+    if math.prod(shape) > MOST_VALUES:
+        raise ValueError(
+            f"[{type(module).__name__}] a parameter of shape {shape} would hold "
+            f"{math.prod(shape):,} values, expected at most {MOST_VALUES:,}; take fewer channels"
+        )
+    return shape
 
 
 def layer_count(module: Module, name: str, value: Any, least: int = 1) -> Any:

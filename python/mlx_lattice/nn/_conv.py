@@ -13,7 +13,7 @@ import mlx.nn as nn
 
 from .. import ops
 from ..core import KernelSpec, SparseTensor
-from ._checks import checked_input, integer, told, warn_of_padding
+from ._checks import checked_input, integer, parameter_shape, told, warn_of_padding
 
 
 class _Conv(nn.Module):
@@ -35,7 +35,9 @@ class _Conv(nn.Module):
         self._spec, self._groups, self._channels = spec, groups, (in_channels, out_channels)
         inside = in_channels // groups
         bound = math.sqrt(1 / (inside * spec.volume))
-        self.weight = mx.random.uniform(-bound, bound, (out_channels, *spec.size, inside))
+        self.weight = mx.random.uniform(
+            -bound, bound, parameter_shape(self, out_channels, *spec.size, inside)
+        )
         if bias:
             self.bias = mx.zeros((out_channels,))
 
@@ -274,7 +276,8 @@ class Linear(nn.Module):
         out_channels = integer(self, "out_channels", out_channels)
         self._channels = in_channels, out_channels
         bound = math.sqrt(1 / in_channels)
-        self.weight = mx.random.uniform(-bound, bound, (out_channels, in_channels))
+        shape = parameter_shape(self, out_channels, in_channels)
+        self.weight = mx.random.uniform(-bound, bound, shape)
         if bias:
             self.bias = mx.zeros((out_channels,))
 

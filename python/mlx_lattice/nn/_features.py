@@ -13,7 +13,7 @@ import mlx.nn as nn
 
 from .. import ops
 from ..core import SparseTensor
-from ._checks import integer, number, told
+from ._checks import integer, number, parameter_shape, told
 
 if TYPE_CHECKING:
     from mlx.nn import Module
@@ -146,6 +146,7 @@ class BatchNorm(nn.Module):
         super().__init__()
         num_features = integer(self, "num_features", num_features)
         self._channels = num_features
+        parameter_shape(self, num_features)
         self._eps = number(self, "eps", eps, 0, math.inf, high_included=False)
         self._momentum = number(self, "momentum", momentum, 0, 1)
         self._track = bool(track_running_stats)
@@ -216,6 +217,7 @@ class LayerNorm(nn.Module):
     ) -> None:
         super().__init__()
         self._channels = integer(self, "dims", dims)
+        parameter_shape(self, self._channels)
         self._eps = number(self, "eps", eps, 0, math.inf, high_included=False)
         if affine:
             self.weight = mx.ones((self._channels,))
@@ -243,6 +245,7 @@ class RMSNorm(nn.Module):
     def __init__(self, dims: int, eps: float = 1e-5) -> None:
         super().__init__()
         self._channels = integer(self, "dims", dims)
+        parameter_shape(self, self._channels)
         self._eps = number(self, "eps", eps, 0, math.inf, high_included=False)
         self.weight = mx.ones((self._channels,))
 

@@ -7,6 +7,7 @@ from . import (
     coords,
     entropy,
     features,
+    layouts,
     neighbors,
     optimizer,
     points,
@@ -15,12 +16,15 @@ from . import (
     relations,
     surface,
 )
+from . import attention as _attention  # the function has the module's name
 from .algebra import *  # noqa: F403
+from .attention import *  # noqa: F403
 from .codec import *  # noqa: F403
 from .conv import *  # noqa: F403
 from .coords import *  # noqa: F403
 from .entropy import *  # noqa: F403
 from .features import *  # noqa: F403
+from .layouts import *  # noqa: F403
 from .neighbors import *  # noqa: F403
 from .optimizer import *  # noqa: F403
 from .points import *  # noqa: F403
@@ -31,11 +35,13 @@ from .surface import *  # noqa: F403
 
 __all__ = [
     *algebra.__all__,
+    *_attention.__all__,
     *codec.__all__,
     *conv.__all__,
     *coords.__all__,
     *entropy.__all__,
     *features.__all__,
+    *layouts.__all__,
     *neighbors.__all__,
     *optimizer.__all__,
     *points.__all__,

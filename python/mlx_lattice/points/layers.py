@@ -16,7 +16,7 @@ import mlx.core as mx
 import mlx.nn
 
 from .._ext import KernelRelation, Rulebook, point_conv, radius_scaler, voxel_tap
-from ..nn._checks import integer, number
+from ..nn._checks import integer, number, parameter_shape
 from .geometry import PointSet
 from .segments import indexed_segment_reduce, segment_reduce
 
@@ -74,7 +74,8 @@ class PointConv3d(mlx.nn.Module):
     def _fill(self, cells: Any, bias: bool, init: Any) -> None:
         c_in, c_out = (c // self._groups for c in self._channels)
         bound = 1 / math.sqrt((c_in if init == "fan_in" else c_out) * cells)
-        self.weight = mx.random.uniform(-bound, bound, (cells, self._groups, c_in, c_out))
+        shape = parameter_shape(self, cells, self._groups, c_in, c_out)
+        self.weight = mx.random.uniform(-bound, bound, shape)
         if bias:
             self.bias = mx.random.uniform(-bound, bound, (self._channels[1],))
 

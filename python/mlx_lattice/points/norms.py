@@ -23,7 +23,7 @@ import mlx.core as mx
 import mlx.nn
 
 from .. import nn
-from ..nn._checks import integer, number
+from ..nn._checks import integer, number, parameter_shape
 from .segments import segment_expand, segment_reduce
 
 CHOICES = ("batch", "row", "instance", "group", "layer", "none")
@@ -62,6 +62,7 @@ class _CloudNorm(mlx.nn.Module):
                 f"got {self._groups}"
             )
         self._eps = number(self, "eps", eps, 0, math.inf, high_included=False)
+        parameter_shape(self, self._channels)
         if affine:
             self.weight, self.bias = mx.ones((self._channels,)), mx.zeros((self._channels,))
 

@@ -120,6 +120,9 @@ class _LoaderTrainer(Trainer):
         mx.random.seed(self.seed + self.epoch + 1)
         self.mean = _Mean()
 
+    def seed_step(self) -> None:
+        """The loader may draw random numbers too: the whole epoch follows from its seed."""
+
     def batches(self, items: Any) -> Iterator[Any]:
         for batch in items:
             yield [batch], self.ranks.size

@@ -2,7 +2,7 @@
 
 import sys as _sys
 
-from .. import _help
+from .. import _edge, _help
 from . import (
     checkpoint,
     distributed,
@@ -58,4 +58,6 @@ __all__ = [
     "warm_cosine",
 ]
 
+for _names in (globals(), vars(losses), vars(schedules)):
+    _edge.guard(_names)
 _help.install(_sys.modules[__name__], "training")

@@ -2,7 +2,7 @@
 
 A checkpoint is written to a temporary file, flushed to disk, then renamed. So after a crash the
 file is either the old one or the new one, complete. The random numbers of an epoch follow from
-(seed, epoch, rank), so that seed and epoch are the whole random state.
+(seed, epoch, rank, step), so that these numbers are the whole random state.
 """
 
 from __future__ import annotations

@@ -6,11 +6,13 @@ float32. `combine` adds several; recipes name them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import mlx.core as mx
 
+from .labels import check_labels
 from .trainer import classification_loss
 
 Loss = Callable[[mx.array, mx.array], mx.array]
@@ -25,6 +27,7 @@ def cross_entropy(weights: mx.array | None = None, smoothing: float = 0.0) -> Lo
         raise ValueError(f"[cross_entropy] smoothing: found {smoothing}, expected 0 to below 1")
 
     def loss(logits: mx.array, labels: mx.array) -> Any:
+        check_labels("cross_entropy", logits, labels, weights)
         plain = classification_loss(logits, labels, weights)
         if smoothing == 0:
             return plain
@@ -42,6 +45,7 @@ def focal(gamma: float = 2.0, weights: mx.array | None = None) -> Loss:
         raise ValueError(f"[focal] gamma: found {gamma}, expected 0 or more")
 
     def loss(logits: mx.array, labels: mx.array) -> Any:
+        check_labels("focal", logits, labels, weights)
         log_p = _true_log(logits, labels)
         rest = mx.maximum(1 - mx.exp(log_p), 1e-8)  # its power has a slope at 0
         return -(rest**gamma * log_p * _share(labels, weights)).sum()
@@ -57,6 +61,7 @@ def dice(smooth: float = 1.0) -> Loss:
         raise ValueError(f"[dice] smooth: found {smooth}, expected 0 or more")
 
     def loss(logits: mx.array, labels: mx.array) -> Any:
+        check_labels("dice", logits, labels)
         p, truth, known = _probabilities(logits, labels)
         p = p * known[:, None]
         present = (truth.sum(axis=0) > 0).astype(mx.float32)
@@ -78,6 +83,7 @@ def lovasz() -> Loss:
     """
 
     def loss(logits: mx.array, labels: mx.array) -> Any:
+        check_labels("lovasz", logits, labels)
         p, truth, known = _probabilities(logits, labels)
         error = mx.abs(truth - p)
         error = mx.where(known[:, None], error, -1.0)  # rows that do not count come last
@@ -101,7 +107,11 @@ def lovasz() -> Loss:
 
 
 def combine(parts: list[tuple[float, Loss]]) -> Loss:
-    """The weighted sum of losses."""
+    """The weighted sum of losses: parts are (factor, loss)."""
+    parts = [(float(factor), part) for factor, part in parts]
+    wrong = [type(part).__name__ for _, part in parts if not callable(part)]
+    if wrong:
+        raise TypeError(f"[combine] parts: found (factor, {wrong[0]}), expected (factor, loss)")
 
     def loss(logits: mx.array, labels: mx.array) -> Any:
         total = mx.array(0.0)
@@ -125,16 +135,20 @@ def _share(labels: mx.array, weights: mx.array) -> Any:
     known = labels >= 0
     w = known.astype(mx.float32)
     if weights is not None:
-        w = mx.where(known, weights[mx.where(known, labels, 0)], 0.0)
+        w = mx.where(known, weights[mx.clip(labels, 0, weights.shape[0] - 1)], 0.0)
     return w / mx.maximum(w.sum(), 1e-12)
 
 
 def _true_log(logits: mx.array, labels: mx.array) -> Any:
-    """log p of the true class; 0 where the label is -1."""
+    """log p of the true class; 0 where the label is -1.
+
+    NaN for a class that does not exist, which only labels under mx.compile can hold.
+    """
     x = logits.astype(mx.float32)
-    index = mx.where(labels >= 0, labels, 0)
+    index = mx.clip(labels, 0, x.shape[1] - 1)
     own = mx.take_along_axis(x, index[:, None], axis=1)[:, 0]
-    return mx.where(labels >= 0, own - mx.logsumexp(x, axis=1), 0.0)
+    own = mx.where(labels < x.shape[1], own - mx.logsumexp(x, axis=1), math.nan)
+    return mx.where(labels >= 0, own, 0.0)
 
 
 def _probabilities(logits: mx.array, labels: mx.array) -> tuple[Any, ...]:

@@ -68,6 +68,7 @@ KEYS: dict[str, dict[str, tuple[Any, ...]]] = {
         "checkpoint_stages": (YES, False, None),
         "sync_batch_norm": (YES, False, None),
         "patience": (WHOLE, 0, 0),
+        "checkpoint_seconds": (NUMBER, 60, 0),
         "seed": (WHOLE, 0, 0),
     },
 }
@@ -76,7 +77,7 @@ WORDS: dict[Any, str] = {
     str: "a text",
     bool: "true or false",
     list: "a list",
-    dict[str, Any]: "a table",
+    dict: "a table",
 }
 LISTS = ("loss", "augment")
 NETWORKS = {"MinkUNet": models.MinkUNet}
@@ -92,6 +93,21 @@ class Recipe:
 
     def __getitem__(self, section: str) -> Any:
         return self.tables[section]
+
+    def about(self, dataset: Dataset) -> dict[str, Any]:
+        """What a resumed run must have in common with its beginning, as plain values."""
+        free = (
+            *("epochs", "workers", "ahead", "cache", "cache_gigabytes"),
+            *("checkpoint_seconds", "patience"),
+        )
+        tables = {
+            f"{section}.{key}": value
+            for section in KEYS
+            for key, value in self[section].items()
+            if key not in free
+        }
+        lists = {key: self[key] for key in LISTS}
+        return {**tables, **lists, "items": len(dataset), "classes": list(dataset.classes)}
 
     def changed(self, **train: Any) -> Recipe:
         """The same recipe with other values in [train]; None keeps a value."""
@@ -181,8 +197,12 @@ class Recipe:
         directory: str | os.PathLike[str] | None = None,
         ranks: Ranks | None = None,
         quiet: bool = False,
+        about: dict[str, Any] | None = None,
     ) -> Any:
-        """Trainer for `items` items per epoch, with this recipe's optimizer, schedule and loss."""
+        """Trainer for `items` items per epoch, with this recipe's optimizer, schedule and loss.
+
+        about: see training.Trainer.
+        """
         train = self["train"]
         size = train["batch"] * train["accumulate"]
         steps = train["epochs"] * -(-items // (size * (ranks.size if ranks else 1)))
@@ -207,6 +227,8 @@ class Recipe:
             precision=train["precision"],
             patience=train["patience"] or None,
             sync_batch_norm=train["sync_batch_norm"],
+            checkpoint_seconds=train["checkpoint_seconds"],
+            about=about,
         )
 
 
@@ -218,7 +240,7 @@ def planned(network: Any, pipeline: VoxelPipeline) -> Any:
     network.eval()
 
     def prepare(cloud: PointCloud, name: str) -> Scan:
-        scan: Scan = pipeline.scan(cloud, name)
+        scan = pipeline.scan(cloud, name)
         if scan.labels is None:
             raise ValueError("no column label")
         network(scan.tensor)  # nothing is evaluated; the relations stay with the coordinates

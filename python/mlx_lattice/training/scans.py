@@ -71,6 +71,27 @@ class VoxelPipeline:
     label: str = "label"
     ignored: tuple[Any, ...] = field(default=())
 
+    def __post_init__(self) -> None:
+        def fail(name: str, value: Any, expected: Any) -> None:
+            raise ValueError(f"[VoxelPipeline] {name}: found {value!r}, expected {expected}")
+
+        if isinstance(self.voxel, bool) or not isinstance(self.voxel, (int, float)):
+            fail("voxel", self.voxel, "a number")
+        if not 0 < self.voxel < float("inf"):
+            fail("voxel", self.voxel, "a positive number")
+        for name in ("classes", "columns", "widths", "ignored"):
+            if not isinstance(getattr(self, name), (tuple, list)):
+                fail(name, getattr(self, name), "a tuple")
+        pairs = [c for c in self.classes if isinstance(c, (tuple, list)) and len(c) == 2]
+        if len(pairs) != len(self.classes) or not pairs:
+            fail("classes", self.classes, "pairs (label value, name)")
+        if not all(isinstance(w, int) and w > 0 for w in self.widths):
+            fail("widths", self.widths, "the numbers of values per point of each column")
+        if len(self.columns) != len(self.widths):
+            fail("widths", self.widths, f"one for each of {len(self.columns)} columns")
+        if not isinstance(self.label, str):
+            fail("label", self.label, "the name of a column")
+
     @property
     def channels(self) -> Any:
         return 6 + sum(self.widths)
@@ -158,12 +179,6 @@ class VoxelPipeline:
             )
         except (KeyError, TypeError, ValueError) as error:
             fail(f"not a recipe: {error!r}")
-        if (
-            not 0 < recipe.voxel < float("inf")
-            or not recipe.classes
-            or len(recipe.columns) != len(recipe.widths)
-        ):
-            fail("voxel, classes, columns and widths do not fit together")
         return recipe
 
     def _indices(self, labels: mx.array, name: str) -> Any:

@@ -1,7 +1,7 @@
 """Learning rates by step, and the optimizers that recipes name.
 
     one_cycle    rises as a cosine to `rate`, then falls as a cosine to rate / 10^4 (Smith, 2018)
-    cosine       rises linearly, then falls as a cosine to rate / 100: trainer.warm_cosine
+    cosine       rises linearly, then falls as a cosine to rate / 100: warm_cosine
     polynomial   rises linearly, then rate (1 - t)^power
     constant     rises linearly, then stays
 
@@ -18,13 +18,24 @@ import mlx.core as mx
 import mlx.optimizers
 
 from .optimizers import AdamW
-from .trainer import warm_cosine
 
 Schedule = Callable[[mx.array], mx.array]
 
 
+def _checked(name: str, rate: float, steps: int, warm: float) -> int:
+    """Steps in which the rate rises."""
+    for argument, value in (("rate", rate), ("warm", warm)):
+        if not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise TypeError(f"[{name}] {argument}: found {value!r}, expected a finite number")
+    if not isinstance(steps, int) or not 0 <= steps < 2**53:
+        raise TypeError(f"[{name}] steps: found {steps!r}, expected a whole number of 0 or more")
+    if not 0 <= warm <= 1:
+        raise ValueError(f"[{name}] warm: found {warm!r}, expected a share of 0 to 1")
+    return max(1, round(steps * warm))
+
+
 def one_cycle(rate: float, steps: int, warm: float = 0.3) -> Schedule:
-    rise = max(1, round(steps * warm))
+    rise = _checked("one_cycle", rate, steps, warm)
 
     def schedule(step: Any) -> Any:
         up = 0.5 - 0.5 * mx.cos(math.pi * mx.clip((step + 1) / rise, 0, 1))
@@ -36,8 +47,22 @@ def one_cycle(rate: float, steps: int, warm: float = 0.3) -> Schedule:
     return schedule
 
 
+def warm_cosine(rate: float, steps: int, warm: float = 0.1) -> Schedule:
+    """Learning rate over `steps` steps: a linear rise to `rate`, then a cosine fall to rate / 100.
+
+    warm: the share of the steps in which the rate rises.
+    """
+    rise = _checked("warm_cosine", rate, steps, warm)
+
+    def schedule(step: Any) -> Any:
+        turn = mx.clip((step - rise) / max(1, steps - rise), 0, 1)
+        return rate * mx.minimum((step + 1) / rise, 0.505 + 0.495 * mx.cos(math.pi * turn))
+
+    return schedule
+
+
 def polynomial(rate: float, steps: int, warm: float = 0.0, power: float = 0.9) -> Schedule:
-    rise = max(1, round(steps * warm))
+    rise = _checked("polynomial", rate, steps, warm)
 
     def schedule(step: Any) -> Any:
         turn = mx.clip((step - rise) / max(1, steps - rise), 0, 1)
@@ -47,7 +72,7 @@ def polynomial(rate: float, steps: int, warm: float = 0.0, power: float = 0.9) -
 
 
 def constant(rate: float, steps: int, warm: float = 0.0) -> Schedule:
-    rise = max(1, round(steps * warm))
+    rise = _checked("constant", rate, steps, warm)
     return lambda step: rate * mx.minimum((step + 1) / rise, 1.0)
 
 

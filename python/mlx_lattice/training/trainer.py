@@ -32,10 +32,12 @@ from . import checkpoint
 from .average import WeightAverage
 from .callbacks import HISTORY, write_history
 from .distributed import Ranks, TrainingError
+from .labels import check_labels
 from .optimizers import AdamW
 from .precision import Precision
 from .precision import value_and_grad as cast_value_and_grad
 from .progress import Progress
+from .schedules import warm_cosine
 from .sync_norm import synchronize_batch_norm
 
 if TYPE_CHECKING:
@@ -43,25 +45,6 @@ if TYPE_CHECKING:
     from mlx.optimizers import Optimizer
 
 __all__ = ["Trainer", "TrainingError", "adamw", "classification_loss", "warm_cosine"]
-
-
-def warm_cosine(rate: float, steps: int, warm: float = 0.1) -> Callable[[Any], Any]:
-    """Learning rate over `steps` steps: a linear rise to `rate`, then a cosine fall to rate / 100.
-
-    warm: the share of the steps in which the rate rises.
-    """
-    if not isinstance(rate, (int, float)) or not isinstance(steps, int) or steps < 0:
-        raise TypeError(
-            "[warm_cosine] rate must be a number and steps an integer >= 0, "
-            f"found {rate!r}, {steps!r}"
-        )
-    rise = max(1, round(steps * warm))
-
-    def schedule(step: Any) -> Any:
-        turn = mx.clip((step - rise) / max(1, steps - rise), 0, 1)
-        return rate * mx.minimum((step + 1) / rise, 0.505 + 0.495 * mx.cos(math.pi * turn))
-
-    return schedule
 
 
 def adamw(rate: float, steps: int) -> AdamW:
@@ -77,7 +60,7 @@ def classification_loss(
     Without such a row the loss is 0. The gradient, share * (softmax - one-hot), is written out,
     which takes half the time of MLX's own derivative; most of the rest is exp.
     """
-    _check_labels(logits, labels, weights)
+    check_labels("classification_loss", logits, labels, weights)
     known = labels >= 0
     # In range whatever the labels are: traced ones have no values to check, and a wrong one makes
     # the loss NaN.
@@ -87,52 +70,6 @@ def classification_loss(
     return _cross_entropy(logits.astype(mx.float32), index, share / mx.maximum(share.sum(), 1e-12))[
         0
     ]
-
-
-def _check_labels(logits: mx.array, labels: mx.array, weights: mx.array) -> None:
-    """Shapes, dtypes and, where the labels have values, their range."""
-    for name, value, axes in (
-        ("logits", logits, 2),
-        ("labels", labels, 1),
-        ("weights", weights, 1),
-    ):
-        if value is None and name == "weights":
-            continue
-        if not isinstance(value, mx.array):
-            raise TypeError(
-                f"[classification_loss] {name} must be an array, found {type(value).__name__}"
-            )
-        if value.ndim != axes:
-            raise ValueError(
-                f"[classification_loss] {name} must have {axes} axes, found shape"
-                f" {tuple(value.shape)}"
-            )
-    rows, classes = logits.shape
-    if classes < 1:
-        raise ValueError("[classification_loss] logits must have a column per class, found none")
-    if not mx.issubdtype(labels.dtype, mx.integer):
-        raise TypeError(
-            f"[classification_loss] labels must hold integers, found {labels.dtype}; -1 is unknown"
-        )
-    if labels.shape[0] != rows:
-        raise ValueError(
-            f"[classification_loss] labels must have shape ({rows},), one per row of logits, "
-            f"found {tuple(labels.shape)}"
-        )
-    if weights is not None and weights.shape[0] != classes:
-        raise ValueError(
-            f"[classification_loss] weights must have shape ({classes},), one per class, "
-            f"found {tuple(weights.shape)}"
-        )
-    if rows:
-        try:
-            largest = labels.max().item()
-        except ValueError:  # traced by mx.compile
-            return
-        if largest >= classes:
-            raise ValueError(
-                f"[classification_loss] labels holds {largest}, expected -1..{classes - 1}"
-            )
 
 
 @mx.custom_function
@@ -166,10 +103,13 @@ class Trainer:
     patience: ends after so many epochs in which `monitor`, a value of `validate`, was not higher.
     sync_batch_norm: statistics over all ranks. Every rank then takes as many items as the others;
     what is left over at the end of an epoch is left out.
+    checkpoint_seconds: a checkpoint also inside an epoch, so long after the last one; 0 for each
+    step, None for ends of epochs only. One rank alone writes them: statistics differ by rank.
     about: plain values that a checkpoint keeps and `resume` compares, such as the voxel size.
     directory also gets history.csv, the rows of all epochs.
 
-    A subclass may replace `seed_epoch`, `batches` and `observe`; points.train_pointcnn does.
+    A subclass may replace `seed_epoch`, `seed_step`, `batches` and `observe`;
+    points.train_pointcnn does.
     """
 
     unit = "scans"  # what the line of progress counts
@@ -178,7 +118,7 @@ class Trainer:
         self,
         model: Module,
         optimizer: Optimizer,
-        loss: Callable[..., Any],
+        loss: Any,
         *,
         directory: str | os.PathLike[str] | None = None,
         checkpoint_file: str | os.PathLike[str] | None = None,
@@ -187,11 +127,12 @@ class Trainer:
         ranks: Ranks | None = None,
         quiet: bool = False,
         clip_norm: float | None = None,
-        average: float | None = None,
+        average: Any = None,
         precision: str = "float32",
         patience: int | None = None,
         monitor: str = "mean_iou",
         sync_batch_norm: bool = False,
+        checkpoint_seconds: Any = None,
         about: dict[str, Any] | None = None,
     ) -> None:
         if batch < 1:
@@ -200,15 +141,21 @@ class Trainer:
             raise ValueError(f"[Trainer] clip_norm: found {clip_norm}, expected a positive number")
         if patience is not None and patience < 1:
             raise ValueError(f"[Trainer] patience: found {patience}, expected >= 1")
+        if checkpoint_seconds is not None and not checkpoint_seconds >= 0:
+            raise ValueError(
+                f"[Trainer] checkpoint_seconds: found {checkpoint_seconds}, expected 0 or more"
+            )
         self.model, self.optimizer, self.batch, self.seed = model, optimizer, batch, seed
         self.ranks, self.about = ranks or Ranks(), dict(about or {})
         self.epoch = 0
         self.history: list[dict[str, Any]] = []
         if checkpoint_file is None and directory is not None:
             checkpoint_file = Path(directory) / checkpoint.NAME
-        self._path = None if checkpoint_file is None else Path(checkpoint_file)
+        self._path = checkpoint_file
         self._quiet = quiet or not self.ranks.first
         self._batch_number = 0
+        self._within: dict[str, Any] | None = None  # where a resumed epoch goes on
+        self._checkpoint_seconds = checkpoint_seconds if self.ranks.size == 1 else None
         self._history_path = None if directory is None else Path(directory) / HISTORY
         self._clip_norm, self._patience, self._monitor = clip_norm, patience, monitor
         self._even = sync_batch_norm and self.ranks.size > 1
@@ -221,6 +168,14 @@ class Trainer:
             self._gradient = cast_value_and_grad(model, loss, self.precision)
         optimizer.init(model.trainable_parameters())
         self.average = None if average is None else WeightAverage(model, average)
+
+    @property
+    def where(self) -> str:
+        """What a resumed run says: after which epoch, and how far inside the next one."""
+        inside = (
+            "" if self._within is None else f", {self._within['done']} {self.unit} into the next"
+        )
+        return f"after epoch {self.epoch}{inside}"
 
     def resume(self) -> None:
         """Continues from the checkpoint. Rank 0 reads the file; the other ranks get its values."""
@@ -246,6 +201,12 @@ class Trainer:
             self.average.steps = steps.item()
         if "precision" in state:
             self.precision.state = state["precision"]
+        self._within = state.get("within")
+        if self._within is not None and self.ranks.size > 1:
+            raise TrainingError(
+                f"{self._path}: was written inside an epoch by one rank, found {self.ranks.size} "
+                "ranks; let one rank end the epoch"
+            )
 
     def fit(
         self,
@@ -258,10 +219,14 @@ class Trainer:
         """Trains until `epochs` epochs are done in all. Returns the history: one dict per epoch.
 
         validate(model, ranks): all ranks call it; it returns numbers by name.
-        on_checkpoint(row), on_epoch(row): rank 0 calls them in this order after the checkpoint
-        is written, to write more files and to print.
+        on_checkpoint(row): rank 0 calls it before the checkpoint of an epoch is written, to write
+        more files. A run that ends in between repeats the epoch and writes them again.
+        on_epoch(row): rank 0 calls it after the checkpoint is written, to print.
         """
         self._copy_from_first()
+        if self.ranks.first:
+            for path in (p for p in (self._path, self._history_path) if p):
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
         while self.epoch < epochs and not self._stalled():
             begin = time.perf_counter()
             loss = self._run_epoch(items, epochs)
@@ -278,11 +243,13 @@ class Trainer:
             self.epoch += 1
             self.history.append(row)
             if self.ranks.first:
-                self._save()
+                if on_checkpoint is not None:
+                    on_checkpoint(row)
                 if self._history_path is not None:
                     write_history(self._history_path, self.history)
-                for call in filter(None, (on_checkpoint, on_epoch)):
-                    call(row)
+                self._save()
+                if on_epoch is not None:
+                    on_epoch(row)
         self.model.eval()
         return self.history
 
@@ -309,9 +276,12 @@ class Trainer:
         return stop
 
     def seed_epoch(self) -> None:
-        """Seeds MLX's random numbers by (seed, epoch, rank), so that a resumed run repeats them."""
-        state = np.random.SeedSequence([self.seed, self.epoch, self.ranks.rank]).generate_state(1)
-        mx.random.seed(int(state[0]))
+        """Called at the beginning of an epoch, before its first batch is read."""
+
+    def seed_step(self) -> None:
+        """Seeds MLX's random numbers by (seed, epoch, rank, step): a resumed run repeats them."""
+        about = [self.seed, self.epoch, self.ranks.rank, self._batch_number]
+        mx.random.seed(int(np.random.SeedSequence(about).generate_state(1)[0]))
 
     def order(self, count: int) -> list[Any]:
         """The items of this epoch in global batches; the same on every rank."""
@@ -325,7 +295,7 @@ class Trainer:
         """Yields (this rank's items of a batch, number of items of all ranks)."""
         if not len(items):
             raise ValueError("[Trainer] items: found none, expected at least one")
-        order = self.order(len(items))
+        order = self.order(len(items))[self._batch_number :]
         if not hasattr(items, "stream"):
             for batch in order:
                 yield [items[i] for i in self.ranks.share(batch)], len(batch)
@@ -382,26 +352,37 @@ class Trainer:
         """Mean loss of the items of one epoch."""
         self.model.train()
         self.seed_epoch()
-        total, done, self._batch_number = 0.0, 0, 0
+        within, self._within = self._within or {"batch": 0, "total": 0.0, "done": 0}, None
+        total, done, self._batch_number = within["total"], within["done"], within["batch"]
+        saved = time.monotonic()
         stream = {"stream": _Silent()} if self._quiet else {}
         size = len(items) if hasattr(items, "__len__") else None
         with Progress(f"epoch {self.epoch + 1}/{epochs}", size, self.unit, **stream) as bar:
+            bar.advance(done)
             for mine, count in self.batches(items):
+                self.seed_step()
                 self._batch_number += 1
                 loss = self.step(mine, count)
                 total += loss * count
                 done += count
                 bar.advance(count, f"loss {loss:.4f}")
+                wait = self._checkpoint_seconds
+                if wait is not None and time.monotonic() - saved >= wait:
+                    within = {"batch": self._batch_number, "total": total, "done": done}
+                    self._save(within)
+                    saved = time.monotonic()
         return total / done
 
-    def _save(self) -> None:
+    def _save(self, within: Any = None) -> None:
+        """Writes the checkpoint. within: where the epoch under way stands."""
         if self._path is None:
             return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
         state = {"epoch": self.epoch, "seed": self.seed, "history": self.history}
         if not self.precision.plain:
             state["precision"] = self.precision.state
         state["about"] = self.about
+        if within is not None:
+            state["within"] = within
         checkpoint.save(self._path, self.model, self.optimizer, self.average, **state)
 
     def _copy_from_first(self) -> None:

@@ -17,6 +17,7 @@ import numpy as _numpy
 
 from .._atomic import atomic_file as _atomic_file
 from .._atomic import write_bytes as _write_bytes
+from .._edge import guard as _guard
 from ..io.cloud import PointCloud as _PointCloud
 from .frame import Frame, show
 from .layers import Panel
@@ -127,3 +128,6 @@ def write(path: str | _os.PathLike[str], panels: _Panels, **options: _Any) -> No
             image.save(file, "PNG")
     else:
         raise ValueError(f"{path}: extension {extension!r}, expected .html or .png")
+
+
+_guard(globals())

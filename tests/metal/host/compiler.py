@@ -43,15 +43,18 @@ _LANGUAGE = [
         "-march=x86-64-v3",
         "-fPIC",
         "-fno-builtin",
-        "-ffp-contract=off",
     ),
 ]
+_EXACT = ["-ffp-contract=off"]
 _QUIET = ["-fno-vectorize", "-fno-slp-vectorize", "-fno-unroll-loops"]
 _VARIANTS = {
-    "fast": ["-O1", *_QUIET],
-    "check": ["-O1", "-g1", "-fsanitize=thread", *_QUIET],
+    "fast": ["-O1", *_EXACT, *_QUIET],
+    # As Apple's compiler may: products and sums become one operation.
+    "contract": ["-O1", "-ffp-contract=fast", *_QUIET],
+    "check": ["-O1", "-g1", "-fsanitize=thread", *_EXACT, *_QUIET],
     "asan": [
         "-O1",
+        *_EXACT,
         "-g1",
         "-fsanitize=address,undefined",
         "-fno-sanitize-recover=all",
@@ -59,7 +62,12 @@ _VARIANTS = {
         *_QUIET,
     ],
 }
-_RUNTIME = {"fast": [], "check": ["-DMSL_CHECK"], "asan": ["-fsanitize=address,undefined"]}
+_RUNTIME = {
+    "fast": [],
+    "contract": [],
+    "check": ["-DMSL_CHECK"],
+    "asan": ["-fsanitize=address,undefined"],
+}
 # Found on a Mac; here all of them are the shim, which is always there.
 _HEADERS = [
     "metal_array",
@@ -79,6 +87,14 @@ _HEADERS = [
     "metal_types",
     "metal_type_traits",
 ]
+# Of Metal 4 only: a text that names the second one is compiled as such.
+_TENSOR = "MetalPerformancePrimitives/MetalPerformancePrimitives.h"
+_HEADERS_4 = ["metal_tensor", _TENSOR]
+
+
+def version_of(text):
+    """The language version as __METAL_VERSION__ spells it."""
+    return 400 if _TENSOR in text else 310
 
 
 class CompileError(Exception):
@@ -134,12 +150,13 @@ def _builtins():
 class Toolchain:
     """What all kernels of one variant share.
 
-    The worker, and the shim with MLX's header, compiled once.
+    The worker, and the shim with MLX's header, compiled once. version: of the language, 310 or 400.
     """
 
-    def __init__(self, variant):
-        self.variant = variant
-        self._flags = [*_LANGUAGE, *_VARIANTS[variant]]
+    def __init__(self, variant, version=310):
+        self.variant, self._version = variant, version
+        self._language = [*_LANGUAGE, f"-DMSL_VERSION={version}"]
+        self._flags = [*self._language, *_VARIANTS[variant]]
         text = [*_HERE.glob("shim/*.h"), *_MLX.glob("mlx/backend/metal/kernels/*.h")]
         text += [
             _HERE / f"{name}.py" for name in ("compiler", "entry", "lint", "rewrite", "tokens")
@@ -159,18 +176,19 @@ class Toolchain:
         self._folder.mkdir(parents=True, exist_ok=True)
         names = self._folder / "names"
         names.mkdir(exist_ok=True)
-        for header in _HEADERS:
+        for header in [*_HEADERS, *(_HEADERS_4 if self._version >= 400 else [])]:
+            (names / header).parent.mkdir(exist_ok=True)
             (names / header).touch()
         prelude = self._folder / "prelude.h"
         prelude.write_text('#include "metal.h"\n#include "mlx/backend/metal/kernels/utils.h"\n')
         find = ["-I", _HERE / "shim", "-I", names, "-I", _MLX]
-        own = set(_must(_CLANG, *_LANGUAGE, "-E", "-dM", os.devnull).splitlines())
+        own = set(_must(_CLANG, *self._language, "-E", "-dM", os.devnull).splitlines())
         macros = [
             m
-            for m in _must(_CLANG, *_LANGUAGE, *find, "-E", "-dM", prelude).splitlines()
+            for m in _must(_CLANG, *self._language, *find, "-E", "-dM", prelude).splitlines()
             if m not in own
         ]
-        text, _ = rewrite(_must(_CLANG, *_LANGUAGE, *find, "-E", prelude), own="")
+        text, _ = rewrite(_must(_CLANG, *self._language, *find, "-E", prelude), own="")
         (self._folder / "prelude.clcpp").write_text(text + "\n" + "\n".join(macros) + "\n")
         pch = self._folder / f"prelude.{os.getpid()}.pch"
         _must(

@@ -1,6 +1,7 @@
 """MetalHost: takes what MLX would launch, runs it, tells what is wrong with it."""
 
 import functools
+import random
 import time
 from dataclasses import dataclass, field
 
@@ -8,7 +9,7 @@ import mlx.core as mx
 import numpy as np
 from mlx_lattice import _ext
 
-from .compiler import Toolchain, quote_line
+from .compiler import Toolchain, quote_line, version_of
 from .symbols import with_lines
 from .worker import Crash, Worker
 
@@ -38,8 +39,8 @@ class Ran:
 
 
 @functools.cache
-def toolchain(variant):
-    return Toolchain(variant)
+def toolchain(variant, version=310):
+    return Toolchain(variant, version)
 
 
 @functools.cache
@@ -48,13 +49,27 @@ def worker(variant):
 
 
 class MetalHost:
-    """variant "fast": runs; "check": also watches every access; "asan".
+    """Stands in for the GPU while it lasts.
 
-    AddressSanitizer and UBSan. order "forward", "reverse" or "random" (by seed): in which order
-    threads and groups run. One of `fails` weak compare-exchanges fails for no reason.
+    The variant "fast" runs, "contract" also fuses products and sums. The variant "check" also
+    watches every access, "asan" is AddressSanitizer and UBSan. Threads and groups run in the order
+    "forward", "reverse" or "random" (by seed). One of `fails` weak compare-exchanges fails without
+    cause. The tier is what the machine says of the tensor API; None is "gpu". The layout says which
+    lane of a simdgroup holds which element of a matrix. Layout 0 is what MLX's kernels rely on;
+    None is another layout each time.
     """
 
-    def __init__(self, variant="fast", order="forward", seed=0, fails=5, timeout=60, change=None):
+    def __init__(
+        self,
+        variant="fast",
+        order="forward",
+        seed=0,
+        fails=5,
+        timeout=60,
+        change=None,
+        tier=None,
+        layout=None,
+    ):
         self.variant, self.order, self.seed, self.fails, self.timeout = (
             variant,
             order,
@@ -63,26 +78,31 @@ class MetalHost:
             timeout,
         )
         self.change = change  # text -> text: plants a mistake
+        self.tier = tier
+        self.layout = random.randrange(1, 1 << 31) if layout is None else layout
         self.launches = []
 
     def __enter__(self):
+        _ext.force_tensor_ops(self.tier)
         _ext.set_metal_host(self.run)
         return self
 
     def __exit__(self, *_):
         _ext.set_metal_host(None)
+        _ext.force_tensor_ops(None)
 
     def run(self, launch, inputs):
         text = self.change(launch.text) if self.change else launch.text
         start = time.perf_counter()
-        file, names, threadgroup = toolchain(self.variant).compile(launch.name, text)
+        tools = toolchain(self.variant, version_of(text))
+        file, names, threadgroup = tools.compile(launch.name, text)
         compiled = time.perf_counter()
         buffers = [*_inputs(launch, inputs), *_outputs(launch)]
         buffers = [(name, *rest) for name, rest in zip(names, buffers, strict=True)]
-        how = (self.order, self.seed, self.fails, self.timeout)
+        how = {"order": self.order, "seed": self.seed, "fails": self.fails, "layout": self.layout}
         try:
             outputs, mistakes, counts = worker(self.variant).run(
-                file, launch.grid, launch.threadgroup, buffers, threadgroup, *how
+                file, launch.grid, launch.threadgroup, buffers, threadgroup, self.timeout, **how
             )
         except Crash as crash:
             raise MetalError(_explain(launch.name, str(crash).splitlines(), text)) from None

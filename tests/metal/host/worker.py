@@ -18,21 +18,27 @@ class Crash(Exception):
     """The worker ended: by AddressSanitizer, by a signal, or because it took too long."""
 
 
+def _ends(array, place):
+    """What is copied of an array, and where to: of a far one (far.py) only its tail."""
+    tail = getattr(array, "tail", array)
+    return tail, place + array.nbytes - tail.nbytes
+
+
 class Worker:
     def __init__(self, program):
         self._program = program
         self._process = self._memory = None
         atexit.register(self.close)
 
-    def run(self, kernel, grid, group, buffers, threadgroup, order, seed, fails, timeout):
-        """buffers: (name, array, writable, filled).
+    def run(self, kernel, grid, group, buffers, threadgroup, timeout, order="forward", **numbers):
+        """buffers: (name, array, writable, filled). numbers: seed, fails, layout, last.
 
         Returns (the writable ones, mistakes, counts).
         """
         if self._process is None:
             self._start()
         lines = [f"kernel {kernel}", "grid {} {} {}".format(*grid), "group {} {} {}".format(*group)]
-        lines += [f"order {_ORDERS[order]}", f"seed {seed}", f"fails {fails}"]
+        lines += [f"order {_ORDERS[order]}", *(f"{name} {n}" for name, n in numbers.items())]
         lines += [f"threadgroup {name} {offset} {size}" for name, offset, size in threadgroup]
         places, end = [], _GAP
         for _name, array, _writable, _filled in buffers:
@@ -41,8 +47,9 @@ class Worker:
         if end > len(self._memory):
             self._grow(end)
         for place, (name, array, writable, filled) in zip(places, buffers):
-            memory = np.frombuffer(self._memory, np.uint8, array.nbytes, place)
-            memory[:] = array.reshape(-1).view(np.uint8) if filled else 0xFF
+            ends, at = _ends(array, place)
+            memory = np.frombuffer(self._memory, np.uint8, ends.nbytes, at)
+            memory[:] = ends.reshape(-1).view(np.uint8) if filled else 0xFF
             lines.append(
                 f"buffer {name} {place} {array.nbytes} {array.itemsize} "
                 f"{int(writable)} {int(filled)}"
@@ -52,11 +59,9 @@ class Worker:
         outputs = []
         for place, (_name, array, writable, _filled) in zip(places, buffers):
             if writable:
-                outputs.append(
-                    np.frombuffer(self._memory, array.dtype, array.size, place)
-                    .reshape(array.shape)
-                    .copy()
-                )
+                ends, at = _ends(array, place)
+                found = np.frombuffer(self._memory, ends.dtype, ends.size, at)
+                outputs.append(found.reshape(ends.shape).copy())
         return outputs, mistakes, counts
 
     def close(self):

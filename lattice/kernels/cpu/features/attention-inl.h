@@ -32,6 +32,8 @@ static_assert(kTileKeys % kPanelWidth == 0);
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
 inline int64_t vectors_of(int64_t n) { return (n + kLanes - 1) / kLanes; }
+// The same for a row of logits, whose sum is taken by kLine values.
+inline int64_t vectors_of_row(int64_t n) { return round_up(n, kLine) / kLanes; }
 // Rows of copies are padded to whole vectors. The odd number of cache lines spreads a column of
 // rows over all sets of the first-level cache.
 inline int64_t padded_size(int64_t size) { return round_up(size, 2 * kLine) + kLine; }
@@ -232,7 +234,7 @@ HWY_INLINE void copy_positions(const Context& x, const Tile& t, int32_t* to) {
 }
 
 // Adds bias and masks to row r of the tile and sets what lies behind its keys to -infinity, up to
-// a whole vector.
+// kLine values.
 HWY_NOINLINE void finish_logits(const Context& x, const Tile& t, int64_t r,
                                 const int32_t* k_positions, float* HWY_RESTRICT row) {
   const Floats d;
@@ -259,7 +261,7 @@ HWY_NOINLINE void finish_logits(const Context& x, const Tile& t, int64_t r,
     for (int64_t j = 0; j < t.keys; ++j)
       if (!mask[j]) row[j] = -kInf;
   }
-  const int64_t end = vectors_of(t.keys) * kLanes;
+  const int64_t end = round_up(t.keys, kLine);
   for (int64_t j = x.seen(t, r); j < end; ++j) row[j] = -kInf;
 }
 

@@ -6,6 +6,7 @@
 // Included once per Highway target.
 #include "lattice/kernels/cpu/base/memory.h"
 #include "lattice/kernels/cpu/features/attention-inl.h"
+#include "lattice/kernels/cpu/features/lane_sum-inl.h"
 
 #if defined(LATTICE_KERNELS_CPU_ATTENTION_BACKWARD_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef LATTICE_KERNELS_CPU_ATTENTION_BACKWARD_INL_H
@@ -67,14 +68,20 @@ HWY_NOINLINE void add_to_table(const Context& x, const Tile& t, int64_t r,
 template <typename T>
 float dot_row(const T* a, const T* b, int64_t n, const T* a_end, const T* b_end) {
   const Floats d;
-  Vec sum = hn::Zero(d);
-  int64_t j = 0;
-  for (; j + kLanes <= n; j += kLanes) sum = hn::MulAdd(load(d, a + j), load(d, b + j), sum);
-  if (j < n) {
-    const Vec product = hn::Mul(load_until(d, a + j, a_end), load_until(d, b + j, b_end));
-    sum = hn::Add(sum, hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(n - j)), product));
-  }
-  return hn::GetLane(hn::SumOfLanes(d, sum));
+  Vec sum[kSumVectors];
+  unroll<kSumVectors>([&](auto i) LATTICE_INLINE_LAMBDA { sum[i] = hn::Zero(d); });
+  for (int64_t j = 0; j < n; j += kLine)
+    unroll<kSumVectors>([&](auto i) LATTICE_INLINE_LAMBDA {
+      const int64_t at = j + i * kLanes;
+      if (at + kLanes <= n) {
+        sum[i] = hn::MulAdd(load(d, a + at), load(d, b + at), sum[i]);
+      } else if (at < n) {
+        const auto left = hn::FirstN(d, static_cast<size_t>(n - at));
+        const Vec x = hn::IfThenElseZero(left, load_until(d, a + at, a_end));
+        sum[i] = hn::MulAdd(x, hn::IfThenElseZero(left, load_until(d, b + at, b_end)), sum[i]);
+      }
+    });
+  return total_of(sum);
 }
 
 // Writes rows of a head: x (.., heads, size) from `from` (rows, ld), times factor.

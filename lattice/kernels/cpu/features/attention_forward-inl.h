@@ -4,6 +4,7 @@
 
 #include "lattice/kernels/cpu/base/memory.h"
 #include "lattice/kernels/cpu/features/attention-inl.h"
+#include "lattice/kernels/cpu/features/lane_sum-inl.h"
 
 #if defined(LATTICE_KERNELS_CPU_ATTENTION_FORWARD_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef LATTICE_KERNELS_CPU_ATTENTION_FORWARD_INL_H
@@ -16,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lattice::cpu::HWY_NAMESPACE {
 
 // Turns a row of logits into exp(logit - maximum) and updates the row's maximum and sum; returns
-// the factor of what was summed before.
+// the factor of what was summed before. `vectors` is a multiple of kSumVectors.
 HWY_INLINE float soften(float* HWY_RESTRICT row, int64_t vectors, float& maximum, float& total) {
   const Floats d;
   Vec top = hn::Set(d, maximum);
@@ -24,15 +25,18 @@ HWY_INLINE float soften(float* HWY_RESTRICT row, int64_t vectors, float& maximum
   const float next = hn::GetLane(hn::MaxOfLanes(d, top));
   const float base = next == -kInf ? 0.0f : next;
   const Vec shift = hn::Set(d, base);
-  Vec sum = hn::Zero(d);
-  for (int64_t v = 0; v < vectors; ++v) {
-    const Vec e = exp_vector(d, hn::Sub(hn::Load(d, row + v * kLanes), shift));
-    hn::Store(e, d, row + v * kLanes);
-    sum = hn::Add(sum, e);
-  }
+  Vec sum[kSumVectors];
+  unroll<kSumVectors>([&](auto i) LATTICE_INLINE_LAMBDA { sum[i] = hn::Zero(d); });
+  for (int64_t v = 0; v < vectors; v += kSumVectors)
+    unroll<kSumVectors>([&](auto i) LATTICE_INLINE_LAMBDA {
+      float* at = row + (v + i) * kLanes;
+      const Vec e = exp_vector(d, hn::Sub(hn::Load(d, at), shift));
+      hn::Store(e, d, at);
+      sum[i] = hn::Add(sum[i], e);
+    });
   const float keep =
       maximum == base ? 1.0f : hn::GetLane(exp_vector(d, hn::Set(d, maximum - base)));
-  total = total * keep + hn::GetLane(hn::SumOfLanes(d, sum));
+  total = total * keep + total_of(sum);
   maximum = next;
   return keep;
 }
@@ -92,7 +96,7 @@ void forward_chunk(const Context& x, int64_t s, int64_t head, int64_t q0, int64_
       for (int64_t r = 0; r < t.rows; ++r) {
         float* row = w.logits.data() + r * kTileKeys;
         finish_logits(x, t, r, w.positions.data(), row);
-        keep[r] = soften(row, vectors_of(keys), w.maximum[r0 + r], w.total[r0 + r]);
+        keep[r] = soften(row, vectors_of_row(keys), w.maximum[r0 + r], w.total[r0 + r]);
       }
       multiply<Into::scaled_add>({w.logits.data(), kTileKeys, 1, t.rows},
                                  {w.v.data(), kPanelWidth, ld}, keys, sizes, w.out.data() + r0 * ld,

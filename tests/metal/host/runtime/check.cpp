@@ -189,8 +189,12 @@ using msl::check_access;
     msl::check_aligned(a, n, MSL_CODE);                                   \
     check_access(reinterpret_cast<size_t>(a), n, true, false, MSL_CODE);  \
   }                                                                       \
-  void __tsan_unaligned_read##n(void* a) { __tsan_read##n(a); }           \
-  void __tsan_unaligned_write##n(void* a) { __tsan_write##n(a); }
+  void __tsan_unaligned_read##n(void* a) {                                \
+    check_access(reinterpret_cast<size_t>(a), n, false, false, MSL_CODE); \
+  }                                                                       \
+  void __tsan_unaligned_write##n(void* a) {                               \
+    check_access(reinterpret_cast<size_t>(a), n, true, false, MSL_CODE);  \
+  }
 
 extern "C" {
 MSL_ACCESS(1)

@@ -38,8 +38,18 @@ void wait(State state, uint32_t flags, uint32_t size, uint32_t site) {
   pause();
 }
 
-uint32_t row(uint32_t lane) { return (lane / 4 & 4) + lane / 2 % 4; }
-uint32_t column(uint32_t lane) { return (lane / 4 & 2) * 2 + lane % 2 * 2; }
+uint32_t matrix_places[2 * kLanes];  // 8 * row + column of the two elements of each lane
+uint32_t tensor_layout = 0;
+
+void lay_out(uint32_t layout) {
+  tensor_layout = layout % 3;
+  for (uint32_t lane = 0; lane < kLanes; ++lane)
+    for (uint32_t j = 0; j < 2; ++j)
+      matrix_places[2 * lane + j] =
+          8 * ((lane / 4 & 4) + lane / 2 % 4) + (lane / 4 & 2) * 2 + lane % 2 * 2 + j;
+  std::mt19937 numbers(layout);
+  if (layout) std::shuffle(std::begin(matrix_places), std::end(matrix_places), numbers);
+}
 
 // Lets the lanes of a simdgroup go on when all of them wait. Returns whether any does.
 bool meet(uint32_t which) {
@@ -180,6 +190,7 @@ void run(const Launch& launch) {
   random_numbers.seed(launch.seed);
   order = launch.order;
   fails = launch.fails;
+  lay_out(launch.layout);
   the_group = {};
   size_t bytes = 0;
   for (const Buffer& buffer : launch.threadgroup) bytes += (buffer.bytes + 15) / 16 * 16;
@@ -197,6 +208,8 @@ void run(const Launch& launch) {
   start_check(launch);
   std::vector<uint32_t> sequence(groups[0] * groups[1] * groups[2]);
   std::iota(sequence.begin(), sequence.end(), 0u);
+  if (launch.last && launch.last < sequence.size())
+    sequence.erase(sequence.begin(), sequence.end() - launch.last);
   if (order == Order::reverse) std::reverse(sequence.begin(), sequence.end());
   arrange(sequence);
   for (const uint32_t g : sequence) {
@@ -218,6 +231,9 @@ using namespace msl;
 extern "C" {
 
 uint32_t msl_lane() { return current() % kLanes; }
+uint32_t msl_matrix_place(uint32_t j) { return matrix_places[2 * msl_lane() + j]; }
+uint32_t msl_tensor_layout() { return tensor_layout; }
+void msl_count_matrix_flop(uint32_t flop) { counts().matrix_flop += flop; }
 uint32_t msl_fails_for_no_reason() { return fails && random_numbers() % fails == 0; }
 void msl_threadgroup_barrier(uint32_t flags, uint32_t site) {
   wait(State::at_threadgroup_barrier, flags, 0, site);
@@ -240,16 +256,17 @@ void msl_multiply_matrices(float a0, float a1, float b0, float b1, size_t sums, 
   Simdgroup& s = simdgroups[current() / kLanes];
   auto* a = reinterpret_cast<float*>(s.values[s.turn & 1]);
   float* b = a + 64;
-  const uint32_t r = row(msl_lane()), c = column(msl_lane());
-  a[r * 8 + c] = a0;
-  a[r * 8 + c + 1] = a1;
-  b[r * 8 + c] = b0;
-  b[r * 8 + c + 1] = b1;
+  const uint32_t at[2] = {msl_matrix_place(0), msl_matrix_place(1)};
+  a[at[0]] = a0;
+  a[at[1]] = a1;
+  b[at[0]] = b0;
+  b[at[1]] = b1;
   wait(State::in_simdgroup, 0, 16, site);
   counts().matrix_flop += 32;  // of 8 * 8 * 8 * 2, a lane's share
   auto* sum = reinterpret_cast<float*>(sums);
   for (uint32_t k = 0; k < 8; ++k)
-    for (uint32_t j = 0; j < 2; ++j) sum[j] = std::fmaf(a[r * 8 + k], b[k * 8 + c + j], sum[j]);
+    for (uint32_t j = 0; j < 2; ++j)
+      sum[j] = std::fmaf(a[at[j] / 8 * 8 + k], b[k * 8 + at[j] % 8], sum[j]);
 }
 
 // In a random order another thread may come before any atomic.

@@ -27,6 +27,10 @@ struct Launch {
   Order order = Order::forward;
   uint32_t seed = 0;
   uint32_t fails = 0;  // one of so many weak compare-exchanges fails for no reason; 0: none
+  // Which lane holds which element of a matrix. 0: simdgroup matrices as MLX's kernels rely on;
+  // else a permutation of this seed. Tensors have three layouts: layout % 3.
+  uint32_t layout = 0;
+  uint32_t last = 0;  // only so many groups run, the last of the grid; 0: all
   std::vector<Buffer> buffers, threadgroup;
 };
 

@@ -25,7 +25,10 @@
 #define kernel msl_kernel  // rewrite.py looks for it
 
 #define __METAL__ 1
-#define __METAL_VERSION__ 310
+#ifndef MSL_VERSION
+#define MSL_VERSION 310
+#endif
+#define __METAL_VERSION__ MSL_VERSION
 #define __METAL_FAST_MATH__ 1
 #define __METAL_MAYBE_FAST_MATH__ 0
 #define __METAL_PRECISE_MATH__ 0
@@ -80,6 +83,10 @@ void msl_simdgroup_barrier(uint flags, uint site);
 uint msl_exchange(size_t mine, uint size, size_t all, uint site);
 // sums[0..1] += the two elements of a * b that belong to this lane.
 void msl_multiply_matrices(float a0, float a1, float b0, float b1, size_t sums, uint site);
+// Where the element j (0 or 1) of a simdgroup matrix in this lane is: 8 * row + column.
+uint msl_matrix_place(uint j);
+uint msl_tensor_layout(void);  // 0, 1 or 2: shim/tensor.h
+void msl_count_matrix_flop(uint flop);
 uint msl_lane(void);
 uint msl_fails_for_no_reason(void);  // a weak compare-exchange may
 void msl_atomic_access(size_t address, uint size, uint writes);

@@ -1,15 +1,10 @@
-// simdgroup_matrix: 8x8 numbers in 32 lanes, two neighbors of a row in each. Which lane holds which
-// is not documented by Apple; this is the order MLX's own kernels rely on.
+// simdgroup_matrix: 8x8 numbers in 32 lanes, two in each. Which lane holds which is not documented
+// by Apple: the runtime chooses (msl_matrix_place), at random or as MLX's own kernels rely on.
 #pragma once
 
 #include "vectors.h"
 
 namespace metal {
-
-namespace shim {
-METAL_FUNC uint matrix_row() { return (msl_lane() / 4 & 4) + msl_lane() / 2 % 4; }
-METAL_FUNC uint matrix_column() { return (msl_lane() / 4 & 2) * 2 + msl_lane() % 2 * 2; }
-}  // namespace shim
 
 template <typename T, int C, int R>
 struct simdgroup_matrix {
@@ -20,8 +15,7 @@ struct simdgroup_matrix {
   storage_type msl_pair;
   simdgroup_matrix() thread = default;
   explicit simdgroup_matrix(T diagonal) thread {
-    const uint r = shim::matrix_row(), c = shim::matrix_column();
-    msl_pair = storage_type{c == r ? diagonal : T(0), c + 1 == r ? diagonal : T(0)};
+    for (uint j = 0; j < 2; ++j) msl_pair[j] = msl_matrix_place(j) % 9 == 0 ? diagonal : T(0);
   }
   thread storage_type& thread_elements() thread { return msl_pair; }
   const thread storage_type& thread_elements() const thread { return msl_pair; }
@@ -37,23 +31,23 @@ METAL_FUNC simdgroup_matrix<T, C, R> make_filled_simdgroup_matrix(T v) {
   return m;
 }
 
-#define MSL_MATRIX_MEMORY(space)                                                                \
-  template <typename T, int C, int R>                                                           \
-  inline void simdgroup_load(thread simdgroup_matrix<T, C, R>& m, const space T* from,          \
-                             ulong stride = C, vec<ulong, 2> origin = vec<ulong, 2>(0ul),       \
-                             bool turned = false) {                                             \
-    const uint r = shim::matrix_row(), c = shim::matrix_column();                               \
-    for (uint j = 0; j < 2; ++j)                                                                \
-      m.msl_pair[j] =                                                                           \
-          from[(origin.y + (turned ? c + j : r)) * stride + origin.x + (turned ? r : c + j)];   \
-  }                                                                                             \
-  template <typename T, int C, int R>                                                           \
-  inline void simdgroup_store(simdgroup_matrix<T, C, R> m, space T* to, ulong stride = C,       \
-                              vec<ulong, 2> origin = vec<ulong, 2>(0ul), bool turned = false) { \
-    const uint r = shim::matrix_row(), c = shim::matrix_column();                               \
-    for (uint j = 0; j < 2; ++j)                                                                \
-      to[(origin.y + (turned ? c + j : r)) * stride + origin.x + (turned ? r : c + j)] =        \
-          m.msl_pair[j];                                                                        \
+#define MSL_MATRIX_MEMORY(space)                                                                  \
+  template <typename T, int C, int R>                                                             \
+  inline void simdgroup_load(thread simdgroup_matrix<T, C, R>& m, const space T* from,            \
+                             ulong stride = C, vec<ulong, 2> origin = vec<ulong, 2>(0ul),         \
+                             bool turned = false) {                                               \
+    for (uint j = 0; j < 2; ++j) {                                                                \
+      const uint r = msl_matrix_place(j) / 8, c = msl_matrix_place(j) % 8;                        \
+      m.msl_pair[j] = from[(origin.y + (turned ? c : r)) * stride + origin.x + (turned ? r : c)]; \
+    }                                                                                             \
+  }                                                                                               \
+  template <typename T, int C, int R>                                                             \
+  inline void simdgroup_store(simdgroup_matrix<T, C, R> m, space T* to, ulong stride = C,         \
+                              vec<ulong, 2> origin = vec<ulong, 2>(0ul), bool turned = false) {   \
+    for (uint j = 0; j < 2; ++j) {                                                                \
+      const uint r = msl_matrix_place(j) / 8, c = msl_matrix_place(j) % 8;                        \
+      to[(origin.y + (turned ? c : r)) * stride + origin.x + (turned ? r : c)] = m.msl_pair[j];   \
+    }                                                                                             \
   }
 MSL_MATRIX_MEMORY(__global)
 MSL_MATRIX_MEMORY(__local)

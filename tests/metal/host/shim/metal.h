@@ -6,3 +6,6 @@
 #include "builtins.h"
 #include "matrix.h"
 #include "simdgroup.h"
+#if __METAL_VERSION__ >= 400
+#include "tensor.h"
+#endif

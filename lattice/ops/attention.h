@@ -1,0 +1,59 @@
+// Attention over ragged segments, without an array of lengths squared.
+//
+//   out[i, h, :] = sum_j P[i, j] v[j, g, :]      P[i, :] = softmax_j(L[i, j])
+//   L[i, j] = scale <q[i, h, :], k[j, g, :]> + bias(h, i, j),      g = h / (H / H_kv)
+//
+// q (T, H, D), k and v (S, H_kv, D), 1 <= D <= 256. i and j run over the rows of one segment:
+// queries offsets[s] .. offsets[s + 1], keys k_offsets[s] .. k_offsets[s + 1]; without k_offsets
+// they are the same. Offsets are evaluated, copied and checked here. A query that sees no key gives
+// 0. float32, float16 and bfloat16; sums are float32. Differentiable to any order in q, k, v, bias
+// and table. First gradients are computed from the saved log-sum-exp of each row; tangents and
+// second derivatives are MLX operations on arrays of all pairs.
+#pragma once
+
+#include <mlx/utils.h>
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "lattice/core/arrays.h"
+
+namespace lattice {
+
+// bias(h, i, j) from a table by relative position p = q_positions[i] - k_positions[j], clipped to
+// -bounds .. bounds on each axis:
+//   joint:  table[h, e], e counts the clipped positions of all axes in row-major order
+//   else:   the sum over the axes a of table[h, e_a]; axis a owns 2 bounds[a] + 1 entries
+// table (H, entries) is differentiable; positions (rows, axes) or (rows,) are integers, copied.
+struct PositionBias {
+  mx::array table, q_positions, k_positions;
+  std::vector<int> bounds;
+  bool joint;
+  // Without k_positions the keys are where the queries are. bounds: one for each axis.
+  PositionBias(const mx::array& table, const mx::array& q_positions,
+               const std::optional<mx::array>& k_positions, std::vector<int64_t> bounds,
+               bool joint = false);
+};
+
+// None; an array per segment (H, L_q, L_k); all of them flat behind each other or, of equal
+// segments, (B, H, L_q, L_k); a table.
+using AttentionBias = std::variant<std::monostate, mx::array, std::vector<mx::array>, PositionBias>;
+// None; "causal": query i sees the keys j <= i + L_k - L_q; booleans as a bias without H, true
+// where a key is seen.
+using AttentionMask = std::variant<std::monostate, mx::array, std::vector<mx::array>, std::string>;
+
+struct AttentionOptions {
+  std::optional<mx::array> k_offsets = std::nullopt;
+  std::optional<float> scale = std::nullopt;  // 1 / sqrt(D)
+  AttentionBias bias = {};
+  AttentionMask mask = {};
+};
+
+// Like q.
+mx::array attention(const mx::array& q, const mx::array& k, const mx::array& v,
+                    const mx::array& offsets, const AttentionOptions& options = {},
+                    mx::StreamOrDevice s = {});
+
+}  // namespace lattice

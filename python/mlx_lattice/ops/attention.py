@@ -1,0 +1,5 @@
+"""Attention over ragged segments; docs/ops/attention.md."""
+
+from .._ext import PositionBias, attention
+
+__all__ = ["PositionBias", "attention"]

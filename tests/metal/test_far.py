@@ -1,0 +1,215 @@
+"""The far end of large arrays: more than 2^32 elements, the last rows of which are computed.
+
+A 32-bit product of a row and its channels would wrap there. The arrays are mapped without reserve.
+"""
+
+import mlx.core as mx
+import mlx_lattice as ml
+import numpy as np
+import pytest
+from metal.host import MetalError
+from metal.host.far import Far, record, run_far
+from mlx_lattice import ops, points
+
+pytestmark = pytest.mark.usefixtures("needs_host")
+
+ROWS, CHANNELS = (1 << 26) + 64, 64  # 2^32 + 2^12 elements
+RANDOM = np.random.default_rng(5)
+
+
+def numbers(*shape):
+    return RANDOM.standard_normal(shape).astype(np.float16)
+
+
+def scene(rows=70):
+    coords = np.zeros((rows, 4), np.int32)
+    coords[:, 1] = np.arange(rows)
+    return ml.SparseTensor(mx.array(coords), mx.array(numbers(rows, CHANNELS)))
+
+
+def ints(*values):
+    return np.array(values, np.int32)
+
+
+def sorted_convolution(tensor=False):
+    """Offset 26 of the last tile: position p reads row N - 1 - p and writes row N - 64 + p."""
+    x, weight = scene(), mx.array(numbers(27, CHANNELS, CHANNELS))
+    tier, kernel = ("neural_accelerator", "conv_tensor") if tensor else (None, "conv_tiles")
+    launch = record(lambda: ops.subm_conv3d(x, weight).feats, kernel + "_sorted", tier)
+    rows = np.arange(ROWS - 1, ROWS - 65, -1, dtype=np.int32)
+    tail, w = numbers(64, CHANNELS), np.array(weight)
+    arrays = {
+        "x": Far(ROWS, tail),
+        "w": w,
+        "sizes": ints(ROWS, 27, 1, CHANNELS, CHANNELS, CHANNELS * CHANNELS, CHANNELS, CHANNELS),
+        "map": Far(27 * ROWS, rows),
+        "tile_masks": Far(ROWS // 16, np.full(4, 1 << 26, np.int32)),
+        "order": Far(ROWS, rows[::-1]),
+        "y": Far(ROWS, np.zeros((64, CHANNELS), np.float16)),
+    }
+    expected = tail[::-1].astype(np.float32) @ w[26].astype(np.float32)
+    return launch, arrays, (ROWS // 64 * 128, 1, 1), 1, expected
+
+
+def tensor_convolution():
+    return sorted_convolution(tensor=True)
+
+
+def convolution_by_rows():
+    x, weight = scene(), mx.array(numbers(27, 1, CHANNELS))
+    launch = record(lambda: ops.subm_conv3d(x, weight, groups=CHANNELS).feats, "conv_rows")
+    tail, w = numbers(64, CHANNELS), np.array(weight)
+    arrays = {
+        "x": Far(ROWS, tail),
+        "w": w,
+        "sizes": ints(ROWS, 27, CHANNELS, 1, 1, CHANNELS, 1, CHANNELS),
+        "row_offsets": Far(ROWS + 1, np.arange(65, dtype=np.int32)),
+        "edge_ids": np.arange(64, dtype=np.int32),
+        "in_rows": np.arange(ROWS - 1, ROWS - 65, -1, dtype=np.int32),
+        "kernel_ids": np.full(64, 26, np.int32),
+        "y": Far(ROWS, np.zeros((64, CHANNELS), np.float16)),
+    }
+    expected = tail[::-1].astype(np.float32) * w[26].astype(np.float32)
+    return launch, arrays, (CHANNELS, ROWS, 1), 16, expected
+
+
+def packed_linear():
+    weight = mx.array(numbers(CHANNELS, CHANNELS))
+    packed = ml.quantize_weight(weight, bits=4)
+    x = mx.array(numbers(70, CHANNELS))
+    launch = record(lambda: ops.linear_features(x, packed), "conv_tiles_same")
+    tail = numbers(64, CHANNELS)
+    arrays = {
+        "x": Far(ROWS, tail),
+        "codes": np.array(packed.weight),
+        "scales": np.array(packed.scales),
+        "code_biases": np.array(packed.biases),
+        "sizes": ints(ROWS, 1, 1, CHANNELS, CHANNELS, packed.group_size),
+        "y": Far(ROWS, np.zeros((64, CHANNELS), np.float16)),
+    }
+    dense = np.array(ops.linear_features(mx.array(tail), packed).astype(mx.float32))
+    return launch, arrays, (ROWS // 64 * 128, 1, 1), 1, dense
+
+
+def weight_gradient():
+    """40 edges of one offset, between the last rows of both sides."""
+    x, weight = scene(), mx.array(numbers(27, CHANNELS, CHANNELS))
+    g = mx.array(numbers(70, CHANNELS))
+    launch = record(
+        lambda: mx.vjp(lambda w: ops.subm_conv3d(x, w).feats, [weight], [g])[1], "outer_tiles"
+    )
+    left, right = numbers(64, CHANNELS), numbers(64, CHANNELS)
+    i, o = (RANDOM.integers(0, 64, 40).astype(np.int32) for _ in range(2))
+    size = CHANNELS * CHANNELS
+    arrays = {
+        "x": Far(ROWS, left),
+        "g": Far(ROWS, right),
+        "edge_ids": np.arange(40, dtype=np.int32),
+        "in_rows": i + (ROWS - 64),
+        "out_rows": o + (ROWS - 64),
+        "parts": ints(0, 0, 40, 0),
+        "sizes": ints(1, CHANNELS, CHANNELS, size, CHANNELS, CHANNELS),
+        "u": np.zeros((CHANNELS, CHANNELS), np.float16),
+    }
+    expected = left[i].astype(np.float32).T @ right[o].astype(np.float32)
+    return launch, arrays, (128, 1, 1), 1, expected
+
+
+def segment_sum():
+    """The last 16 segments have two entries each, of the last rows."""
+    indices, lengths = mx.arange(40), mx.array([10, 20, 10])
+    x = mx.array(numbers(40, CHANNELS))
+    launch = record(
+        lambda: points.indexed_segment_reduce(x, indices, lengths, "sum"), "segments_sum"
+    )
+    tail, rows = numbers(64, CHANNELS), RANDOM.integers(0, 64, 32).astype(np.int32)
+    arrays = {
+        "x": Far(ROWS, tail),
+        "x_shape": ints(ROWS, CHANNELS),
+        "offsets": Far(ROWS + 1, np.arange(0, 34, 2, dtype=np.int32)),
+        "rows": rows + (ROWS - 64),
+        "out": Far(ROWS, np.zeros((16, CHANNELS), np.float16)),
+    }
+    expected = tail[rows].astype(np.float32).reshape(16, 2, CHANNELS).sum(1)
+    return launch, arrays, (CHANNELS // 4, ROWS, 1), 1, expected
+
+
+def gathered_rows():
+    x = mx.array(numbers(4, CHANNELS))
+    lengths = mx.array([10, 20, 10, 3])
+    launch = record(lambda: points.segment_expand(x, lengths), "segments_gather")
+    tail, rows = numbers(64, CHANNELS), RANDOM.integers(0, 64, 16).astype(np.int32)
+    arrays = {
+        "x": Far(ROWS, tail),
+        "x_shape": ints(ROWS, CHANNELS),
+        "rows": Far(ROWS, rows + (ROWS - 64)),
+        "fill": np.zeros(1, np.float32),
+        "out": Far(ROWS, np.zeros((16, CHANNELS), np.float16)),
+    }
+    return launch, arrays, (CHANNELS // 4, ROWS, 1), 1, tail[rows]
+
+
+CASES = [
+    sorted_convolution,
+    tensor_convolution,
+    convolution_by_rows,
+    packed_linear,
+    weight_gradient,
+    segment_sum,
+    gathered_rows,
+]
+
+
+def check(case, **options):
+    launch, arrays, grid, last, expected = case()
+    found = run_far(launch, arrays, grid, last, **options).astype(np.float32)
+    limit = np.abs(expected).max() * 2e-3
+    np.testing.assert_allclose(found, expected, rtol=2e-3, atol=limit)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_rows_beyond_2_to_the_32_elements(case):
+    check(case)
+
+
+def plant(old, new):
+    def change(text):
+        assert old in text, f"the kernel has no place for this mistake: {old}"
+        return text.replace(old, new)
+
+    return change
+
+
+PLANTS = {
+    "rows of x": (sorted_convolution, "size_t(row) * size_t(stride)", "size_t(row * stride)"),
+    "rows of x, tensors": (
+        tensor_convolution,
+        "size_t(row) * size_t(stride)",
+        "size_t(row * stride)",
+    ),
+    "rows of y": (
+        sorted_convolution,
+        "size_t(rows.out_row(row)) * size_t(c_out)",
+        "size_t(int(rows.out_row(row)) * c_out)",
+    ),
+    "rows of g": (
+        weight_gradient,
+        "size_t(to) * size_t(groups * out)",
+        "size_t(to * (groups * out))",
+    ),
+    "rows of a segment": (segment_sum, "size_t(row) * size_t(channels)", "size_t(row * channels)"),
+}
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_an_index_of_32_bits_is_found_and_named(name):
+    case, old, new = PLANTS[name]
+    with pytest.raises(MetalError, match="signed integer overflow"):
+        check(case, variant="asan", change=plant(old, new))
+
+
+def test_an_index_that_wraps_reads_other_rows():
+    """A product of unsigned numbers may wrap by the rules of the language."""
+    change = plant("size_t(row) * size_t(channels)", "size_t(uint(row) * uint(channels))")
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        check(segment_sum, change=change)
