@@ -1,7 +1,7 @@
 """Point Transformer V3 against recorded runs of the original: every intermediate within 2e-5.
 
-The official Point Transformer V3 (commit 3229e9b) made goldens/ptv3_tiny.npz and ptv3_rpe.npz on the
-CPU, in evaluation mode with random weights. No code of theirs is here.
+The official Point Transformer V3 (commit 3229e9b) made goldens/ptv3_tiny.npz and ptv3_rpe.npz on
+the CPU, in evaluation mode with random weights. No code of theirs is here.
 Orders, inverses and paddings are compared exactly.
 """
 
