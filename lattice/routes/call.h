@@ -121,7 +121,7 @@ struct Adamw {
 };
 
 // Payload of attention and attention_vjp (kernels/cpu/features/attention.h). Inputs: q, k, v, then
-// the bias of all pairs or the table by position if there is one; of attention_vjp then out, the
+// the bias of all pairs or the table by position if there is one. attention_vjp then has out, the
 // log-sum-exp and the cotangent of out. A log-sum-exp of no rows: the forward pass saved none.
 struct Attend {
   struct Positions {  // of a table; (rows, axes) int32

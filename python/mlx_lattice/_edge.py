@@ -74,7 +74,7 @@ def _named(function: FunctionType, name: str) -> Any:
     return call
 
 
-def _bound(function: FunctionType, args: tuple, kwargs: dict) -> dict[str, Any]:
+def _bound(function: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     try:
         found = inspect.signature(function).bind_partial(*args, **kwargs).arguments
     except TypeError:
@@ -82,7 +82,9 @@ def _bound(function: FunctionType, args: tuple, kwargs: dict) -> dict[str, Any]:
     return {k: v for k, v in found.items() if k != "self"}
 
 
-def _told(error: Exception, function: FunctionType, args: tuple, kwargs: dict) -> bool:
+def _told(
+    error: Exception, function: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bool:
     """Whether the message names the call, an argument or a file already."""
     text = str(error.args[0]) if error.args else ""
     named = text.startswith("[") and not text.startswith("[convert]")  # which is MLX's own
@@ -107,7 +109,13 @@ def _from_outside(trace: TracebackType | None) -> bool:
     return False
 
 
-def _message(error: Exception, function: FunctionType, name: str, args: tuple, kwargs: dict) -> str:
+def _message(
+    error: Exception,
+    function: FunctionType,
+    name: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> str:
     if name in ("__init__", "__call__") and args:
         name = type(args[0]).__name__
     given = ", ".join(f"{k}: {_kind(v)}" for k, v in _bound(function, args, kwargs).items())

@@ -1,9 +1,13 @@
 """What every loss checks before it reads by label: shapes, dtypes and the range of labels."""
 
+from __future__ import annotations
+
 import mlx.core as mx
 
 
-def check_labels(name, logits, labels, weights=None):
+def check_labels(
+    name: str, logits: mx.array, labels: mx.array, weights: mx.array | None = None
+) -> None:
     """Shapes, dtypes and, where the labels have values, their range."""
     for argument, value, axes in (
         ("logits", logits, 2),

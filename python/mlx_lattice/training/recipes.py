@@ -272,7 +272,7 @@ def planned(network: Any, pipeline: VoxelPipeline) -> Any:
     network.eval()
 
     def prepare(cloud: PointCloud, name: str) -> Scan:
-        scan: Scan = pipeline.scan(cloud, name)
+        scan = pipeline.scan(cloud, name)
         if scan.labels is None:
             raise ValueError("no column label")
         network(scan.tensor)  # nothing is evaluated; the relations stay with the coordinates

@@ -71,8 +71,8 @@ class VoxelPipeline:
     label: str = "label"
     ignored: tuple[Any, ...] = field(default=())
 
-    def __post_init__(self):
-        def fail(name, value, expected):
+    def __post_init__(self) -> None:
+        def fail(name: str, value: Any, expected: Any) -> None:
             raise ValueError(f"[VoxelPipeline] {name}: found {value!r}, expected {expected}")
 
         if isinstance(self.voxel, bool) or not isinstance(self.voxel, (int, float)):

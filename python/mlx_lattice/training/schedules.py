@@ -22,7 +22,7 @@ from .optimizers import AdamW
 Schedule = Callable[[mx.array], mx.array]
 
 
-def _checked(name: str, rate, steps, warm) -> int:
+def _checked(name: str, rate: float, steps: int, warm: float) -> int:
     """Steps in which the rate rises."""
     for argument, value in (("rate", rate), ("warm", warm)):
         if not isinstance(value, (int, float)) or not math.isfinite(value):
@@ -54,7 +54,7 @@ def warm_cosine(rate: float, steps: int, warm: float = 0.1) -> Schedule:
     """
     rise = _checked("warm_cosine", rate, steps, warm)
 
-    def schedule(step):
+    def schedule(step: Any) -> Any:
         turn = mx.clip((step - rise) / max(1, steps - rise), 0, 1)
         return rate * mx.minimum((step + 1) / rise, 0.505 + 0.495 * mx.cos(math.pi * turn))
 

@@ -118,7 +118,7 @@ class Trainer:
         self,
         model: Module,
         optimizer: Optimizer,
-        loss: Callable[..., Any],
+        loss: Any,
         *,
         directory: str | os.PathLike[str] | None = None,
         checkpoint_file: str | os.PathLike[str] | None = None,
@@ -127,7 +127,7 @@ class Trainer:
         ranks: Ranks | None = None,
         quiet: bool = False,
         clip_norm: float | None = None,
-        average: float | None = None,
+        average: Any = None,
         precision: str = "float32",
         patience: int | None = None,
         monitor: str = "mean_iou",
@@ -151,7 +151,7 @@ class Trainer:
         self.history: list[dict[str, Any]] = []
         if checkpoint_file is None and directory is not None:
             checkpoint_file = Path(directory) / checkpoint.NAME
-        self._path = None if checkpoint_file is None else Path(checkpoint_file)
+        self._path = checkpoint_file
         self._quiet = quiet or not self.ranks.first
         self._batch_number = 0
         self._within: dict[str, Any] | None = None  # where a resumed epoch goes on
@@ -225,7 +225,7 @@ class Trainer:
         """
         self._copy_from_first()
         if self.ranks.first:
-            for path in filter(None, (self._path, self._history_path)):
+            for path in (p for p in (self._path, self._history_path) if p):
                 Path(path).parent.mkdir(parents=True, exist_ok=True)
         while self.epoch < epochs and not self._stalled():
             begin = time.perf_counter()

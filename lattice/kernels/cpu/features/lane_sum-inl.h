@@ -1,6 +1,6 @@
-// Sums over vectors with the same bits on every instruction set: element i of a row belongs to
-// part i mod 16, and the 16 parts are added as ((p, p + 8), + 4, + 2, + 1). Included once per
-// Highway target.
+// Sums over vectors with the same bits on every instruction set. Element i of a row belongs to part
+// i mod 16, and the 16 parts are added as ((p, p + 8), + 4, + 2, + 1). Included once per Highway
+// target.
 #include "lattice/kernels/cpu/features/block-inl.h"
 
 #if defined(LATTICE_KERNELS_CPU_LANE_SUM_INL_H) == defined(HWY_TARGET_TOGGLE)
