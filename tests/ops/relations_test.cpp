@@ -69,7 +69,7 @@ Relation::Ptr build(const support::Case& c) {
 }
 
 // Groups of a CSR view hold exactly the edges with that key, ascending.
-void check_csr(const Csr& csr, const mx::array& keys, int64_t groups) {
+void check_csr(const EdgeGroups& csr, const mx::array& keys, int64_t groups) {
   const auto offsets = to_vector(csr.row_offsets), ids = to_vector(csr.edge_ids),
              key = to_vector(keys);
   ASSERT_EQ(offsets.size(), static_cast<size_t>(groups) + 1);
