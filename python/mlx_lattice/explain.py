@@ -80,10 +80,9 @@ def _sentence(d: Any) -> Any:
     if d.edges:
         text += f" over {d.edges:,} edges"
     if d.flop:
-        seconds = d.flop / _rate()
-        text += (
-            f". Predicted time: about {seconds * 1e3:.2g} ms, at the rate of a dense product here"
-        )
+        ms = d.flop / _rate() * 1e3
+        about = f"{ms:,.0f}" if ms >= 100 else f"{ms:.2g}"
+        text += f". Predicted time: about {about} ms, at the rate of a dense product here"
     return text + "."
 
 

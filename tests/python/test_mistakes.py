@@ -75,6 +75,8 @@ MISTAKES = [
     (lambda: ops.relu(F), TypeError, r"\[relu\] x: found mlx.core.array"),
     (lambda: ops.relu_features(X), TypeError, r"\[relu_features\] feats.*`feats.feats`"),
     (lambda: ops.cat(X, nn.MaxPool3d()(X)), ValueError, "stride"),
+    (lambda: nn.MaxPool3d(2, 2)(X.feats), TypeError, r"\[MaxPool3d\] x: found an mx.array"),
+    (lambda: nn.GlobalAvgPool()(X.feats), TypeError, r"\[GlobalAvgPool\] x: found an mx.array"),
     (lambda: X + "1", TypeError, "unsupported operand"),
     # What MLX says itself; the FAQ explains these three.
     (lambda: mlx.nn.ReLU()(X), (TypeError, ValueError), "SparseTensor"),

@@ -88,8 +88,8 @@ def number(
     return float(plain)
 
 
-def checked_input(module: Module, x: Any, channels: Any, arrays: bool = False) -> Any:
-    """x, if it is a sparse tensor (with `arrays` also an array) with the module's channels."""
+def checked_input(module: Module, x: Any, channels: int | None = None, arrays: bool = False) -> Any:
+    """x, if it is a sparse tensor (with `arrays` also an array) with these channels, or any."""
     name = type(module).__name__
     if isinstance(x, mx.array):
         if not arrays:
@@ -102,7 +102,7 @@ def checked_input(module: Module, x: Any, channels: Any, arrays: bool = False) -
         raise TypeError(f"[{name}] x: found {type(x).__name__}, expected a SparseTensor.")
     else:
         found = x.channels
-    if found != channels:
+    if channels is not None and found != channels:
         raise ValueError(
             f"[{name}] x has {found} channels, and this module takes {channels}; "
             f"make the module with in_channels={found}, or change the layer before."

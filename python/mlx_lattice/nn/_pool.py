@@ -8,7 +8,7 @@ import mlx.nn as nn
 
 from .. import ops
 from ..core import KernelSpec
-from ._checks import integer
+from ._checks import checked_input, integer
 
 if TYPE_CHECKING:
     from mlx_lattice.core import SparseTensor
@@ -55,7 +55,7 @@ class Pool3d(_Local):
         self._mode = mode
 
     def __call__(self, x: SparseTensor) -> SparseTensor:
-        return ops.pool3d(x, mode=self._mode, kernel_size=self._spec)
+        return ops.pool3d(checked_input(self, x), mode=self._mode, kernel_size=self._spec)
 
     def _extra_repr(self) -> str:
         return f"mode={self._mode}, {super()._extra_repr()}"
@@ -100,7 +100,7 @@ class PoolTranspose3d(_Local):
     """Mean of the contributors on finer coordinates, those of `target` where it is given."""
 
     def __call__(self, x: SparseTensor, target: Any = None) -> SparseTensor:
-        return ops.pool_transpose3d(x, target, kernel_size=self._spec)
+        return ops.pool_transpose3d(checked_input(self, x), target, kernel_size=self._spec)
 
 
 class TrilinearUpsample3d(nn.Module):
@@ -113,7 +113,7 @@ class TrilinearUpsample3d(nn.Module):
             raise ValueError(f"[TrilinearUpsample3d] stride must be in 1..64, got {self._stride}")
 
     def __call__(self, x: SparseTensor, target: Any = None) -> SparseTensor:
-        return ops.trilinear_upsample3d(x, target, stride=self._stride)
+        return ops.trilinear_upsample3d(checked_input(self, x), target, stride=self._stride)
 
     def _extra_repr(self) -> str:
         return f"stride={self._stride}"
@@ -127,7 +127,7 @@ class _Global(nn.Module):
         )
 
     def __call__(self, x: SparseTensor) -> SparseTensor:
-        return self._run(x, batch_size=self._batch_size)
+        return self._run(checked_input(self, x), batch_size=self._batch_size)
 
     def _extra_repr(self) -> Any:
         return "" if self._batch_size is None else f"batch_size={self._batch_size}"
