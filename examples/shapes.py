@@ -11,8 +11,12 @@ thinned to a third of the grid before the network, so that the density of the sa
 nothing. Each epoch turns the training clouds another way.
 """
 
+from __future__ import annotations
+
 import argparse
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 import mlx.nn
@@ -20,25 +24,28 @@ import mlx.optimizers as optim
 import numpy as np
 from mlx_lattice import nn, points
 
+if TYPE_CHECKING:
+    pass
+
 GRID = 0.2
 
 
-def circle(t):
+def circle(t: Any) -> Any:
     return np.stack([np.cos(t), np.sin(t)], 1)
 
 
-def sphere(n, rng):
+def sphere(n: int, rng: np.random.Generator) -> Any:
     v = rng.normal(size=(n, 3))
     return v / np.linalg.norm(v, axis=1, keepdims=True)
 
 
-def cube(n, rng):
+def cube(n: int, rng: np.random.Generator) -> Any:
     p = rng.uniform(-0.8, 0.8, size=(n, 3))
     p[np.arange(n), rng.integers(0, 3, n)] = rng.choice([-0.8, 0.8], n)
     return p
 
 
-def cylinder(n, rng):
+def cylinder(n: int, rng: np.random.Generator) -> Any:
     """The side and both lids, by area: radius 0.6, height 1.6."""
     lid = rng.random(n) < 0.6 / (0.6 + 1.6)
     r = np.where(lid, 0.6 * np.sqrt(rng.random(n)), 0.6)
@@ -46,17 +53,17 @@ def cylinder(n, rng):
     return np.column_stack([circle(rng.uniform(0, 2 * np.pi, n)) * r[:, None], z])
 
 
-def cone(n, rng):
+def cone(n: int, rng: np.random.Generator) -> Any:
     r = np.sqrt(rng.random(n))
     return np.column_stack([circle(rng.uniform(0, 2 * np.pi, n)) * 0.8 * r[:, None], 0.8 - 1.6 * r])
 
 
-def torus(n, rng):
+def torus(n: int, rng: np.random.Generator) -> Any:
     ring, tube = circle(rng.uniform(0, 2 * np.pi, n)), circle(rng.uniform(0, 2 * np.pi, n)) * 0.3
     return np.column_stack([ring * (0.7 + tube[:, :1]), tube[:, 1]])
 
 
-def helix(n, rng):
+def helix(n: int, rng: np.random.Generator) -> Any:
     t = rng.uniform(-1, 1, n)
     return np.column_stack([0.7 * circle(2 * np.pi * 1.5 * t), 0.9 * t])
 
@@ -64,14 +71,14 @@ def helix(n, rng):
 CLASSES = (sphere, cube, cylinder, cone, torus, helix)
 
 
-def rotation(rng):
+def rotation(rng: np.random.Generator) -> Any:
     """Uniform over all rotations."""
     q, r = np.linalg.qr(rng.normal(size=(3, 3)))
     q *= np.sign(np.diag(r))
     return q * np.sign(np.linalg.det(q))
 
 
-def cloud(label, rng):
+def cloud(label: int, rng: np.random.Generator) -> Any:
     p = CLASSES[label](rng.integers(192, 385), rng) @ rotation(rng).T * rng.uniform(0.8, 1.2)
     return (p + rng.normal(scale=0.02, size=p.shape)).astype(np.float32)
 
@@ -83,7 +90,7 @@ class Clouds:
     rulebooks of the first use.
     """
 
-    def __init__(self, count, seed, size=20, turned=False):
+    def __init__(self, count: int, seed: int, size: int = 20, turned: bool = False) -> None:
         self._rng = np.random.default_rng(seed)
         self._labels = self._rng.permutation(np.arange(count) % len(CLASSES))
         self._clouds = [cloud(label, self._rng) for label in self._labels]
@@ -92,16 +99,16 @@ class Clouds:
             None if turned else [self._batch(np.arange(count)[part], None) for part in self._parts]
         )
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._parts)
 
-    def __iter__(self):
+    def __iter__(self) -> Any:
         if self._made is not None:
             return iter(self._made)
         order = self._rng.permutation(len(self._clouds))
         return (self._batch(order[part], self._rng) for part in self._parts)
 
-    def _batch(self, rows, rng):
+    def _batch(self, rows: Any, rng: np.random.Generator) -> dict[Any, Any]:
         chosen = [self._clouds[r] for r in rows]
         if rng is not None:
             chosen = [(p @ rotation(rng).T).astype(np.float32) for p in chosen]
@@ -114,21 +121,29 @@ class Clouds:
 class NeighborNet(mlx.nn.Module):
     """PointCNNEncoder on the positions, the largest values of each cloud, a linear layer."""
 
-    def __init__(self, classes, channels=64, k=12):
+    def __init__(self, classes: Any, channels: int = 64, k: int = 12) -> None:
         super().__init__()
         self.encoder = points.PointCNNEncoder(3, 3, channels, k)
         self.pool, self.head = points.GlobalPool("max"), nn.Linear(channels, classes)
 
-    def __call__(self, batch):
+    def __call__(self, batch: Any) -> Any:
         y = self.encoder(batch.positions, batch.positions, batch.lengths)
         return self.head(self.pool(y, batch.lengths))
 
 
-def loss_fn(scores, labels):
+def loss_fn(scores: Any, labels: mx.array) -> Any:
     return mlx.nn.losses.cross_entropy(scores, labels, reduction="mean")
 
 
-def train(clouds=1440, tests=360, epochs=12, seed=0, knn=False, log=print, **options):
+def train(
+    clouds: int = 1440,
+    tests: int = 360,
+    epochs: int = 12,
+    seed: int = 0,
+    knn: bool = False,
+    log: Callable[..., Any] = print,
+    **options: Any,
+) -> tuple[Any, ...]:
     """Returns (model, history)."""
     mx.random.seed(seed)
     model = (

@@ -8,7 +8,10 @@ Going up, `ConvTranspose3d(x, skip)` lands on the skip's own coordinates, so tha
 by shared identity: no coordinate is looked up, no row can be misaligned.
 """
 
+from __future__ import annotations
+
 import itertools
+from typing import Any
 
 import mlx.core as mx
 import mlx.nn
@@ -21,7 +24,7 @@ from mlx_lattice import nn, ops
 class ResidualBlock(mlx.nn.Module):
     """x + conv(relu(norm(conv(x)))), with a linear layer on x where the channels differ."""
 
-    def __init__(self, in_channels, out_channels):
+    def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
         self.conv1, self.norm1 = (
             nn.SubmConv3d(in_channels, out_channels),
@@ -34,7 +37,7 @@ class ResidualBlock(mlx.nn.Module):
         if in_channels != out_channels:
             self.project = nn.Linear(in_channels, out_channels, bias=False)
 
-    def __call__(self, x):
+    def __call__(self, x: Any) -> Any:
         y = ops.relu(self.norm1(self.conv1(x)))
         y = self.norm2(self.conv2(y))
         return ops.relu(y + (self.project(x) if "project" in self else x))
@@ -43,7 +46,7 @@ class ResidualBlock(mlx.nn.Module):
 class UNet(mlx.nn.Module):
     """`channels` gives the width of each level; every level halves the resolution."""
 
-    def __init__(self, in_channels, out_channels, channels=(16, 32, 64)):
+    def __init__(self, in_channels: int, out_channels: int, channels: Any = (16, 32, 64)) -> None:
         super().__init__()
         self.stem = nn.SubmConv3d(in_channels, channels[0])
         self.encoders = [ResidualBlock(c, c) for c in channels]
@@ -57,7 +60,7 @@ class UNet(mlx.nn.Module):
         self.decoders = [ResidualBlock(2 * c, c) for c in channels[:-1]]
         self.head = nn.Linear(channels[0], out_channels)
 
-    def __call__(self, x):
+    def __call__(self, x: Any) -> Any:
         x = self.encoders[0](self.stem(x))
         skips = []
         for down, encoder in zip(self.downs, self.encoders[1:]):
@@ -68,7 +71,7 @@ class UNet(mlx.nn.Module):
         return self.head(x)
 
 
-def scene(n=600, seed=0):
+def scene(n: int = 600, seed: int = 0) -> tuple[Any, ...]:
     """Two batch items of a bumpy floor with a ball; the label tells floor (0) from ball (1)."""
     rng = np.random.default_rng(seed)
     coords, labels = [], []
@@ -86,7 +89,7 @@ def scene(n=600, seed=0):
     return ops.sparse_collate(coords, feats), mx.array(np.concatenate(labels))
 
 
-def train(steps=60, seed=0, report=print):
+def train(steps: int = 60, seed: int = 0, report: Any = print) -> Any:
     """Overfits one scene; returns the losses."""
     mx.random.seed(seed)
     x, labels = scene()

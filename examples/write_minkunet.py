@@ -3,6 +3,9 @@
 Write_minkunet.py <folder>
 """
 
+from __future__ import annotations
+
+import os
 import pathlib
 import sys
 
@@ -10,7 +13,7 @@ import mlx.core as mx
 from mlx_lattice import SparseTensor, models
 
 
-def write(folder, depth=18, width=8, seed=0):
+def write(folder: str | os.PathLike[str], depth: int = 18, width: int = 8, seed: int = 0) -> None:
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     mx.random.seed(seed)

@@ -17,7 +17,8 @@ from pathlib import Path
 
 COLUMNS, WORDS = 100, 25
 EXAMPLES = ("scripts/check_text.py", "tests/python/test_text.py")  # these plant mistakes
-CODE = {".h", ".cpp", ".metal", ".py", ".sh", ".cmake", ".in", ".toml", ".yaml"}
+CODE = {".h", ".cpp", ".metal", ".py", ".sh", ".cmake", ".in", ".toml", ".yaml", ".yml", ".cff"}
+CODE |= {".html", ".js", ".json", ".txt"}
 NAMES = {"Makefile", "CMakeLists.txt", "run"}
 
 # Spellings that are British, each with the US one.
@@ -29,7 +30,7 @@ BRITISH = {
     r"centre(?=s|d|\b)": "center",
     r"metres?\b": "meter",
     r"fibres?\b": "fiber",
-    r"grey(?=s|\b)": "gray",
+    r"(?<!blue )grey(?=s|\b)": "gray",  # "blue grey" is a color of the theme of the site
     r"labelled|labelling": "labeled",
     r"modelled|modelling": "modeled",
     r"cancelled|cancelling": "canceled",

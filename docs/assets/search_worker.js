@@ -1,5 +1,5 @@
-// Search of the site without a server. A browser starts no Worker from a file:// address; this one runs
-// the worker's script in a hidden frame of the same page instead. Written for this site.
+// Search of the site without a server. A browser starts no Worker from a file:// address; this class
+// runs the script of the worker in a hidden frame of the same page instead. Written for this site.
 "use strict";
 class IFrameWorker extends EventTarget {
   constructor(url) {
@@ -10,7 +10,8 @@ class IFrameWorker extends EventTarget {
       const start = () => {
         const inside = this.frame.contentWindow;
         inside.postMessage = data => this.dispatchEvent(new MessageEvent("message", { data }));
-        inside.importScripts = (...files) => files.reduce((before, file) => before.then(() => load(inside, file)), Promise.resolve());
+        inside.importScripts = (...files) => files.reduce(
+          (before, file) => before.then(() => load(inside, file)), Promise.resolve());
         load(inside, url).then(done);
       };
       const load = (inside, file) => new Promise(loaded => {
@@ -20,11 +21,15 @@ class IFrameWorker extends EventTarget {
         inside.document.body.appendChild(script);
       });
       document.body ? (document.body.appendChild(this.frame), start())
-        : addEventListener("DOMContentLoaded", () => { document.body.appendChild(this.frame); start(); });
+        : addEventListener("DOMContentLoaded", () => {
+          document.body.appendChild(this.frame);
+          start();
+        });
     });
   }
   postMessage(data) {
-    this.ready.then(() => this.frame.contentWindow.dispatchEvent(new MessageEvent("message", { data })));
+    const message = new MessageEvent("message", { data });
+    this.ready.then(() => this.frame.contentWindow.dispatchEvent(message));
   }
   terminate() { this.frame.remove(); }
 }

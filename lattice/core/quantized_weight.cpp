@@ -40,19 +40,16 @@ void check_packing(const std::string& operation, int64_t bits, int64_t group_siz
                                 std::to_string(group_size));
 }
 
-QuantizedWeight::QuantizedWeight(mx::array weight, mx::array scales, mx::array biases,
-                                 int64_t group_size, int64_t bits, int64_t in_channels,
-                                 int64_t out_channels, const Triple& kernel_size,
-                                 WeightLayout layout)
-    : weight_(std::move(weight)),
-      scales_(std::move(scales)),
-      biases_(std::move(biases)),
-      group_size_(group_size),
-      bits_(bits),
-      in_channels_(in_channels),
-      out_channels_(out_channels),
-      kernel_size_(KernelSpec(kernel_size, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}).size),
-      layout_(layout) {
+QuantizedWeight::QuantizedWeight(QuantizedParts parts)
+    : weight_(std::move(parts.weight)),
+      scales_(std::move(parts.scales)),
+      biases_(std::move(parts.biases)),
+      group_size_(parts.group_size),
+      bits_(parts.bits),
+      in_channels_(parts.in_channels),
+      out_channels_(parts.out_channels),
+      kernel_size_(KernelSpec(parts.kernel_size, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}).size),
+      layout_(parts.layout) {
   check_packing("QuantizedWeight", bits_, group_size_);
   if (in_channels_ < 1 || out_channels_ < 1 || in_channels_ > INT32_MAX / 2 ||
       out_channels_ > INT32_MAX)

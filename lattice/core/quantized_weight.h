@@ -23,14 +23,21 @@ const char* layout_name(WeightLayout layout);
 // Throws std::invalid_argument for a name that is none.
 WeightLayout layout_named(const std::string& name);
 
+// What a QuantizedWeight is made of.
+struct QuantizedParts {
+  mx::array weight, scales, biases;  // codes; scales and biases of groups of codes
+  int64_t group_size = 64, bits = 4;
+  int64_t in_channels = 0, out_channels = 0;
+  Triple kernel_size = {1, 1, 1};
+  WeightLayout layout = WeightLayout::linear;
+};
+
 class QuantizedWeight {
  public:
   // Throws std::invalid_argument when bits are not 4 or 8, the group is not 32, 64 or 128, or an
   // array is not what these say. kernel_size: of `kernel_major` only the number of offsets counts;
   // `linear` has (1, 1, 1).
-  QuantizedWeight(mx::array weight, mx::array scales, mx::array biases, int64_t group_size,
-                  int64_t bits, int64_t in_channels, int64_t out_channels,
-                  const Triple& kernel_size, WeightLayout layout);
+  explicit QuantizedWeight(QuantizedParts parts);
 
   const mx::array& weight() const { return weight_; }
   const mx::array& scales() const { return scales_; }

@@ -42,7 +42,7 @@ int checked_int(int64_t n, const char* what) {
   return static_cast<int>(n);
 }
 
-Csr group(const mx::array& keys, int64_t n_groups) {
+EdgeGroups group(const mx::array& keys, int64_t n_groups) {
   const int64_t n = keys.size();
   cpu::Buffer<int32_t> offsets(n_groups + 1), ids(n);
   cpu::group_edges(keys.data<int32_t>(), n, n_groups, offsets.data(), ids.data());
@@ -90,7 +90,7 @@ struct Relation::Views {
   Lazy<cpu::TileBounds> tiles;
   Lazy<Edges> edges;
   std::optional<mx::array> row_offsets;  // made with the edges, by output row
-  Lazy<Csr> output_csr, input_csr, kernel_csr;
+  Lazy<EdgeGroups> output_csr, input_csr, kernel_csr;
   Lazy<ImplicitGemm> implicit_gemm;
   Lazy<SortedImplicitGemm> sorted_implicit_gemm;
   Lazy<TileLists> tile_lists;
@@ -264,21 +264,21 @@ const Edges& Relation::edges() const {
   });
 }
 
-const Csr& Relation::output_csr() const {
+const EdgeGroups& Relation::output_csr() const {
   return views_->output_csr.get([&] {
     const Edges& sorted = edges();
     if (given_edges_) return group(sorted.out_rows, n_out_);
     cpu::Buffer<int32_t> ids(n_edges_);
     std::iota(ids.begin(), ids.end(), 0);
-    return Csr{*views_->row_offsets, column(std::move(ids))};
+    return EdgeGroups{*views_->row_offsets, column(std::move(ids))};
   });
 }
 
-const Csr& Relation::input_csr() const {
+const EdgeGroups& Relation::input_csr() const {
   return views_->input_csr.get([&] { return group(edges().in_rows, n_in_); });
 }
 
-const Csr& Relation::kernel_csr() const {
+const EdgeGroups& Relation::kernel_csr() const {
   return views_->kernel_csr.get([&] { return group(edges().kernel_ids, n_k_); });
 }
 

@@ -35,7 +35,7 @@ struct Edges {
   mx::array in_rows, out_rows, kernel_ids;
 };
 // Edges of group g are edge_ids[row_offsets[g] .. row_offsets[g + 1]].
-struct Csr {
+struct EdgeGroups {
   mx::array row_offsets, edge_ids;
 };
 // out_in_map (n_out, n_k), -1 = none; row_masks (n_out, ceil(n_k / 32)) uint32.
@@ -107,9 +107,9 @@ class Relation : public std::enable_shared_from_this<Relation> {
   // Whether edges() ascends in the output row, so that output_csr().edge_ids counts 0, 1, 2, ... It
   // does unless the user gave them.
   bool edges_by_output() const { return !given_edges_; }
-  const Csr& output_csr() const;
-  const Csr& input_csr() const;
-  const Csr& kernel_csr() const;
+  const EdgeGroups& output_csr() const;
+  const EdgeGroups& input_csr() const;
+  const EdgeGroups& kernel_csr() const;
   const ImplicitGemm& implicit_gemm() const;
   // n_kernels <= 32; kinds forward, target, submanifold.
   const SortedImplicitGemm& sorted_implicit_gemm() const;

@@ -21,7 +21,7 @@ void check(const char* name, const mx::array& a, const mx::Shape& shape) {
 
 std::vector<mx::array> adamw_step(const mx::array& parameter, const mx::array& gradient,
                                   const mx::array& m, const mx::array& v, const mx::array& rates,
-                                  double b1, double b2, float eps, mx::StreamOrDevice s) {
+                                  const AdamwBetas& betas, mx::StreamOrDevice s) {
   const mx::Shape shape = parameter.shape();
   check("parameter", parameter, shape);
   check("gradient", gradient, shape);
@@ -30,7 +30,7 @@ std::vector<mx::array> adamw_step(const mx::array& parameter, const mx::array& g
   check("rates", rates, {3});
   return run_all({.operation = Operation::adamw,
                   .inputs = {parameter, gradient, m, v, rates},
-                  .payload = Adamw{b1, b2, eps},
+                  .payload = Adamw{betas.b1, betas.b2, betas.eps},
                   .stream = s});
 }
 

@@ -11,6 +11,7 @@
 
 #include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/geometry/points.h"
+#include "lattice/ops/geometry.h"
 #include "lattice/ops/map_rows.h"
 
 namespace lattice {
@@ -175,7 +176,7 @@ namespace {
 
 PointVoxelMap make_map(const mx::array& given, const CoordinateSet& voxels,
                        const PointOptions& options, Interpolation interpolation,
-                       const std::string& op) {
+                       const std::string& op, mx::StreamOrDevice s) {
   if (voxels.dtype() != mx::int32)
     throw std::invalid_argument("[" + op + "] voxel_coords must be int32, got " +
                                 graph::dtype_name(voxels.dtype()));
@@ -188,21 +189,23 @@ PointVoxelMap make_map(const mx::array& given, const CoordinateSet& voxels,
   if (n > std::numeric_limits<int32_t>::max() / 8)
     throw std::invalid_argument("[" + op + "] points must have fewer than 2^28 rows, got " +
                                 std::to_string(n));
-  const Buffer<int32_t> coords = voxels_of(points, batches, frame, op);
+  Buffer<int32_t> coords = voxels_of(points, batches, frame, op);
   Buffer<int32_t> rows(n * 8);
   Buffer<float> weights(n * 8);
   if (nearest) {
     std::fill(rows.begin(), rows.end(), -1);
     std::fill(weights.begin(), weights.end(), 0.0f);
-    const Buffer<int32_t> found =
-        cpu::lookup(*voxels.unique_index(op), cpu::index_coords({coords.data(), n, false}));
+    voxels.unique_index(op);  // throws for duplicates
+    const mx::array cells = adopt(std::move(coords), {static_cast<int>(n), 4});
+    const mx::array found = find_coords(voxels, CoordinateSet(cells, op), s);
     for (int64_t p = 0; p < n; ++p)
-      if (found[p] >= 0) rows[p * 8] = found[p], weights[p * 8] = 1.0f;
+      if (const int32_t row = data<int32_t>(found)[p]; row >= 0)
+        rows[p * 8] = row, weights[p * 8] = 1.0f;
   } else {
     const Voxels cells = distinct_voxels(coords);
     const KernelSpec corners({2, 2, 2}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1});
     const Relation::Ptr around =
-        relate(RelationKind::target, voxels, corners, CoordinateSet(cells.coords, op), op);
+        relate_on(RelationKind::target, voxels, corners, CoordinateSet(cells.coords, op), op, s);
     cpu::linear_weights(data<float>(points), n, frame, coords.data(), cells.distinct.inverse.data(),
                         data<int32_t>(around->implicit_gemm().out_in_map), rows.data(),
                         weights.data());
@@ -216,12 +219,12 @@ PointVoxelMap make_map(const mx::array& given, const CoordinateSet& voxels,
 PointVoxelMap build_point_voxel_map(const mx::array& points, const mx::array& voxel_coords,
                                     const std::optional<mx::array>& voxel_active_rows,
                                     const PointOptions& options, Interpolation interpolation,
-                                    mx::StreamOrDevice) {
+                                    mx::StreamOrDevice s) {
   constexpr const char* kOperation = "build_point_voxel_map";
   if (voxel_coords.ndim() != 2) CoordinateSet(voxel_coords, kOperation, "voxel_coords");  // throws
   const CoordinateSet voxels(keep_active(voxel_coords, voxel_active_rows, kOperation), kOperation,
                              "voxel_coords");
-  return make_map(points, voxels, options, interpolation, kOperation);
+  return make_map(points, voxels, options, interpolation, kOperation, s);
 }
 
 mx::array interpolate_point_features(const mx::array& voxel_feats, const PointVoxelMap& map,
@@ -239,7 +242,7 @@ mx::array devoxelize(const mx::array& points, const SparseTensor& voxels,
                      const PointOptions& options, Interpolation interpolation,
                      mx::StreamOrDevice s) {
   const PointVoxelMap map =
-      make_map(points, voxels.coordinate_set(), options, interpolation, "devoxelize");
+      make_map(points, voxels.coordinate_set(), options, interpolation, "devoxelize", s);
   return map_rows(voxels.feats(), map.map(voxels.capacity(), "devoxelize"), "devoxelize", "voxels",
                   s);
 }

@@ -55,7 +55,15 @@ QuantizedWeight quantize_weight(const mx::array& weight, std::optional<int64_t> 
   // Contiguous, so that the dense weight is not kept alive and every call reads them as they are.
   for (mx::array& part : parts)
     part = mx::contiguous(w.shape(0) == 1 ? part : transposed(part, s), false, s);
-  return QuantizedWeight(parts[0], parts[1], parts[2], group, bits, in, w.shape(1), size, layout);
+  return QuantizedWeight({.weight = parts[0],
+                          .scales = parts[1],
+                          .biases = parts[2],
+                          .group_size = group,
+                          .bits = bits,
+                          .in_channels = in,
+                          .out_channels = w.shape(1),
+                          .kernel_size = size,
+                          .layout = layout});
 }
 
 mx::array dequantize_weight(const QuantizedWeight& q, mx::StreamOrDevice s) {

@@ -10,7 +10,9 @@ Rejection has_channels(const Call& call);
 Rejection dense_only(const Call& call);
 Rejection packed_only(const Call& call);
 // Several edges of an offset share an output row, so that sums of rows save products.
+// The first is for conv, the second for outer.
 Rejection outputs_are_shared(const Call& call);
+Rejection outer_outputs_are_shared(const Call& call);
 // One launch has threads for every tile.
 Rejection needs_few_groups(const Call& call);
 // Channels of a group fill an 8 x 8 matrix, and what needs_few_groups asks.
@@ -28,10 +30,13 @@ Rejection needs_sorted_map(const Call& call);
 // A reversed submanifold relation whose rows may be sorted before it is reversed.
 Rejection needs_mirror(const Call& call);
 
-// Whether edges share (offset, output row), and what the tiles do with them.
-std::string bucket_note(const Call& call);
+// How the kernels of conv and outer cut the output rows.
+std::string tile_note(const Call& call);
 mx::array conv_tiles(const Call& call, const Route& route);
 mx::array conv_packed(const Call& call, const Route& route);
+// The same; rows that share (offset, output row) are added first and multiplied once.
+mx::array conv_buckets(const Call& call, const Route& route);
+mx::array conv_packed_buckets(const Call& call, const Route& route);
 mx::array conv_reference(const Call& given, const Route& route);
 mx::array outer_buckets(const Call& call, const Route& route);
 mx::array outer_tiles(const Call& call, const Route& route);

@@ -1,8 +1,6 @@
 // conv, linear and outer on the CPU.
 #include <mlx/ops.h>
 
-#include <sstream>
-
 #include "lattice/kernels/cpu/features/buckets.h"
 #include "lattice/kernels/cpu/features/conv.h"
 #include "lattice/kernels/cpu/features/outer.h"
@@ -54,18 +52,11 @@ const void* bias_data(std::span<const graph::Input> in, bool has_bias) {
 
 }  // namespace
 
-std::string bucket_note(const Call& call) {
-  const cpu::RelationLists& lists = call.relation->lists();
-  if (lists.out_once || lists.n_buckets == 0) return "";
-  const double share = static_cast<double>(lists.n_edges) / static_cast<double>(lists.n_buckets);
-  std::ostringstream text;
-  text.precision(3);
-  text << share << " edges per (offset, output row); the kernel adds their rows first from 1.25 on "
-       << "with 64 output channels, 2 with 32, 5 with fewer";
-  return text.str();
-}
+namespace {
 
-mx::array conv_tiles(const Call& call, const Route& route) {
+// kShared: rows that share (offset, output row) are added first.
+template <bool kShared>
+mx::array conv_dense_with(const Call& call, const Route& route) {
   return node(call, route, output_rows(call), true,
               [has_bias = call.weights().has_bias](const Relation& r, int64_t c_in, int64_t c_out,
                                                    int64_t groups, std::span<const graph::Input> in,
@@ -81,11 +72,12 @@ mx::array conv_tiles(const Call& call, const Route& route) {
                 weight.stride_group = weight.group_columns * weight.stride_out;
                 cpu::conv(r.lists(), r.tiles(),
                           {float_type_of(out.dtype), in[0].data, &weight, bias_data(in, has_bias),
-                           out.data, c_in, c_out, groups});
+                           out.data, c_in, c_out, groups, kShared});
               });
 }
 
-mx::array conv_packed(const Call& call, const Route& route) {
+template <bool kShared>
+mx::array conv_packed_with(const Call& call, const Route& route) {
   return node(call, route, output_rows(call), false,
               [packing = call.packing(), has_bias = call.weights().has_bias](
                   const Relation& r, int64_t c_in, int64_t c_out, int64_t groups,
@@ -104,24 +96,50 @@ mx::array conv_packed(const Call& call, const Route& route) {
                 weight.transposed = packing.transposed;
                 cpu::conv(r.lists(), r.tiles(),
                           {float_type_of(out.dtype), in[0].data, &weight, bias_data(in, has_bias),
-                           out.data, c_in, c_out, groups});
+                           out.data, c_in, c_out, groups, kShared});
               });
+}
+
+}  // namespace
+
+std::string tile_note(const Call& call) {
+  const int64_t tile = cpu::conv_tile(call.relation->lists());
+  return "the kernel cuts " + std::to_string(call.n_out()) + " output rows into " +
+         std::to_string((call.n_out() + tile - 1) / tile) + " tiles of " + std::to_string(tile);
+}
+
+mx::array conv_tiles(const Call& call, const Route& route) {
+  return conv_dense_with<false>(call, route);
+}
+mx::array conv_buckets(const Call& call, const Route& route) {
+  return conv_dense_with<true>(call, route);
+}
+mx::array conv_packed(const Call& call, const Route& route) {
+  return conv_packed_with<false>(call, route);
+}
+mx::array conv_packed_buckets(const Call& call, const Route& route) {
+  return conv_packed_with<true>(call, route);
 }
 
 mx::array conv_reference(const Call& given, const Route& route) {
   const Call call = with_dense_weight(given);
-  return node(call, route, output_rows(call), true,
-              [has_bias = call.weights().has_bias](const Relation& r, int64_t c_in, int64_t c_out,
-                                                   int64_t groups, std::span<const graph::Input> in,
-                                                   const graph::Output& out) {
-                const cpu::WeightStrides strides{in[1].strides[0], in[1].strides[1],
-                                                 in[1].strides[2]};
-                cpu::visit_float_type(float_type_of(out.dtype), [&]<typename T>(T) {
-                  cpu::reference_conv(r.lists(), in[0].as<T>(), c_in, in[1].as<T>(), strides,
-                                      static_cast<const T*>(bias_data(in, has_bias)), out.as<T>(),
-                                      c_out, groups);
-                });
-              });
+  return node(
+      call, route, output_rows(call), true,
+      [has_bias = call.weights().has_bias](const Relation& r, int64_t c_in, int64_t c_out,
+                                           int64_t groups, std::span<const graph::Input> in,
+                                           const graph::Output& out) {
+        const cpu::WeightStrides strides{in[1].strides[0], in[1].strides[1], in[1].strides[2]};
+        cpu::visit_float_type(float_type_of(out.dtype), [&]<typename T>(T) {
+          cpu::reference_conv<T>(r.lists(), {.x = in[0].as<T>(),
+                                             .w = in[1].as<T>(),
+                                             .strides = strides,
+                                             .bias = static_cast<const T*>(bias_data(in, has_bias)),
+                                             .y = out.as<T>(),
+                                             .c_in = c_in,
+                                             .c_out = c_out,
+                                             .groups = groups});
+        });
+      });
 }
 
 namespace {
@@ -172,16 +190,33 @@ Rejection packed_only(const Call& call) {
   return {};
 }
 
-Rejection outputs_are_shared(const Call& call) {
+namespace {
+
+template <typename Pays>
+Rejection shares_outputs(const Call& call, const Pays& pays) {
   const Rejection why = has_channels(call);
   if (!why.fits()) return why;
   const cpu::RelationLists& lists = call.relation->lists();
-  if (!cpu::buckets_pay(lists, call.c_out, call.groups))
+  if (!pays(lists))
     return {Step::shape, std::to_string(lists.n_edges) + " edges in " +
                              std::to_string(lists.out_once ? lists.n_edges : lists.n_buckets) +
                              " buckets, " + std::to_string(call.c_out / call.groups) +
                              " output channels"};
   return {};
+}
+
+}  // namespace
+
+Rejection outputs_are_shared(const Call& call) {
+  return shares_outputs(call, [&](const cpu::RelationLists& lists) {
+    return cpu::conv_buckets_pay(lists, call.c_in, call.c_out, call.groups);
+  });
+}
+
+Rejection outer_outputs_are_shared(const Call& call) {
+  return shares_outputs(call, [&](const cpu::RelationLists& lists) {
+    return cpu::buckets_pay(lists, call.c_out, call.groups);
+  });
 }
 
 }  // namespace lattice

@@ -36,6 +36,9 @@ Rejection is_one_matrix_per_edge(const Call& call) {
   return {};
 }
 
+mx::array per_edge_apply_buckets(const Call& call, const Route& route) {
+  return conv_buckets(as_conv(call), route);
+}
 mx::array per_edge_apply_tiles(const Call& call, const Route& route) {
   return conv_tiles(as_conv(call), route);
 }

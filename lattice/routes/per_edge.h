@@ -12,6 +12,7 @@ Rejection is_one_matrix_per_edge(const Call& call);
 Rejection are_many_edges_per_matrix(const Call& call);
 
 mx::array per_edge_apply_pairs(const Call& call, const Route& route);
+mx::array per_edge_apply_buckets(const Call& call, const Route& route);
 mx::array per_edge_apply_tiles(const Call& call, const Route& route);
 mx::array per_edge_apply_reference(const Call& call, const Route& route);
 mx::array per_edge_apply_metal_buckets(const Call& call);

@@ -20,7 +20,7 @@ mx::array node(const Call& call, const Route& route, graph::Arrays inputs, graph
                   });
 }
 
-cpu::PerEdgeEdges edges_of(const Relation& r, const Csr& groups) {
+cpu::PerEdgeEdges edges_of(const Relation& r, const EdgeGroups& groups) {
   const Edges& e = r.edges();
   return {static_cast<int64_t>(groups.row_offsets.size()) - 1,
           groups.row_offsets.data<int32_t>(),

@@ -1,8 +1,7 @@
 // Reductions over groups of rows on a GPU: launches of kernels/metal/segments.metal.
 //
 // Order of summation: entries in their order, in float32. A long segment is summed in pieces
-// (core/segment_pieces.h), and the values of the pieces are reduced in order. The result is rounded
-// once.
+// (core/segment_pieces.h), whose values are reduced in order. The result is rounded once.
 #pragma once
 
 #include <optional>

@@ -22,6 +22,9 @@
   "packed weights, expanded as they are used, 8 or more channels on both sides of a group, "
 #define LATTICE_TENSOR \
   "tier neural_accelerator, float16 or bfloat16, 16 or more channels on both sides of a group: "
+#define LATTICE_SHARES                                                                      \
+  "at least 1.25 edges per (offset, output row) with 64 output channels per group, 2 with " \
+  "32, 5 with fewer: rows that share an output are added first"
 #define LATTICE_SHARED \
   "always, and the default: the CPU's code in shared memory; its result is needed there"
 #define LATTICE_OPT_IN \
@@ -39,12 +42,16 @@ std::span<const Route> routes() {
   // first row that fits serves.
   static const Route table[] = {
       // ---- conv
+      {Operation::conv, kCpu, Code::host, "cpu.buckets", "dense weights, " LATTICE_SHARES,
+       all_of<dense_only, outputs_are_shared>, one<conv_buckets>, tile_note},
+      {Operation::conv, kCpu, Code::host, "cpu.packed_buckets", "packed weights, " LATTICE_SHARES,
+       all_of<packed_only, outputs_are_shared>, one<conv_packed_buckets>, tile_note},
       {Operation::conv, kCpu, Code::host, "cpu.tiles",
        "dense weights, no empty side: tiles of output rows, packed weights, vector registers",
-       all_of<dense_only, has_channels>, one<conv_tiles>, bucket_note},
+       all_of<dense_only, has_channels>, one<conv_tiles>, tile_note},
       {Operation::conv, kCpu, Code::host, "cpu.packed",
        "packed weights, no empty side: the same tiles; one block of codes at a time is expanded",
-       all_of<packed_only, has_channels>, one<conv_packed>, bucket_note},
+       all_of<packed_only, has_channels>, one<conv_packed>, tile_note},
       {Operation::conv, kCpu, Code::host, "cpu.reference",
        LATTICE_SLOW "; packed weights are made dense", always, one<conv_reference>},
       {Operation::conv, kGpu, Code::metal, "metal.tensor_sorted",
@@ -121,10 +128,10 @@ std::span<const Route> routes() {
       // ---- linear: conv on the relation of every row with itself
       {Operation::linear, kCpu, Code::host, "cpu.tiles",
        "dense weights, no empty side: tiles of output rows, packed weights, vector registers",
-       all_of<dense_only, has_channels>, one<conv_tiles>, bucket_note},
+       all_of<dense_only, has_channels>, one<conv_tiles>, tile_note},
       {Operation::linear, kCpu, Code::host, "cpu.packed",
        "packed weights, no empty side: the same tiles; one block of codes at a time is expanded",
-       all_of<packed_only, has_channels>, one<conv_packed>, bucket_note},
+       all_of<packed_only, has_channels>, one<conv_packed>, tile_note},
       {Operation::linear, kCpu, Code::host, "cpu.reference",
        LATTICE_SLOW "; packed weights are made dense", always, one<conv_reference>},
       {Operation::linear, kGpu, Code::metal, "metal.tensor",
@@ -143,10 +150,10 @@ std::span<const Route> routes() {
       {Operation::outer, kCpu, Code::host, "cpu.buckets",
        "at least 2.5 edges per (offset, output row), 64 output channels per group, rows in a local "
        "order: rows that share an output are added first",
-       outputs_are_shared, one<outer_buckets>},
+       outer_outputs_are_shared, one<outer_buckets>, tile_note},
       {Operation::outer, kCpu, Code::host, "cpu.tiles",
        "no empty side: rows copied once per part, sums in vector registers", has_channels,
-       one<outer_tiles>},
+       one<outer_tiles>, tile_note},
       {Operation::outer, kCpu, Code::host, "cpu.reference", LATTICE_SLOW, always,
        one<outer_reference>},
       {Operation::outer, kGpu, Code::metal, "metal.tensor",
@@ -168,9 +175,12 @@ std::span<const Route> routes() {
       {Operation::per_edge_apply, kCpu, Code::host, "cpu.pairs",
        "fewer than 2 edges per matrix: matrices read in a stream, edges by output row",
        is_one_matrix_per_edge, one<per_edge_apply_pairs>},
+      {Operation::per_edge_apply, kCpu, Code::host, "cpu.buckets",
+       "2 or more edges per matrix, and what cpu.buckets of conv asks: its kernel",
+       outputs_are_shared, one<per_edge_apply_buckets>, tile_note},
       {Operation::per_edge_apply, kCpu, Code::host, "cpu.tiles",
        "2 or more edges per matrix: the tiles of conv, which keep a matrix in the cache",
-       has_channels, one<per_edge_apply_tiles>},
+       has_channels, one<per_edge_apply_tiles>, tile_note},
       {Operation::per_edge_apply, kCpu, Code::host, "cpu.reference", LATTICE_SLOW, always,
        one<per_edge_apply_reference>},
       {Operation::per_edge_apply, kGpu, Code::metal, "metal.buckets",
@@ -189,10 +199,10 @@ std::span<const Route> routes() {
        is_one_matrix_per_edge, one<per_edge_outer_pairs>},
       {Operation::per_edge_outer, kCpu, Code::host, "cpu.buckets",
        "2 or more edges per matrix, and what cpu.buckets of outer asks: its kernel",
-       outputs_are_shared, one<per_edge_outer_buckets>},
+       outer_outputs_are_shared, one<per_edge_outer_buckets>, tile_note},
       {Operation::per_edge_outer, kCpu, Code::host, "cpu.tiles",
        "2 or more edges per matrix: the kernel of cpu.tiles of outer", has_channels,
-       one<per_edge_outer_tiles>},
+       one<per_edge_outer_tiles>, tile_note},
       {Operation::per_edge_outer, kCpu, Code::host, "cpu.reference", LATTICE_SLOW, always,
        one<per_edge_outer_reference>},
       {Operation::per_edge_outer, kGpu, Code::metal, "metal.outer",

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "lattice/kernels/cpu/base/splitmix64.h"
 #include "lattice/routes/table.h"
 
 namespace lattice {
@@ -23,15 +24,10 @@ struct OracleCase {
 // The same on every machine.
 std::vector<OracleCase> oracle_cases();
 
-// splitmix64 (Steele, Lea, Flood 2014): the same numbers everywhere.
+// The same numbers everywhere.
 struct Random {
   uint64_t state;
-  uint64_t next() {
-    uint64_t z = (state += 0x9e3779b97f4a7c15ull);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-    return z ^ (z >> 31);
-  }
+  uint64_t next() { return cpu::splitmix64(state); }
   int64_t below(int64_t n) { return static_cast<int64_t>(next() % static_cast<uint64_t>(n)); }
   float real() { return static_cast<float>(next() >> 40) * 0x1p-23f - 1.0f; }
 };

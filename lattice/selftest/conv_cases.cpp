@@ -211,8 +211,16 @@ void add_conv_cases(std::vector<OracleCase>& cases) {
               (transposed ? "int8 transposed " : "int4 ") + std::to_string(n) + " rows");
       }
   }
-  // The gradient of a submanifold convolution with packed weights.
   Random other{31};
+  // Packed weights on points that share the cells of a kernel.
+  const Values points = random_values(other, {60, 3}, mx::float32);
+  const PointSet set(points.array, std::nullopt, 0.8f);
+  const Relation::Ptr crowd = build_rulebook(set, set, 3).relation;
+  const Shape wide{40, 64, 1, true};
+  for (const mx::Dtype dtype : {mx::float32, mx::float16, mx::bfloat16})
+    add(conv_case(other, Operation::conv, crowd, wide, dtype, {4, 32, false}), crowd, wide, dtype,
+        "int4 outputs_are_shared");
+  // The gradient of a submanifold convolution with packed weights.
   const Relation::Ptr back = make_relation(other, RelationKind::submanifold, 60)->reversed();
   for (const mx::Dtype dtype : {mx::float32, mx::float16, mx::bfloat16})
     for (const Packing& packing : {Packing{4, 32, false}, {8, 64, true}})

@@ -22,10 +22,15 @@ void bind_quantize(nb::module_& m) {
              nb::handle group_size, nb::handle bits, nb::handle in_channels,
              nb::handle out_channels, nb::handle kernel_size, const std::string& layout) {
             const char* op = "QuantizedWeight";
-            new (self) Q(weight, scales, biases, integer(group_size, op, "group_size"),
-                         integer(bits, op, "bits"), integer(in_channels, op, "in_channels"),
-                         integer(out_channels, op, "out_channels"),
-                         triple(kernel_size, op, "kernel_size"), layout_named(layout));
+            new (self) Q({.weight = weight,
+                          .scales = scales,
+                          .biases = biases,
+                          .group_size = integer(group_size, op, "group_size"),
+                          .bits = integer(bits, op, "bits"),
+                          .in_channels = integer(in_channels, op, "in_channels"),
+                          .out_channels = integer(out_channels, op, "out_channels"),
+                          .kernel_size = triple(kernel_size, op, "kernel_size"),
+                          .layout = layout_named(layout)});
           },
           nb::arg("weight"), nb::arg("scales"), nb::arg("biases"), nb::arg("group_size"),
           nb::arg("bits"), nb::arg("in_channels"), nb::arg("out_channels"), nb::arg("kernel_size"),

@@ -92,9 +92,10 @@ void bind_views(nb::module_& m) {
       .def_prop_ro("in_rows", copy_of(&Edges::in_rows))
       .def_prop_ro("out_rows", copy_of(&Edges::out_rows))
       .def_prop_ro("kernel_ids", copy_of(&Edges::kernel_ids));
-  nb::class_<Csr>(m, "EdgeCsr", "Edges of group g: edge_ids[row_offsets[g]:row_offsets[g + 1]].")
-      .def_prop_ro("row_offsets", copy_of(&Csr::row_offsets))
-      .def_prop_ro("edge_ids", copy_of(&Csr::edge_ids));
+  nb::class_<EdgeGroups>(m, "EdgeCsr",
+                         "Edges of group g: edge_ids[row_offsets[g]:row_offsets[g + 1]].")
+      .def_prop_ro("row_offsets", copy_of(&EdgeGroups::row_offsets))
+      .def_prop_ro("edge_ids", copy_of(&EdgeGroups::edge_ids));
   nb::class_<ImplicitGemm>(
       m, "ImplicitGemm",
       "Input row of each (output row, offset), -1 = none, and the mask of a row.")

@@ -12,7 +12,6 @@ using namespace lattice;
 using namespace nb::literals;
 
 void bind_surface(nb::module_& m) {
-  using Release = nb::gil_scoped_release;
   m.def(
       "farthest_point_sample",
       [](const mx::array& points, nb::handle count, nb::handle start) {

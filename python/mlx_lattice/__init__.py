@@ -1,6 +1,9 @@
 """Sparse tensors and point clouds on MLX."""
 
+from __future__ import annotations
+
 import sys as _sys
+from typing import Any
 
 from ._build import VERSION as __version__
 from ._load import load_extension
@@ -68,7 +71,7 @@ for _prefix, _package in (
 _WITH_NUMPY = ("datasets", "io", "training", "transforms", "viewer")
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name in _WITH_NUMPY:
         import importlib
 

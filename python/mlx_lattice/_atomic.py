@@ -11,13 +11,13 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import mlx.core as mx
 
 
 @contextmanager
-def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
+def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A path beside `path` with the same ending.
 
     It becomes `path` when the block ends without an error.
@@ -49,7 +49,7 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
 
 
 @contextmanager
-def atomic_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
+def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """An open binary file that becomes `path` when the block ends without an error."""
     with atomic_path(path) as temporary, open(temporary, "wb") as file:
         yield file
@@ -71,13 +71,15 @@ def folder_lock(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def write_bytes(path: str | os.PathLike, data: bytes) -> None:
+def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
     """The whole file at once."""
     with atomic_file(path) as file:
         file.write(data)
 
 
-def save_safetensors(path: str | os.PathLike, arrays: dict, about: dict | None = None) -> None:
+def save_safetensors(
+    path: str | os.PathLike[str], arrays: dict[str, Any], about: dict[str, Any] | None = None
+) -> None:
     """`mx.save_safetensors` whose failure is an OSError that names the file.
 
     MLX raises RuntimeError.
@@ -101,6 +103,6 @@ def _flush_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def same_file(a: str | os.PathLike, b: str | os.PathLike) -> bool:
+def same_file(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> bool:
     """Whether both paths name one existing file."""
     return os.path.exists(a) and os.path.exists(b) and os.path.samefile(a, b)

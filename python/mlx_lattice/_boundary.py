@@ -51,7 +51,8 @@ def signature(function: Any) -> inspect.Signature:
 
 
 def _parameter(p: ast.arg, kind: Any, default: Any) -> inspect.Parameter:
-    annotation = TRIPLES.get(p.arg) or (ast.unparse(p.annotation) if p.annotation else "object")
+    given = ast.unparse(p.annotation) if p.annotation else "object"
+    annotation = TRIPLES.get(p.arg) or (OBJECTS.get(p.arg, given) if given == "object" else given)
     return inspect.Parameter(p.arg, kind, default=default, annotation=annotation)
 
 
@@ -59,6 +60,21 @@ TRIPLES = dict.fromkeys(
     ("kernel_size", "stride", "padding", "dilation", "min_coord", "max_coord"),
     "int | tuple[int, int, int]",
 )
+SETS = {"coords", "queries", "lhs", "rhs", "source", "target", "coordinates", "target_coords", "x"}
+# Arguments that the extension takes as any object, to check them itself.
+OBJECTS = {
+    **dict.fromkeys(SETS, "mx.array | CoordinateSet | SparseTensor"),
+    **dict.fromkeys(
+        ("groups", "bits", "group_size", "in_channels", "out_channels", "k", "count", "start")
+        + ("n_query", "n_source", "n"),
+        "int",
+    ),
+    "radius": "float",
+    "counts": "int | mx.array",
+    "feats": "mx.array",
+    "size": "int | tuple[int, int, int]",
+    **dict.fromkeys(("voxel_size", "origin", "viewpoint"), "float | tuple[float, float, float]"),
+}
 
 
 def wrap(function: Any) -> Callable[..., Any]:
@@ -119,12 +135,8 @@ def _takes_list(key: str, p: inspect.Parameter, value: Any) -> bool:
     return key.endswith("_list") or (several and any(hasattr(v, "shape") for v in value))
 
 
-SETS = {"coords", "queries", "lhs", "rhs", "source", "target", "coordinates", "target_coords", "x"}
-
-
 def _takes_array(p: inspect.Parameter) -> bool:
-    text = str(p.annotation)
-    return "array" in text or (text.startswith("object") and p.name in SETS)
+    return "array" in str(p.annotation)
 
 
 def _convertible(value: Any) -> bool:

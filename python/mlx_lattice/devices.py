@@ -1,19 +1,23 @@
 """Where operations run: a scope for the default device, a probe, and work that starts early."""
 
+from __future__ import annotations
+
 import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import mlx.core as mx
 
 from ._ext import start_on_gpu
 
 _answers: dict[
-    tuple, tuple
+    tuple[Any, ...], tuple[Any, ...]
 ] = {}  # key: (function, answer); the function is kept, so that its id stays its own
 _MOST_ANSWERS = 256
 
 
 @contextlib.contextmanager
-def on(device):
+def on(device: mx.Device | mx.DeviceType) -> Iterator[Any]:
     """Makes `device` the default inside a `with` block; the old default always comes back."""
     before = mx.default_device()
     mx.set_default_device(device)
@@ -23,7 +27,7 @@ def on(device):
         mx.set_default_device(before)
 
 
-def _signature(value):
+def _signature(value: Any) -> Any:
     """What of an argument can change the answer: shapes and dtypes of arrays, values of scalars."""
     if isinstance(value, mx.array):
         return ("array", value.shape, str(value.dtype))
@@ -40,7 +44,7 @@ def _signature(value):
     return repr(value)
 
 
-def _arrays(value):
+def _arrays(value: Any) -> Any:
     if isinstance(value, mx.array):
         return [value]
     if hasattr(value, "feats"):
@@ -52,7 +56,7 @@ def _arrays(value):
     return []
 
 
-def async_eval(x):
+def async_eval(x: Any) -> Any:
     """Starts to compute the features of `x` on the GPU while the program goes on; returns `x`.
 
     Geometry is made at once, on the CPU. A network that calls this after each level lets the CPU
@@ -64,7 +68,9 @@ def async_eval(x):
     return x
 
 
-def supported_on(device, fn, *args, **kwargs):
+def supported_on(
+    device: mx.Device | mx.DeviceType, fn: Callable[..., Any], *args: Any, **kwargs: Any
+) -> Any:
     """Whether `fn(*args, **kwargs)` runs on `device`.
 
     The first call runs `fn` and remembers the answer for arguments of this kind.

@@ -1,7 +1,11 @@
 """explain(): which route a call takes, and why. selftest(): every route against the oracle."""
 
+from __future__ import annotations
+
 import time
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import mlx.core as mx
 
@@ -12,25 +16,25 @@ from ._ext import DecisionLog, selftest_rows
 class Explanation:
     """The decisions of one call, in order. Prints as text; `routes` lists (operation, route)."""
 
-    def __init__(self, decisions, note=""):
+    def __init__(self, decisions: Any, note: str = "") -> None:
         self.decisions, self.note = decisions, note
 
     @property
-    def routes(self):
+    def routes(self) -> list[Any]:
         return [(d.operation, d.route) for d in self.decisions]
 
-    def __str__(self):
+    def __str__(self) -> str:
         if not self.decisions:
             return "no operation of the route table was called"
         return "\n".join(f"{d.text}\n{_sentence(d)}" for d in self.decisions) + self.note
 
     __repr__ = __str__
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         return notebook.explanation(self)
 
 
-def explain(fn, *args, **kwargs):
+def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
     """Builds the graph of `fn(*args, **kwargs)` and tells what was decided for each operation.
 
     The graph is not evaluated.
@@ -40,7 +44,7 @@ def explain(fn, *args, **kwargs):
         return Explanation(log.decisions, _padding_note(fn, kwargs))
 
 
-def _padding_note(fn, kwargs):
+def _padding_note(fn: Callable[..., Any], kwargs: Any) -> str:
     """A sentence if padding shifts an odd kernel, because PyTorch counts padding differently."""
     spec = getattr(fn, "spec", None)
     size = kwargs.get("kernel_size", spec.size if spec else 3)
@@ -67,7 +71,7 @@ def _rate() -> float:
     return 2 * 512**3 / max(min(times), 1e-9)
 
 
-def _sentence(d):
+def _sentence(d: Any) -> Any:
     """What was decided, in words, with the time of a dense product of the same work."""
     text = f"  In words: {d.operation} runs on the {d.device} by the route {d.route}"
     if d.forced:
@@ -86,22 +90,22 @@ def _sentence(d):
 class SelftestReport:
     """One row per route and case. `ok` is True when all are right."""
 
-    def __init__(self, rows):
+    def __init__(self, rows: Any) -> None:
         self.rows = rows
 
     @property
-    def ok(self):
+    def ok(self) -> Any:
         return bool(self.rows) and all(r.ok for r in self.rows)
 
     @property
-    def routes(self):
+    def routes(self) -> Any:
         """(operation, device, route) -> its rows."""
-        found: dict[tuple, list] = {}
+        found: dict[tuple[Any, ...], list[Any]] = {}
         for row in self.rows:
             found.setdefault((row.operation, row.device, row.route), []).append(row)
         return found
 
-    def __str__(self):
+    def __str__(self) -> str:
         wrong = [key for key, rows in self.routes.items() if not all(r.ok for r in rows)]
         verdict = (
             f"passed: {len(self.routes)} routes, {len(self.rows)} cases, all within tolerance"

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
 from .core import SparseTensor
+
+if TYPE_CHECKING:
+    import numpy as np
 
 if TYPE_CHECKING:
     from .io import PointCloud
@@ -110,7 +113,7 @@ def write_scans(folder: str | os.PathLike[str], count: int = 5) -> list[Path]:
     return paths
 
 
-def _on_boxes(rng, n):  # type: ignore[no-untyped-def]
+def _on_boxes(rng: np.random.Generator, n: int) -> Any:
     """Points on the tops and sides of three boxes."""
     import numpy as np
 
@@ -121,7 +124,7 @@ def _on_boxes(rng, n):  # type: ignore[no-untyped-def]
     return np.concatenate([center + local[:, :2], local[:, 2:] + 0.5], 1)
 
 
-def _on_balls(rng, n):  # type: ignore[no-untyped-def]
+def _on_balls(rng: np.random.Generator, n: int) -> Any:
     """Points on three balls of radius 0.5 that lie on the ground."""
     import numpy as np
 

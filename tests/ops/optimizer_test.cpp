@@ -16,7 +16,7 @@ TEST(Optimizer, AdamWIsThePlainFormula) {
                     m = mx::random::normal(shape);
     const mx::array v = mx::square(mx::random::normal(shape)),
                     rates = mx::array({0.98f, 0.05f, 1.0f});
-    const auto out = adamw_step(p, g, m, v, rates, 0.9, 0.99, 1e-8f);
+    const auto out = adamw_step(p, g, m, v, rates, {0.9, 0.99, 1e-8f});
     const mx::array m2 = mx::array(0.9f) * m + mx::array(0.1f) * g,
                     v2 = mx::array(0.99f) * v + mx::array(0.01f) * g * g;
     const mx::array p2 =
@@ -29,10 +29,11 @@ TEST(Optimizer, AdamWIsThePlainFormula) {
 
 TEST(Optimizer, WrongArraysAreErrors) {
   const mx::array a = mx::zeros({4}), rates = mx::zeros({3});
-  EXPECT_THROW(adamw_step(a, mx::zeros({5}), a, a, rates, 0.9, 0.99, 1e-8f), std::invalid_argument);
-  EXPECT_THROW(adamw_step(a, a, mx::zeros({4}, mx::float16), a, rates, 0.9, 0.99, 1e-8f),
+  EXPECT_THROW(adamw_step(a, mx::zeros({5}), a, a, rates, {0.9, 0.99, 1e-8f}),
                std::invalid_argument);
-  EXPECT_THROW(adamw_step(a, a, a, a, a, 0.9, 0.99, 1e-8f), std::invalid_argument);
+  EXPECT_THROW(adamw_step(a, a, mx::zeros({4}, mx::float16), a, rates, {0.9, 0.99, 1e-8f}),
+               std::invalid_argument);
+  EXPECT_THROW(adamw_step(a, a, a, a, a, {0.9, 0.99, 1e-8f}), std::invalid_argument);
 }
 
 }  // namespace

@@ -158,7 +158,8 @@ TEST(Quantize, ScalesAreConstantsOfDifferentiation) {
   const auto loss = [&](const mx::array& scales) {
     return mx::sum(
         subm_conv3d(
-            x, QuantizedWeight(q.weight(), scales, q.biases(), 32, 4, 5, 7, {3, 3, 3}, q.layout()),
+            x,
+            QuantizedWeight({q.weight(), scales, q.biases(), 32, 4, 5, 7, {3, 3, 3}, q.layout()}),
             std::nullopt, {})
             .feats());
   };
@@ -200,7 +201,7 @@ TEST(Quantize, BadArgumentsAreErrors) {
   const auto make = [&](const mx::array& codes, const mx::array& scales, const mx::array& biases,
                         int64_t group, int64_t bits, int64_t in, const Triple& size,
                         WeightLayout layout) {
-    return QuantizedWeight(codes, scales, biases, group, bits, in, 7, size, layout);
+    return QuantizedWeight({codes, scales, biases, group, bits, in, 7, size, layout});
   };
   const Triple size{3, 3, 3};
   const auto major = WeightLayout::kernel_major;

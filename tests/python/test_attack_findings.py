@@ -101,7 +101,8 @@ def test_04_logs_end_in_any_order():
         a, b = DecisionLog(), DecisionLog()
         a.__enter__(); b.__enter__(); a.__exit__(None, None, None)
         ml.ops.subm_conv3d(x, w)
-        assert len(a.decisions) == 0 and len(b.decisions) == 2
+        assert len(a.decisions) == 0
+        assert [d.operation for d in b.decisions] == ["relate", "conv"]
         t = threading.Thread(target=lambda: b.__exit__(None, None, None)); t.start(); t.join()
         del a, b
         for _ in range(20): mx.eval(ml.ops.subm_conv3d(x, w).feats)

@@ -101,7 +101,7 @@ def test_a_distribution_with_other_files_is_no_matter(copy):
 
 
 def test_extension_that_cannot_be_loaded(copy):
-    extension = next(copy.glob("_ext*.so"))
+    extension = next(copy.glob("_ext.*.so"))
     extension.write_bytes(b"not a library")
     line = last_line(copy, SITE)
     begin = f"ImportError: [mlx_lattice] the compiled part of lattice-mlx {VERSION} "

@@ -49,6 +49,7 @@ RULES = {
         "lattice/routes/",
         "lattice/core/",
         "lattice/graph/",
+        "lattice/kernels/cpu/base/",
     ],
     "python/bindings": [
         "mlx/",

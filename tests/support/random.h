@@ -1,9 +1,11 @@
-// Integer random numbers that are the same on every machine: splitmix64 (Steele, Lea, Flood 2014).
+// Random numbers of tests, the same on every machine.
 #pragma once
 
 #include <cstdint>
 #include <utility>
 #include <vector>
+
+#include "lattice/kernels/cpu/base/splitmix64.h"
 
 namespace lattice::support {
 
@@ -11,12 +13,7 @@ class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
 
-  uint64_t bits() {
-    uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
+  uint64_t bits() { return cpu::splitmix64(state_); }
   // Uniform in [0, n), n >= 1. The bias of the remainder is below n / 2^64.
   int64_t below(int64_t n) { return static_cast<int64_t>(bits() % static_cast<uint64_t>(n)); }
   // Uniform in [lo, hi], both included, hi - lo < 2^64 - 1.

@@ -87,7 +87,7 @@ def complete(name: str, value: Any) -> str:
         if lines:
             parts.append("Args:\n" + "\n".join(lines))
     returned = known.return_annotation if known and not inspect.isclass(value) else None
-    if "Returns:" not in text and isinstance(returned, str) and returned != "None":
+    if "Returns:" not in text and isinstance(returned, str) and returned not in ("None", "Any"):
         parts.append(f"Returns:\n    {RETURNS.get(returned, f'{returned}.')}")
     if "Raises:" not in text and not inspect.isclass(value) and known and known.parameters:
         parts.append(f"Raises:\n    {RAISES}")

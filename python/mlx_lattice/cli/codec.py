@@ -5,10 +5,14 @@ Of other integers (labels) it keeps the first. So points are merged, but the vox
 without loss.
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 import struct
 import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
@@ -16,11 +20,14 @@ from .. import ops
 from .._atomic import same_file, write_bytes
 from ..training.progress import Progress
 
+if TYPE_CHECKING:
+    from mlx_lattice.io.cloud import PointCloud
+
 FORMATS = "formats of point clouds: .ply .pcd .las .laz .npy .npz .bin (KITTI)"
 AVERAGED = ("color", "intensity", "normal")
 
 
-def add_command(commands):
+def add_command(commands: argparse._SubParsersAction[Any]) -> None:
     raw = argparse.RawDescriptionHelpFormatter
     pack = commands.add_parser(
         "compress",
@@ -55,11 +62,11 @@ def add_command(commands):
 class _Stages:
     """Runs the steps of a command under a line of progress, and keeps their times."""
 
-    def __init__(self, label, total):
-        self.times = []
+    def __init__(self, label: str, total: int) -> None:
+        self.times: list[Any] = []
         self._bar = Progress(label, total, "steps")
 
-    def __call__(self, name, work):
+    def __call__(self, name: str, work: Any) -> Any:
         self._bar.advance(0, name)
         begin = time.perf_counter()
         result = work()
@@ -67,18 +74,18 @@ class _Stages:
         self._bar.advance(1)
         return result
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         self._bar.__enter__()
         return self
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: Any) -> None:
         self._bar.__exit__(*error)
 
-    def __str__(self):
+    def __str__(self) -> str:
         return ", ".join(f"{name} {seconds:.2f} s" for name, seconds in self.times)
 
 
-def _stored(name, values, first, inverse, counts, voxels):
+def _stored(name: str, values: Any, first: Any, inverse: Any, counts: Any, voxels: Any) -> Any:
     """The attributes of voxels that hold one column of points."""
     import numpy as np
 
@@ -101,7 +108,7 @@ def _stored(name, values, first, inverse, counts, voxels):
     return _parts(name, means.reshape((voxels, *values.shape[1:])))
 
 
-def _parts(name, values):
+def _parts(name: str, values: Any) -> dict[Any, Any]:
     """{attribute: array}. The format holds up to 32 bits.
 
     64 bits are two attributes, NAME:f8.high and NAME:f8.low.
@@ -124,7 +131,7 @@ def _parts(name, values):
     }
 
 
-def _voxels(cloud, size, with_attributes):
+def _voxels(cloud: PointCloud, size: Any, with_attributes: Any) -> tuple[Any, ...]:
     """(coords, attributes, origin) of the finite points."""
     import numpy as np
 
@@ -148,7 +155,7 @@ def _voxels(cloud, size, with_attributes):
     return coords, attributes, tuple(float(v) for v in origin), len(points)
 
 
-def _sections(data):
+def _sections(data: Any) -> Iterator[Any]:
     """(what, bytes) of each section."""
     at = 8
     while at < len(data):
@@ -162,7 +169,7 @@ def _sections(data):
         at += 16 + length
 
 
-def _compress(arguments):
+def _compress(arguments: argparse.Namespace) -> None:
     from .. import io
 
     if not 0 < arguments.voxel < float("inf"):
@@ -203,7 +210,7 @@ def _compress(arguments):
     print(f"next: mlx-lattice view {arguments.output} look.html, or decompress")
 
 
-def _decompress(arguments):
+def _decompress(arguments: argparse.Namespace) -> None:
     from .. import io
     from ..io.mlat import centers
 

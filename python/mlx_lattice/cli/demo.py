@@ -7,12 +7,15 @@
    that shows prediction beside truth.
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 import pathlib
 import sys
 import time
 import webbrowser
+from typing import Any
 
 import mlx.core as mx
 
@@ -24,7 +27,7 @@ SIZES = {"depth": 14, "width": 16, "stem_kernel_size": 3}
 RATE = 4e-3
 
 
-def add_command(commands):
+def add_command(commands: argparse._SubParsersAction[Any]) -> None:
     parser = commands.add_parser(
         "demo",
         help="trains a network on synthetic street scans and shows what it predicts",
@@ -71,7 +74,7 @@ def show(path: str, in_browser: bool) -> None:
         webbrowser.open(address)
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> None:
     scenes, epochs, unseen, voxel = (
         arguments.scenes or 24,
         arguments.epochs or 12,

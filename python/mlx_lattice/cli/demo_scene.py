@@ -6,6 +6,10 @@ sweep(seed)   the points of one fixed kind of street, for timing
 street(seed)  points and labels of a street of its own for every seed, for training
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 
 BEAMS, STEPS, HEIGHT, REACH = 64, 1800, 1.8, 55.0
@@ -13,9 +17,9 @@ CLASSES = ("ground", "building", "car", "pole", "vegetation", "pedestrian")
 GROUND, BUILDING, CAR, POLE, VEGETATION, PEDESTRIAN = range(6)
 
 
-def _boxes(rng):
+def _boxes(rng: np.random.Generator) -> Any:
     """(low corner, high corner) of houses along the street, cars, poles and trees' crowns."""
-    boxes: list[tuple] = []
+    boxes: list[tuple[Any, ...]] = []
     for side in (-1, 1):
         x = -60.0
         while x < 60:
@@ -46,8 +50,10 @@ def _boxes(rng):
 class _Street:
     """Labeled boxes of one street along x; the scanner stands at the origin."""
 
-    def __init__(self, rng):
-        self.boxes, self.labels, self._rng = [], [], rng
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.boxes: list[Any] = []
+        self.labels: list[Any] = []
+        self._rng = rng
         half = rng.uniform(5.5, 8.0)  # of the road
         for side in (-1, 1):
             self._houses(side, half)
@@ -56,11 +62,11 @@ class _Street:
             if abs(x) > 6:
                 self._car(x, rng.choice([-1, 1]) * rng.uniform(1.5, 2.5))
 
-    def _add(self, label, low, high):
+    def _add(self, label: Any, low: Any, high: Any) -> None:
         self.boxes.append((low, high))
         self.labels.append(label)
 
-    def _houses(self, side, half):
+    def _houses(self, side: Any, half: Any) -> None:
         rng, x = self._rng, -62.0
         while x < 60:
             length, near = rng.uniform(7, 16), side * (half + rng.uniform(5, 8))
@@ -71,7 +77,7 @@ class _Street:
                 self._leaves((x + 2, near + side, 0.7), (0.8, 0.8, 0.4), 8)
                 x += rng.uniform(3, 5)
 
-    def _pavement(self, side, half):
+    def _pavement(self, side: Any, half: Any) -> None:
         """Fills slots of about 6 m along the kerb: a lamp, a sign, a tree or nothing.
 
         Adds parked cars and people who walk.
@@ -94,12 +100,12 @@ class _Street:
         for x in rng.uniform(-30, 30, rng.integers(5, 9)):
             self._person(x, side * (half + rng.uniform(2.2, 4.2)))
 
-    def _leaves(self, center, spread, count):
+    def _leaves(self, center: Any, spread: Any, count: int) -> None:
         for _ in range(count):
             c, r = self._rng.normal(center, spread), self._rng.uniform(0.3, 0.8, 3)
             self._add(VEGETATION, tuple(c - r), tuple(c + r))
 
-    def _car(self, x, y):
+    def _car(self, x: Any, y: Any) -> None:
         rng = self._rng
         long, wide, tall = rng.uniform(1.9, 2.5), rng.uniform(0.8, 0.95), rng.uniform(0.85, 1.05)
         self._add(CAR, (x - long, y - wide, 0.25), (x + long, y + wide, tall))
@@ -109,19 +115,19 @@ class _Street:
             (x + 0.5 * long, y + 0.9 * wide, tall + rng.uniform(0.5, 0.9)),
         )
 
-    def _person(self, x, y):
+    def _person(self, x: Any, y: Any) -> None:
         tall = self._rng.uniform(1.5, 1.9)
         self._add(PEDESTRIAN, (x - 0.15, y - 0.2, 0.05), (x + 0.15, y + 0.2, 0.8))
         self._add(PEDESTRIAN, (x - 0.2, y - 0.28, 0.8), (x + 0.2, y + 0.28, tall - 0.25))
         self._add(PEDESTRIAN, (x - 0.12, y - 0.12, tall - 0.25), (x + 0.12, y + 0.12, tall))
 
 
-def _ground(x, y):
+def _ground(x: Any, y: Any) -> Any:
     """Road, kerb at 7 m, a gentle roll."""
     return 0.12 * np.sin(x / 9) + 0.08 * np.sin(y / 5 + 1) + 0.15 * (np.abs(y) > 7)
 
 
-def _cast(boxes):
+def _cast(boxes: Any) -> tuple[Any, ...]:
     """(rays (beams * steps, 3), distance, index of the box that was hit).
 
     The index is -1 for the ground; the distance is REACH where nothing was hit.
@@ -160,7 +166,7 @@ def _cast(boxes):
     return rays, np.minimum(nearest, t), np.where(t <= nearest, -1, hit)
 
 
-def _columns(low, high, azimuth):
+def _columns(low: Any, high: Any, azimuth: Any) -> Any:
     """Indices of the azimuths that can meet a box.
 
     They lie between the corners of the box as seen from the scanner, one step wider.
@@ -178,7 +184,7 @@ def _columns(low, high, azimuth):
     return np.arange(first, first + int(np.ceil(np.ptp(turn) / step)) + 3) % len(azimuth)
 
 
-def sweep(seed):
+def sweep(seed: int) -> Any:
     """(N, 3) float64 points; the scanner stands at the origin of x and y."""
     rng = np.random.default_rng(seed)
     rays, nearest, _ = _cast(_boxes(rng))
@@ -187,7 +193,7 @@ def sweep(seed):
     return np.array([0.0, 0.0, HEIGHT]) + rays[kept] * ranges[:, None]
 
 
-def street(seed):
+def street(seed: int) -> tuple[Any, ...]:
     """(points (N, 3) float32, labels (N,) int32 into CLASSES).
 
     Every seed has its own houses, trees, cars, people and heading. Ranges have 1.5 cm of noise,

@@ -2,15 +2,18 @@
 benchmark.
 """
 
+from __future__ import annotations
+
 import argparse
 from pathlib import Path
+from typing import Any
 
 from ..training.progress import Progress
 from .device import add_device
 from .recipe import MODEL, PIPELINE, RECIPE
 
 
-def add_command(commands):
+def add_command(commands: argparse._SubParsersAction[Any]) -> None:
     parser = commands.add_parser(
         "evaluate",
         help="measures a network on a data set and writes benchmark submissions",
@@ -43,7 +46,7 @@ def add_command(commands):
     parser.set_defaults(run=run)
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> None:
     try:
         from .. import datasets, models
         from ..training import inference, recipes
@@ -64,7 +67,7 @@ def run(arguments):
     views = inference.standard_views()[: arguments.views]
     with Progress("evaluate", len(dataset), "clouds") as bar:
 
-        def took(i, classes):
+        def took(i: Any, classes: Any) -> None:
             if arguments.submission:
                 datasets.write_prediction(dataset, i, classes, arguments.submission)
             bar.advance()

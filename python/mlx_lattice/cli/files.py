@@ -1,13 +1,20 @@
 """Commands on point-cloud files: `voxelize`, `view`, and `info file`."""
 
+from __future__ import annotations
+
 import argparse
 import importlib
 import math
 import os
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ..training.progress import Progress
 from .main import printable
+
+if TYPE_CHECKING:
+    from mlx_lattice.io.cloud import PointCloud
 
 FORMATS = (
     "formats: .ply .pcd .las .laz .npy .npz .mlat .xyz .txt .csv .e57, .bin and .label (kitti,\n"
@@ -16,7 +23,7 @@ FORMATS = (
 )
 
 
-def add_command(commands):
+def add_command(commands: argparse._SubParsersAction[Any]) -> None:
     raw = argparse.RawDescriptionHelpFormatter
     voxels = commands.add_parser(
         "voxelize",
@@ -96,11 +103,11 @@ def add_command(commands):
     view.set_defaults(run=_view)
 
 
-def _io():
+def _io() -> Any:
     return _call(importlib.import_module, "mlx_lattice.io")
 
 
-def _call(function, *arguments, **options):
+def _call(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """A missing optional package is the user's to install: one line, no stack trace."""
     try:
         return function(*arguments, **options)
@@ -108,14 +115,14 @@ def _call(function, *arguments, **options):
         raise ValueError(str(error)) from None
 
 
-def table(rows):
+def table(rows: Any) -> str:
     """Lines of a two-column table."""
     rows = [(printable(name), printable(value)) for name, value in rows]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
 
-def _span(bounds):
+def _span(bounds: Any) -> str:
     """Five digits of the longest side: a map's meters and an object's micrometers are both seen."""
     if bounds is None:
         return "none"
@@ -130,11 +137,11 @@ def _span(bounds):
     )
 
 
-def _bytes(path):
+def _bytes(path: str | os.PathLike[str]) -> str:
     return f"{os.path.getsize(path):,} bytes"
 
 
-def _voxelize(arguments):
+def _voxelize(arguments: argparse.Namespace) -> None:
     io = _io()
     if not 0 < arguments.size < float("inf"):
         raise ValueError(f"--voxel: found {arguments.size}, expected a positive number")
@@ -174,7 +181,7 @@ def _voxelize(arguments):
     print(table(rows))
 
 
-def _view(arguments):
+def _view(arguments: argparse.Namespace) -> None:
     viewer = _call(importlib.import_module, "mlx_lattice.viewer")
     if not 0 < arguments.point_size <= 64:
         raise ValueError(f"--point-size: found {arguments.point_size}, expected 0 to 64 pixels")
@@ -204,7 +211,7 @@ def _view(arguments):
     print(f"next: open {arguments.output}")
 
 
-def info_file(path, format=None):
+def info_file(path: str | os.PathLike[str], format: str | None = None) -> None:
     """Prints what a file holds: format, points, columns, bounds, NaN, spacing."""
     io = _io()
     kind = io.format_of(path, format)
@@ -243,13 +250,13 @@ def info_file(path, format=None):
     print(f"next: mlx-lattice view {path} look.html")
 
 
-def _finite(values):
+def _finite(values: Any) -> Any:
     import numpy as np
 
     return np.isfinite(values)
 
 
-def _spacing(cloud, sample=64, piece=1 << 18):
+def _spacing(cloud: PointCloud, sample: int = 64, piece: Any = 1 << 18) -> Any:
     """Median distance of some points to their nearest other point; None below two points.
 
     The function compares each of these points with all points.

@@ -3,6 +3,11 @@
 Operations of the table are in backticks.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
 _MLX = "operations of MLX, on the GPU"
 _SHARED = "geometry, which the CPU makes at once in shared memory, because it needs the sizes"
 _NUMBERS = "a few numbers, no array to compute on"
@@ -119,7 +124,7 @@ POINTS = {
 }
 
 
-def rows():
+def rows() -> Iterator[Any]:
     """(function, what happens) for each public function, by module and name."""
     for module, table in (("ops", OPS), ("points", POINTS)):
         found = {

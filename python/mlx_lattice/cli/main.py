@@ -5,9 +5,13 @@ and sets `run=` to a function of the parsed arguments. COMMANDS lists the module
 imported when the command line starts.
 """
 
+from __future__ import annotations
+
 import argparse
 import importlib
 import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from .. import __version__, backend_info
 from .device import on_device
@@ -37,7 +41,7 @@ Exit status: 0 on success, 1 on an error that is printed, 2 on wrong usage.
 """
 
 
-def _rows(values, prefix=""):
+def _rows(values: Any, prefix: str = "") -> Iterator[Any]:
     for key, value in values.items():
         if isinstance(value, dict):
             yield from _rows(value, f"{prefix}{key}.")
@@ -45,7 +49,7 @@ def _rows(values, prefix=""):
             yield prefix + key, str(value)
 
 
-def info(arguments):
+def info(arguments: argparse.Namespace) -> None:
     """says what this build can do on this machine, or what a point-cloud file holds"""
     if arguments.file:
         from .files import info_file
@@ -58,12 +62,12 @@ def info(arguments):
         print(f"{key:<{width}}  {value}")
 
 
-def printable(text):
+def printable(text: Any) -> str:
     """Without control characters: names inside a file must not reach the terminal as commands."""
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in str(text))
 
 
-def build_parser():
+def build_parser() -> Any:
     parser = argparse.ArgumentParser(
         prog="mlx_lattice",
         description="Sparse tensors and point clouds on MLX.",
@@ -86,7 +90,7 @@ def build_parser():
     return parser
 
 
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit status: 0 success, 1 the user's mistake, 130 interrupted."""
     arguments = build_parser().parse_args(argv)
     try:

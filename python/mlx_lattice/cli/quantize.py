@@ -3,8 +3,11 @@
 `--output` writes the packed weights.
 """
 
+from __future__ import annotations
+
 import json
 import pathlib
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
@@ -12,11 +15,16 @@ from .. import dequantize_weight, quantize_weight
 from .._atomic import atomic_path, save_safetensors, write_bytes
 from ..models._model import save_parts
 
+if TYPE_CHECKING:
+    import argparse
+
+    from mlx.nn import Module
+
 RECIPE = "recipe.json"
 _FLOATS = (mx.float32, mx.float16, mx.bfloat16)
 
 
-def add_command(commands):
+def add_command(commands: argparse._SubParsersAction[Any]) -> None:
     parser = commands.add_parser(
         "quantize", help="packs the weights of a file to int4 or int8 and reports size and error"
     )
@@ -53,7 +61,7 @@ def add_command(commands):
     parser.set_defaults(run=run)
 
 
-def _load(path):
+def _load(path: Any) -> Any:
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     if path.suffix != ".safetensors":
@@ -64,7 +72,7 @@ def _load(path):
         raise ValueError(f"{path} is no safetensors file: {error}") from None
 
 
-def _is_weight(name, value):
+def _is_weight(name: str, value: Any) -> Any:
     return (
         name.split(".")[-1] == "weight"
         and value.ndim in (2, 3, 5)
@@ -73,14 +81,14 @@ def _is_weight(name, value):
     )
 
 
-def _relative_error(weight, restored):
+def _relative_error(weight: Any, restored: Any) -> Any:
     """|W - W'| / |W| in the L2 norm."""
     weight, restored = weight.astype(mx.float32), restored.astype(mx.float32)
     norm = mx.linalg.norm(weight.flatten()).item()
     return mx.linalg.norm((weight - restored).flatten()).item() / norm if norm > 0 else 0.0
 
 
-def pack(arrays, bits, group_size=None, skip=()):
+def pack(arrays: Any, bits: int, group_size: int | None = None, skip: Any = ()) -> tuple[Any, ...]:
     """(arrays with packed weights, rows for the printed table).
 
     A row is (name, text of the packing, bytes before, bytes after, error or None).
@@ -111,7 +119,7 @@ def pack(arrays, bits, group_size=None, skip=()):
     return packed, rows
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> None:
     source = pathlib.Path(arguments.model)
     target = pathlib.Path(arguments.output) if arguments.output else None
     arrays = _load(source)
@@ -170,7 +178,7 @@ def run(arguments):
         _report_accuracy(source, model, layers, arguments)
 
 
-def _network(source):
+def _network(source: Any) -> Any:
     """The network whose weights these are, or None when there is no configuration beside them."""
     if not source.with_suffix(".json").is_file():
         return None
@@ -179,7 +187,9 @@ def _network(source):
     return load(source)
 
 
-def _report_accuracy(source, model, layers, arguments):
+def _report_accuracy(
+    source: Any, model: Module, layers: Any, arguments: argparse.Namespace
+) -> None:
     """Prints accuracy and mean IoU on labeled clouds, dense and packed."""
     import mlx.nn
 

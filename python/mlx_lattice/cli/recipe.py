@@ -1,16 +1,27 @@
 """`mlx-lattice train --recipe R --data PATH`: a data set as downloaded in, a network out."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
 from .._atomic import folder_lock, write_bytes
 
+if TYPE_CHECKING:
+    import argparse
+
+    from mlx.nn import Module
+
+    from mlx_lattice.training.distributed import Ranks
+
 MODEL, PIPELINE, RECIPE = "model.safetensors", "recipe.json", "recipe.toml"
 
 
-def train_recipe(arguments) -> None:
+def train_recipe(arguments: argparse.Namespace) -> None:
     try:
         from ..training import checkpoint, recipes
         from ..training.distributed import Ranks
@@ -41,7 +52,15 @@ def train_recipe(arguments) -> None:
         fit(recipe, train, valid, output, ranks, arguments.resume)
 
 
-def fit(recipe, train, valid, output: Path | None, ranks, resume=False, say=print):
+def fit(
+    recipe: Any,
+    train: Any,
+    valid: Any,
+    output: Path | None,
+    ranks: Ranks,
+    resume: bool = False,
+    say: Callable[..., Any] = print,
+) -> tuple[Any, ...]:
     """Trains by a recipe on two data sets; returns (network, pipeline, trainer).
 
     output: gets the best network, the pipeline, the recipe, the checkpoint and history.csv.
@@ -72,18 +91,18 @@ def fit(recipe, train, valid, output: Path | None, ranks, resume=False, say=prin
     held = "" if valid is None else f", {len(valid):,} to measure on"
     say(f"{len(train):,} clouds to learn from{held}; {len(pipeline.classes)} classes")
 
-    def validate(model, ranks):
+    def validate(model: Module, ranks: Ranks) -> dict[Any, Any]:
         found = evaluate_points(model, pipeline, valid, ranks)
         return {"mean_iou": round(found.mean_iou, 6), "accuracy": round(found.accuracy, 6)}
 
-    def saved(row):
+    def saved(row: Any) -> None:
         best = max(map(epoch_score, trainer.history[:-1]), default=float("-inf"))
         if output is None or epoch_score(row) < best:
             return
         with trainer.averaged() as model:
             model.save(output / MODEL)
 
-    def report(row):
+    def report(row: Any) -> None:
         told = f"  mean IoU {row['mean_iou']:.3f}" if "mean_iou" in row else ""
         waited = f"  waited {loader.waited:.1f} s" if loader.waited >= 0.05 else ""
         loader.waited = 0.0

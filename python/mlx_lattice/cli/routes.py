@@ -3,9 +3,12 @@
 `routes` and `devices` list them, `explain` tells which route runs, `selftest` checks all routes.
 """
 
+from __future__ import annotations
+
 import itertools
 import shutil
 import textwrap
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
@@ -14,6 +17,9 @@ from . import gpu_table
 from .device import add_device
 from .selftest_report import write_report
 
+if TYPE_CHECKING:
+    import argparse
+
 _UP = ("conv_transpose3d", "generative_conv_transpose3d")
 _DOWN = ("conv3d", "subm_conv3d", "normalized_subm_conv3d")
 _OPERATIONS = sorted(
@@ -21,7 +27,7 @@ _OPERATIONS = sorted(
 )
 
 
-def add_command(commands):
+def add_command(commands: argparse._SubParsersAction[Any]) -> None:
     table = commands.add_parser("routes", help="lists every way to evaluate an operation")
     table.add_argument("--markdown", action="store_true", help="as docs/routes.md")
     table.add_argument(
@@ -60,7 +66,7 @@ def add_command(commands):
     test.set_defaults(run=_selftest)
 
 
-def markdown():
+def markdown() -> Any:
     """The text of docs/routes.md."""
     lines = [
         "# Routes",
@@ -91,7 +97,7 @@ def markdown():
     return "\n".join(lines) + "\n"
 
 
-def _routes(arguments):
+def _routes(arguments: argparse.Namespace) -> None:
     if arguments.markdown:
         print(markdown(), end="")
         return
@@ -110,7 +116,9 @@ def _routes(arguments):
     print("next: mlx-lattice explain subm_conv3d")
 
 
-def _samples(side=2, c_in=4, c_out=4, dtype=mx.float32):
+def _samples(
+    side: int = 2, c_in: int = 4, c_out: int = 4, dtype: Any = mx.float32
+) -> dict[Any, Any]:
     """One call per operation on the features of a block of voxels.
 
     The stride is 2, so that transposed operations can divide it.
@@ -126,7 +134,7 @@ def _samples(side=2, c_in=4, c_out=4, dtype=mx.float32):
     return {name: calls.get(name, (x, w8)) for name in _OPERATIONS}
 
 
-def _explain(arguments):
+def _explain(arguments: argparse.Namespace) -> None:
     if min(arguments.channels) < 1 or not 1 <= arguments.side <= 200:
         raise ValueError("channels must be positive, side in 1..200")
     c_in, c_out = arguments.channels
@@ -134,7 +142,7 @@ def _explain(arguments):
     print(explain(getattr(ops, arguments.operation), *calls[arguments.operation]))
 
 
-def _devices(_arguments):
+def _devices(_arguments: Any) -> None:
     devices = [d for d in (mx.cpu, mx.gpu) if mx.is_available(d)]
     print("| operation | " + " | ".join(d.name for d in devices) + " |")
     print("|---" * (len(devices) + 1) + "|")
@@ -143,7 +151,7 @@ def _devices(_arguments):
         print(f"| `{name}` | " + " | ".join(answers) + " |")
 
 
-def _selftest(arguments):
+def _selftest(arguments: argparse.Namespace) -> Any:
     report = selftest(arguments.device, arguments.quick)
     print(report)
     if arguments.report:

@@ -1,8 +1,12 @@
 """What a self test found, as a file to send: machine, versions, errors and times of each route."""
 
+from __future__ import annotations
+
 import json
+import os
 import platform
 import time
+from typing import Any
 
 import mlx.core as mx
 
@@ -10,14 +14,14 @@ from .. import backend_info
 from .._atomic import write_bytes
 
 
-def write_report(report, path):
+def write_report(report: Any, path: str | os.PathLike[str]) -> None:
     """Text, or JSON when the name ends in .json."""
     content = describe(report)
     text = json.dumps(content, indent=1) + "\n" if str(path).endswith(".json") else _text(content)
     write_bytes(path, text.encode())
 
 
-def describe(report):
+def describe(report: Any) -> dict[Any, Any]:
     """Machine, library and one entry for each route; failed cases with what went wrong."""
     gpu = mx.device_info(mx.gpu) if mx.is_available(mx.gpu) else None
     machine = {
@@ -46,7 +50,7 @@ def describe(report):
     }
 
 
-def _text(content):
+def _text(content: Any) -> Any:
     lines = [f"made: {content['made']}", f"ok: {content['ok']}"]
     for part in ("machine", "library"):
         lines += [f"{part}.{key}: {value}" for key, value in content[part].items()]

@@ -1,12 +1,17 @@
 """Commands `train` (labeled clouds in, a network out) and `predict` (labels for a cloud)."""
 
+from __future__ import annotations
+
 import argparse
 import importlib
 import json
 import math
+import os
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
@@ -17,13 +22,19 @@ from .device import add_device
 from .files import FORMATS
 from .recipe import train_recipe
 
+if TYPE_CHECKING:
+    from mlx.nn import Module
+
+    from mlx_lattice.io.cloud import PointCloud
+    from mlx_lattice.training.distributed import Ranks
+
 MODEL, RECIPE, HISTORY = "model.safetensors", "recipe.json", "history.csv"
 COARSEST = 16  # voxels per side of a cell at the last of four halvings
 DEFAULTS = {"epochs": 20, "batch": 1, "learning_rate": 4e-3, "seed": 0}
 SIZES = {"depth": 14, "width": 16, "stem_kernel_size": 3}
 
 
-def add_command(commands):
+def add_command(commands: argparse._SubParsersAction[Any]) -> None:
     raw = argparse.RawDescriptionHelpFormatter
     train = commands.add_parser(
         "train",
@@ -144,7 +155,7 @@ def add_command(commands):
     predict.set_defaults(run=_predict)
 
 
-def _modules():
+def _modules() -> list[Any]:
     try:
         return [
             importlib.import_module(f"mlx_lattice.{name}")
@@ -160,7 +171,7 @@ def _modules():
         raise ValueError(str(error)) from None
 
 
-def _files(data, io):
+def _files(data: Any, io: Any) -> Any:
     """The files that are named, and those of the folders whose format is known."""
     found = []
     for path in map(Path, data):
@@ -176,7 +187,7 @@ def _files(data, io):
     return list(dict.fromkeys(found))
 
 
-def _known(path, io):
+def _known(path: str | os.PathLike[str], io: Any) -> bool:
     """A file of a folder that is a cloud; notes in .txt are told and passed over."""
     try:
         name = io.format_of(path)
@@ -188,7 +199,7 @@ def _known(path, io):
     return True
 
 
-def _split(count, share, seed):
+def _split(count: int, share: Any, seed: int) -> tuple[Any, ...]:
     """(indices to learn from, indices to measure on)"""
     import numpy as np
 
@@ -199,7 +210,7 @@ def _split(count, share, seed):
     return sorted(order[held:]), sorted(order[:held])
 
 
-def _sizes(path):
+def _sizes(path: str | os.PathLike[str]) -> Any:
     if path is None:
         return SIZES
     try:
@@ -213,7 +224,7 @@ def _sizes(path):
     return {**SIZES, **text}
 
 
-def _train(arguments):
+def _train(arguments: argparse.Namespace) -> None:
     if arguments.recipe:
         train_recipe(arguments)
         return
@@ -309,7 +320,17 @@ def _train(arguments):
         _run_training(arguments, trainer, recipe, learned, held, say, ranks, output, dict(clouds))
 
 
-def _run_training(arguments, trainer, recipe, learned, held, say, ranks, output, clouds):
+def _run_training(
+    arguments: argparse.Namespace,
+    trainer: Any,
+    recipe: Any,
+    learned: Any,
+    held: Any,
+    say: Callable[..., Any],
+    ranks: Ranks,
+    output: Any,
+    clouds: Any,
+) -> None:
     """Resumes, trains, and keeps the best network."""
     _, scans, *_ = _modules()
     from ..training.metrics import epoch_score
@@ -323,15 +344,15 @@ def _run_training(arguments, trainer, recipe, learned, held, say, ranks, output,
         if not arguments.resume or not (output / RECIPE).exists():
             recipe.save(output / RECIPE)
 
-    def validate(model, ranks):
+    def validate(model: Module, ranks: Ranks) -> dict[Any, Any]:
         return {"mean_iou": round(scans.evaluate(model, held, recipe.names, ranks).mean_iou, 6)}
 
-    def saved(row):
+    def saved(row: Any) -> None:
         best = max(map(epoch_score, trainer.history[:-1]), default=float("-inf"))
         if epoch_score(row) >= best or not (output / MODEL).exists():
             model.save(output / MODEL)
 
-    def report(row):
+    def report(row: Any) -> None:
         told = f"  mean IoU {row['mean_iou']:.3f}" if "mean_iou" in row else ""
         if told and math.isnan(row["mean_iou"]):
             told = "  mean IoU unknown: no validation label counts; the last network is kept"
@@ -353,7 +374,7 @@ def _run_training(arguments, trainer, recipe, learned, held, say, ranks, output,
         _finish(output, trainer.history, held, recipe, scans, clouds)
 
 
-def _finish(output, history, held, recipe, scans, clouds):
+def _finish(output: Any, history: Any, held: Any, recipe: Any, scans: Any, clouds: Any) -> None:
     """The class tables of the best epoch, and what to type next."""
     example = next(iter(clouds))
     if held:
@@ -371,7 +392,7 @@ def _finish(output, history, held, recipe, scans, clouds):
     print(f"next: mlx-lattice predict {output} {example} look.html")
 
 
-def _count_points(confusion, recipe, scan, classes, cloud):
+def _count_points(confusion: Any, recipe: Any, scan: Any, classes: Any, cloud: PointCloud) -> None:
     """Adds the points of one cloud.
 
     Points without a voxel or with an ignored label do not count.
@@ -388,7 +409,7 @@ def _count_points(confusion, recipe, scan, classes, cloud):
     confusion.add(index[inside], np.asarray(classes)[scan.rows[inside]])
 
 
-def _predict(arguments):
+def _predict(arguments: argparse.Namespace) -> None:
     io, scans, *_ = _modules()
     path = Path(arguments.model)
     path = path / MODEL if path.is_dir() else path
@@ -445,7 +466,7 @@ def _predict(arguments):
     )
 
 
-def _draw(path, labeled, recipe, truth, io):
+def _draw(path: str | os.PathLike[str], labeled: Any, recipe: Any, truth: Any, io: Any) -> None:
     try:
         from .. import viewer
     except ImportError as error:

@@ -4,9 +4,12 @@ Geometry here has exactly the rows it needs, so a capacity is a number of rows. 
 gives `active_rows` beside padded arrays; here `active_rows` names the prefix of rows that is kept.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from enum import Enum
 from functools import wraps
+from typing import Any
 
 import mlx.core as mx
 
@@ -66,12 +69,12 @@ class SparseRelationContract:
     edge_capacity: int
 
 
-def triple(value) -> Triple:
+def triple(value: Any) -> Triple:
     """One integer, repeated, or three integers."""
     return tuple(KernelSpec(1, 1, value).padding)
 
 
-def active(rows, active_rows, operation: str, argument: str = "active_rows"):
+def active(rows: Any, active_rows: Any, operation: str, argument: str = "active_rows") -> Any:
     """The first `active_rows` rows of an array: a (1,) array, an int, or None for all."""
     if active_rows is None or rows is None:
         return rows
@@ -94,17 +97,17 @@ def active(rows, active_rows, operation: str, argument: str = "active_rows"):
     return rows[:n]
 
 
-def is_active_rows(value) -> bool:
+def is_active_rows(value: Any) -> bool:
     """Whether a positional argument is `active_rows`: None or an array of shape (1,)."""
     return value is None or (isinstance(value, mx.array) and value.shape == (1,))
 
 
-def with_active_rows(build):
+def with_active_rows(build: Any) -> Any:
     """A builder of a relation that also takes `active_rows`, by name or behind `coords`."""
     name = build.__name__
 
     @wraps(build)
-    def run(coords, *arguments, active_rows=None, **options):
+    def run(coords: Any, *arguments: Any, active_rows: Any = None, **options: Any) -> Any:
         if arguments and is_active_rows(arguments[0]):
             active_rows, arguments = arguments[0], arguments[1:]
         return build(active(coords, active_rows, name), *arguments, **options)
@@ -112,17 +115,17 @@ def with_active_rows(build):
     return run
 
 
-def _contract(r) -> SparseRelationContract:
+def _contract(r: Any) -> SparseRelationContract:
     return SparseRelationContract(RelationKind(r.kind), r.n_in, r.n_out, r.n_kernels, r.edge_count)
 
 
-def _add(kind, **names) -> None:
+def _add(kind: str, **names: Any) -> None:
     for name, value in names.items():
         setattr(kind, name, value)
 
 
-def _rows_of(r) -> int:
-    return r.coords.shape[0]
+def _rows_of(r: Any) -> int:
+    return int(r.coords.shape[0])
 
 
 _add(

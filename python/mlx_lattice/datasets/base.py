@@ -8,8 +8,12 @@ Nothing is read when a data set is made but names of files. What is missing is a
 the expected tree and where to get the data.
 """
 
+from __future__ import annotations
+
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..io import PointCloud
 from .tables import LabelTable
@@ -19,7 +23,7 @@ class DatasetError(ValueError):
     """A data set that is not there, or not as published."""
 
 
-class Dataset(Sequence):
+class Dataset(Sequence[Any]):
     """Subclasses define `_names`, `_read(i)`, TREE (the expected tree) and SOURCE (its origin)."""
 
     TREE = ""
@@ -29,7 +33,7 @@ class Dataset(Sequence):
     root: Path
     split: str
 
-    def __init__(self, root, split: str):
+    def __init__(self, root: str | os.PathLike[str], split: str) -> None:
         self.root, self.split = Path(root), split
         if split not in self.SPLITS:
             raise ValueError(
@@ -58,7 +62,7 @@ class Dataset(Sequence):
     def name(self, i: int) -> str:
         return self._names[i]
 
-    def __getitem__(self, i):
+    def __getitem__(self, i: Any) -> Any:
         if isinstance(i, slice):
             return [self[j] for j in range(*i.indices(len(self)))]
         if not -len(self) <= i < len(self):
@@ -80,7 +84,7 @@ class Dataset(Sequence):
     def _read(self, i: int) -> PointCloud:
         raise NotImplementedError
 
-    def _missing(self, what: str):
+    def _missing(self, what: str) -> None:
         tree = "\n".join("  " + line for line in self.TREE.strip("\n").splitlines())
         raise DatasetError(
             f"[{self._kind}] {what}\nexpected under {self.root}:\n{tree}\nget it from {self.SOURCE}"

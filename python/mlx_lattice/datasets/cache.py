@@ -8,6 +8,8 @@ checksum does not fit is made anew and counted in `rebuilt`. When the files exce
 that were not used for the longest time go.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os
@@ -15,6 +17,7 @@ import struct
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +30,7 @@ SUFFIX = ".item"
 class DiskCache:
     """cache.get(key, make) is the cloud of `key`, made where it is not on disk."""
 
-    def __init__(self, directory, budget: int = 20 << 30):
+    def __init__(self, directory: str | os.PathLike[str], budget: int = 20 << 30) -> None:
         if budget <= 0:
             raise ValueError(f"[DiskCache] budget: found {budget}, expected a number of bytes")
         self.directory, self.budget = Path(directory), budget
@@ -96,25 +99,31 @@ class Cached(Dataset):
     another voxel size is another item; so are the sizes and times of the item's files.
     """
 
-    def __init__(self, dataset: Dataset, directory, prepare=None, budget: int = 20 << 30):
+    def __init__(
+        self,
+        dataset: Dataset,
+        directory: str | os.PathLike[str],
+        prepare: Any = None,
+        budget: int = 20 << 30,
+    ) -> None:
         self._dataset, self._prepare = dataset, prepare
         self.root, self.split, self.table = dataset.root, dataset.split, dataset.table
         self._names = [dataset.name(i) for i in range(len(dataset))]
         self.cache = DiskCache(directory, budget)
 
     @property
-    def labeled(self):
+    def labeled(self) -> Any:
         return self._dataset.labeled
 
-    def source(self, i):
+    def source(self, i: int) -> Any:
         return self._dataset.source(i)
 
-    def __getattr__(self, name):  # targets, prediction_path, ... of the data set
+    def __getattr__(self, name: str) -> Any:  # targets, prediction_path, ... of the data set
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._dataset, name)
 
-    def _read(self, i):
+    def _read(self, i: int) -> Any:
         about = [(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in self.source(i)]
         key = json.dumps([repr(self._dataset), self._names[i], about, repr(self._prepare)])
         prepare = self._prepare or (lambda cloud: cloud)

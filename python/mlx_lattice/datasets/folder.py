@@ -1,5 +1,11 @@
 """Folder: labeled clouds of any format below one folder, with classes that are found or given."""
 
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from ..io import READERS, PointCloud, format_of, read
@@ -25,16 +31,16 @@ velodyne/000000.bin   and labels/000000.label
 
     def __init__(
         self,
-        root,
-        split="all",
+        root: str | os.PathLike[str],
+        split: str = "all",
         *,
-        label="label",
-        classes=None,
-        ignored=(),
-        held=0.2,
-        seed=0,
-        format=None,
-    ):
+        label: str = "label",
+        classes: Any = None,
+        ignored: Sequence[int] = (),
+        held: float = 0.2,
+        seed: int = 0,
+        format: str | None = None,
+    ) -> None:
         super().__init__(root, split)
         if not 0 <= held < 1:
             raise ValueError(f"[Folder] held: found {held}, expected 0 or a part below 1")
@@ -60,14 +66,14 @@ velodyne/000000.bin   and labels/000000.label
             raise ValueError(f"[Folder] label {min(known)}: expected ids of 0 or more")
         self.table = LabelTable(tuple(classes.values()), known, tuple(index))
 
-    def _known(self, path) -> bool:
+    def _known(self, path: Any) -> bool:
         ending = path.suffix.lower().lstrip(".")
         return ending in READERS and ending != "label" and format_of(path) != "scannet"
 
-    def _ids(self, path) -> set[int]:
+    def _ids(self, path: str | os.PathLike[str]) -> set[int]:
         return {int(v) for v in np.unique(self._column(path, read(path, self._format)))}
 
-    def _column(self, path, cloud: PointCloud) -> np.ndarray:
+    def _column(self, path: str | os.PathLike[str], cloud: PointCloud) -> np.ndarray:
         if self._label not in cloud.columns:
             raise ValueError(
                 f"{path}: no column {self._label!r}; found {', '.join(cloud.columns) or 'none'}"
@@ -80,10 +86,10 @@ velodyne/000000.bin   and labels/000000.label
             )
         return values
 
-    def source(self, i):
+    def source(self, i: int) -> Any:
         return [self._paths[i]]
 
-    def _read(self, i):
+    def _read(self, i: int) -> PointCloud:
         path = self._paths[i]
         cloud = read(path, self._format)
         label = self.table.indices(self._column(path, cloud), str(path))

@@ -2,9 +2,13 @@
 data set.
 """
 
+from __future__ import annotations
+
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from ..io import PointCloud, read_nuscenes
 from .base import Dataset
@@ -27,7 +31,14 @@ panoptic/v1.0-trainval/TOKEN_panoptic.npz       with panoptic=True, and panoptic
     SOURCE = "nuscenes.org/nuscenes (full data set v1.0 and nuScenes-lidarseg)"
     table = NUSCENES
 
-    def __init__(self, root, split="train", *, version=None, panoptic=False):
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        split: str = "train",
+        *,
+        version: str | None = None,
+        panoptic: bool = False,
+    ) -> None:
         super().__init__(root, split)
         self.version = version or ("v1.0-test" if split == "test" else "v1.0-trainval")
         self._panoptic = panoptic
@@ -75,10 +86,10 @@ panoptic/v1.0-trainval/TOKEN_panoptic.npz       with panoptic=True, and panoptic
         if not found:
             self._missing(f"{tables / 'sample_data.json'} lists no scan of samples/LIDAR_TOP")
 
-    def source(self, i):
+    def source(self, i: int) -> Any:
         return [self._paths[i], *self._labels[i : i + 1]]
 
-    def _read(self, i):
+    def _read(self, i: int) -> Any:
         if not self.labeled:
             return read_nuscenes(self._paths[i])
         kind = "panoptic" if self._panoptic else "labels"
@@ -92,11 +103,11 @@ panoptic/v1.0-trainval/TOKEN_panoptic.npz       with panoptic=True, and panoptic
         return f"lidarseg/{kind}/{self._names[i]}_lidarseg.bin"
 
 
-def rows_of(path: Path, *fields: str) -> Iterator[dict]:
+def rows_of(path: Path, *fields: str) -> Iterator[dict[str, Any]]:
     """Rows of a JSON table, an array of objects, one at a time; each must have the fields."""
     decoder, text, number = json.JSONDecoder(), "", 0
 
-    def fail(what: str):
+    def fail(what: str) -> None:
         raise ValueError(f"{path}: {what} after row {number}; expected an array of objects")
 
     with open(path, encoding="utf-8") as file:

@@ -1,7 +1,11 @@
 """Single objects: ModelNet40 (classes of meshes) and ShapeNetPart (parts of 16 categories)."""
 
+from __future__ import annotations
+
 import json
+import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +33,14 @@ xbox/test/...
     )
     labeled = True  # of the test split, too
 
-    def __init__(self, root, split="train", *, samples=1024, seed=0):
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        split: str = "train",
+        *,
+        samples: int = 1024,
+        seed: int = 0,
+    ) -> None:
         super().__init__(root, split)
         self._samples, self._seed = samples, seed
         self._paths: list[Path] = []
@@ -42,10 +53,10 @@ xbox/test/...
             self._names += [f"{name}/{p.stem}" for p in found]
             self.targets += [index] * len(found)
 
-    def source(self, i):
+    def source(self, i: int) -> Any:
         return [self._paths[i]]
 
-    def _read(self, i):
+    def _read(self, i: int) -> PointCloud:
         cloud = read_surface(self._paths[i], "off", self._samples, [self._seed, i])
         return PointCloud(
             cloud.points, {"normal": cloud.columns["normal"]}, {"target": self.targets[i]}
@@ -68,7 +79,7 @@ train_test_split/shuffled_train_file_list.json   also val and test: "shape_data/
     categories = tuple(name for _, name, _ in SHAPENET_PARTS)
     labeled = True
 
-    def __init__(self, root, split="train"):
+    def __init__(self, root: str | os.PathLike[str], split: str = "train") -> None:
         super().__init__(root, split)
         names, self.parts, first = [], [], 0
         for _, name, count in SHAPENET_PARTS:
@@ -89,10 +100,10 @@ train_test_split/shuffled_train_file_list.json   also val and test: "shape_data/
         self._paths = [self._file(self.root / synset / f"{name}.txt") for synset, name in entries]
         self._names = ["/".join(entry) for entry in entries]
 
-    def source(self, i):
+    def source(self, i: int) -> Any:
         return [self._paths[i]]
 
-    def _read(self, i):
+    def _read(self, i: int) -> PointCloud:
         path, parts = self._paths[i], self.parts[self.targets[i]]
         cloud = read_text(path, ("x", "y", "z", "nx", "ny", "nz", "label"))
         label = cloud.columns["label"].astype(np.int32)

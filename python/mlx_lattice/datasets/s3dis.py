@@ -1,6 +1,10 @@
 """S3DIS (Armeni et al., CVPR 2016): rooms of six areas as text, 13 classes."""
 
+from __future__ import annotations
+
+import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +29,9 @@ Area_6/...
         tuple(S3DIS_CLASSES), {i: i for i in range(13)}, tuple(range(len(S3DIS_CLASSES)))
     )
 
-    def __init__(self, root, split="train", *, held=5):
+    def __init__(
+        self, root: str | os.PathLike[str], split: str = "train", *, held: int = 5
+    ) -> None:
         super().__init__(root, split)
         if held not in range(1, 7):
             raise ValueError(f"[S3DIS] held: found {held}, expected an area, 1 to 6")
@@ -38,13 +44,13 @@ Area_6/...
             self._paths += rooms
             self._names += [f"{folder.name}/{room.name}" for room in rooms]
 
-    def source(self, i):
+    def source(self, i: int) -> Any:
         found = sorted((self._paths[i] / "Annotations").glob("*.txt"))
         if not found:
             self._missing(f"{self._paths[i] / 'Annotations'} holds no .txt file")
         return found
 
-    def _read(self, i):
+    def _read(self, i: int) -> PointCloud:
         clouds, labels, objects = [], [], []
         for number, path in enumerate(self.source(i), 1):
             name = path.stem.split("_")[0]

@@ -2,10 +2,14 @@
 200.
 """
 
+from __future__ import annotations
+
 import csv
 import json
+import os
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +44,9 @@ scannetv2-labels.combined.tsv                           (200 classes)
 """
     SOURCE = "www.scan-net.org (ScanNet v2; --type of the download script for each ending)"
 
-    def __init__(self, root, split="train", *, classes=20):
+    def __init__(
+        self, root: str | os.PathLike[str], split: str = "train", *, classes: int = 20
+    ) -> None:
         super().__init__(root, split)
         if classes not in (20, 200):
             raise ValueError(f"[ScanNet] classes: found {classes}, expected 20 or 200")
@@ -88,10 +94,10 @@ scannetv2-labels.combined.tsv                           (200 classes)
             raise ValueError(f"{path}: expected the columns id and raw_category")
         return {row["raw_category"]: int(row["id"]) for row in rows}
 
-    def source(self, i):
+    def source(self, i: int) -> Any:
         return [self._paths[i], *(self._label_paths(self._paths[i].parent) if self.labeled else [])]
 
-    def _read(self, i):
+    def _read(self, i: int) -> Any:
         path = self._paths[i]
         if not self.labeled:
             return read_scannet(path, False)
@@ -129,7 +135,7 @@ scannetv2-labels.combined.tsv                           (200 classes)
         return f"{self._names[i]}.txt"
 
 
-def _json(path: Path, key: str):
+def _json(path: Path, key: str) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))[key]
     except (ValueError, KeyError, TypeError) as error:

@@ -1,6 +1,11 @@
 """SemanticKITTI (Behley et al., ICCV 2019): 64-beam scans of streets, 19 classes."""
 
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +32,14 @@ sequences/21/velodyne/...
     SOURCE = "semantic-kitti.org (velodyne scans: the KITTI odometry benchmark, 80 GB)"
     table = SEMANTIC_KITTI
 
-    def __init__(self, root, split="train", *, sequences=None, scans=1):
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        split: str = "train",
+        *,
+        sequences: Sequence[int] | None = None,
+        scans: int = 1,
+    ) -> None:
         super().__init__(root, split)
         if scans < 1:
             raise ValueError(f"[SemanticKITTI] scans: found {scans}, expected 1 or more")
@@ -58,7 +70,7 @@ sequences/21/velodyne/...
         self._paths += found
         self._names += [f"{folder.name}/{p.stem}" for p in found]
 
-    def source(self, i):
+    def source(self, i: int) -> Any:
         first = max(self._first[i], i - self._scans + 1)
         scans = self._paths[first : i + 1]
         return scans + ([self._label_path(p) for p in scans] if self.labeled else [])
@@ -76,7 +88,7 @@ sequences/21/velodyne/...
         classes = self.table.indices(cloud.columns["label"], str(labels))
         return PointCloud(cloud.points, {**cloud.columns, "label": classes})
 
-    def _read(self, i):
+    def _read(self, i: int) -> Any:
         if self._scans == 1:
             return self._one(i)
         first = max(self._first[i], i - self._scans + 1)

@@ -5,7 +5,10 @@ nuScenes       lidarseg/test/TOKEN_lidarseg.bin        uint8 1 .. 16, and test/s
 ScanNet        scene0707_00.txt                        one id per line
 """
 
+from __future__ import annotations
+
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +18,9 @@ from .base import Dataset
 from .nuscenes import NuScenes
 
 
-def write_prediction(dataset: Dataset, i: int, classes: np.ndarray, directory) -> Path:
+def write_prediction(
+    dataset: Dataset, i: int, classes: np.ndarray, directory: str | os.PathLike[str]
+) -> Path:
     """Writes the class indices of the points of item i; returns the path of the file."""
     place = getattr(dataset, "prediction_path", None)
     if place is None:
@@ -31,7 +36,7 @@ def write_prediction(dataset: Dataset, i: int, classes: np.ndarray, directory) -
             f"[write_prediction] classes of {dataset.name(i)}: expected one class index "
             f"0..{len(dataset.classes) - 1} per point"
         )
-    path = Path(directory) / place(i)
+    path: Path = Path(directory) / place(i)
     ids = dataset.table.values(classes)
     if path.suffix == ".txt":
         data = "".join(f"{v}\n" for v in ids.tolist()).encode()
@@ -42,7 +47,7 @@ def write_prediction(dataset: Dataset, i: int, classes: np.ndarray, directory) -
     return path
 
 
-def write_submission_notes(dataset: Dataset, directory) -> Path | None:
+def write_submission_notes(dataset: Dataset, directory: str | os.PathLike[str]) -> Path | None:
     """nuScenes asks for one more file, which says what the method used."""
     if not isinstance(getattr(dataset, "_dataset", dataset), NuScenes):
         return None

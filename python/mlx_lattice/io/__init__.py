@@ -6,10 +6,14 @@ pip install 'lattice-mlx[io]'. A file that is not what it says raises `ValueErro
 memory stays in proportion to the file.
 """
 
+from __future__ import annotations
+
+import os
 import os as _os
 import sys as _sys
 from collections.abc import Callable
 from functools import partial as _partial
+from typing import Any
 
 from .. import _edge, _help
 from .cloud import PointCloud
@@ -34,7 +38,7 @@ from .ply import read_ply, write_ply
 from .scannet import read_scannet
 from .text import read_text, write_csv, write_text
 
-READERS: dict[str, Callable] = {
+READERS: dict[str, Callable[..., Any]] = {
     "ply": read_ply,
     "pcd": read_pcd,
     "las": read_las,
@@ -55,7 +59,7 @@ READERS: dict[str, Callable] = {
     "mlat": read_mlat,
     "scannet": read_scannet,
 }
-WRITERS: dict[str, Callable] = {
+WRITERS: dict[str, Callable[..., Any]] = {
     "ply": write_ply,
     "pcd": write_pcd,
     "las": write_las,
@@ -106,7 +110,9 @@ __all__ = [
 ]
 
 
-def format_of(path, format=None, *, write=False):
+def format_of(
+    path: str | os.PathLike[str], format: str | None = None, *, write: bool = False
+) -> str:
     """The format's name, from the argument or the extension. write: one that can be written."""
     known = WRITERS if write else READERS
     name = (format or _os.path.splitext(_os.fspath(path))[1].lstrip(".")).lower()
@@ -115,7 +121,7 @@ def format_of(path, format=None, *, write=False):
     return "nuscenes" if name == "bin" and str(path).endswith(".pcd.bin") else name
 
 
-def read(path, format=None, **options):
+def read(path: str | os.PathLike[str], format: str | None = None, **options: Any) -> PointCloud:
     """PointCloud of a file. format: a name such as kitti, where the extension does not tell.
 
     options go to the reader: `samples=` and `seed=` of a mesh, `columns=` of a text file,
@@ -125,7 +131,9 @@ def read(path, format=None, **options):
     return _called(READERS[name], "read", name, path, **options)
 
 
-def write(path, cloud, format=None, **options):
+def write(
+    path: str | os.PathLike[str], cloud: PointCloud, format: str | None = None, **options: Any
+) -> None:
     """Writes by extension. options go to the writer: write_ply(format=...) is `encoding=` here.
 
     encoding: PLY binary_little_endian, binary_big_endian, ascii;
@@ -144,7 +152,9 @@ def write(path, cloud, format=None, **options):
     return _called(WRITERS[name], "write", name, path, cloud, **options)
 
 
-def _called(function, operation, name, *arguments, **options):
+def _called(
+    function: Callable[..., Any], operation: str, name: str, *arguments: Any, **options: Any
+) -> Any:
     try:
         return function(*arguments, **options)
     except TypeError as error:

@@ -1,7 +1,11 @@
 """What every reader needs: errors that name the file, and sizes checked before allocation."""
 
+from __future__ import annotations
+
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +18,7 @@ class FileError(ValueError):
 
 
 @contextmanager
-def naming(path, kind):
+def naming(path: str | os.PathLike[str], kind: str) -> Iterator[Any]:
     """Turns every error about the contents of a file into a FileError that names the file.
 
     A missing file stays an OSError.
@@ -36,7 +40,7 @@ def naming(path, kind):
         ) from None
 
 
-def check_path(path):
+def check_path(path: Any) -> None:
     """Raises where a path is no text, no bytes and no pathlib.Path, or holds a null character."""
     if not isinstance(path, (str, bytes, os.PathLike)):
         raise TypeError(
@@ -46,7 +50,7 @@ def check_path(path):
         raise ValueError(f"[io] path: found {path!r}, expected a name without a null character")
 
 
-def require(package, extra):
+def require(package: Any, extra: Any) -> Any:
     """Imports an optional package, or says how to get it."""
     import importlib
 
@@ -59,18 +63,18 @@ def require(package, extra):
         ) from None
 
 
-def file_size(file):
+def file_size(file: Any) -> Any:
     return os.fstat(file.fileno()).st_size
 
 
-def write_array(file, array):
+def write_array(file: Any, array: Any) -> None:
     """The bytes of an array. `ndarray.tofile` loses the error of a full disk; `write` raises it."""
     array = np.ascontiguousarray(array)
     if array.size:
         file.write(array.reshape(-1).view(np.uint8).data)
 
 
-def whole(text, what, low=0, high=(1 << 48) - 1):
+def whole(text: str, what: str, low: int = 0, high: Any = (1 << 48) - 1) -> Any:
     """A non-negative integer of a header."""
     try:
         value = int(text)
@@ -81,7 +85,7 @@ def whole(text, what, low=0, high=(1 << 48) - 1):
     return value
 
 
-def fits(count, row_bytes, left, what="points"):
+def fits(count: int, row_bytes: Any, left: Any, what: str = "points") -> None:
     """Compares a count of the header with the bytes that exist, before anything is allocated."""
     if row_bytes > ROW_LIMIT:
         raise ValueError(f"a row of {row_bytes} bytes, expected at most {ROW_LIMIT}")
@@ -92,7 +96,7 @@ def fits(count, row_bytes, left, what="points"):
         )
 
 
-def header_lines(file, last, kind):
+def header_lines(file: Any, last: Any, kind: str) -> Any:
     """Lines of a text header up to and including the line that begins with `last`.
 
     Afterwards the file stands behind that line.
@@ -111,6 +115,6 @@ def header_lines(file, last, kind):
             return lines
 
 
-def short(text):
+def short(text: str) -> Any:
     text = repr(text)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -1,11 +1,14 @@
 """Rows of numbers as text, for the ASCII forms of PLY and PCD."""
 
+from __future__ import annotations
+
 import warnings
+from typing import Any
 
 import numpy as np
 
 
-def read_rows(file, dtype, count, left):
+def read_rows(file: Any, dtype: Any, count: int, left: Any) -> Any:
     """The next `count` lines as a structured array.
 
     A value takes at least two bytes: itself and what separates it from the next value.
@@ -26,7 +29,7 @@ def read_rows(file, dtype, count, left):
     return rows
 
 
-def write_rows(file, rows, separator=" "):
+def write_rows(file: Any, rows: Any, separator: str = " ") -> None:
     """The shortest decimals that read back as the same numbers."""
     cells = []
     for name in rows.dtype.names:

@@ -1,6 +1,9 @@
 """PointCloud: points and named columns, as every reader returns and every writer takes them."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -36,10 +39,10 @@ class PointCloud:
     """
 
     points: np.ndarray
-    columns: dict = field(default_factory=dict)
-    meta: dict = field(default_factory=dict)
+    columns: dict[str, Any] = field(default_factory=dict)
+    meta: dict[str, Any] = field(default_factory=dict)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         points = np.asarray(self.points)
         if points.ndim != 2 or points.shape[1] != 3:
             raise ValueError(f"[PointCloud] points: found shape {points.shape}, expected (N, 3)")
@@ -65,10 +68,10 @@ class PointCloud:
         object.__setattr__(self, "points", plain(points))
         object.__setattr__(self, "columns", columns)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.points)
 
-    def __getitem__(self, rows):
+    def __getitem__(self, rows: Any) -> PointCloud:
         """The cloud of some rows: a mask, indices or a slice."""
         return PointCloud(
             self.points[rows],
@@ -76,23 +79,23 @@ class PointCloud:
             dict(self.meta),
         )
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         columns = ", ".join(
             f"{n} {v.dtype}{list(v.shape[1:]) or ''}" for n, v in self.columns.items()
         )
         return f"PointCloud({len(self):,} points {self.points.dtype}; {columns or 'no columns'})"
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         from .. import notebook
 
         return notebook.point_cloud(self)
 
-    def finite(self):
+    def finite(self) -> Any:
         """(N,) mask: rows without NaN or infinite coordinates."""
         x, y, z = np.isfinite(self.points).T
         return x & y & z
 
-    def bounds(self):
+    def bounds(self) -> Any:
         """(low, high) of the finite points, float64; None when there are none."""
         finite = self.finite()
         points = self.points if finite.all() else self.points[finite]
@@ -104,7 +107,7 @@ class PointCloud:
             for pick in (np.min, np.max)
         )
 
-    def local(self, origin=None):
+    def local(self, origin: Any = None) -> tuple[Any, ...]:
         """(mx.array (N, 3) float32, origin): points less `origin`, subtracted in float64.
 
         The default origin is the low corner. So coordinates of a map (400,000 m) keep their
@@ -119,7 +122,7 @@ class PointCloud:
         return mx.array((self.points.astype(np.float64) - origin).astype(np.float32)), origin
 
 
-def plain(values):
+def plain(values: Any) -> Any:
     """The same values as a contiguous, aligned array in the byte order of this machine.
 
     MLX and C need such an array.
@@ -130,7 +133,7 @@ def plain(values):
     return np.require(values, requirements=["C", "A"])
 
 
-def gather(fields, what):
+def gather(fields: Any, what: str) -> PointCloud:
     """A PointCloud from {name in the file: (N,) or (N, k)}; x, y and z are required."""
     fields = dict(fields)
     lower = {name.lower(): name for name in reversed(fields)}
@@ -178,7 +181,7 @@ def gather(fields, what):
     return PointCloud(points, columns)
 
 
-def scatter(cloud, dtypes, what, flat=True):
+def scatter(cloud: PointCloud, dtypes: Any, what: str, flat: bool = True) -> Any:
     """Structured array for a file: x, y, z, red, green, blue ...
 
     `dtypes` are the dtypes of the format. color becomes 8 bits, as viewers of these formats
@@ -211,7 +214,7 @@ def scatter(cloud, dtypes, what, flat=True):
     return rows
 
 
-def color8(values):
+def color8(values: Any) -> Any:
     """Colors as uint8: floats are 0..1; 16-bit colors lose their low byte if one is above 255."""
     if values.dtype == np.uint8:
         return values
@@ -221,7 +224,7 @@ def color8(values):
     return np.clip(values >> 8 if wide else values, 0, 255).astype(np.uint8)
 
 
-def whole_numbers(values, low, high):
+def whole_numbers(values: Any, low: Any, high: Any) -> str:
     """What is wrong with values for an integer field of this range, in words.
 
     Empty when nothing is.
@@ -238,7 +241,7 @@ def whole_numbers(values, low, high):
     return ""
 
 
-def _stored(name, values, dtypes, what):
+def _stored(name: str, values: Any, dtypes: Any, what: str) -> Any:
     """Values in the nearest dtype of the format that holds them all."""
     if values.dtype in dtypes:
         return values

@@ -5,6 +5,10 @@ color, intensity, float columns   mean, rounded back to the dtype; normals stay 
 other integers   the most frequent value; the smallest in a tie
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 import mlx.core as mx
 import numpy as np
 
@@ -14,7 +18,7 @@ from ..io import PointCloud
 AVERAGED = ("color", "intensity")  # also when they are integers
 
 
-def downsample(cloud, size, points="mean"):
+def downsample(cloud: PointCloud, size: Any, points: str = "mean") -> tuple[Any, ...]:
     """(PointCloud of the voxels, counts (V,), number of rows that are not finite and left out).
 
     Voxels come in the order of their first point. The grid is aligned to multiples of `size`. Its
@@ -48,11 +52,11 @@ def downsample(cloud, size, points="mean"):
     )
 
 
-def _mean(q, feats):
+def _mean(q: Any, feats: Any) -> Any:
     return ops.voxelize_with_quantization(q, feats, reduction="mean").feats
 
 
-def _reduced(name, values, q, inverse, counts):
+def _reduced(name: str, values: Any, q: Any, inverse: Any, counts: Any) -> Any:
     if values.dtype.kind != "f" and name not in AVERAGED:
         return _vote(values, inverse, len(counts))
     table = values if values.ndim == 2 else values[:, None]
@@ -70,7 +74,7 @@ def _reduced(name, values, q, inverse, counts):
     return (np.rint(mean) if values.dtype.kind in "iu" else mean).astype(values.dtype)
 
 
-def _vote(values, inverse, n):
+def _vote(values: Any, inverse: Any, n: int) -> Any:
     """The most frequent value of each voxel."""
     if values.ndim == 2:
         return np.stack([_vote(column, inverse, n) for column in values.T], axis=1)

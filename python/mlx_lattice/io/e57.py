@@ -1,5 +1,10 @@
 """E57 through `pye57`, where it is installed: all scans of a file, placed by their poses."""
 
+from __future__ import annotations
+
+import os
+from typing import Any
+
 import numpy as np
 
 from ._check import naming, require
@@ -8,7 +13,7 @@ from .cloud import PointCloud
 COLORS = ("colorRed", "colorGreen", "colorBlue")
 
 
-def read_e57(path):
+def read_e57(path: str | os.PathLike[str]) -> PointCloud:
     """PointCloud float64; `intensity` and `color` where all scans have them, `scan` where there
     are several.
     """
@@ -27,7 +32,10 @@ def read_e57(path):
         if not scans:
             raise ValueError("no scan inside")
         shared = set.intersection(*(set(s) for s in scans))
-        join = lambda name: np.concatenate([s[name] for s in scans])  # noqa: E731
+
+        def join(name: str) -> Any:
+            return np.concatenate([s[name] for s in scans])
+
         points = np.stack([join(f"cartesian{axis}") for axis in "XYZ"], axis=1)
         columns = {}
         if "intensity" in shared:

@@ -10,9 +10,13 @@ A `.bin` file does not say which of the two it is. Its place or its name decides
 `.pcd.bin`), then its size.
 """
 
+from __future__ import annotations
+
 import os
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +27,7 @@ from .cloud import PointCloud
 WIDTHS = {"kitti": 4, "nuscenes": 5}  # float32 values per point
 
 
-def bin_format(path):
+def bin_format(path: str | os.PathLike[str]) -> Any:
     """ "kitti" or "nuscenes", from the name, the folder and the size of a `.bin` file."""
     path = Path(path)
     if path.name.endswith(".pcd.bin"):
@@ -46,7 +50,7 @@ def bin_format(path):
         return fitting[0]
 
 
-def read_bin(path, **options):
+def read_bin(path: str | os.PathLike[str], **options: Any) -> PointCloud:
     """PointCloud of a `.bin` file; a ValueError asks for the format where the file fits several."""
     reader = read_nuscenes if bin_format(path) == "nuscenes" else read_kitti
     return reader(path, **options)
@@ -55,7 +59,7 @@ def read_bin(path, **options):
 PRECISION = 0.005  # of a coordinate, in the unit of the file: what float32 may lose
 
 
-def read_kitti(path, labels=None):
+def read_kitti(path: str | os.PathLike[str], labels: Any = None) -> PointCloud:
     """PointCloud with `intensity`, and with `label` and `instance` where there are labels.
 
     labels: path of a .label file; False for none. By default `labels/NAME.label` beside
@@ -73,7 +77,7 @@ def read_kitti(path, labels=None):
     return PointCloud(rows[:, :3], columns)
 
 
-def read_label(path, count=None):
+def read_label(path: str | os.PathLike[str], count: int | None = None) -> np.ndarray[Any, Any]:
     """(label, instance) of a SemanticKITTI .label file, each (N,) uint16. count: the number of
     points it must have.
     """
@@ -82,7 +86,7 @@ def read_label(path, count=None):
     return (packed & 0xFFFF).astype(np.uint16), (packed >> 16).astype(np.uint16)
 
 
-def read_labeled(path):
+def read_labeled(path: str | os.PathLike[str]) -> PointCloud:
     """PointCloud of a .label file together with the scan `velodyne/NAME.bin` beside its folder
     `labels/`.
     """
@@ -96,7 +100,11 @@ def read_labeled(path):
     return read_kitti(scan, path)
 
 
-def read_nuscenes(path, labels=None, panoptic=None):
+def read_nuscenes(
+    path: str | os.PathLike[str],
+    labels: Any = None,
+    panoptic: Any = None,
+) -> PointCloud:
     """PointCloud with `intensity` and `ring`; labels: path of a _lidarseg.bin; panoptic: of a
     _panoptic.npz.
     """
@@ -117,7 +125,7 @@ def read_nuscenes(path, labels=None, panoptic=None):
     return PointCloud(rows[:, :3], columns)
 
 
-def read_lidarseg(path, count=None):
+def read_lidarseg(path: str | os.PathLike[str], count: int | None = None) -> np.ndarray[Any, Any]:
     """(N,) uint8 class of each point of a nuScenes _lidarseg.bin."""
     with naming(path, "nuScenes label"), open(path, "rb") as file:
         label = np.fromfile(file, np.uint8)
@@ -125,7 +133,7 @@ def read_lidarseg(path, count=None):
     return label
 
 
-def read_panoptic(path, count=None):
+def read_panoptic(path: str | os.PathLike[str], count: int | None = None) -> tuple[Any, ...]:
     """(label, instance) of a nuScenes _panoptic.npz: uint8 and uint16; its array `data` is class *
     1000 + object.
     """
@@ -145,18 +153,20 @@ def read_panoptic(path, count=None):
     return (data // 1000).astype(np.uint8), (data % 1000).astype(np.uint16)
 
 
-def _beside(path, folder, other, suffix):
+def _beside(
+    path: str | os.PathLike[str], folder: str | os.PathLike[str], other: Any, suffix: Any
+) -> Any:
     """root/other/NAME+suffix for root/folder/NAME; None when the file is not in `folder`."""
     path = Path(path)
     return path.parent.parent / other / (path.stem + suffix) if path.parent.name == folder else None
 
 
-def _counted(path, found, expected):
+def _counted(path: str | os.PathLike[str], found: Any, expected: Any) -> None:
     if expected is not None and found != expected:
         raise ValueError(f"{path}: {found} labels, expected one for each of {expected} points")
 
 
-def _values(path, dtype, width, kind):
+def _values(path: str | os.PathLike[str], dtype: Any, width: int, kind: str) -> Any:
     with naming(path, kind), open(path, "rb") as file:
         size = file_size(file)
         if size % (4 * width):
@@ -164,7 +174,7 @@ def _values(path, dtype, width, kind):
         return np.fromfile(file, dtype).astype(dtype[1:], copy=False)
 
 
-def write_kitti(path, cloud):
+def write_kitti(path: str | os.PathLike[str], cloud: PointCloud) -> None:
     """Intensity is 0 where the cloud has none. Other columns have no place in this format and are
     an error.
     """
@@ -172,13 +182,13 @@ def write_kitti(path, cloud):
     _write(path, cloud, ["intensity"])
 
 
-def write_nuscenes(path, cloud):
+def write_nuscenes(path: str | os.PathLike[str], cloud: PointCloud) -> None:
     """Intensity and ring are 0 where the cloud has none. Other columns are an error."""
     _only(path, cloud, "nuScenes", {"intensity", "ring"})
     _write(path, cloud, ["intensity", "ring"])
 
 
-def _only(path, cloud, kind, allowed):
+def _only(path: str | os.PathLike[str], cloud: PointCloud, kind: str, allowed: Any) -> None:
     others = set(cloud.columns) - allowed
     if others:
         raise ValueError(
@@ -187,7 +197,7 @@ def _only(path, cloud, kind, allowed):
         )
 
 
-def _write(path, cloud, names):
+def _write(path: str | os.PathLike[str], cloud: PointCloud, names: Sequence[str]) -> None:
     zero = np.zeros(len(cloud), np.float32)
     columns = [cloud.columns.get(name, zero) for name in names]
     for name, values in zip(names, columns):
@@ -202,7 +212,7 @@ def _write(path, cloud, names):
         write_array(file, rows)
 
 
-def _check_precision(path, points, rows):
+def _check_precision(path: str | os.PathLike[str], points: Any, rows: Any) -> None:
     """float32 loses at most PRECISION, and no finite point becomes infinite."""
     if points.dtype == np.float32 or not len(points):
         return

@@ -5,7 +5,11 @@ pieces, so that memory grows with the points that really exist. `meta` keeps sca
 writing with them gives the same integers again.
 """
 
+from __future__ import annotations
+
+import os
 import struct
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +42,7 @@ STANDARD = (
 )
 
 
-def read_las(path):
+def read_las(path: str | os.PathLike[str]) -> PointCloud:
     """PointCloud of a .las or .laz file: points float64, color uint16, intensity, label, others.
 
     The label is the classification; other columns keep their names. Columns of the standard record
@@ -58,7 +62,7 @@ def read_las(path):
             raise
 
 
-def _check_header(file):
+def _check_header(file: Any) -> bool:
     """Checks counts and offsets of the public header against the size of the file.
 
     Returns whether the points are compressed.
@@ -101,7 +105,7 @@ def _check_header(file):
     return True
 
 
-def _check_chunks(file, start, size):
+def _check_chunks(file: Any, start: Any, size: Any) -> None:
     """LAZ: the table of chunks lies inside the file and has no more entries than bytes."""
     file.seek(start)
     table = struct.unpack("<q", file.read(8).ljust(8, b"\0"))[0]
@@ -116,7 +120,7 @@ def _check_chunks(file, start, size):
         raise ValueError(f"{chunks} chunks cannot stand in {size} bytes")
 
 
-def _check_items(header, row):
+def _check_items(header: Any, row: Any) -> None:
     """lazrs decodes rows as its own record describes them; they must be those of the header."""
     import lazrs
 
@@ -125,7 +129,7 @@ def _check_items(header, row):
         raise ValueError(f"compressed points of {size} bytes, expected {row}")
 
 
-def _read(laspy, file):
+def _read(laspy: Any, file: Any) -> PointCloud:
     with laspy.open(
         file, closefd=False, laz_backend=laspy.LazBackend.Lazrs, read_evlrs=False
     ) as reader:
@@ -159,7 +163,14 @@ def _read(laspy, file):
     return PointCloud(cloud.points, cloud.columns, {"scale": scale, "offset": offset})
 
 
-def write_las(path, cloud, *, scale=None, offset=None, compressed=None):
+def write_las(
+    path: str | os.PathLike[str],
+    cloud: PointCloud,
+    *,
+    scale: Any = None,
+    offset: Any = None,
+    compressed: bool | None = None,
+) -> None:
     """Writes LAS 1.4; the extension says whether compressed (LAZ), unless `compressed` is given.
 
     scale: meters per integer step, by default that of the cloud, else 0.001. color and intensity
@@ -251,15 +262,15 @@ def write_las(path, cloud, *, scale=None, offset=None, compressed=None):
         )
 
 
-def _within(values, most):
+def _within(values: Any, most: Any) -> Any:
     return not len(values) or (values.min() >= 0 and values.max() <= most)
 
 
-def _is_color(values):
+def _is_color(values: Any) -> Any:
     return values.ndim == 2 and values.shape[1] in (3, 4)
 
 
-def _color16(path, color):
+def _color16(path: str | os.PathLike[str], color: Any) -> Any:
     """16 bits: floats are 0..1; integers up to 255 are stretched unless their dtype is 16 bits."""
     if color.dtype.kind == "f":
         return np.rint(np.clip(np.nan_to_num(color), 0, 1) * 65535).astype(np.uint16)
@@ -272,7 +283,7 @@ def _color16(path, color):
     return color.astype(np.uint16) * np.uint16(257 if narrow else 1)
 
 
-def _field(path, name, values, header):
+def _field(path: str | os.PathLike[str], name: str, values: Any, header: Any) -> Any:
     """A column for a field of the standard record.
 
     Integers that do not fit are an error, not other integers.
@@ -293,7 +304,7 @@ def _field(path, name, values, header):
     return values
 
 
-def _extra(path, name, values):
+def _extra(path: str | os.PathLike[str], name: str, values: Any) -> Any:
     """A column for extra bytes: one to three numbers per point."""
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
@@ -309,7 +320,7 @@ def _extra(path, name, values):
     return values
 
 
-def _intensity(path, values):
+def _intensity(path: str | os.PathLike[str], values: Any) -> Any:
     if values.dtype.kind == "f" and _within(values, 1):
         return np.rint(values * 65535).astype(np.uint16)
     if not _within(values, 65535) or not np.isfinite(values).all():

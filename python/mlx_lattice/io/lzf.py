@@ -7,12 +7,17 @@ A token of three bytes makes at most 264 bytes, so that a stream can grow at mos
 claim is refused before memory is allocated.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 
 WINDOW, LONGEST, GROWTH = 1 << 13, 264, 88
 
 
-def decompress(data, size):
+def decompress(data: Any, size: Any) -> Any:
     """Exactly `size` bytes, or a ValueError."""
     if size > GROWTH * len(data):
         raise ValueError(f"{len(data)} compressed bytes cannot become {size}")
@@ -51,7 +56,7 @@ def decompress(data, size):
     return bytes(out)
 
 
-def compress(data):
+def compress(data: Any) -> Any:
     """Compresses greedily: each position copies from the nearest earlier place.
 
     Such a place has the same three bytes; NumPy finds the places of all positions at once.
@@ -79,7 +84,7 @@ def compress(data):
     return bytes(out)
 
 
-def _candidates(data):
+def _candidates(data: Any) -> Iterator[Any]:
     """(position, distance) where the same three bytes stood at most WINDOW before, ascending."""
     b = np.frombuffer(data, np.uint8).astype(np.uint32)
     if len(b) < 4:
@@ -93,7 +98,7 @@ def _candidates(data):
     yield from zip(places.tolist(), back[places].tolist())
 
 
-def _literals(out, data, start, end):
+def _literals(out: Any, data: Any, start: Any, end: Any) -> None:
     for at in range(start, end, 32):
         part = data[at : min(at + 32, end)]
         out.append(len(part) - 1)

@@ -7,8 +7,13 @@ Points are uniform on the surface and depend on the seed only. A file without fa
 vertices.
 """
 
+from __future__ import annotations
+
+import os
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +31,7 @@ class Mesh:
     vertices: np.ndarray
     faces: np.ndarray
 
-    def sample(self, count, seed=0):
+    def sample(self, count: int, seed: int | Sequence[int] = 0) -> PointCloud:
         """PointCloud of `count` points, uniform on the surface, with the columns `normal` and
         `face`.
         """
@@ -53,7 +58,7 @@ class Mesh:
         return PointCloud(points.astype(np.float32), columns)
 
 
-def read_mesh(path, format=None):
+def read_mesh(path: str | os.PathLike[str], format: str | None = None) -> Mesh:
     """Mesh of a file; format: off, obj or stl where the extension does not tell."""
     name = (format or str(path).rsplit(".", 1)[-1]).lower()
     if name not in MESHES:
@@ -68,7 +73,12 @@ def read_mesh(path, format=None):
         return Mesh(vertices, faces)
 
 
-def read_surface(path, format=None, samples=SAMPLES, seed=0):
+def read_surface(
+    path: str | os.PathLike[str],
+    format: str | None = None,
+    samples: int = SAMPLES,
+    seed: int | Sequence[int] = 0,
+) -> PointCloud:
     """PointCloud of `samples` points drawn from the surface of a mesh file; its vertices where it
     has no faces.
     """
@@ -79,7 +89,7 @@ def read_surface(path, format=None, samples=SAMPLES, seed=0):
         return mesh.sample(samples, seed)
 
 
-def _off(file):
+def _off(file: Any) -> tuple[Any, ...]:
     """OFF: counts, vertices, polygons. ModelNet40 has files whose counts stand on the line of the
     word OFF.
     """
@@ -104,14 +114,14 @@ def _off(file):
     return vertices, _off_polygons(text, n_vertices, n_faces)
 
 
-def _off_polygons(text, n_vertices, n_faces):
+def _off_polygons(text: str, n_vertices: Any, n_faces: Any) -> Any:
     """Faces with any number of corners, colors behind them; one face per line."""
     lines = [line for line in text[3:].split("\n") if line.strip()]
     lines = lines[len(lines) - n_faces :] if n_faces else []
     return _fans([[int(w) for w in line.split()[1 : 1 + int(line.split()[0])]] for line in lines])
 
 
-def _obj(file):
+def _obj(file: Any) -> tuple[Any, ...]:
     """Wavefront OBJ: lines `v x y z` and `f a b c ...`; a corner is a, a/t, a//n or a/t/n, counted
     from 1 or back from -1.
     """
@@ -131,7 +141,7 @@ def _obj(file):
     return np.array(vertices, np.float64).reshape(-1, 3), _fans(faces)
 
 
-def _stl(file):
+def _stl(file: Any) -> tuple[Any, ...]:
     """STL, binary (a count and 50 bytes per facet) or text. Corners are not joined."""
     size = file_size(file)
     head = file.read(84)
@@ -154,7 +164,7 @@ def _stl(file):
     return corners, np.arange(len(corners), dtype=np.int64).reshape(-1, 3)
 
 
-def _fans(polygons):
+def _fans(polygons: Any) -> Any:
     """(F, 3): each polygon cut into triangles at its first corner."""
     for polygon in polygons:
         if len(polygon) < 3:
@@ -163,7 +173,7 @@ def _fans(polygons):
     return np.array(triangles, np.int64).reshape(-1, 3)
 
 
-def _count(value):
+def _count(value: Any) -> int:
     if value != int(value) or value < 0:
         raise ValueError(f"count {value}, expected a whole number")
     return int(value)

@@ -4,8 +4,12 @@ NPY: (N, 3), or (N, C) whose further columns become `features`, or a structured 
 fields. NPZ: `points` (N, 3) or x, y, z, and one array per column.
 """
 
+from __future__ import annotations
+
+import os
 import warnings
 import zipfile
+from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -19,12 +23,12 @@ PIECE = 16 << 20  # bytes that are read at once
 GROWTH, FREE = 64, 256 << 20  # arrays may take FREE bytes, or GROWTH times the file
 
 
-def read_npy(path):
+def read_npy(path: str | os.PathLike[str]) -> PointCloud:
     with naming(path, "NPY"), open(path, "rb") as file:
         return _cloud(_array(file, file_size(file)))
 
 
-def _array(file, size):
+def _array(file: Any, size: Any) -> Any:
     """The array of an open .npy of `size` bytes; shape and dtype are checked against it first."""
     version = npy.read_magic(file)
     if version not in ((1, 0), (2, 0), (3, 0)):
@@ -58,7 +62,7 @@ def _array(file, size):
     return array.reshape(shape[::-1]).T if by_column else array.reshape(shape)
 
 
-def _cloud(array):
+def _cloud(array: Any) -> Any:
     if array.dtype.names:
         if array.ndim != 1:
             raise ValueError(f"structured array of shape {array.shape}, expected (N,)")
@@ -69,11 +73,11 @@ def _cloud(array):
     return PointCloud(array[:, :3], {"features": array[:, 3:]} if array.shape[1] > 3 else {})
 
 
-def _native(array):
+def _native(array: Any) -> Any:
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
-def npz_arrays(file, archive):
+def npz_arrays(file: Any, archive: Any) -> Any:
     """{name: array} of an open NPZ file, without pickled objects.
 
     The arrays never take more memory than the size of the file can account for.
@@ -95,7 +99,7 @@ def npz_arrays(file, archive):
     return arrays
 
 
-def read_npz(path):
+def read_npz(path: str | os.PathLike[str]) -> PointCloud:
     with naming(path, "NPZ"), open(path, "rb") as file, zipfile.ZipFile(file) as archive:
         arrays = npz_arrays(file, archive)
     with naming(path, "NPZ"):
@@ -108,7 +112,7 @@ def read_npz(path):
         return gather(arrays, "archive")
 
 
-def write_npy(path, cloud):
+def write_npy(path: str | os.PathLike[str], cloud: PointCloud) -> None:
     """(N, 3) without columns, else a structured array whose fields are x, y, z and the columns."""
     array = cloud.points
     if cloud.columns:
@@ -127,7 +131,7 @@ def write_npy(path, cloud):
         write_array(file, array)
 
 
-def write_npz(path, cloud, *, compressed=True):
+def write_npz(path: str | os.PathLike[str], cloud: PointCloud, *, compressed: bool = True) -> None:
     for name in cloud.columns:
         if name in ("points", "xyz") or not name or len(name.encode()) > NAME_LIMIT or "\0" in name:
             raise ValueError(

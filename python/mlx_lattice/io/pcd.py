@@ -3,7 +3,11 @@
 Numbers are little-endian.
 """
 
+from __future__ import annotations
+
+import os
 import struct
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +33,7 @@ PADDING = "_ "  # fields named _; a name in a file has no space
 FORMS = ("ascii", "binary", "binary_compressed")
 
 
-def read_pcd(path):
+def read_pcd(path: str | os.PathLike[str]) -> PointCloud:
     """PointCloud of a PCD file. Padding fields named _ are dropped; rgb and rgba become `color`."""
     with naming(path, "PCD"), open(path, "rb") as file:
         count, dtype, form = _header(header_lines(file, "DATA", "PCD"))
@@ -51,7 +55,7 @@ def read_pcd(path):
         return gather(kept, "fields")
 
 
-def _header(lines):
+def _header(lines: Any) -> tuple[Any, ...]:
     """(points, dtype of one point, form)"""
     entries = {}
     for line in lines:
@@ -82,7 +86,10 @@ def _header(lines):
         fields.append((f"{PADDING}{i}" if name == "_" else name, code, *([(n,)] if n > 1 else [])))
     if len({f[0] for f in fields}) != len(fields):
         raise ValueError("a field twice")
-    one = lambda key: whole((entries[key] or ["nothing"])[0], key)  # noqa: E731
+
+    def one(key: str) -> Any:
+        return whole((entries[key] or ["nothing"])[0], key)
+
     area = one("WIDTH") * one("HEIGHT") if "WIDTH" in entries and "HEIGHT" in entries else None
     points = one("POINTS") if "POINTS" in entries else area
     if points is None or (area is not None and area != points):
@@ -95,7 +102,7 @@ def _header(lines):
     return points, dtype, form
 
 
-def _compressed(file, dtype, count, left):
+def _compressed(file: Any, dtype: Any, count: int, left: Any) -> Any:
     """The columns one behind the other, compressed together."""
     if left < 8:
         raise ValueError("truncated before the compressed sizes")
@@ -115,7 +122,7 @@ def _compressed(file, dtype, count, left):
     return fields
 
 
-def write_pcd(path, cloud, *, format="binary"):
+def write_pcd(path: str | os.PathLike[str], cloud: PointCloud, *, format: str = "binary") -> None:
     """Writes a PCD file. format: ascii, binary or binary_compressed.
 
     `color` becomes the packed field rgb, or rgba with four channels.

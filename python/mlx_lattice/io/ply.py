@@ -4,12 +4,20 @@ This module reads with structured dtypes. The package `plyfile` allocates what a
 and is slower on text (docs/io.md has figures).
 """
 
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from .._atomic import atomic_file
 from ._check import file_size, fits, header_lines, naming, whole, write_array
 from ._text import read_rows, write_rows
 from .cloud import gather, scatter
+
+if TYPE_CHECKING:
+    from mlx_lattice.io.cloud import PointCloud
 
 TYPES = {
     "char": "i1",
@@ -33,7 +41,7 @@ NAMES = {code: name for name, code in reversed(TYPES.items()) if name[-1].isalph
 ORDERS = {"ascii": "=", "binary_little_endian": "<", "binary_big_endian": ">"}
 
 
-def read_ply(path):
+def read_ply(path: str | os.PathLike[str]) -> PointCloud:
     """PointCloud of the vertices of a PLY file."""
     with naming(path, "PLY"), open(path, "rb") as file:
         form, elements = _header(header_lines(file, "end_header", "PLY"))
@@ -64,7 +72,7 @@ def read_ply(path):
         raise ValueError(f"no element vertex; found {', '.join(e[0] for e in elements) or 'none'}")
 
 
-def _header(lines):
+def _header(lines: Any) -> tuple[Any, ...]:
     """(format, [(element, count, [(property, dtype code or None for a list)])])"""
     if lines[0] != "ply":
         raise ValueError(f"first line: found {lines[0][:40]!r}, expected 'ply'")
@@ -95,7 +103,7 @@ def _header(lines):
     return form, elements
 
 
-def _skip(file, dtype, count, left, form):
+def _skip(file: Any, dtype: Any, count: int, left: Any, form: Any) -> None:
     """Passes over an element without lists that stands before the vertices."""
     if form == "ascii":
         if count > left:
@@ -107,7 +115,9 @@ def _skip(file, dtype, count, left, form):
         file.seek(count * dtype.itemsize, 1)
 
 
-def write_ply(path, cloud, *, format="binary_little_endian"):
+def write_ply(
+    path: str | os.PathLike[str], cloud: PointCloud, *, format: str = "binary_little_endian"
+) -> None:
     """format: binary_little_endian, binary_big_endian or ascii."""
     if format not in ORDERS:
         raise ValueError(

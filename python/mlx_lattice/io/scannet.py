@@ -1,6 +1,10 @@
 """ScanNet: the mesh of a scene is one PLY, its labels are a second PLY with the same vertices."""
 
+from __future__ import annotations
+
+import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -8,7 +12,7 @@ from .cloud import PointCloud
 from .ply import read_ply
 
 
-def read_scannet(path, labels=None):
+def read_scannet(path: str | os.PathLike[str], labels: Any = None) -> PointCloud:
     """PointCloud of SCENE_vh_clean_2.ply with color, and with `label` (NYU40 ids) of a second PLY.
 
     labels: path of the second PLY; False for none. By default the file beside the first is read

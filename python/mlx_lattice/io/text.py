@@ -6,7 +6,12 @@ values are x, y, z and the rest is the column `features`. A first line of one wh
 count of points.
 """
 
+from __future__ import annotations
+
+import os
 import warnings
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +22,7 @@ from .cloud import PointCloud, gather
 SEPARATORS = (",", ";", "\t")
 
 
-def read_text(path, columns=None):
+def read_text(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> PointCloud:
     """PointCloud of a text file. columns: names in the order of the file, such as ("x", "y", "z",
     "red", "green", "blue").
     """
@@ -46,7 +51,7 @@ def read_text(path, columns=None):
         return gather(fields, "columns")
 
 
-def is_points(path):
+def is_points(path: str | os.PathLike[str]) -> bool:
     """True when a text file begins as points do; False for notes that happen to end in .txt."""
     try:
         with open(path, "rb") as file:
@@ -56,7 +61,7 @@ def is_points(path):
     return True
 
 
-def _head(file):
+def _head(file: Any) -> tuple[Any, ...]:
     """(names or None, separator or None for white space, count or None, byte where the points
     begin)
     """
@@ -90,14 +95,14 @@ def _head(file):
         return names, separator, count, start
 
 
-def _numbers(words):
+def _numbers(words: Any) -> Any:
     try:
         return [float(w) for w in words]
     except ValueError:
         return None
 
 
-def _table(file, separator):
+def _table(file: Any, separator: str) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of empty input
         return np.loadtxt(
@@ -105,7 +110,7 @@ def _table(file, separator):
         )
 
 
-def _narrow(name, values):
+def _narrow(name: str, values: Any) -> Any:
     """Columns of whole numbers become integers, except coordinates; the other columns become
     float32.
     """
@@ -119,7 +124,7 @@ def _narrow(name, values):
     return values.astype(np.float32)
 
 
-def write_text(path, cloud, *, separator=" "):
+def write_text(path: str | os.PathLike[str], cloud: PointCloud, *, separator: str = " ") -> None:
     """x, y, z and the columns under a line of their names; the shortest decimals that read back
     equal.
     """
@@ -133,6 +138,6 @@ def write_text(path, cloud, *, separator=" "):
         write_rows(file, rows, separator)
 
 
-def write_csv(path, cloud):
+def write_csv(path: str | os.PathLike[str], cloud: PointCloud) -> None:
     """As write_text, separated by commas."""
     write_text(path, cloud, separator=",")

@@ -3,6 +3,10 @@
 A saved network is a safetensors file with a JSON file beside it.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 from . import convert
 from ._model import Model, load
 from .minkunet import MinkUNet
@@ -23,7 +27,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name in _POINT_NETWORKS:  # they live with their layers, which are built on Model
         from .. import points
 

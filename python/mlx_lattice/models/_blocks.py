@@ -1,39 +1,55 @@
 """Parts of residual networks on sparse tensors: convolution + norm, residual blocks, encoder."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import mlx.nn
 
 from .. import nn
 from ..devices import async_eval
 from ..nn._checks import integer
 
+if TYPE_CHECKING:
+    from mlx.nn import Module
+
+    from mlx_lattice.core import SparseTensor
+
 
 class ConvNorm(mlx.nn.Module):
     """relu(norm(conv(x) [+ residual])); the convolution has no bias, the norm has one."""
 
-    def __init__(self, conv, channels, relu=True):
+    def __init__(self, conv: Any, channels: Any, relu: bool = True) -> None:
         super().__init__()
         self.conv, self.norm = conv, nn.BatchNorm(channels)
         self._relu = relu
 
-    def __call__(self, x, coordinates=None, residual=None):
+    def __call__(
+        self, x: Any, coordinates: SparseTensor | None = None, residual: SparseTensor | None = None
+    ) -> Any:
         y = self.conv(x) if coordinates is None else self.conv(x, coordinates)
         return self.norm(y, residual, self._relu)
 
 
-def subm(in_channels, out_channels, kernel_size=3, relu=True):
+def subm(
+    in_channels: int,
+    out_channels: int,
+    kernel_size: int | tuple[int, int, int] = 3,
+    relu: bool = True,
+) -> Any:
     return ConvNorm(
         nn.SubmConv3d(in_channels, out_channels, kernel_size, bias=False), out_channels, relu
     )
 
 
-def down(in_channels, out_channels):
+def down(in_channels: int, out_channels: int) -> Any:
     """Halves the resolution."""
     return ConvNorm(
         nn.Conv3d(in_channels, out_channels, kernel_size=2, stride=2, bias=False), out_channels
     )
 
 
-def up(in_channels, out_channels):
+def up(in_channels: int, out_channels: int) -> Any:
     """Doubles the resolution, onto the coordinates of its second argument."""
     return ConvNorm(
         nn.ConvTranspose3d(in_channels, out_channels, kernel_size=2, stride=2, bias=False),
@@ -46,13 +62,13 @@ class Block(mlx.nn.Module):
 
     expansion = 1
 
-    def __init__(self, in_channels, planes):
+    def __init__(self, in_channels: int, planes: int) -> None:
         super().__init__()
         self.layers = self._layers(in_channels, planes)
         if in_channels != planes * self.expansion:
             self.project = subm(in_channels, planes * self.expansion, 1, relu=False)
 
-    def __call__(self, x):
+    def __call__(self, x: Any) -> Any:
         skip = self.project(x) if "project" in self else x
         y = x
         for layer in self.layers[:-1]:
@@ -63,7 +79,7 @@ class Block(mlx.nn.Module):
 class BasicBlock(Block):
     """Two 3x3x3 convolutions."""
 
-    def _layers(self, in_channels, planes):
+    def _layers(self, in_channels: int, planes: int) -> Any:
         return [subm(in_channels, planes), subm(planes, planes)]
 
 
@@ -72,7 +88,7 @@ class Bottleneck(Block):
 
     expansion = 4
 
-    def _layers(self, in_channels, planes):
+    def _layers(self, in_channels: int, planes: int) -> Any:
         return [
             subm(in_channels, planes, 1),
             subm(planes, planes),
@@ -80,7 +96,7 @@ class Bottleneck(Block):
         ]
 
 
-def stage(block, in_channels, planes, count):
+def stage(block: Any, in_channels: int, planes: int, count: int) -> tuple[Any, ...]:
     """`count` blocks; returns them with the channels that come out."""
     blocks = []
     for _ in range(count):
@@ -89,7 +105,7 @@ def stage(block, in_channels, planes, count):
     return blocks, in_channels
 
 
-def run(blocks, x):
+def run(blocks: Any, x: Any) -> Any:
     for block in blocks:
         x = block(x)
     return x
@@ -98,7 +114,15 @@ def run(blocks, x):
 class Encoder(mlx.nn.Module):
     """A submanifold stem, then levels: halve the resolution (2x2x2), residual blocks."""
 
-    def __init__(self, in_channels, width, block, planes, counts, stem_kernel_size):
+    def __init__(
+        self,
+        in_channels: Any,
+        width: Any,
+        block: Any,
+        planes: Any,
+        counts: Any,
+        stem_kernel_size: Any,
+    ) -> None:
         super().__init__()
         self.stem = subm(in_channels, width, stem_kernel_size)
         self.downs, self.stages = [], []
@@ -111,11 +135,11 @@ class Encoder(mlx.nn.Module):
             self._channels.append(c)
 
     @property
-    def channels(self):
+    def channels(self) -> Any:
         """Of each level, finest first."""
         return tuple(self._channels)
 
-    def __call__(self, x):
+    def __call__(self, x: Any) -> Any:
         """The tensors of all levels, finest first."""
         levels = [async_eval(self.stem(x))]
         for halve, blocks in zip(self.downs, self.stages):
@@ -123,12 +147,12 @@ class Encoder(mlx.nn.Module):
         return levels
 
 
-def checked(model, **numbers):
+def checked(model: Module, **numbers: Any) -> dict[Any, Any]:
     """The numbers as plain ints >= 1; errors name the model's class."""
     return {name: integer(model, name, value) for name, value in numbers.items()}
 
 
-def choose(model, name, value, table):
+def choose(model: Module, name: str, value: Any, table: Any) -> Any:
     if value not in list(table):
         raise ValueError(
             f"[{type(model).__name__}] {name} must be one of {sorted(table)}, got {value!r}"

@@ -11,10 +11,13 @@ Loading checks everything: an unknown key, a missing weight or a wrong shape is 
 names the culprit.
 """
 
+from __future__ import annotations
+
 import inspect
 import json
+import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 import mlx.nn
@@ -24,6 +27,9 @@ from .._atomic import atomic_path, save_safetensors, write_bytes
 from ..core import GeometryPlan
 from ..nn._quantized import _Quantized
 
+if TYPE_CHECKING:
+    from mlx.nn import Module
+
 FORMAT, VERSION = "mlx-lattice-model", 1
 _REGISTRY: dict[str, Any] = {}
 
@@ -31,20 +37,20 @@ _REGISTRY: dict[str, Any] = {}
 class Model(mlx.nn.Module):
     """Base class of the networks. The keyword arguments of a constructor are the configuration."""
 
-    def __init_subclass__(cls, **kwargs):
+    def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         _REGISTRY[cls.__name__] = cls
 
-    def __init__(self, **config):
+    def __init__(self, **config: Any) -> None:
         super().__init__()
         self._config = config
 
     @property
-    def config(self):
+    def config(self) -> Any:
         """The arguments that make this network again: `type(model)(**model.config)`."""
         return dict(self._config)
 
-    def plan(self, x, gradients=True):
+    def plan(self, x: Any, gradients: bool = True) -> Any:
         """All relations that this network needs on x's coordinates, as a GeometryPlan.
 
         The relations stay with the coordinate manager of x. Afterwards the network builds nothing
@@ -60,14 +66,14 @@ class Model(mlx.nn.Module):
                 module._training = mode
         return GeometryPlan.record(x, gradients)
 
-    def save(self, path):
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the weights to `path` (.safetensors) and the configuration beside it (.json)."""
         path = _weights_path(path)
         weights = dict(tree_flatten(self.parameters()))
         save_parts(path, weights, type(self).__name__, self._config, packed_layers(self))
 
     @classmethod
-    def load(cls, path):
+    def load(cls, path: Any) -> Any:
         """The network that `save` wrote, in evaluation mode."""
         model = load(path)
         if not isinstance(model, cls):
@@ -78,37 +84,37 @@ class Model(mlx.nn.Module):
         return model
 
 
-def load(path):
+def load(path: str | os.PathLike[str]) -> Any:
     """A saved network of any class, in evaluation mode."""
-    path = _weights_path(path)
-    for file in (path, path.with_suffix(".json")):
+    weights = _weights_path(path)
+    beside = weights.with_suffix(".json")
+    for file in (weights, beside):
         if not file.is_file():
             raise FileNotFoundError(
-                f"[models.load] {file} does not exist; `model.save({str(path)!r})` writes both "
-                f"{path.name} and {path.with_suffix('.json').name}"
+                f"[models.load] {file} does not exist; `model.save({str(weights)!r})` writes "
+                f"both {weights.name} and {beside.name}"
             )
-    beside = path.with_suffix(".json")
     name, config, packed = _read_config(beside, _read_json(beside))
-    arrays = _read_weights(path)
+    arrays = _read_weights(weights)
     try:
         model = _REGISTRY[name](**config)
     except (TypeError, ValueError) as error:
         raise ValueError(f"[models.load] {beside}: {error}") from None
     if packed:
         _pack(model, packed, beside)
-    _set_weights(model, path, arrays)
+    _set_weights(model, weights, arrays)
     model.eval()
     return model
 
 
-def _weights_path(path):
+def _weights_path(path: str | os.PathLike[str]) -> Any:
     path = Path(path)
     if path.suffix != ".safetensors":
         raise ValueError(f"[models] path must end in .safetensors, got {path.name!r}")
     return path
 
 
-def save_parts(path, weights, name, config, packed):
+def save_parts(path: Any, weights: Any, name: Any, config: Any, packed: Any) -> None:
     """Both files of a network: weights by name, its class, configuration and packed layers."""
     text = {"format": FORMAT, "version": VERSION, "model": name, "config": config}
     if packed:
@@ -118,7 +124,7 @@ def save_parts(path, weights, name, config, packed):
     write_bytes(path.with_suffix(".json"), (json.dumps(text, indent=2) + "\n").encode())
 
 
-def packed_layers(model):
+def packed_layers(model: Module) -> dict[Any, Any]:
     """{layer: {"group_size", "bits"}} of the layers that mlx.nn.quantize packed."""
     kinds = (_Quantized, mlx.nn.QuantizedLinear)
     return {
@@ -128,7 +134,7 @@ def packed_layers(model):
     }
 
 
-def _pack(model, packed, path):
+def _pack(model: Module, packed: Any, path: str | os.PathLike[str]) -> None:
     """Packs the layers that the file says were packed.
 
     Their values come from the file afterwards.
@@ -151,17 +157,17 @@ def _pack(model, packed, path):
         raise ValueError(f"[models.load] {path}: quantization: {error}") from None
 
 
-def _read_json(path):
+def _read_json(path: Any) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"[models.load] {path}: not JSON: {error}") from None
 
 
-def _read_config(path, text):
+def _read_config(path: Any, text: Any) -> tuple[Any, ...]:
     """Name, configuration and packed layers."""
 
-    def fail(what):
+    def fail(what: str) -> None:
         raise ValueError(f"[models.load] {path}: {what}")
 
     if not isinstance(text, dict) or text.get("format") != FORMAT:
@@ -184,7 +190,7 @@ def _read_config(path, text):
     return name, config, packed
 
 
-def _read_weights(path):
+def _read_weights(path: Any) -> Any:
     if not path.is_file():
         raise FileNotFoundError(f"[models.load] {path} does not exist")
     try:
@@ -193,8 +199,8 @@ def _read_weights(path):
         raise ValueError(f"[models.load] {path}: not a safetensors file: {error}") from None
 
 
-def _set_weights(model, path, found):
-    def fail(what):
+def _set_weights(model: Module, path: str | os.PathLike[str], found: Any) -> None:
+    def fail(what: str) -> None:
         raise ValueError(f"[models.load] {path}: {what}")
 
     expected = dict(tree_flatten(model.parameters()))

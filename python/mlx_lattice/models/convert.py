@@ -21,7 +21,10 @@ torch tensor goes through `.numpy()`.
 `from_pointcept` makes a whole PointTransformerV3 from a state dict of Pointcept.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
@@ -29,15 +32,18 @@ from .. import ops
 from ..core import KernelSpec
 from .pointcept import from_pointcept  # noqa: F401
 
+if TYPE_CHECKING:
+    from mlx_lattice.core import SparseTensor
+
 MOST_TAPS = 11  # of one axis: a larger number is one of channels
 
 
-def from_minkowski(weight, kernel_size=3):
+def from_minkowski(weight: Any, kernel_size: int | tuple[int, int, int] = 3) -> Any:
     """(K, C_in, C_out) with the first axis fastest."""
     return _from_kernel_major("from_minkowski", weight, kernel_size, first_fastest=True)
 
 
-def from_torchsparse(weight, kernel_size=3):
+def from_torchsparse(weight: Any, kernel_size: int | tuple[int, int, int] = 3) -> Any:
     """From (K, C_in, C_out): the first axis runs fastest for odd K, the last axis for even K."""
     volume = KernelSpec(kernel_size).volume
     return _from_kernel_major(
@@ -45,14 +51,22 @@ def from_torchsparse(weight, kernel_size=3):
     )
 
 
-def from_spconv1(weight, axes="zyx"):
+def from_spconv1(weight: Any, axes: str = "zyx") -> Any:
     """From (K1, K2, K3, C_in, C_out); `axes` names the three columns after the batch column."""
     weight = _array("from_spconv1", weight, 5, "(K1, K2, K3, C_in, C_out)")
     order = _axes("from_spconv1", axes)
     return weight.transpose(4, *order, 3)
 
 
-def from_spconv2(weight, axes="zyx", *, kind="conv", stride=1, kernel_size=None, layout=None):
+def from_spconv2(
+    weight: Any,
+    axes: str = "zyx",
+    *,
+    kind: str = "conv",
+    stride: int | tuple[int, int, int] = 1,
+    kernel_size: int | tuple[int, int, int] | None = None,
+    layout: str | None = None,
+) -> Any:
     """(C_out, K1, K2, K3, C_in); `axes` as in from_spconv1.
 
     In 1x1x1 layers spconv multiplies the features by `weight.view(C_in, C_out)`, whatever the
@@ -78,7 +92,7 @@ def from_spconv2(weight, axes="zyx", *, kind="conv", stride=1, kernel_size=None,
     return weight.transpose(0, *(1 + a for a in order), 4)
 
 
-def from_legacy_points(weight, groups=1):
+def from_legacy_points(weight: Any, groups: int = 1) -> Any:
     """The weight of `points.PointConv3d` from (C_in, C_out / G, K) of an old PointCNN++ checkpoint.
 
     new[k, g, c, m] = old[g C_in / G + c, m, k]
@@ -92,7 +106,9 @@ def from_legacy_points(weight, groups=1):
     return weight.reshape(groups, c_in // groups, c_out, volume).transpose(3, 0, 1, 2)
 
 
-def _from_kernel_major(name, weight, kernel_size, first_fastest):
+def _from_kernel_major(
+    name: str, weight: Any, kernel_size: int | tuple[int, int, int], first_fastest: Any
+) -> Any:
     size = KernelSpec(kernel_size).size
     volume = size[0] * size[1] * size[2]
     weight = mx.array(weight)
@@ -124,12 +140,12 @@ class ConvertedLayer:
     kind: str
     weight: mx.array  # (C_out, Kx, Ky, Kz, C_in)
     bias: mx.array | None
-    kernel_size: tuple
-    stride: tuple
-    padding: tuple
-    dilation: tuple
+    kernel_size: tuple[Any, ...]
+    stride: tuple[Any, ...]
+    padding: tuple[Any, ...]
+    dilation: tuple[Any, ...]
 
-    def __call__(self, x, coordinates=None):
+    def __call__(self, x: Any, coordinates: SparseTensor | None = None) -> Any:
         """On a SparseTensor.
 
         coordinates: the output rows; strided layers of spconv and all transposed layers need them.
@@ -153,7 +169,15 @@ class ConvertedLayer:
         )
 
 
-def minkowski_layer(weight, bias=None, *, kind="conv", kernel_size=3, stride=1, dilation=1):
+def minkowski_layer(
+    weight: Any,
+    bias: Any = None,
+    *,
+    kind: str = "conv",
+    kernel_size: int | tuple[int, int, int] = 3,
+    stride: int | tuple[int, int, int] = 1,
+    dilation: int | tuple[int, int, int] = 1,
+) -> Any:
     """ConvertedLayer of MinkowskiConvolution, MinkowskiConvolutionTranspose or the generative one.
 
     kind: "conv" or "transpose"; a generative layer is "transpose" called without coordinates.
@@ -166,7 +190,15 @@ def minkowski_layer(weight, bias=None, *, kind="conv", kernel_size=3, stride=1, 
     return _layer(kind, from_minkowski(weight, kernel_size), bias, spec, padding, spec.dilation)
 
 
-def torchsparse_layer(weight, bias=None, *, kind="conv", kernel_size=3, stride=1, dilation=1):
+def torchsparse_layer(
+    weight: Any,
+    bias: Any = None,
+    *,
+    kind: str = "conv",
+    kernel_size: int | tuple[int, int, int] = 3,
+    stride: int | tuple[int, int, int] = 1,
+    dilation: int | tuple[int, int, int] = 1,
+) -> Any:
     """ConvertedLayer of torchsparse.nn.Conv3d (1.4): "conv", or "transpose" for transposed=True.
 
     Offsets run from -((k - 1) // 2) to k // 2. TorchSparse 1.4 ignores dilation, and so does this
@@ -180,17 +212,17 @@ def torchsparse_layer(weight, bias=None, *, kind="conv", kernel_size=3, stride=1
 
 
 def spconv2_layer(
-    weight,
-    bias=None,
+    weight: Any,
+    bias: Any = None,
     *,
-    kind="subm",
-    stride=1,
-    padding=0,
-    dilation=1,
-    axes="zyx",
-    kernel_size=None,
-    layout=None,
-):
+    kind: str = "subm",
+    stride: int | tuple[int, int, int] = 1,
+    padding: int | tuple[int, int, int] = 0,
+    dilation: int | tuple[int, int, int] = 1,
+    axes: str = "zyx",
+    kernel_size: int | tuple[int, int, int] | None = None,
+    layout: str | None = None,
+) -> Any:
     """ConvertedLayer of a layer of spconv 2.
 
     kind: "subm" (SubMConv3d), "conv" (SparseConv3d), "inverse" (SparseInverseConv3d) or "transpose"
@@ -224,7 +256,7 @@ def spconv2_layer(
     return _layer("transpose", moved, bias, spec, paddings, dilations)
 
 
-def _layer(kind, weight, bias, spec, padding, dilation):
+def _layer(kind: Any, weight: Any, bias: Any, spec: Any, padding: Any, dilation: Any) -> Any:
     if bias is not None:
         bias = mx.array(bias).reshape(-1)
         if bias.shape[0] != weight.shape[0]:
@@ -238,12 +270,12 @@ def _layer(kind, weight, bias, spec, padding, dilation):
     return ConvertedLayer(kind, weight, bias, size, stride, tuple(padding), tuple(dilation))
 
 
-def _choice(name, argument, value, known):
+def _choice(name: str, argument: Any, value: Any, known: Any) -> None:
     if value not in known:
         raise ValueError(f"[{name}] {argument} must be one of {', '.join(known)}, got {value!r}")
 
 
-def _layout(name, shape, kernel_size, layout):
+def _layout(name: str, shape: Any, kernel_size: Any, layout: Any) -> Any:
     """krsc (C_out, K, K, K, C_in) or native (K, K, K, C_out, C_in), by the shape."""
     if layout is not None:
         _choice(name, "layout", layout, ("krsc", "native"))
@@ -267,14 +299,14 @@ def _layout(name, shape, kernel_size, layout):
     return fits[0]
 
 
-def _array(name, weight, ndim, shape):
+def _array(name: str, weight: Any, ndim: Any, shape: Any) -> Any:
     weight = mx.array(weight)
     if weight.ndim != ndim:
         raise ValueError(f"[{name}] weight must have shape {shape}, got {weight.shape}")
     return weight
 
 
-def _axes(name, axes):
+def _axes(name: str, axes: str) -> list[Any]:
     """Where x, y and z are among the three kernel axes."""
     if not isinstance(axes, str) or sorted(axes) != ["x", "y", "z"]:
         raise ValueError(f"[{name}] axes must be an order of 'xyz', got {axes!r}")

@@ -1,9 +1,16 @@
 """MinkUNet: residual U-Nets on sparse voxels for semantic segmentation."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from .. import nn, ops
 from ..devices import async_eval
 from ._blocks import BasicBlock, Bottleneck, Encoder, checked, choose, run, stage, up
 from ._model import Model
+
+if TYPE_CHECKING:
+    from mlx_lattice.core import SparseTensor
 
 # depth -> (block, blocks of the four encoder levels); a decoder level has one block (14) or two.
 _DEPTHS = {
@@ -31,7 +38,14 @@ class MinkUNet(Model):
     the skip, which is then concatenated by identity.
     """
 
-    def __init__(self, in_channels, out_channels, depth=18, width=32, stem_kernel_size=5):
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        depth: int = 18,
+        width: int = 32,
+        stem_kernel_size: int = 5,
+    ) -> None:
         block, counts, back = choose(self, "depth", depth, _DEPTHS)
         config = checked(
             self,
@@ -55,12 +69,12 @@ class MinkUNet(Model):
             self.decoders.append(blocks)
         self.head = nn.Linear(c, config["out_channels"])
 
-    def features(self, x):
+    def features(self, x: SparseTensor) -> Any:
         """What the head sees: (N, head.weight.shape[1]) features on x's coordinates."""
         *skips, x = self.encoder(x)
         for rise, blocks, skip in zip(self.ups, self.decoders, reversed(skips)):
             x = async_eval(run(blocks, ops.cat([rise(x, skip), skip])))
         return x
 
-    def __call__(self, x):
+    def __call__(self, x: SparseTensor) -> SparseTensor:
         return self.head(self.features(x))

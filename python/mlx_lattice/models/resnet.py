@@ -1,8 +1,15 @@
 """A residual encoder on sparse voxels, with or without a classification head."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from .. import nn, ops
 from ._blocks import BasicBlock, Bottleneck, Encoder, checked, choose
 from ._model import Model
+
+if TYPE_CHECKING:
+    from mlx_lattice.core import SparseTensor
 
 _DEPTHS = {
     14: (BasicBlock, (1, 1, 1, 1)),
@@ -27,7 +34,14 @@ class SparseResNet(Model):
     width: the levels have width * (1, 2, 4, 8) channels, times 4 with bottlenecks.
     """
 
-    def __init__(self, in_channels, out_channels=None, depth=18, width=32, stem_kernel_size=3):
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int | None = None,
+        depth: int = 18,
+        width: int = 32,
+        stem_kernel_size: int = 3,
+    ) -> None:
         block, counts = choose(self, "depth", depth, _DEPTHS)
         config = checked(
             self,
@@ -54,11 +68,11 @@ class SparseResNet(Model):
         if out_channels is not None:
             self.head = nn.Linear(self.encoder.channels[-1], config["out_channels"])
 
-    def pyramid(self, x):
+    def pyramid(self, x: SparseTensor) -> Any:
         """Tensors of all levels, finest first."""
         return self.encoder(x)
 
-    def __call__(self, x):
+    def __call__(self, x: SparseTensor) -> SparseTensor:
         y = self.pyramid(x)[-1]
         if "head" not in self:
             return y

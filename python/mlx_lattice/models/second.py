@@ -1,5 +1,10 @@
 """The sparse part of SECOND: from voxels of a LiDAR scan to a dense bird's-eye view."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 import mlx.core as mx
 
 from .. import nn
@@ -7,6 +12,9 @@ from ..devices import async_eval
 from ..nn._checks import integer
 from ._blocks import ConvNorm, checked, run, subm
 from ._model import Model
+
+if TYPE_CHECKING:
+    from mlx.nn import Module
 
 
 class SecondBackbone(Model):
@@ -24,7 +32,13 @@ class SecondBackbone(Model):
     0 .. grid - 1 raise ValueError. B is given by batch_counts, else by the largest batch index.
     """
 
-    def __init__(self, in_channels, grid_size, channels=(16, 32, 64, 64), out_channels=128):
+    def __init__(
+        self,
+        in_channels: int,
+        grid_size: Sequence[int],
+        channels: Sequence[int] = (16, 32, 64, 64),
+        out_channels: int = 128,
+    ) -> None:
         config = checked(self, in_channels=in_channels, out_channels=out_channels)
         config["grid_size"] = _integers(self, "grid_size", grid_size, 3)
         config["channels"] = _integers(self, "channels", channels, 4)
@@ -37,19 +51,19 @@ class SecondBackbone(Model):
             c = width
         self.squeeze = _strided(c, config["out_channels"], (1, 1, 3), (1, 1, 2))
 
-    def sparse(self, x):
+    def sparse(self, x: Any) -> Any:
         """The sparse tensor of the last layer, at stride (8, 8, 16)."""
         for layers in self.levels:
             x = async_eval(run(layers, x))
         return self.squeeze(x)
 
     @property
-    def output_shape(self):
+    def output_shape(self) -> tuple[Any, ...]:
         """(X', Y', C') of the bird's-eye view."""
         nx, ny, nz = (-(-n // s) for n, s in zip(self._config["grid_size"], (8, 8, 16)))
         return nx, ny, self._config["out_channels"] * nz
 
-    def __call__(self, x):
+    def __call__(self, x: Any) -> Any:
         self._check_inside(x)
         y = self.sparse(x)
         size = [-(-n // s) for n, s in zip(self._config["grid_size"], (8, 8, 16))]
@@ -62,7 +76,7 @@ class SecondBackbone(Model):
         dense = y.to_dense((batch, *size))
         return mx.swapaxes(dense, 3, 4).reshape(batch, *self.output_shape)
 
-    def _check_inside(self, x):
+    def _check_inside(self, x: Any) -> None:
         if x.active_count == 0:
             return
         low, high = (
@@ -76,11 +90,13 @@ class SecondBackbone(Model):
                 )
 
 
-def _strided(in_channels, out_channels, size, stride):
+def _strided(
+    in_channels: int, out_channels: int, size: Any, stride: int | tuple[int, int, int]
+) -> Any:
     return ConvNorm(nn.Conv3d(in_channels, out_channels, size, stride, bias=False), out_channels)
 
 
-def _integers(model, name, values, count):
+def _integers(model: Module, name: str, values: Any, count: int) -> list[Any]:
     if not isinstance(values, (list, tuple)) or len(values) != count:
         raise ValueError(
             f"[{type(model).__name__}] {name} must be {count} integers, got {values!r}"

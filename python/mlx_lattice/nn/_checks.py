@@ -1,18 +1,24 @@
 """Arguments that modules check in their constructors."""
 
+from __future__ import annotations
+
 import math
 import warnings
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
 from ..core import SparseTensor
+
+if TYPE_CHECKING:
+    from mlx.nn import Module
 
 MOST = 2**31 - 1  # the largest size of an axis in MLX
 MOST_LAYERS = 1024
 MOST_VALUES = 2**30  # of one parameter: 4 GiB of float32
 
 
-def integer(module, name, value, least=1):
+def integer(module: Module, name: str, value: Any, least: int = 1) -> Any:
     """An int, also from a NumPy or MLX integer scalar."""
     number = value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
     if isinstance(number, bool) or not isinstance(number, int):
@@ -24,7 +30,7 @@ def integer(module, name, value, least=1):
     return number
 
 
-def parameter_shape(module, *shape):
+def parameter_shape(module: Module, *shape: int) -> tuple[int, ...]:
     """The shape of a parameter: above MOST_VALUES values MLX would run out of memory and crash."""
     if math.prod(shape) > MOST_VALUES:
         raise ValueError(
@@ -34,7 +40,7 @@ def parameter_shape(module, *shape):
     return shape
 
 
-def layer_count(module, name, value, least=1):
+def layer_count(module: Module, name: str, value: Any, least: int = 1) -> Any:
     """An int of layers or blocks: above MOST_LAYERS it is a mistake that would build for hours."""
     count = integer(module, name, value, least)
     if count > MOST_LAYERS:
@@ -44,7 +50,7 @@ def layer_count(module, name, value, least=1):
     return count
 
 
-def sizes(module, name, values):
+def sizes(module: Module, name: str, values: Any) -> list[Any]:
     """A list of at least one integer >= 1."""
     if not isinstance(values, (list, tuple)) or not values:
         raise TypeError(
@@ -53,7 +59,7 @@ def sizes(module, name, values):
     return [integer(module, name, value) for value in values]
 
 
-def told(value):
+def told(value: Any) -> str:
     """What was found, for messages."""
     if isinstance(value, mx.array):
         return f"{value.dtype} of shape {tuple(value.shape)}"
@@ -61,8 +67,15 @@ def told(value):
 
 
 def number(
-    module, name, value, low=-math.inf, high=math.inf, *, low_included=True, high_included=True
-):
+    module: Module,
+    name: str,
+    value: Any,
+    low: Any = -math.inf,
+    high: Any = math.inf,
+    *,
+    low_included: bool = True,
+    high_included: bool = True,
+) -> float:
     """A float between low and high, also from a scalar of NumPy or MLX; never NaN."""
     plain = value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
     if isinstance(plain, bool) or not isinstance(plain, (int, float)):
@@ -75,7 +88,7 @@ def number(
     return float(plain)
 
 
-def checked_input(module, x, channels, arrays=False):
+def checked_input(module: Module, x: Any, channels: Any, arrays: bool = False) -> Any:
     """x, if it is a sparse tensor (with `arrays` also an array) with the module's channels."""
     name = type(module).__name__
     if isinstance(x, mx.array):
@@ -100,7 +113,7 @@ def checked_input(module, x, channels, arrays=False):
 _warned = False
 
 
-def warn_of_padding(module, spec):
+def warn_of_padding(module: Module, spec: Any) -> None:
     """Says once that an odd kernel needs no padding: here it is centered already."""
     global _warned
     sizes, strides, paddings = tuple(spec.size), tuple(spec.stride), tuple(spec.padding)

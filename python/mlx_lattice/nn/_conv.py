@@ -3,7 +3,10 @@
 Weights are (C_out, Kx, Ky, Kz, C_in), uniform in +-sqrt(1 / (C_in * K)); biases start at 0.
 """
 
+from __future__ import annotations
+
 import math
+from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -16,7 +19,9 @@ from ._checks import checked_input, integer, parameter_shape, told, warn_of_padd
 class _Conv(nn.Module):
     """What all convolutions share: checked arguments, weight, bias, repr."""
 
-    def __init__(self, in_channels, out_channels, spec, groups, bias):
+    def __init__(
+        self, in_channels: int, out_channels: int, spec: Any, groups: int, bias: bool
+    ) -> None:
         super().__init__()
         in_channels = integer(self, "in_channels", in_channels)
         out_channels = integer(self, "out_channels", out_channels)
@@ -36,34 +41,40 @@ class _Conv(nn.Module):
         if bias:
             self.bias = mx.zeros((out_channels,))
 
-    def _weight(self):
+    def _weight(self) -> Any:
         """What the operation takes as weight."""
         return self.weight
 
-    def _checked(self, x):
+    def _checked(self, x: SparseTensor) -> Any:
         """x, if the module can take it."""
         return checked_input(self, x, self._channels[0])
 
-    def _arguments(self):
+    def _arguments(self) -> dict[Any, Any]:
         """Further arguments of the operation."""
         return {}
 
-    def to_quantized(self, group_size=None, bits=None, mode="affine", quantize_input=False):
+    def to_quantized(
+        self,
+        group_size: int | None = None,
+        bits: int | None = None,
+        mode: str = "affine",
+        quantize_input: bool = False,
+    ) -> Any:
         """The module with packed weights; what mlx.nn.quantize calls."""
         from ._quantized import quantized_form
 
         return quantized_form(self, group_size, bits, mode, quantize_input)
 
     @property
-    def spec(self):
+    def spec(self) -> Any:
         """The KernelSpec."""
         return self._spec
 
     @property
-    def groups(self):
+    def groups(self) -> Any:
         return self._groups
 
-    def _extra_repr(self):
+    def _extra_repr(self) -> str:
         s = self._spec
         return (
             f"{self._channels[0]}, {self._channels[1]}, kernel_size={tuple(s.size)}, "
@@ -80,15 +91,15 @@ class Conv3d(_Conv):
 
     def __init__(
         self,
-        in_channels,
-        out_channels,
-        kernel_size=3,
-        stride=1,
-        padding=0,
-        dilation=1,
-        groups=1,
-        bias=True,
-    ):
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | tuple[int, int, int] = 3,
+        stride: int | tuple[int, int, int] = 1,
+        padding: int | tuple[int, int, int] = 0,
+        dilation: int | tuple[int, int, int] = 1,
+        groups: int = 1,
+        bias: bool = True,
+    ) -> None:
         super().__init__(
             in_channels,
             out_channels,
@@ -98,7 +109,7 @@ class Conv3d(_Conv):
         )
         warn_of_padding(self, self._spec)
 
-    def __call__(self, x, coordinates=None):
+    def __call__(self, x: SparseTensor, coordinates: SparseTensor | None = None) -> SparseTensor:
         s = self._spec
         return ops.conv3d(
             self._checked(x),
@@ -118,7 +129,15 @@ class SubmConv3d(_Conv):
 
     _run = staticmethod(ops.subm_conv3d)
 
-    def __init__(self, in_channels, out_channels, kernel_size=3, dilation=1, groups=1, bias=True):
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | tuple[int, int, int] = 3,
+        dilation: int | tuple[int, int, int] = 1,
+        groups: int = 1,
+        bias: bool = True,
+    ) -> None:
         spec = KernelSpec(kernel_size, 1, 0, dilation)
         if not spec.is_centered_submanifold:
             raise ValueError(
@@ -127,7 +146,7 @@ class SubmConv3d(_Conv):
             )
         super().__init__(in_channels, out_channels, spec, groups, bias)
 
-    def __call__(self, x):
+    def __call__(self, x: SparseTensor) -> SparseTensor:
         s = self._spec
         return self._run(
             self._checked(x),
@@ -150,15 +169,15 @@ class ConvTranspose3d(_Conv):
 
     def __init__(
         self,
-        in_channels,
-        out_channels,
-        kernel_size=2,
-        stride=2,
-        padding=0,
-        dilation=1,
-        groups=1,
-        bias=True,
-    ):
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | tuple[int, int, int] = 2,
+        stride: int | tuple[int, int, int] = 2,
+        padding: int | tuple[int, int, int] = 0,
+        dilation: int | tuple[int, int, int] = 1,
+        groups: int = 1,
+        bias: bool = True,
+    ) -> None:
         super().__init__(
             in_channels,
             out_channels,
@@ -167,7 +186,7 @@ class ConvTranspose3d(_Conv):
             bias,
         )
 
-    def __call__(self, x, coordinates=None):
+    def __call__(self, x: SparseTensor, coordinates: SparseTensor | None = None) -> SparseTensor:
         s = self._spec
         return self._run(
             self._checked(x),
@@ -188,12 +207,20 @@ class GenerativeConvTranspose3d(_Conv):
 
     _run = staticmethod(ops.generative_conv_transpose3d)
 
-    def __init__(self, in_channels, out_channels, kernel_size=2, stride=2, groups=1, bias=True):
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | tuple[int, int, int] = 2,
+        stride: int | tuple[int, int, int] = 2,
+        groups: int = 1,
+        bias: bool = True,
+    ) -> None:
         super().__init__(
             in_channels, out_channels, KernelSpec(kernel_size, stride, 0, 1), groups, bias
         )
 
-    def __call__(self, x, coordinates=None):
+    def __call__(self, x: SparseTensor, coordinates: SparseTensor | None = None) -> SparseTensor:
         s = self._spec
         return self._run(
             self._checked(x),
@@ -210,21 +237,21 @@ class GenerativeConvTranspose3d(_Conv):
 class _Normalized(nn.Module):
     """Divides by sqrt(conv(1, W^2) + eps), so that rows with few neighbors are not weaker."""
 
-    def __init__(self, *args, eps=1e-8, **kwargs):
+    def __init__(self, *args: Any, eps: float = 1e-8, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if not 0 < eps < math.inf:
             raise ValueError(f"[{type(self).__name__}] eps must be > 0 and finite, got {eps}")
         self._eps = eps
 
-    def _arguments(self):
+    def _arguments(self) -> dict[Any, Any]:
         return {"eps": self._eps}
 
     @property
-    def to_quantized(self):
+    def to_quantized(self, *args: Any, **kwargs: Any) -> Any:
         """Absent: the norm needs W^2, so that mlx.nn.quantize leaves the module as it is."""
         raise AttributeError(f"{type(self).__name__} has no packed form")
 
-    def _extra_repr(self):
+    def _extra_repr(self) -> str:
         return f"{super()._extra_repr()}, eps={self._eps}"
 
 
@@ -243,7 +270,7 @@ class NormalizedGenerativeConvTranspose3d(_Normalized, GenerativeConvTranspose3d
 class Linear(nn.Module):
     """y = x W^T + bias on the features of a sparse tensor, or on an (N, C) array."""
 
-    def __init__(self, in_channels, out_channels, bias=True):
+    def __init__(self, in_channels: int, out_channels: int, bias: bool = True) -> None:
         super().__init__()
         in_channels = integer(self, "in_channels", in_channels)
         out_channels = integer(self, "out_channels", out_channels)
@@ -254,10 +281,10 @@ class Linear(nn.Module):
         if bias:
             self.bias = mx.zeros((out_channels,))
 
-    def _weight(self):
+    def _weight(self) -> Any:
         return self.weight
 
-    def __call__(self, x):
+    def __call__(self, x: SparseTensor) -> SparseTensor:
         if not isinstance(x, (mx.array, SparseTensor)):
             raise TypeError(
                 f"[{type(self).__name__}] x must be a SparseTensor or an array (N, C), found"
@@ -267,11 +294,17 @@ class Linear(nn.Module):
         run = ops.linear_features if isinstance(x, mx.array) else ops.linear
         return run(x, self._weight(), self.get("bias"))
 
-    def to_quantized(self, group_size=None, bits=None, mode="affine", quantize_input=False):
+    def to_quantized(
+        self,
+        group_size: int | None = None,
+        bits: int | None = None,
+        mode: str = "affine",
+        quantize_input: bool = False,
+    ) -> Any:
         """The module with packed weights; what mlx.nn.quantize calls."""
         from ._quantized import quantized_form
 
         return quantized_form(self, group_size, bits, mode, quantize_input)
 
-    def _extra_repr(self):
+    def _extra_repr(self) -> str:
         return f"{self._channels[0]}, {self._channels[1]}, bias={'bias' in self}"

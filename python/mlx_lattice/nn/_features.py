@@ -3,7 +3,10 @@
 A SparseTensor keeps the identity of its coordinates.
 """
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -12,8 +15,11 @@ from .. import ops
 from ..core import SparseTensor
 from ._checks import integer, number, parameter_shape, told
 
+if TYPE_CHECKING:
+    from mlx.nn import Module
 
-def _on_rows(module, x, run):
+
+def _on_rows(module: Module, x: Any, run: Any) -> Any:
     """run on the features of a tensor, or on an array."""
     if isinstance(x, mx.array):
         return run(x)
@@ -28,13 +34,13 @@ def _on_rows(module, x, run):
 class _Activation(nn.Module):
     _kind = ""
 
-    def _options(self):
+    def _options(self) -> dict[Any, Any]:
         return {}
 
-    def __call__(self, x):
+    def __call__(self, x: Any) -> Any:
         return _on_rows(self, x, lambda f: ops.activation(f, kind=self._kind, **self._options()))
 
-    def _extra_repr(self):
+    def _extra_repr(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in self._options().items())
 
 
@@ -67,7 +73,7 @@ class GELU(_Activation):
 
     _kind = "gelu"
 
-    def __init__(self, approximate=False):
+    def __init__(self, approximate: bool = False) -> None:
         super().__init__()
         if approximate not in (True, False, "none", "tanh"):
             raise TypeError(
@@ -75,7 +81,7 @@ class GELU(_Activation):
             )
         self._approximate = approximate in (True, "tanh")
 
-    def _options(self):
+    def _options(self) -> dict[Any, Any]:
         return {"approximate": self._approximate}
 
 
@@ -84,13 +90,13 @@ class LeakyReLU(_Activation):
 
     _kind = "leaky_relu"
 
-    def __init__(self, negative_slope=0.01):
+    def __init__(self, negative_slope: float = 0.01) -> None:
         super().__init__()
         self._negative_slope = number(
             self, "negative_slope", negative_slope, high_included=False, low_included=False
         )
 
-    def _options(self):
+    def _options(self) -> dict[Any, Any]:
         return {"negative_slope": self._negative_slope}
 
 
@@ -99,26 +105,26 @@ class Softplus(_Activation):
 
     _kind = "softplus"
 
-    def __init__(self, beta=1.0, threshold=20.0):
+    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
         self._beta = number(self, "beta", beta, 0, low_included=False, high_included=False)
         self._threshold = number(self, "threshold", threshold)
 
-    def _options(self):
+    def _options(self) -> dict[Any, Any]:
         return {"beta": self._beta, "threshold": self._threshold}
 
 
 class Dropout(nn.Module):
     """In training each value is 0 with probability p, otherwise divided by 1 - p."""
 
-    def __init__(self, p=0.5):
+    def __init__(self, p: float = 0.5) -> None:
         super().__init__()
         self._p = number(self, "p", p, 0, 1, high_included=False)
 
-    def __call__(self, x):
+    def __call__(self, x: Any) -> Any:
         return _on_rows(self, x, lambda f: ops.dropout_features(f, self._p, training=self.training))
 
-    def _extra_repr(self):
+    def _extra_repr(self) -> str:
         return f"p={self._p}"
 
 
@@ -129,7 +135,14 @@ class BatchNorm(nn.Module):
     running = (1 - momentum) * running + momentum * statistics, with the variance divided by N - 1.
     """
 
-    def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True):
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+    ) -> None:
         super().__init__()
         num_features = integer(self, "num_features", num_features)
         self._channels = num_features
@@ -145,14 +158,14 @@ class BatchNorm(nn.Module):
             self.running_var = mx.ones((num_features,))
             self.freeze(keys=["running_mean", "running_var"], recurse=False)
 
-    def unfreeze(self, *args, **kwargs):
+    def unfreeze(self, *args: Any, **kwargs: Any) -> Any:
         """Running statistics stay frozen."""
         super().unfreeze(*args, **kwargs)
         if self._track:
             self.freeze(keys=["running_mean", "running_var"], recurse=False)
         return self
 
-    def __call__(self, x, residual=None, relu=False):
+    def __call__(self, x: Any, residual: SparseTensor | None = None, relu: bool = False) -> Any:
         """relu(norm(x) + residual) in one pass; residual has x's kind, shape and coordinates."""
         if residual is not None and not isinstance(residual, mx.array):
             if not isinstance(residual, SparseTensor) or not isinstance(x, SparseTensor):
@@ -165,7 +178,7 @@ class BatchNorm(nn.Module):
             residual = residual.feats
         return _on_rows(self, x, lambda f: self._normalize(f, residual, relu))
 
-    def _normalize(self, f, residual, relu):
+    def _normalize(self, f: Any, residual: SparseTensor, relu: bool) -> Any:
         mean = var = None
         if self._track and not self.training:
             mean, var = self.running_mean, self.running_var
@@ -188,7 +201,7 @@ class BatchNorm(nn.Module):
             self.running_var = (1 - m) * self.running_var + m * var * (n / (n - 1))
         return y
 
-    def _extra_repr(self):
+    def _extra_repr(self) -> str:
         return (
             f"{self._channels}, eps={self._eps}, momentum={self._momentum}, "
             f"affine={'weight' in self}, "
@@ -199,7 +212,9 @@ class BatchNorm(nn.Module):
 class LayerNorm(nn.Module):
     """Normalizes each row over its channels."""
 
-    def __init__(self, dims, eps=1e-5, affine=True, bias=True):
+    def __init__(
+        self, dims: int, eps: float = 1e-5, affine: bool = True, bias: bool = True
+    ) -> None:
         super().__init__()
         self._channels = integer(self, "dims", dims)
         parameter_shape(self, self._channels)
@@ -209,7 +224,7 @@ class LayerNorm(nn.Module):
             if bias:
                 self.bias = mx.zeros((self._channels,))
 
-    def __call__(self, x):
+    def __call__(self, x: Any) -> Any:
         return _on_rows(
             self,
             x,
@@ -218,7 +233,7 @@ class LayerNorm(nn.Module):
             ),
         )
 
-    def _extra_repr(self):
+    def _extra_repr(self) -> str:
         return (
             f"{self._channels}, eps={self._eps}, affine={'weight' in self}, bias={'bias' in self}"
         )
@@ -227,15 +242,15 @@ class LayerNorm(nn.Module):
 class RMSNorm(nn.Module):
     """Divides each row by the root of its mean square."""
 
-    def __init__(self, dims, eps=1e-5):
+    def __init__(self, dims: int, eps: float = 1e-5) -> None:
         super().__init__()
         self._channels = integer(self, "dims", dims)
         parameter_shape(self, self._channels)
         self._eps = number(self, "eps", eps, 0, math.inf, high_included=False)
         self.weight = mx.ones((self._channels,))
 
-    def __call__(self, x):
+    def __call__(self, x: Any) -> Any:
         return _on_rows(self, x, lambda f: ops.rms_norm_features(f, self.weight, eps=self._eps))
 
-    def _extra_repr(self):
+    def _extra_repr(self) -> str:
         return f"{self._channels}, eps={self._eps}"

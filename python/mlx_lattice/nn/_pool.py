@@ -1,23 +1,36 @@
 """Pooling modules, which own no parameters. Transposed modules take a target as second argument."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import mlx.nn as nn
 
 from .. import ops
 from ..core import KernelSpec
 from ._checks import integer
 
+if TYPE_CHECKING:
+    from mlx_lattice.core import SparseTensor
+
 
 class _Local(nn.Module):
-    def __init__(self, kernel_size=2, stride=2, padding=0, dilation=1):
+    def __init__(
+        self,
+        kernel_size: int | tuple[int, int, int] = 2,
+        stride: int | tuple[int, int, int] = 2,
+        padding: int | tuple[int, int, int] = 0,
+        dilation: int | tuple[int, int, int] = 1,
+    ) -> None:
         super().__init__()
         self._spec = KernelSpec(kernel_size, stride, padding, dilation)
 
     @property
-    def spec(self):
+    def spec(self) -> Any:
         """The KernelSpec."""
         return self._spec
 
-    def _extra_repr(self):
+    def _extra_repr(self) -> str:
         s = self._spec
         return (
             f"kernel_size={tuple(s.size)}, stride={tuple(s.stride)}, padding={tuple(s.padding)}, "
@@ -28,70 +41,95 @@ class _Local(nn.Module):
 class Pool3d(_Local):
     """Pooling over a kernel; mode sum, avg or max."""
 
-    def __init__(self, mode="sum", kernel_size=2, stride=2, padding=0, dilation=1):
+    def __init__(
+        self,
+        mode: str = "sum",
+        kernel_size: int | tuple[int, int, int] = 2,
+        stride: int | tuple[int, int, int] = 2,
+        padding: int | tuple[int, int, int] = 0,
+        dilation: int | tuple[int, int, int] = 1,
+    ) -> None:
         super().__init__(kernel_size, stride, padding, dilation)
         if mode not in ("sum", "avg", "max"):
             raise ValueError(f"[{type(self).__name__}] mode must be sum, avg or max, got {mode!r}")
         self._mode = mode
 
-    def __call__(self, x):
+    def __call__(self, x: SparseTensor) -> SparseTensor:
         return ops.pool3d(x, mode=self._mode, kernel_size=self._spec)
 
-    def _extra_repr(self):
+    def _extra_repr(self) -> str:
         return f"mode={self._mode}, {super()._extra_repr()}"
 
 
 class SumPool3d(Pool3d):
-    def __init__(self, kernel_size=2, stride=2, padding=0, dilation=1):
+    def __init__(
+        self,
+        kernel_size: int | tuple[int, int, int] = 2,
+        stride: int | tuple[int, int, int] = 2,
+        padding: int | tuple[int, int, int] = 0,
+        dilation: int | tuple[int, int, int] = 1,
+    ) -> None:
         super().__init__("sum", kernel_size, stride, padding, dilation)
 
 
 class AvgPool3d(Pool3d):
     """Divides by the number of rows in the window."""
 
-    def __init__(self, kernel_size=2, stride=2, padding=0, dilation=1):
+    def __init__(
+        self,
+        kernel_size: int | tuple[int, int, int] = 2,
+        stride: int | tuple[int, int, int] = 2,
+        padding: int | tuple[int, int, int] = 0,
+        dilation: int | tuple[int, int, int] = 1,
+    ) -> None:
         super().__init__("avg", kernel_size, stride, padding, dilation)
 
 
 class MaxPool3d(Pool3d):
-    def __init__(self, kernel_size=2, stride=2, padding=0, dilation=1):
+    def __init__(
+        self,
+        kernel_size: int | tuple[int, int, int] = 2,
+        stride: int | tuple[int, int, int] = 2,
+        padding: int | tuple[int, int, int] = 0,
+        dilation: int | tuple[int, int, int] = 1,
+    ) -> None:
         super().__init__("max", kernel_size, stride, padding, dilation)
 
 
 class PoolTranspose3d(_Local):
     """Mean of the contributors on finer coordinates, those of `target` where it is given."""
 
-    def __call__(self, x, target=None):
+    def __call__(self, x: SparseTensor, target: Any = None) -> SparseTensor:
         return ops.pool_transpose3d(x, target, kernel_size=self._spec)
 
 
 class TrilinearUpsample3d(nn.Module):
     """Trilinear interpolation onto finer coordinates, those of `target` where it is given."""
 
-    def __init__(self, stride=2):
+    def __init__(self, stride: int | tuple[int, int, int] = 2) -> None:
         super().__init__()
         self._stride = tuple(KernelSpec(1, stride, 0, 1).stride)
         if max(self._stride) > 64:
             raise ValueError(f"[TrilinearUpsample3d] stride must be in 1..64, got {self._stride}")
 
-    def __call__(self, x, target=None):
+    def __call__(self, x: SparseTensor, target: Any = None) -> SparseTensor:
         return ops.trilinear_upsample3d(x, target, stride=self._stride)
 
-    def _extra_repr(self):
+    def _extra_repr(self) -> str:
         return f"stride={self._stride}"
 
 
 class _Global(nn.Module):
-    def __init__(self, batch_size=None):
+    def __init__(self, batch_size: int | None = None) -> None:
         super().__init__()
         self._batch_size = (
             None if batch_size is None else integer(self, "batch_size", batch_size, least=0)
         )
 
-    def __call__(self, x):
+    def __call__(self, x: SparseTensor) -> SparseTensor:
         return self._run(x, batch_size=self._batch_size)
 
-    def _extra_repr(self):
+    def _extra_repr(self) -> Any:
         return "" if self._batch_size is None else f"batch_size={self._batch_size}"
 
 

@@ -4,7 +4,9 @@ Parameters are named as in mlx.nn.QuantizedLinear: `weight` (uint32 codes), `sca
 if any, `bias`. So `mlx.nn.quantize`, `save_weights` and `load_weights` work on a whole model.
 """
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import mlx.nn as nn
 
@@ -12,24 +14,29 @@ from ..core import QuantizedWeight
 from ..ops import quantize_weight
 from ._conv import Conv3d, ConvTranspose3d, GenerativeConvTranspose3d, Linear, SubmConv3d
 
+if TYPE_CHECKING:
+    from mlx.nn import Module
+
 
 class _Quantized(nn.Module):
     """Packs the weight that the dense class has made; the operation gets a QuantizedWeight."""
 
     _dense: Any
 
-    def __init__(self, *args, group_size=None, bits=4, **kwargs):
+    def __init__(
+        self, *args: Any, group_size: int | None = None, bits: int = 4, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self._pack(self.weight, group_size, bits)
 
-    def _pack(self, weight, group_size, bits):
+    def _pack(self, weight: Any, group_size: Any, bits: int) -> None:
         q = quantize_weight(weight, group_size=group_size, bits=bits)
         self.weight, self.scales, self.biases = q.weight, q.scales, q.biases
         self._form = (q.group_size, q.bits, q.in_channels, q.out_channels, q.kernel_size, q.layout)
         self.freeze()
 
     @classmethod
-    def _from(cls, dense, group_size, bits):
+    def _from(cls, dense: Any, group_size: Any, bits: int) -> Any:
         of = cls._dense
         if not isinstance(dense, of) or not hasattr(dense, "to_quantized"):
             raise TypeError(
@@ -45,35 +52,35 @@ class _Quantized(nn.Module):
         module._pack(dense.weight, group_size, bits)
         return module
 
-    def _weight(self):
+    def _weight(self) -> Any:
         return QuantizedWeight(self.weight, self.scales, self.biases, *self._form)
 
     @property
-    def group_size(self):
+    def group_size(self) -> Any:
         return self._form[0]
 
     @property
-    def bits(self):
+    def bits(self) -> Any:
         return self._form[1]
 
     @property
-    def to_quantized(self):
+    def to_quantized(self, *args: Any, **kwargs: Any) -> Any:
         """Absent: mlx.nn.quantize leaves a packed module as it is."""
         raise AttributeError(f"{type(self).__name__} is packed already")
 
-    def unfreeze(self, *args, **kwargs):
+    def unfreeze(self, *args: Any, **kwargs: Any) -> Any:
         """Its own parameters stay frozen, as in mlx.nn.QuantizedLinear: codes have no gradient."""
         super().unfreeze(*args, **kwargs)
         self.freeze(recurse=False)
         return self
 
-    def _extra_repr(self):
+    def _extra_repr(self) -> str:
         return f"{super()._extra_repr()}, group_size={self.group_size}, bits={self.bits}"
 
 
 class _QuantizedConv(_Quantized):
     @classmethod
-    def from_conv(cls, conv, group_size=None, bits=4):
+    def from_conv(cls, conv: Any, group_size: int | None = None, bits: int = 4) -> Any:
         """The packed form of a convolution; shares its bias."""
         return cls._from(conv, group_size, bits)
 
@@ -112,13 +119,13 @@ class QuantizedLinear(_Quantized, Linear):
 
     def __init__(
         self,
-        in_channels=None,
-        out_channels=None,
-        *args,
-        input_dims=None,
-        output_dims=None,
-        **kwargs,
-    ):
+        in_channels: int | None = None,
+        out_channels: int | None = None,
+        *args: Any,
+        input_dims: int | None = None,
+        output_dims: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         """input_dims, output_dims: the names that mlx.nn.QuantizedLinear has for the channels."""
         super().__init__(
             in_channels if input_dims is None else input_dims,
@@ -128,12 +135,14 @@ class QuantizedLinear(_Quantized, Linear):
         )
 
     @classmethod
-    def from_linear(cls, linear, group_size=None, bits=4):
+    def from_linear(cls, linear: Any, group_size: int | None = None, bits: int = 4) -> Any:
         """The packed form of a Linear; shares its bias."""
         return cls._from(linear, group_size, bits)
 
 
-def quantized_form(module, group_size, bits, mode, quantize_input):
+def quantized_form(
+    module: Module, group_size: Any, bits: Any, mode: str, quantize_input: bool
+) -> Any:
     """What `to_quantized` of a dense module returns."""
     if mode != "affine" or quantize_input:
         raise ValueError(

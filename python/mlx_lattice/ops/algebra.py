@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+
+import mlx.core as mx
 
 from .. import _ext
 from .._ext import (
@@ -52,7 +53,9 @@ __all__ = [
 
 
 def cat(
-    *tensors: SparseTensor | Sequence[SparseTensor], join: str = "inner", stream: Any = None
+    *tensors: SparseTensor | Sequence[SparseTensor],
+    join: str = "inner",
+    stream: mx.Stream | mx.Device | None = None,
 ) -> SparseTensor:
     """Channels side by side on joined rows: `cat(a, b)` or `cat([a, b])`.
 
@@ -68,4 +71,4 @@ def cat(
         ValueError: No tensor, or tensors that differ in stride or dtype.
     """
     given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
-    return _ext.cat(list(given), join=join, stream=stream)  # type: ignore[arg-type]
+    return _ext.cat(list(given), join=join, stream=stream)

@@ -1,5 +1,9 @@
 """Entropy coding of symbols with given probabilities; docs/ops/entropy.md."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import mlx.core as mx
 
 from .. import _ext
@@ -21,7 +25,7 @@ __all__ = [
 ]
 
 
-def _data(data, stream, operation):
+def _data(data: Any, stream: Any, operation: str) -> tuple[Any, ...]:
     """(data, stream): bytes under the older name `stream` are data."""
     if data is None and isinstance(stream, bytes):
         return stream, None

@@ -1,5 +1,7 @@
 """Activations, dropout and normalization; identity is kept; docs/ops/features.md."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import mlx.core as mx
@@ -58,7 +60,7 @@ __all__ = [
 ]
 
 
-def _approximate(value, operation):
+def _approximate(value: Any, operation: str) -> Any:
     """True for the tanh form: a bool, "tanh" or "none"."""
     if isinstance(value, bool):
         return value
@@ -105,18 +107,32 @@ def activation(
     )
 
 
-def _key(training, key):
+def _key(training: bool, key: Any) -> Any:
     """A key from Python's generator, which mx.random.seed sets; MLX's C++ side has another one."""
     if key is not None or not training:
         return key
     return mx.random.randint(0, (1 << 31) - 1, (2,)).astype(mx.uint32)
 
 
-def dropout(x, p=0.5, *, training=True, key=None, stream=None):
+def dropout(
+    x: SparseTensor,
+    p: float = 0.5,
+    *,
+    training: bool = True,
+    key: mx.array | None = None,
+    stream: mx.Stream | mx.Device | None = None,
+) -> SparseTensor:
     """Sets values to 0 with probability p, divides others by 1 - p; x itself when not training."""
     return _ext.dropout(x, p, training=training, key=_key(training, key), stream=stream)
 
 
-def dropout_features(x, p=0.5, *, training=True, key=None, stream=None):
+def dropout_features(
+    x: mx.array,
+    p: float = 0.5,
+    *,
+    training: bool = True,
+    key: mx.array | None = None,
+    stream: mx.Stream | mx.Device | None = None,
+) -> mx.array:
     """`dropout` of an array."""
     return _ext.dropout_features(x, p, training=training, key=_key(training, key), stream=stream)

@@ -1,5 +1,9 @@
 """Names that users of the paper's own code know, for what is called otherwise here."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from .._ext import grid_downsample, radius_scaler, voxel_tap
 from .geometry import PointSet
 from .layers import FullCoverConv3d, GenerativeConv3d, PartitionConv3d
@@ -25,24 +29,28 @@ radius_scaler_for_kernel_size = radius_scaler
 voxelize_3d = voxel_tap
 
 
-def conv_with_stride(conv, x, points, stride=1, rfs=None):
+def conv_with_stride(
+    conv: Any, x: Any, points: Any, stride: int = 1, rfs: float | None = None
+) -> Any:
     """conv(x, points, stride, rfs)"""
     return conv(x, points, stride, rfs)
 
 
-def conv_with_stride_disjoint(conv, x, points, stride=2):
+def conv_with_stride_disjoint(conv: Any, x: Any, points: Any, stride: int = 2) -> tuple[Any, ...]:
     """A PointConv3d on a partition: each point belongs to one cell of stride * grid."""
     target, book = PointSet.of(points).partition(stride, conv._size)
     return conv._run(x, book), target
 
 
-def conv_with_stride_full_cover(conv, x, points, stride=2, margin=0.01):
+def conv_with_stride_full_cover(
+    conv: Any, x: Any, points: Any, stride: int = 2, margin: float = 0.01
+) -> tuple[Any, ...]:
     """A PointConv3d on targets so that every point lies near one, without clamped offsets."""
     target, book = PointSet.of(points).full_cover(stride, conv._size, margin)
     return conv._run(x, book), target
 
 
-def build_triplets(source, target=None, kernel_size=3, **options):
+def build_triplets(source: Any, target: Any = None, kernel_size: int = 3, **options: Any) -> Any:
     """(i, j, k, seg_offs) of the rulebook from source to target, ordered by (k, i, j)."""
     source = PointSet.of(source)
     return source.rulebook(

@@ -7,12 +7,19 @@ offsets. A cloud may be empty, and a batch may have no clouds. Batches are immut
 is evaluated and checked when a batch is made.
 """
 
+from __future__ import annotations
+
 import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
 from ..nn._checks import integer, told
 from .segments import segment_reduce
+
+if TYPE_CHECKING:
+    from mlx_lattice.io.cloud import PointCloud
 
 MOST_CLOUDS = 1 << 22  # an index above it is a mistake, not a batch
 FLOATS = (mx.float32, mx.float16, mx.bfloat16)
@@ -21,10 +28,10 @@ FLOATS = (mx.float32, mx.float16, mx.bfloat16)
 class _Ragged:
     """What both batches are: positions, features, and the borders of the clouds."""
 
-    def __init__(self, positions, features, offsets):
+    def __init__(self, positions: mx.array, features: mx.array, offsets: Any) -> None:
         self._positions, self._features = positions, features
         self._borders = offsets  # B + 1 plain ints
-        self._sets = {}
+        self._sets: dict[Any, Any] = {}
         self._offsets = mx.array(offsets, dtype=mx.int32)
         self._lengths = self._offsets[1:] - self._offsets[:-1]
         self._indices = _cloud_of_rows(self._offsets, positions.shape[0])
@@ -42,44 +49,50 @@ class _Ragged:
     batch_size = property(lambda self: len(self._borders) - 1)
     total_points = property(lambda self: self._borders[-1])
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.batch_size
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[Any, Any]:
         """Without the searched neighbors: a copy searches them again."""
         return {**self.__dict__, "_sets": {}}
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         channels = (
             "no features" if self._features is None else f"{self._features.shape[1]} channels"
         )
         name, clouds, rows = type(self).__name__, self.batch_size, self.total_points
         return f"{name}({clouds} clouds, {rows} points, {channels})"
 
-    def get_points(self, b):
+    def get_points(self, b: Any) -> Any:
         """Positions of cloud b; a negative b counts from the end."""
         return self._positions[self._rows(b)]
 
-    def get_features(self, b):
+    def get_features(self, b: Any) -> Any:
         """Features of cloud b, or None."""
         rows = self._rows(b)
         return None if self._features is None else self._features[rows]
 
-    def unbatch(self):
+    def unbatch(self) -> list[Any]:
         """The clouds as `from_list` takes them: positions, or pairs (positions, features)."""
         clouds = range(self.batch_size)
         if self._features is None:
             return [self.get_points(b) for b in clouds]
         return [(self.get_points(b), self.get_features(b)) for b in clouds]
 
-    def with_features(self, features):
+    def with_features(self, features: mx.array) -> Any:
         """The same clouds with other features, or none."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other._features = self._check_features(type(self).__name__, features, self.total_points)
         return other
 
-    def to_dense(self, max_len=None, values=None, fill=0.0, return_mask=False):
+    def to_dense(
+        self,
+        max_len: int | None = None,
+        values: Any = None,
+        fill: float = 0.0,
+        return_mask: bool = False,
+    ) -> Any:
         """(B, max_len, C): plane b holds cloud b, then `fill`; rows beyond max_len are dropped.
 
         `values` (T, ...) are by default the features, without features the positions. max_len is
@@ -102,7 +115,7 @@ class _Ragged:
             return dense
         return dense, mx.arange(size)[None] < self._lengths[:, None]
 
-    def gather_by_index(self, idx, values=None):
+    def gather_by_index(self, idx: Any, values: Any = None) -> Any:
         """values[idx] for rows of the whole batch, any shape of idx; `values` as in to_dense."""
         values = self._values("gather_by_index", values)
         idx = mx.array(idx)
@@ -119,13 +132,13 @@ class _Ragged:
             else mx.zeros((*idx.shape, *values.shape[1:]), dtype=values.dtype)
         )
 
-    def segment_reduce(self, values=None, operation="sum", **options):
+    def segment_reduce(self, values: Any = None, operation: str = "sum", **options: Any) -> Any:
         """sum, mean, max or min of each cloud: (B, ...)."""
         return segment_reduce(
             self._values("segment_reduce", values), self._lengths, operation, **options
         )
 
-    def _values(self, operation, values):
+    def _values(self, operation: str, values: Any) -> Any:
         if values is None:
             return self._positions if self._features is None else self._features
         values = mx.array(values)
@@ -136,7 +149,7 @@ class _Ragged:
             )
         return values
 
-    def _rows(self, b):
+    def _rows(self, b: Any) -> Any:
         index = integer(self, "b", b, least=-(2**31))
         if not -self.batch_size <= index < self.batch_size:
             raise IndexError(f"[{type(self).__name__}] cloud {index} of {self.batch_size}")
@@ -144,7 +157,7 @@ class _Ragged:
         return slice(self._borders[index], self._borders[index + 1])
 
     @staticmethod
-    def _check_positions(name, positions):
+    def _check_positions(name: str, positions: mx.array) -> Any:
         positions = _array(name, "positions", positions)
         if positions.ndim != 2 or positions.shape[1] != 3 or positions.dtype not in FLOATS:
             raise ValueError(
@@ -154,7 +167,7 @@ class _Ragged:
         return positions
 
     @staticmethod
-    def _check_features(name, features, rows):
+    def _check_features(name: str, features: mx.array, rows: Any) -> Any:
         if features is None:
             return None
         features = _array(name, "features", features)
@@ -172,7 +185,13 @@ class PointCloudBatch(_Ragged):
     last cloud that has a point: pass lengths to have empty clouds at the end.
     """
 
-    def __init__(self, positions, features=None, lengths=None, indices=None):
+    def __init__(
+        self,
+        positions: mx.array,
+        features: mx.array | None = None,
+        lengths: mx.array | None = None,
+        indices: Any = None,
+    ) -> None:
         name = type(self).__name__
         positions = self._check_positions(name, positions)
         rows = positions.shape[0]
@@ -201,7 +220,7 @@ class PointCloudBatch(_Ragged):
             raise ValueError(f"[{name}] indices must agree with lengths, found other counts")
 
     @classmethod
-    def from_list(cls, clouds):
+    def from_list(cls, clouds: Sequence[PointCloud]) -> Any:
         """From arrays (n, 3), or from pairs (positions, features); list and clouds may be empty."""
         pairs = [c if isinstance(c, (tuple, list)) else (c, None) for c in clouds]
         if len({features is None for _, features in pairs}) > 1:
@@ -219,7 +238,13 @@ class PointCloudBatch(_Ragged):
         )
 
     @classmethod
-    def from_dense(cls, positions, lengths=None, features=None, mask=None):
+    def from_dense(
+        cls,
+        positions: mx.array,
+        lengths: mx.array | None = None,
+        features: mx.array | None = None,
+        mask: Any = None,
+    ) -> Any:
         """From padded planes (B, L, 3) and (B, L, C).
 
         Keeps the first lengths[b] rows of plane b, or the rows where mask is True.
@@ -256,7 +281,7 @@ class PointCloudBatch(_Ragged):
         ]
         pick = mx.array(rows, dtype=mx.int32)
 
-        def flat(a):
+        def flat(a: Any) -> Any:
             a = a.reshape(-1, a.shape[2])
             return a[pick] if rows else a[:0]
 
@@ -267,7 +292,7 @@ class PointCloudBatch(_Ragged):
         )
 
     @classmethod
-    def concat(cls, batches):
+    def concat(cls, batches: Any) -> Any:
         """The clouds of all batches, in order."""
         if not isinstance(batches, (list, tuple)) or not all(
             isinstance(b, _Ragged) for b in batches
@@ -277,10 +302,10 @@ class PointCloudBatch(_Ragged):
             )
         return cls.from_list([cloud for batch in batches for cloud in batch.unbatch()])
 
-    def to_offsets(self):
+    def to_offsets(self) -> Any:
         return OffsetPointCloudBatch(self._positions, self._features, self._offsets)
 
-    def point_set(self, grid):
+    def point_set(self, grid: float) -> Any:
         """The PointSet of these positions at a grid size.
 
         The batch keeps the set with its rulebooks, so that a second epoch searches nothing.
@@ -295,7 +320,9 @@ class PointCloudBatch(_Ragged):
 class OffsetPointCloudBatch(_Ragged):
     """Clouds given by B + 1 offsets from 0 to T; without offsets, one cloud."""
 
-    def __init__(self, positions, features=None, offsets=None):
+    def __init__(
+        self, positions: mx.array, features: mx.array | None = None, offsets: Any = None
+    ) -> None:
         name = type(self).__name__
         positions = self._check_positions(name, positions)
         rows = positions.shape[0]
@@ -312,15 +339,17 @@ class OffsetPointCloudBatch(_Ragged):
             )
         super().__init__(positions, features, borders)
 
-    def as_lengths(self):
+    def as_lengths(self) -> Any:
         """(B,) int32."""
         return self._lengths
 
-    def to_lengths(self):
+    def to_lengths(self) -> Any:
         return PointCloudBatch(self._positions, self._features, self._lengths)
 
 
-def as_batch(positions, features=None, lengths=None):
+def as_batch(
+    positions: mx.array, features: mx.array | None = None, lengths: mx.array | None = None
+) -> Any:
     """The batch that models are called with: a batch as it is, or one made of arrays."""
     if isinstance(positions, OffsetPointCloudBatch):
         return positions.to_lengths()
@@ -331,7 +360,7 @@ def as_batch(positions, features=None, lengths=None):
     )
 
 
-def _cloud_of_rows(offsets, rows):
+def _cloud_of_rows(offsets: Any, rows: Any) -> Any:
     inner = offsets[1:-1]  # a cloud begins at each; several at one row where clouds are empty
     steps = mx.zeros((rows + 1,), dtype=mx.int32)
     if inner.size:
@@ -339,7 +368,7 @@ def _cloud_of_rows(offsets, rows):
     return mx.cumsum(steps)[:rows]
 
 
-def _array(name, what, values):
+def _array(name: str, what: str, values: Any) -> Any:
     try:
         return mx.array(values)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -348,7 +377,7 @@ def _array(name, what, values):
         ) from None
 
 
-def _integers(name, what, values):
+def _integers(name: str, what: str, values: Any) -> Any:
     array = _array(name, what, values)
     if array.size == 0 and array.ndim == 1:
         return []
@@ -359,7 +388,7 @@ def _integers(name, what, values):
     return array.tolist()
 
 
-def _checked_indices(name, indices, rows):
+def _checked_indices(name: str, indices: Any, rows: Any) -> Any:
     """The cloud of each row as plain ints."""
     cloud = _integers(name, "indices", indices)
     if (

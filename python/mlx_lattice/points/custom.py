@@ -1,5 +1,8 @@
 """An operation of one's own with its own derivative."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from typing import Any
 
 import mlx.core as mx
@@ -12,7 +15,9 @@ __all__ = ["custom_sparse_op_with_grad"]
 HELD = object()  # the place of an array among saved values
 
 
-def custom_sparse_op_with_grad(forward_fn, backward_fn, *args):
+def custom_sparse_op_with_grad(
+    forward_fn: Callable[..., Any], backward_fn: Callable[..., Any], *args: Any
+) -> Any:
     """forward_fn(*args), with backward_fn(saved, grad) as its derivative.
 
     forward_fn returns the output, or (output, saved). Without `saved`, the tuple of args takes its
@@ -27,14 +32,14 @@ def custom_sparse_op_with_grad(forward_fn, backward_fn, *args):
     places = [i for i, a in enumerate(args) if isinstance(a, mx.array)]
     shape: dict[str, Any] = {}  # how `saved` was built
 
-    def filled(arrays):
+    def filled(arrays: Any) -> Any:
         full = list(args)
         for i, a in zip(places, arrays):
             full[i] = a
         return full
 
     @mx.custom_function
-    def run(*arrays):
+    def run(*arrays: Any) -> Any:
         result = forward_fn(*filled(arrays))
         output, saved = result if isinstance(result, tuple) else (result, None)
         shape["given"] = saved is not None
@@ -45,7 +50,7 @@ def custom_sparse_op_with_grad(forward_fn, backward_fn, *args):
         return [output, *(leaf for _, leaf in leaves if isinstance(leaf, mx.array))]
 
     @run.vjp
-    def run_vjp(arrays, cotangents, outputs):
+    def run_vjp(arrays: Any, cotangents: Any, outputs: Any) -> Any:
         arrays = arrays if isinstance(arrays, (tuple, list)) else (arrays,)
         saved = tuple(filled(arrays))
         if shape["given"]:

@@ -3,6 +3,10 @@
 See docs/ops/{triplets,distance,rulebook}.md.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 import mlx.core as mx
 
 from .. import ops
@@ -61,8 +65,17 @@ __all__ = [
 
 
 def sparse_matrix_vector_multiplication_reduction(
-    a, a_idx, b, b_idx, o_idx, n_o, *, layout="gmc", validate=True, stream=None
-):
+    a: mx.array,
+    a_idx: mx.array,
+    b: mx.array,
+    b_idx: mx.array,
+    o_idx: mx.array,
+    n_o: int,
+    *,
+    layout: str = "gmc",
+    validate: bool = True,
+    stream: mx.Stream | mx.Device | None = None,
+) -> mx.array:
     """y[r, g] = sum over the triplets t with o_idx[t] == r of a[a_idx[t], g] b[b_idx[t], g].
 
     Indices are always checked, whatever `validate` says, because the sort of the triplets reads
@@ -72,8 +85,16 @@ def sparse_matrix_vector_multiplication_reduction(
 
 
 def sparse_vector_vector_outer_product_reduction(
-    a, a_idx, b, b_idx, o_idx, n_o, *, validate=True, stream=None
-):
+    a: mx.array,
+    a_idx: mx.array,
+    b: mx.array,
+    b_idx: mx.array,
+    o_idx: mx.array,
+    n_o: int,
+    *,
+    validate: bool = True,
+    stream: mx.Stream | mx.Device | None = None,
+) -> mx.array:
     """u[r, g, m, c] = sum over t with o_idx[t] == r of a[a_idx[t], g, m] b[b_idx[t], g, c]."""
     return vvor(a, a_idx, b, b_idx, o_idx, n_o, stream=stream)
 
@@ -81,7 +102,9 @@ def sparse_vector_vector_outer_product_reduction(
 mvmr_with_grad = sparse_matrix_vector_multiplication_reduction  # it has all derivatives already
 
 
-def nearest_neighbors(points, queries, lengths=None, query_lengths=None):
+def nearest_neighbors(
+    points: Any, queries: mx.array, lengths: mx.array | None = None, query_lengths: Any = None
+) -> tuple[Any, ...]:
     """(rows, distances) of the nearest point of each query in its own cloud.
 
     Ties go to the lowest row; in an empty cloud row and distance are -1 and inf.

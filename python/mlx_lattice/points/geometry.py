@@ -5,7 +5,10 @@ radius and shape. A target is named by a number that no other set of the process
 address could come back. What a source set remembers lives as long as the set.
 """
 
+from __future__ import annotations
+
 import itertools
+from typing import TYPE_CHECKING, Any
 
 from .. import _ext
 from .._ext import (
@@ -20,10 +23,13 @@ from .._ext import (
 )
 from ..nn._checks import told
 
+if TYPE_CHECKING:
+    import mlx.core as mx
+
 _serial = itertools.count()
 
 
-def _number(name, value):
+def _number(name: str, value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -33,13 +39,15 @@ def _number(name, value):
 class PointSet(_ext.PointSet):  # type: ignore[name-defined]
     """Points (N, 3) of clouds that follow each other, with the size of a kernel cell. Immutable."""
 
-    def __init__(self, positions, lengths=None, *, grid=1.0):
+    def __init__(
+        self, positions: mx.array, lengths: mx.array | None = None, *, grid: float = 1.0
+    ) -> None:
         super().__init__(positions, lengths, grid=grid)
         self._id = next(_serial)
-        self._made = {}
+        self._made: dict[Any, Any] = {}
 
     @classmethod
-    def of(cls, points):
+    def of(cls, points: Any) -> Any:
         """The set itself, or one that remembers made from one that does not."""
         if not all(hasattr(points, name) for name in ("positions", "lengths", "grid")):
             raise TypeError(
@@ -52,34 +60,34 @@ class PointSet(_ext.PointSet):  # type: ignore[name-defined]
             else cls(points.positions, points.lengths, grid=points.grid)
         )
 
-    def downsample(self, stride):
+    def downsample(self, stride: int) -> Any:
         """(PointSet, rows): the point nearest the center of each cell of stride * grid.
 
         The rows are those of this set that were kept.
         """
 
-        def make():
+        def make() -> tuple[Any, ...]:
             coarse, rows, _ = grid_downsample(self, self.grid * stride)
             return PointSet.of(coarse), rows
 
         return self._once(("downsample", _number("stride", stride)), make)
 
-    def partition(self, stride, kernel_size):
+    def partition(self, stride: int, kernel_size: int) -> Any:
         """(PointSet, Rulebook): centers of the cells of stride * grid; each point has one edge."""
 
-        def make():
+        def make() -> tuple[Any, ...]:
             book, coarse = build_partition_rulebook(self, stride, kernel_size)
             return PointSet.of(coarse), book
 
         return self._once(("partition", _number("stride", stride), kernel_size), make)
 
-    def full_cover(self, stride, kernel_size, margin=0.01):
+    def full_cover(self, stride: int, kernel_size: int, margin: float = 0.01) -> Any:
         """(PointSet, Rulebook): points of this set that cover all its points.
 
         Every point lies within sqrt(3) / 2 * stride * grid of a chosen one.
         """
 
-        def make():
+        def make() -> tuple[Any, ...]:
             book, coarse, _, _ = build_full_cover_rulebook(self, stride, kernel_size, margin)
             return PointSet.of(coarse), book
 
@@ -87,42 +95,51 @@ class PointSet(_ext.PointSet):  # type: ignore[name-defined]
             ("full_cover", _number("stride", stride), kernel_size, _number("margin", margin)), make
         )
 
-    def generate(self, kernel_size=3, expansion=1.0, stencil=None):
+    def generate(self, kernel_size: int = 3, expansion: float = 1.0, stencil: Any = None) -> Any:
         """(PointSet, Rulebook): the voxels of grid / expansion around the voxel of each point.
 
         stencil: offsets (K, 3), by default the whole cube.
         """
 
-        def make():
+        def make() -> tuple[Any, ...]:
             book, made = build_generative_rulebook(self, kernel_size, expansion, stencil=stencil)
             return PointSet.of(made), book
 
         taps = None if stencil is None else tuple(map(tuple, stencil.tolist()))
         return self._once(("generate", kernel_size, float(expansion), taps), make)
 
-    def subdivide(self, expansion=2):
+    def subdivide(self, expansion: float = 2) -> Any:
         """(PointSet, Rulebook): the expansion^3 parts of the voxel of each point."""
 
-        def make():
+        def make() -> tuple[Any, ...]:
             book, made = build_subdivision_rulebook(self, expansion)
             return PointSet.of(made), book
 
         return self._once(("subdivide", expansion), make)
 
     def rulebook(
-        self, target=None, kernel_size=3, *, rfs=1.0, shape="ball", radius=None, allow_empty=False
-    ):
+        self,
+        target: Any = None,
+        kernel_size: int = 3,
+        *,
+        rfs: float = 1.0,
+        shape: str = "ball",
+        radius: float | None = None,
+        allow_empty: bool = False,
+    ) -> Any:
         """build_rulebook(self, target, ...); the target is the set itself where none is given."""
         target = self if target is None else PointSet.of(target)
         options = {"rfs": rfs, "shape": shape, "radius": radius, "allow_empty": allow_empty}
         key = ("rulebook", target._id, kernel_size, *options.values())
         return self._once(key, lambda: build_rulebook(self, target, kernel_size, **options))
 
-    def near(self, target, kernel_size=3, *, rfs=1.0, shape="ball"):
+    def near(
+        self, target: Any, kernel_size: int = 3, *, rfs: float = 1.0, shape: str = "ball"
+    ) -> Any:
         """(rows, counts): the points that a kernel at each target sees, in the order of targets."""
         target = PointSet.of(target)
 
-        def make():
+        def make() -> Any:
             radius = self.grid * radius_scaler(kernel_size, rfs, shape)
             found = radius_search(
                 self.positions, target.positions, radius, self.lengths, target.lengths, shape=shape
@@ -131,7 +148,7 @@ class PointSet(_ext.PointSet):  # type: ignore[name-defined]
 
         return self._once(("near", target._id, kernel_size, rfs, shape), make)
 
-    def _once(self, key, make):
+    def _once(self, key: Any, make: Any) -> Any:
         try:
             hash(key)
         except TypeError:

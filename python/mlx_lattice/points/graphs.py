@@ -6,6 +6,11 @@ The neighbors are the k nearest rows in the space of the features themselves, fo
 layer. A x_i + B (x_j - x_i) = (A - B) x_i + B x_j: both products are taken per row, not per edge.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
 import mlx.core as mx
 import mlx.nn
 
@@ -18,7 +23,7 @@ from .norms import make_norm
 from .segments import segment_reduce
 
 
-def feature_graph(x, k, lengths=None):
+def feature_graph(x: Any, k: int, lengths: mx.array | None = None) -> Any:
     """(T, k) int32: rows of the k nearest features in the cloud of each row, itself among them.
 
     x is (T, C) for any C. In a cloud of fewer than k rows the last places repeat the first
@@ -47,7 +52,14 @@ class EdgeConv(mlx.nn.Module):
     The graph is searched among x unless it is given.
     """
 
-    def __init__(self, in_channels, out_channels, k=20, norm="batch", slope=0.2):
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        k: int = 20,
+        norm: str = "batch",
+        slope: float = 0.2,
+    ) -> None:
         super().__init__()
         c_in = integer(self, "in_channels", in_channels)
         c_out = integer(self, "out_channels", out_channels)
@@ -55,7 +67,7 @@ class EdgeConv(mlx.nn.Module):
         self.own, self.other = Linear(c_in, c_out, bias=False), Linear(c_in, c_out, bias=False)
         self.norm = make_norm(norm, c_out)
 
-    def __call__(self, x, lengths=None, graph=None):
+    def __call__(self, x: Any, lengths: mx.array | None = None, graph: Any = None) -> Any:
         idx = feature_graph(x, self._k, lengths) if graph is None else graph
         n, k = idx.shape
         b = self.other(x)
@@ -77,14 +89,14 @@ class DGCNN(Model):
 
     def __init__(
         self,
-        in_channels=3,
-        num_classes=40,
-        channels=(64, 64, 128, 256),
-        width=1024,
-        k=20,
-        per_point=False,
-        norm="batch",
-    ):
+        in_channels: int = 3,
+        num_classes: int = 40,
+        channels: Sequence[int] = (64, 64, 128, 256),
+        width: int = 1024,
+        k: int = 20,
+        per_point: bool = False,
+        norm: str = "batch",
+    ) -> None:
         if norm not in ("batch", "row", "none"):
             raise ValueError(f"[DGCNN] norm must be batch, row or none, got {norm!r}")
         channels = list(channels)
@@ -104,7 +116,9 @@ class DGCNN(Model):
         self.hidden, self.hidden_norm = Linear(joined, 256, bias=False), make_norm(norm, 256)
         self.head = Linear(256, num_classes)
 
-    def __call__(self, positions, features=None, lengths=None):
+    def __call__(
+        self, positions: mx.array, features: mx.array | None = None, lengths: mx.array | None = None
+    ) -> Any:
         """Rows are features where there are any, else the positions."""
         batch = as_batch(positions, features, lengths)
         x = batch.positions if batch.features is None else batch.features
@@ -128,5 +142,5 @@ class DGCNN(Model):
     forward = __call__
 
 
-def _leaky(x):
+def _leaky(x: Any) -> Any:
     return mx.maximum(x, 0.2 * x)

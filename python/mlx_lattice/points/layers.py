@@ -6,8 +6,11 @@ Targets are kept, chosen or made. Features x are (N, C) arrays; a PointSet says 
 are. docs/points.md explains the geometry.
 """
 
+from __future__ import annotations
+
 import math
 import warnings
+from typing import Any
 
 import mlx.core as mx
 import mlx.nn
@@ -33,16 +36,16 @@ class PointConv3d(mlx.nn.Module):
 
     def __init__(
         self,
-        in_channels,
-        out_channels,
-        kernel_size=3,
-        groups=1,
-        bias=True,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int = 3,
+        groups: int = 1,
+        bias: bool = True,
         *,
-        rfs=1.0,
-        shape="ball",
-        init="fan_in",
-    ):
+        rfs: float = 1.0,
+        shape: str = "ball",
+        init: str = "fan_in",
+    ) -> None:
         super().__init__()
         self._channels = (
             integer(self, "in_channels", in_channels),
@@ -68,7 +71,7 @@ class PointConv3d(mlx.nn.Module):
             )
         self._fill(self._size**3, bias, init)
 
-    def _fill(self, cells, bias, init):
+    def _fill(self, cells: Any, bias: bool, init: Any) -> None:
         c_in, c_out = (c // self._groups for c in self._channels)
         bound = 1 / math.sqrt((c_in if init == "fan_in" else c_out) * cells)
         shape = parameter_shape(self, cells, self._groups, c_in, c_out)
@@ -76,7 +79,7 @@ class PointConv3d(mlx.nn.Module):
         if bias:
             self.bias = mx.random.uniform(-bound, bound, (self._channels[1],))
 
-    def __call__(self, x, where, stride=1, rfs=None):
+    def __call__(self, x: Any, where: Any, stride: int = 1, rfs: float | None = None) -> Any:
         if isinstance(where, (Rulebook, KernelRelation)):
             return self._run(x, where)
         points = PointSet.of(where)
@@ -86,13 +89,13 @@ class PointConv3d(mlx.nn.Module):
         )
         return self._run(x, book), target
 
-    def _run(self, x, book):
+    def _run(self, x: Any, book: Any) -> Any:
         relation = book.relation if isinstance(book, Rulebook) else book
         return point_conv(x, self.weight, relation, self.get("bias"))
 
-    forward = __call__  # type: ignore[assignment]
+    forward = __call__
 
-    def _extra_repr(self):
+    def _extra_repr(self) -> str:
         a, b = self._channels
         return (
             f"{a}, {b}, kernel_size={self._size}, groups={self._groups}, rfs={self._rfs}, "
@@ -108,11 +111,18 @@ class PartitionConv3d(PointConv3d):
     """
 
     def __init__(
-        self, in_channels, out_channels, kernel_size=2, groups=1, bias=True, *, init="fan_in"
-    ):
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int = 2,
+        groups: int = 1,
+        bias: bool = True,
+        *,
+        init: str = "fan_in",
+    ) -> None:
         super().__init__(in_channels, out_channels, kernel_size, groups, bias, init=init)
 
-    def __call__(self, x, points, stride=2):
+    def __call__(self, x: Any, points: Any, stride: Any = 2) -> tuple[Any, ...]:
         target, book = PointSet.of(points).partition(stride, self._size)
         return self._run(x, book), target
 
@@ -131,19 +141,19 @@ class FullCoverConv3d(PointConv3d):
 
     def __init__(
         self,
-        in_channels,
-        out_channels,
-        kernel_size=5,
-        groups=1,
-        bias=True,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int = 5,
+        groups: int = 1,
+        bias: bool = True,
         *,
-        margin=0.01,
-        init="fan_in",
-    ):
+        margin: float = 0.01,
+        init: str = "fan_in",
+    ) -> None:
         super().__init__(in_channels, out_channels, kernel_size, groups, bias, init=init)
         self._margin = number(self, "margin", margin, 0, math.inf, high_included=False)
 
-    def __call__(self, x, where, stride=2):
+    def __call__(self, x: Any, where: Any, stride: Any = 2) -> Any:
         if isinstance(where, (Rulebook, KernelRelation)):
             return self._run(x, where)
         target, book = PointSet.of(where).full_cover(stride, self._size, self._margin)
@@ -165,17 +175,17 @@ class GenerativeConv3d(PointConv3d):
 
     def __init__(
         self,
-        in_channels,
-        out_channels,
-        kernel_size=3,
-        groups=1,
-        bias=True,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int = 3,
+        groups: int = 1,
+        bias: bool = True,
         *,
-        expansion=1.0,
-        stencil=None,
-        subdivide=False,
-        init="fan_in",
-    ):
+        expansion: float = 1.0,
+        stencil: Any = None,
+        subdivide: bool = False,
+        init: str = "fan_in",
+    ) -> None:
         size = integer(self, "expansion", expansion) if subdivide else kernel_size
         super().__init__(in_channels, out_channels, size, groups, bias, init=init)
         self._expansion = number(
@@ -196,7 +206,7 @@ class GenerativeConv3d(PointConv3d):
                 )
             self._fill(self._stencil.shape[0], bias, init)
 
-    def __call__(self, x, points):
+    def __call__(self, x: Any, points: Any) -> tuple[Any, ...]:
         points = PointSet.of(points)
         if self._subdivide:
             target, book = points.subdivide(self._size)
@@ -220,18 +230,18 @@ class Upsample(PointConv3d):
 
     def __init__(
         self,
-        in_channels,
-        out_channels,
-        kernel_size=3,
-        groups=1,
-        bias=True,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int = 3,
+        groups: int = 1,
+        bias: bool = True,
         *,
-        rfs=1.0,
-        shape="ball",
-        straight_recover=False,
-        recompute_k=False,
-        init="fan_in",
-    ):
+        rfs: float = 1.0,
+        shape: str = "ball",
+        straight_recover: bool = False,
+        recompute_k: bool = False,
+        init: str = "fan_in",
+    ) -> None:
         super().__init__(
             in_channels, out_channels, kernel_size, groups, bias, rfs=rfs, shape=shape, init=init
         )
@@ -249,12 +259,12 @@ class Upsample(PointConv3d):
                 stacklevel=2,
             )
 
-    def __call__(self, x, coarse, fine):
+    def __call__(self, x: Any, coarse: Any, fine: Any) -> Any:
         return self._run(x, self.rulebook(coarse, fine))
 
     forward = __call__  # type: ignore[assignment]
 
-    def rulebook(self, coarse, fine):
+    def rulebook(self, coarse: Any, fine: Any) -> Any:
         coarse, fine = PointSet.of(coarse), PointSet.of(fine)
         options = {"rfs": self._rfs, "shape": self._shape}
         if not (self._transposed or self._requantized):
@@ -268,7 +278,15 @@ class Upsample(PointConv3d):
         return KernelRelation(j, i, k, n_in=len(coarse), n_out=len(fine), n_kernels=self._size**3)
 
 
-def max_pool3d(x, points, kernel_size=3, stride=2, *, rfs=1.0, shape="ball"):
+def max_pool3d(
+    x: mx.array,
+    points: PointSet,
+    kernel_size: int = 3,
+    stride: int = 2,
+    *,
+    rfs: float = 1.0,
+    shape: str = "ball",
+) -> tuple[mx.array, PointSet]:
     """(y, points of y): the largest value per channel over the neighbors of a convolution."""
     points = PointSet.of(points)
     target = points if stride == 1 else points.downsample(stride)[0]
@@ -282,17 +300,17 @@ class GlobalPool(mlx.nn.Module):
     An empty cloud gives `empty_value`.
     """
 
-    def __init__(self, mode="mean", empty_value=0.0):
+    def __init__(self, mode: str = "mean", empty_value: float = 0.0) -> None:
         super().__init__()
         if mode not in ("max", "min", "mean", "sum"):
             raise ValueError(f"[GlobalPool] mode must be max, min, mean or sum, got {mode!r}")
         self._mode, self._empty = mode, empty_value
 
-    def __call__(self, x, where):
+    def __call__(self, x: Any, where: Any) -> Any:
         lengths = where if isinstance(where, mx.array) else where.lengths
         return segment_reduce(x, lengths, self._mode, empty_value=self._empty)
 
-    forward = __call__  # type: ignore[assignment]
+    forward = __call__
 
-    def _extra_repr(self):
+    def _extra_repr(self) -> str:
         return f"mode={self._mode}"

@@ -5,6 +5,11 @@ has the feature 1, so that the network sees geometry alone. The base class saves
 with their configuration, as `mlx_lattice.models` does.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 import mlx.core as mx
 import mlx.nn
 
@@ -16,8 +21,13 @@ from .batches import as_batch
 from .layers import GlobalPool, PointConv3d, Upsample
 from .norms import make_norm
 
+if TYPE_CHECKING:
+    from mlx.nn import Module
 
-def _start(model, positions, features, lengths, grid):
+
+def _start(
+    model: Module, positions: mx.array, features: mx.array, lengths: mx.array, grid: float
+) -> tuple[Any, ...]:
     """(x, points) of what a network was called with."""
     if isinstance(positions, SparseTensor):
         raise TypeError(
@@ -40,8 +50,15 @@ class ConvNormRelu(mlx.nn.Module):
     """relu(norm(conv(x))): (x, points, stride) -> (y, points of y)."""
 
     def __init__(
-        self, in_channels, out_channels, kernel_size=3, norm="row", rfs=1.0, relu=True, groups=1
-    ):
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int = 3,
+        norm: str = "row",
+        rfs: float = 1.0,
+        relu: bool = True,
+        groups: int = 1,
+    ) -> None:
         super().__init__()
         self.conv = PointConv3d(
             in_channels, out_channels, kernel_size, groups, bias=norm == "none", rfs=rfs
@@ -49,7 +66,7 @@ class ConvNormRelu(mlx.nn.Module):
         self.norm = make_norm(norm, out_channels)
         self._relu = relu
 
-    def __call__(self, x, points, stride=1):
+    def __call__(self, x: Any, points: Any, stride: int = 1) -> tuple[Any, ...]:
         y, points = self.conv(x, points, stride)
         y = self.norm(y, points.lengths)
         return (mx.maximum(y, 0) if self._relu else y), points
@@ -63,7 +80,7 @@ class _Residual(mlx.nn.Module):
     If the channels or the points change, skip is a linear layer with norm on the kept rows.
     """
 
-    def _skip(self, in_channels, out_channels, stride, norm):
+    def _skip(self, in_channels: int, out_channels: int, stride: int, norm: str) -> None:
         self._stride = stride
         if stride != 1 or in_channels != out_channels:
             self.project, self.project_norm = (
@@ -71,7 +88,7 @@ class _Residual(mlx.nn.Module):
                 make_norm(norm, out_channels),
             )
 
-    def __call__(self, x, points):
+    def __call__(self, x: Any, points: Any) -> tuple[Any, ...]:
         y, target = self.branch(x, points)
         if "project" in self:
             if self._stride != 1:
@@ -86,13 +103,20 @@ class _Residual(mlx.nn.Module):
 class BasicBlock(_Residual):
     """relu(skip(x) + norm(conv(relu(norm(conv(x)))))), He et al. 2016; the first conv strides."""
 
-    def __init__(self, in_channels, out_channels, stride=1, norm="batch", rfs=1.0):
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        stride: int = 1,
+        norm: str = "batch",
+        rfs: float = 1.0,
+    ) -> None:
         super().__init__()
         self.first = ConvNormRelu(in_channels, out_channels, norm=norm, rfs=rfs)
         self.second = ConvNormRelu(out_channels, out_channels, norm=norm, rfs=rfs, relu=False)
         self._skip(in_channels, out_channels, stride, norm)
 
-    def branch(self, x, points):
+    def branch(self, x: Any, points: Any) -> tuple[Any, ...]:
         y, target = self.first(x, points, self._stride)
         return self.second(y, target)[0], target
 
@@ -108,8 +132,15 @@ class Bottleneck(_Residual):
     expansion = 4
 
     def __init__(
-        self, in_channels, channels, stride=1, norm="batch", rfs=1.0, groups=1, width_per_group=64
-    ):
+        self,
+        in_channels: int,
+        channels: int,
+        stride: int = 1,
+        norm: str = "batch",
+        rfs: float = 1.0,
+        groups: int = 1,
+        width_per_group: int = 64,
+    ) -> None:
         super().__init__()
         channels, groups = integer(self, "channels", channels), integer(self, "groups", groups)
         width_per_group = integer(self, "width_per_group", width_per_group)
@@ -129,7 +160,7 @@ class Bottleneck(_Residual):
         )
         self._skip(in_channels, out_channels, stride, norm)
 
-    def branch(self, x, points):
+    def branch(self, x: Any, points: Any) -> tuple[Any, ...]:
         y = mx.maximum(self.reduce_norm(self.reduce(x), points.lengths), 0)
         y, target = self.conv(y, points, self._stride)
         return self.expand_norm(self.expand(y), target.lengths), target
@@ -145,15 +176,15 @@ class PointClassifier(Model):
 
     def __init__(
         self,
-        in_channels=1,
-        num_classes=6,
-        channels=(16, 32, 64),
-        grid=0.2,
-        norm="row",
-        blocks=0,
-        pool="mean",
-        rfs=1.0,
-    ):
+        in_channels: int = 1,
+        num_classes: int = 6,
+        channels: Sequence[int] = (16, 32, 64),
+        grid: float = 0.2,
+        norm: str = "row",
+        blocks: int = 0,
+        pool: str = "mean",
+        rfs: float = 1.0,
+    ) -> None:
         channels = sizes(self, "channels", channels)
         blocks = layer_count(self, "blocks", blocks, least=0)
         super().__init__(
@@ -173,7 +204,9 @@ class PointClassifier(Model):
         ]
         self.pool, self.head = GlobalPool(pool), Linear(channels[-1], num_classes)
 
-    def __call__(self, positions, features=None, lengths=None):
+    def __call__(
+        self, positions: mx.array, features: mx.array | None = None, lengths: mx.array | None = None
+    ) -> Any:
         x, points = _start(self, positions, features, lengths, self.config["grid"])
         for i, (stage, blocks) in enumerate(zip(self.stages, self.blocks)):
             x, points = stage(x, points, 1 if i == 0 else 2)
@@ -194,15 +227,15 @@ class PointUNet(Model):
 
     def __init__(
         self,
-        in_channels=1,
-        num_classes=2,
-        channels=(32, 64, 128, 256),
-        blocks=(2, 3, 4, 6),
-        grid=0.1,
-        stem=5,
-        norm="batch",
-        rfs=2.5,
-    ):
+        in_channels: int = 1,
+        num_classes: int = 2,
+        channels: Sequence[int] = (32, 64, 128, 256),
+        blocks: int | Sequence[int] = (2, 3, 4, 6),
+        grid: float = 0.1,
+        stem: int = 5,
+        norm: str = "batch",
+        rfs: float = 2.5,
+    ) -> None:
         channels = sizes(self, "channels", channels)
         blocks = [layer_count(self, "blocks", n) for n in sizes(self, "blocks", blocks)]
         super().__init__(
@@ -238,7 +271,9 @@ class PointUNet(Model):
             below = 2 * c
         self.head = PointConv3d(below, num_classes, 1)
 
-    def __call__(self, positions, features=None, lengths=None):
+    def __call__(
+        self, positions: mx.array, features: mx.array | None = None, lengths: mx.array | None = None
+    ) -> Any:
         x, points = _start(self, positions, features, lengths, self.config["grid"])
         x, _ = self.stem(x, points)
         levels = []

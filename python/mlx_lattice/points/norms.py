@@ -14,7 +14,10 @@ A single value has variance 0, so that y = bias. Call a norm with (x, lengths); 
 need lengths ignore them.
 """
 
+from __future__ import annotations
+
 import math
+from typing import Any
 
 import mlx.core as mx
 import mlx.nn
@@ -29,7 +32,7 @@ CHOICES = ("batch", "row", "instance", "group", "layer", "none")
 class RowNorm(nn.LayerNorm):
     """The usual LayerNorm: each row over its channels."""
 
-    def __call__(self, x, lengths=None):
+    def __call__(self, x: Any, lengths: mx.array | None = None) -> Any:
         return super().__call__(x)
 
 
@@ -39,7 +42,7 @@ class RaggedBatchNorm(nn.BatchNorm):
     One row alone does not change the running statistics.
     """
 
-    def __call__(self, x, lengths=None):
+    def __call__(self, x: Any, lengths: Any = None) -> Any:
         if self.training and x.shape[0] == 1:
             y = mx.zeros_like(x) * x  # variance 0; keeps x in the graph
             return y if "bias" not in self else y + self.bias.astype(x.dtype)
@@ -49,7 +52,7 @@ class RaggedBatchNorm(nn.BatchNorm):
 class _CloudNorm(mlx.nn.Module):
     """Statistics over the rows of a cloud and channels / groups channels."""
 
-    def __init__(self, channels, groups, eps, affine):
+    def __init__(self, channels: Any, groups: int, eps: float, affine: bool) -> None:
         super().__init__()
         self._channels = integer(self, "channels", channels)
         self._groups = integer(self, "groups", groups)
@@ -63,7 +66,7 @@ class _CloudNorm(mlx.nn.Module):
         if affine:
             self.weight, self.bias = mx.ones((self._channels,)), mx.zeros((self._channels,))
 
-    def __call__(self, x, lengths):
+    def __call__(self, x: Any, lengths: mx.array) -> Any:
         f = x.astype(mx.float32)
         f = f - self._mean(f, lengths)
         f = f * segment_expand(mx.rsqrt(self._of_cloud(f * f, lengths) + self._eps), lengths)
@@ -71,10 +74,10 @@ class _CloudNorm(mlx.nn.Module):
             f = f * self.weight + self.bias
         return f.astype(x.dtype)
 
-    def _mean(self, f, lengths):
+    def _mean(self, f: Any, lengths: mx.array) -> Any:
         return segment_expand(self._of_cloud(f, lengths), lengths)
 
-    def _of_cloud(self, f, lengths):
+    def _of_cloud(self, f: Any, lengths: mx.array) -> Any:
         """(B, C): the mean over a cloud and a group, at each channel of the group."""
         mean = segment_reduce(f, lengths, "mean")
         if self._groups == self._channels:
@@ -84,7 +87,7 @@ class _CloudNorm(mlx.nn.Module):
             -1, self._channels
         )
 
-    def _extra_repr(self):
+    def _extra_repr(self) -> str:
         return (
             f"{self._channels}, groups={self._groups}, eps={self._eps}, affine={'weight' in self}"
         )
@@ -93,7 +96,7 @@ class _CloudNorm(mlx.nn.Module):
 class RaggedInstanceNorm(_CloudNorm):
     """Each channel of each cloud by itself; no weight and bias unless asked for."""
 
-    def __init__(self, channels, eps=1e-5, affine=False):
+    def __init__(self, channels: Any, eps: float = 1e-5, affine: bool = False) -> None:
         super().__init__(channels, channels, eps, affine)
 
 
@@ -103,7 +106,14 @@ class RaggedGroupNorm(_CloudNorm):
     Arguments are named: libraries differ in their order.
     """
 
-    def __init__(self, *unnamed, channels=None, groups=None, eps=1e-5, affine=True):
+    def __init__(
+        self,
+        *unnamed: Any,
+        channels: Any = None,
+        groups: int | None = None,
+        eps: float = 1e-5,
+        affine: bool = True,
+    ) -> None:
         if unnamed or channels is None or groups is None:
             raise TypeError(
                 "[RaggedGroupNorm] channels and groups must be given by name, "
@@ -115,16 +125,16 @@ class RaggedGroupNorm(_CloudNorm):
 class RaggedLayerNorm(_CloudNorm):
     """One mean and variance per cloud, over points and channels. (RowNorm is the norm of a row.)"""
 
-    def __init__(self, channels, eps=1e-5, affine=True):
+    def __init__(self, channels: Any, eps: float = 1e-5, affine: bool = True) -> None:
         super().__init__(channels, 1, eps, affine)
 
 
 class _NoNorm(mlx.nn.Module):
-    def __call__(self, x, lengths=None):
+    def __call__(self, x: Any, lengths: mx.array | None = None) -> Any:
         return x
 
 
-def make_norm(kind, channels):
+def make_norm(kind: str, channels: Any) -> Any:
     """The norm named by `kind`."""
     if not isinstance(kind, str) or kind not in CHOICES:
         raise ValueError(f"[norm] norm must be one of {', '.join(CHOICES)}, got {kind!r}")

@@ -8,6 +8,10 @@ weights and permutes the neighbors before an ordinary convolution. The convoluti
 geometry is `PointConv3d`.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 import mlx.core as mx
 import mlx.nn
 
@@ -19,7 +23,9 @@ from .graphs import feature_graph
 from .segments import indexed_segment_reduce
 
 
-def knn_graph(points, k, lengths=None):
+def knn_graph(
+    points: mx.array, k: int, lengths: mx.array | None = None
+) -> tuple[mx.array, mx.array]:
     """(idx (T, k) int32, rel_pos (T, k, 3)): the k nearest points in the cloud of each point.
 
     Neighbors are ordered by (distance, row); the point itself comes first. In a cloud with fewer
@@ -54,8 +60,14 @@ class PointCNNConv(mlx.nn.Module):
     """
 
     def __init__(
-        self, in_channels, out_channels, hidden=64, use_rel_pos=False, xconv=False, k=None
-    ):
+        self,
+        in_channels: int,
+        out_channels: int,
+        hidden: int = 64,
+        use_rel_pos: bool = False,
+        xconv: bool = False,
+        k: int | None = None,
+    ) -> None:
         super().__init__()
         c_in, c_out = (
             integer(self, "in_channels", in_channels),
@@ -75,7 +87,14 @@ class PointCNNConv(mlx.nn.Module):
             if use_rel_pos:
                 self.relative = Linear(3, hidden, bias=False)
 
-    def __call__(self, x, coords, neighbors_idx, neighbors_rel_pos=None, batch_indices=None):
+    def __call__(
+        self,
+        x: Any,
+        coords: Any,
+        neighbors_idx: Any,
+        neighbors_rel_pos: Any = None,
+        batch_indices: Any = None,
+    ) -> Any:
         """(T, out) from x (T, C), rows neighbors_idx (T, k) and neighbors_rel_pos (T, k, 3)."""
         neighbors_idx = _rows_of(x, neighbors_idx)
         if (
@@ -96,17 +115,17 @@ class PointCNNConv(mlx.nn.Module):
     forward = __call__
 
     @staticmethod
-    def _max(y, idx):
+    def _max(y: Any, idx: Any) -> Any:
         lengths = mx.full((idx.shape[0],), idx.shape[1], dtype=mx.int32)
         return indexed_segment_reduce(y, idx.reshape(-1), lengths, "max")
 
-    def _relative(self, x, idx, rel):
+    def _relative(self, x: Any, idx: Any, rel: Any) -> Any:
         n, k = idx.shape
         h = _flat(_take(self.first(x), idx)) + self.relative(_flat(rel))
         y = self.second(mx.maximum(h, 0))
         return y.reshape(n, k, y.shape[1]).max(axis=1)
 
-    def _xconv(self, x, idx, rel):
+    def _xconv(self, x: Any, idx: Any, rel: Any) -> Any:
         n, k = idx.shape
         if k != self._k:
             raise ValueError(f"[PointCNNConv] this X-Conv is made for {self._k} neighbors, got {k}")
@@ -123,7 +142,14 @@ class PointCNNEncoder(mlx.nn.Module):
     options `hidden`, `use_rel_pos` and `xconv` go to the convolutions.
     """
 
-    def __init__(self, num_layers=3, in_channels=3, channels=64, k=16, **conv_kw):
+    def __init__(
+        self,
+        num_layers: int = 3,
+        in_channels: int = 3,
+        channels: int = 64,
+        k: int = 16,
+        **conv_kw: Any,
+    ) -> None:
         super().__init__()
         count = layer_count(self, "num_layers", num_layers)
         self._k, self._exact = integer(self, "k", k), bool(conv_kw.get("xconv"))
@@ -134,7 +160,7 @@ class PointCNNEncoder(mlx.nn.Module):
             for i in range(count)
         ]
 
-    def __call__(self, x, coords, lengths=None):
+    def __call__(self, x: Any, coords: Any, lengths: mx.array | None = None) -> Any:
         batch = as_batch(coords, lengths=lengths)
         largest = batch.lengths.max().item() if batch.batch_size else 0
         k = self._k if self._exact else max(1, min(self._k, largest))
@@ -146,7 +172,7 @@ class PointCNNEncoder(mlx.nn.Module):
     forward = __call__
 
 
-def _rows_of(x, idx):
+def _rows_of(x: Any, idx: Any) -> Any:
     """Neighbor rows, checked once for all forms.
 
     A row outside of x would be read from foreign memory.
@@ -172,10 +198,10 @@ def _rows_of(x, idx):
     return idx
 
 
-def _take(x, idx):
+def _take(x: Any, idx: Any) -> Any:
     return x[idx] if idx.size else mx.zeros((*idx.shape, x.shape[1]), dtype=x.dtype)
 
 
-def _flat(a):
+def _flat(a: Any) -> Any:
     """(n, k, c) -> (n k, c)"""
     return a.reshape(a.shape[0] * a.shape[1], a.shape[2])

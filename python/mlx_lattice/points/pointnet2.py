@@ -5,7 +5,11 @@ r])
 feature propagation:  x_p = sum over the 3 nearest centers of w x, w = 1 / d^2, scaled to sum 1
 """
 
+from __future__ import annotations
+
 import itertools
+from collections.abc import Sequence
+from typing import Any
 
 import mlx.core as mx
 import mlx.nn
@@ -20,7 +24,7 @@ from .norms import make_norm
 from .segments import segment_reduce
 
 
-def sample_centers(positions, lengths, share):
+def sample_centers(positions: mx.array, lengths: mx.array, share: Any) -> tuple[Any, ...]:
     """(rows, lengths): farthest points of each cloud, the share of its points, at least one."""
     rows, sizes, begin = [mx.zeros((0,), dtype=mx.int32)], [], 0
     for size in mx.array(lengths).tolist():
@@ -36,13 +40,13 @@ def sample_centers(positions, lengths, share):
 class SharedMLP(mlx.nn.Module):
     """Linear layers with norm and relu on every row."""
 
-    def __init__(self, channels, norm="batch"):
+    def __init__(self, channels: Any, norm: str = "batch") -> None:
         super().__init__()
         pairs = list(itertools.pairwise(channels))
         self.layers = [Linear(a, b, bias=norm == "none") for a, b in pairs]
         self.norms = [make_norm(norm, b) for _, b in pairs]
 
-    def __call__(self, x):
+    def __call__(self, x: Any) -> Any:
         for layer, norm in zip(self.layers, self.norms, strict=True):
             x = mx.maximum(norm(layer(x)), 0)
         return x
@@ -51,14 +55,22 @@ class SharedMLP(mlx.nn.Module):
 class SetAbstraction(mlx.nn.Module):
     """(x, positions, lengths) -> (y, centers, lengths of the centers)."""
 
-    def __init__(self, in_channels, channels, share=0.25, radius=0.2, most=32, norm="batch"):
+    def __init__(
+        self,
+        in_channels: int,
+        channels: Sequence[int],
+        share: float = 0.25,
+        radius: float = 0.2,
+        most: int = 32,
+        norm: str = "batch",
+    ) -> None:
         super().__init__()
         self._share = number(self, "share", share, 0, 1, low_included=False)
         self._radius = number(self, "radius", radius, 0, low_included=False, high_included=False)
         self._most = integer(self, "most", most)
         self.mlp = SharedMLP([integer(self, "in_channels", in_channels, 0) + 3, *channels], norm)
 
-    def __call__(self, x, positions, lengths):
+    def __call__(self, x: Any, positions: mx.array, lengths: mx.array) -> tuple[Any, ...]:
         rows, sizes = sample_centers(positions, lengths, self._share)
         centers = positions[rows]
         found = ops.build_radius_relation(
@@ -78,11 +90,13 @@ class SetAbstraction(mlx.nn.Module):
 class FeaturePropagation(mlx.nn.Module):
     """Features of centers carried to the points they came from, joined with the points' own."""
 
-    def __init__(self, in_channels, channels, norm="batch"):
+    def __init__(self, in_channels: int, channels: Sequence[int], norm: str = "batch") -> None:
         super().__init__()
         self.mlp = SharedMLP([in_channels, *widths(self, "channels", channels)], norm)
 
-    def __call__(self, x, centers, sizes, own, positions, lengths):
+    def __call__(
+        self, x: Any, centers: Any, sizes: Any, own: Any, positions: mx.array, lengths: mx.array
+    ) -> Any:
         found = ops.build_knn_relation(
             mx.stop_gradient(centers),
             mx.stop_gradient(positions),
@@ -107,15 +121,15 @@ class PointNet2(Model):
 
     def __init__(
         self,
-        in_channels=0,
-        num_classes=40,
-        width=64,
-        shares=(0.5, 0.25),
-        radii=(0.2, 0.4),
-        most=32,
-        per_point=False,
-        norm="batch",
-    ):
+        in_channels: int = 0,
+        num_classes: int = 40,
+        width: int = 64,
+        shares: Sequence[float] = (0.5, 0.25),
+        radii: Sequence[float] = (0.2, 0.4),
+        most: int = 32,
+        per_point: bool = False,
+        norm: str = "batch",
+    ) -> None:
         shares, radii = list(shares), list(radii)
         if len(shares) != len(radii) or not shares:
             raise ValueError(
@@ -152,7 +166,9 @@ class PointNet2(Model):
         self.hidden_norm = make_norm(norm, 256)
         self.head = Linear(256, num_classes)
 
-    def __call__(self, positions, features=None, lengths=None):
+    def __call__(
+        self, positions: mx.array, features: mx.array | None = None, lengths: mx.array | None = None
+    ) -> Any:
         batch = as_batch(positions, features, lengths)
         x = batch.features
         if (0 if x is None else x.shape[1]) != self.config["in_channels"]:
@@ -178,7 +194,7 @@ class PointNet2(Model):
     forward = __call__
 
 
-def _clouds(lengths):
+def _clouds(lengths: mx.array) -> Any:
     """The cloud of each row."""
     sizes = mx.array(lengths).tolist()
     parts = [mx.full((size,), i, dtype=mx.int32) for i, size in enumerate(sizes) if size]

@@ -12,7 +12,10 @@ row [p x n, n] per pair, x = (rotation vector, translation). The covariance is s
 s^2 = r^T r / (pairs - 6), at the last step; its order is rotation, then translation.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -21,7 +24,9 @@ from .. import ops
 from ..core import NeighborIndex
 
 
-def statistical_inliers(points, k: int = 16, ratio: float = 2.0) -> np.ndarray:
+def statistical_inliers(
+    points: np.ndarray[Any, Any], k: int = 16, ratio: float = 2.0
+) -> np.ndarray:
     """(N,) bool: points whose mean distance to their k nearest others is not unusually large."""
     rows = _points("statistical_inliers", "points", points)
     if not 1 <= k < max(len(rows), 2):
@@ -35,7 +40,7 @@ def statistical_inliers(points, k: int = 16, ratio: float = 2.0) -> np.ndarray:
     return mean <= mean.mean() + ratio * mean.std(ddof=1)
 
 
-def radius_inliers(points, radius: float, least: int = 2) -> np.ndarray:
+def radius_inliers(points: np.ndarray[Any, Any], radius: float, least: int = 2) -> np.ndarray:
     """(N,) bool: points with at least `least` other points within the radius."""
     rows = _points("radius_inliers", "points", points)
     if least < 1:
@@ -59,11 +64,11 @@ class Registration:
 
 
 def icp(
-    source,
-    target,
+    source: np.ndarray[Any, Any],
+    target: np.ndarray[Any, Any],
     *,
-    normals=None,
-    pose=None,
+    normals: np.ndarray[Any, Any] | None = None,
+    pose: np.ndarray[Any, Any] | None = None,
     reach: float = 1.0,
     steps: int = 50,
     tolerance: float = 1e-6,
@@ -152,7 +157,7 @@ def _motion(x: np.ndarray) -> np.ndarray:
     return motion
 
 
-def _points(operation: str, what: str, points) -> np.ndarray:
+def _points(operation: str, what: str, points: Any) -> np.ndarray:
     rows = np.array(points, np.float32)
     if rows.ndim != 2 or rows.shape[1] != 3:
         raise ValueError(f"[{operation}] {what}: found shape {rows.shape}, expected (N, 3)")

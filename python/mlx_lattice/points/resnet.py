@@ -7,10 +7,17 @@
 The points of the last stage lie in cells of 32 * grid.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from ..models._model import Model
 from ..nn import Linear
 from .layers import GlobalPool, max_pool3d
 from .networks import BasicBlock, Bottleneck, ConvNormRelu, _start
+
+if TYPE_CHECKING:
+    import mlx.core as mx
 
 BLOCKS = {
     18: (2, 2, 2, 2),
@@ -31,17 +38,17 @@ class PointResNet(Model):
 
     def __init__(
         self,
-        in_channels=1,
-        num_classes=10,
-        depth=18,
-        width=64,
-        groups=1,
-        width_per_group=64,
-        grid=0.02,
-        norm="batch",
-        rfs=1.0,
-        stem=7,
-    ):
+        in_channels: int = 1,
+        num_classes: int = 10,
+        depth: int = 18,
+        width: int = 64,
+        groups: int = 1,
+        width_per_group: int = 64,
+        grid: float = 0.02,
+        norm: str = "batch",
+        rfs: float = 1.0,
+        stem: int = 7,
+    ) -> None:
         super().__init__(
             in_channels=in_channels,
             num_classes=num_classes,
@@ -66,7 +73,11 @@ class PointResNet(Model):
         for stage, n in enumerate(BLOCKS[depth]):
             blocks = []
             for i in range(n):
-                options = {"stride": 2 if stage and i == 0 else 1, "norm": norm, "rfs": rfs}
+                options: dict[str, Any] = {
+                    "stride": 2 if stage and i == 0 else 1,
+                    "norm": norm,
+                    "rfs": rfs,
+                }
                 if depth < 50:
                     blocks.append(BasicBlock(channels, width * 2**stage, **options))
                     channels = width * 2**stage
@@ -77,13 +88,17 @@ class PointResNet(Model):
             self.stages.append(blocks)
         self.pool, self.head = GlobalPool("mean"), Linear(channels, num_classes)
 
-    def __call__(self, positions, features=None, lengths=None):
+    def __call__(
+        self, positions: mx.array, features: mx.array | None = None, lengths: mx.array | None = None
+    ) -> Any:
         x, points = self.features(positions, features, lengths)
         return self.head(self.pool(x, points))
 
     forward = __call__
 
-    def features(self, positions, features=None, lengths=None):
+    def features(
+        self, positions: mx.array, features: mx.array | None = None, lengths: mx.array | None = None
+    ) -> tuple[Any, ...]:
         """(x, points) of the last stage."""
         x, points = _start(self, positions, features, lengths, self.config["grid"])
         x, points = self.stem(x, points, 2)
@@ -94,8 +109,8 @@ class PointResNet(Model):
         return x, points
 
 
-def _named(depth, **fixed):
-    def make(in_channels=1, num_classes=10, **options):
+def _named(depth: int, **fixed: Any) -> Any:
+    def make(in_channels: int = 1, num_classes: int = 10, **options: Any) -> PointResNet:
         return PointResNet(in_channels, num_classes, depth, **fixed, **options)
 
     return make

@@ -6,16 +6,25 @@
 Each epoch seeds MLX's random numbers with seed + epoch, so that a resumed run gives the same bits.
 """
 
+from __future__ import annotations
+
 import math
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
 from ..training.distributed import TrainingError
 from ..training.trainer import Trainer
 
+if TYPE_CHECKING:
+    from mlx.nn import Module
+    from mlx.optimizers import Optimizer
 
-def call_model(model, batch):
+
+def call_model(model: Module, batch: Any) -> Any:
     """model(batch["batch"]), or model(positions, features, lengths=...)."""
     if "batch" in batch:
         return model(batch["batch"])
@@ -24,19 +33,19 @@ def call_model(model, batch):
 
 
 def train_pointcnn(
-    model,
-    data_loader,
-    optimizer,
-    loss_fn,
-    epochs=10,
+    model: Module,
+    data_loader: Any,
+    optimizer: Optimizer,
+    loss_fn: Callable[..., Any],
+    epochs: int = 10,
     *,
-    forward=None,
-    eval_loader=None,
-    checkpoint=None,
-    resume=False,
-    seed=0,
-    log=print,
-):
+    forward: Callable[..., Any] | None = None,
+    eval_loader: Any = None,
+    checkpoint: Any = None,
+    resume: bool = False,
+    seed: int = 0,
+    log: Callable[..., Any] = print,
+) -> Any:
     """Trains until `epochs` epochs are done in all. Returns the history: one dict per epoch.
 
     The keys of a dict are epoch, loss, seconds and accuracy, and, with `eval_loader`, eval_loss
@@ -57,7 +66,7 @@ def train_pointcnn(
     if resume and path is None:
         raise ValueError("[train_pointcnn] resume=True needs checkpoint")
 
-    def loss(model, batch):
+    def loss(model: Module, batch: Any) -> tuple[Any, ...]:
         outputs = forward(model, batch)
         return loss_fn(outputs, batch["labels"]), outputs
 
@@ -67,7 +76,7 @@ def train_pointcnn(
     if resume and path and path.is_file():
         trainer.resume()
 
-    def validate(model, _ranks):
+    def validate(model: Module, _ranks: Any) -> Any:
         row = {"accuracy": trainer.mean.row()["accuracy"]}
         if eval_loader is not None:
             found = evaluate(model, eval_loader, loss_fn, forward)
@@ -78,7 +87,12 @@ def train_pointcnn(
     return trainer.fit(data_loader, epochs, validate, on_epoch)
 
 
-def evaluate(model, loader, loss_fn, forward=None):
+def evaluate(
+    model: Module,
+    loader: Any,
+    loss_fn: Callable[..., Any],
+    forward: Callable[..., Any] | None = None,
+) -> Any:
     """dict(loss, accuracy) in evaluation mode; the mode of the model is restored."""
     forward = forward or call_model
     training = model.training
@@ -102,14 +116,14 @@ class _LoaderTrainer(Trainer):
 
     unit = "batches"
 
-    def seed_epoch(self):
+    def seed_epoch(self) -> None:
         mx.random.seed(self.seed + self.epoch + 1)
         self.mean = _Mean()
 
-    def seed_step(self):
+    def seed_step(self) -> None:
         """The loader may draw random numbers too: the whole epoch follows from its seed."""
 
-    def batches(self, items):
+    def batches(self, items: Any) -> Iterator[Any]:
         for batch in items:
             yield [batch], self.ranks.size
         if not self._batch_number:
@@ -118,7 +132,7 @@ class _LoaderTrainer(Trainer):
                 "pass a list"
             )
 
-    def observe(self, item, loss, outputs):
+    def observe(self, item: Any, loss: Any, outputs: Any) -> None:
         self.mean.add(loss, outputs, item["labels"])
 
 
@@ -128,10 +142,10 @@ class _Mean:
     The share is None where outputs are no scores of classes.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.batches, self._loss, self._right, self._rows = 0, 0.0, 0, 0
 
-    def add(self, loss, outputs, labels):
+    def add(self, loss: Any, outputs: Any, labels: mx.array) -> None:
         self.batches += 1
         self._loss += loss.item()
         scores = outputs.ndim == 2 and labels.ndim == 1 and mx.issubdtype(labels.dtype, mx.integer)
@@ -139,14 +153,14 @@ class _Mean:
             self._right += (outputs.argmax(axis=1) == labels).sum().item()
             self._rows += outputs.shape[0]
 
-    def row(self):
+    def row(self) -> dict[Any, Any]:
         return {
             "loss": self._loss / self.batches if self.batches else math.nan,
             "accuracy": self._right / self._rows if self._rows else None,
         }
 
 
-def _line(row):
+def _line(row: Any) -> str:
     return "  ".join(
         f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in row.items()
@@ -154,7 +168,7 @@ def _line(row):
     )
 
 
-def _checkpoint_path(path):
+def _checkpoint_path(path: str | os.PathLike[str]) -> Any:
     path = Path(path)
     if path.suffix != ".safetensors":
         raise ValueError(f"[train_pointcnn] checkpoint must end in .safetensors, got {path.name!r}")

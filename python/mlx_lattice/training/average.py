@@ -6,14 +6,21 @@ The first steps weigh more, so that the average does not remember the random sta
 Juditsky, 1992). Running statistics of batch normalization are averaged like weights.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 from mlx.utils import tree_flatten, tree_map, tree_unflatten
 
+if TYPE_CHECKING:
+    from mlx.nn import Module
+
 
 class WeightAverage:
-    def __init__(self, model, decay: float = 0.999):
+    def __init__(self, model: Module, decay: float = 0.999) -> None:
         if not 0 < decay < 1:
             raise ValueError(
                 f"[WeightAverage] decay: found {decay}, expected 0 to 1, both excluded"
@@ -31,7 +38,7 @@ class WeightAverage:
         mx.eval(self.values)
 
     @contextmanager
-    def applied(self):
+    def applied(self) -> Iterator[Any]:
         """Inside, the model has the averaged parameters."""
         own = self._model.parameters()
         self._model.update(self.values)

@@ -4,15 +4,19 @@ A callback is a function of the row, a dict of numbers by name with the key `epo
 it.
 """
 
+from __future__ import annotations
+
 import csv
 import io
+import os
+from typing import Any
 
 from .._atomic import write_bytes
 
 HISTORY = "history.csv"
 
 
-def write_history(path, history: list[dict]) -> None:
+def write_history(path: str | os.PathLike[str], history: list[dict[str, Any]]) -> None:
     """All rows as CSV, replaced whole. The columns are the names of all rows, in the order seen."""
     names = list(dict.fromkeys(name for row in history for name in row))
     text = io.StringIO()
@@ -25,7 +29,7 @@ def write_history(path, history: list[dict]) -> None:
 class TensorBoard:
     """Writes every number of a row as a scalar. Needs the package tensorboard."""
 
-    def __init__(self, directory):
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
         try:
             from tensorboard.summary import Writer
         except ImportError:
@@ -34,7 +38,7 @@ class TensorBoard:
             ) from None
         self._writer = Writer(str(directory))
 
-    def __call__(self, row: dict) -> None:
+    def __call__(self, row: dict[str, Any]) -> None:
         for name, value in _numbers(row):
             self._writer.add_scalar(name, value, row["epoch"])
         self._writer.flush()
@@ -43,7 +47,7 @@ class TensorBoard:
 class WeightsAndBiases:
     """Logs every number of a row. Needs the package wandb, which knows its own account."""
 
-    def __init__(self, project: str, config: dict | None = None, **options):
+    def __init__(self, project: str, config: dict[str, Any] | None = None, **options: Any) -> None:
         try:
             import wandb
         except ImportError:
@@ -52,9 +56,9 @@ class WeightsAndBiases:
             ) from None
         self._run = wandb.init(project=project, config=config, **options)
 
-    def __call__(self, row: dict) -> None:
+    def __call__(self, row: dict[str, Any]) -> None:
         self._run.log(dict(_numbers(row)), step=row["epoch"])
 
 
-def _numbers(row: dict):
+def _numbers(row: dict[str, Any]) -> Any:
     return ((k, float(v)) for k, v in row.items() if k != "epoch" and isinstance(v, int | float))

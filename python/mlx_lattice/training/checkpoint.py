@@ -5,7 +5,11 @@ file is either the old one or the new one, complete. The random numbers of an ep
 (seed, epoch, rank, step), so that these numbers are the whole random state.
 """
 
+from __future__ import annotations
+
 import json
+import os
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 from mlx.utils import tree_flatten, tree_unflatten
@@ -13,10 +17,20 @@ from mlx.utils import tree_flatten, tree_unflatten
 from .._atomic import atomic_path, save_safetensors
 from .distributed import TrainingError
 
+if TYPE_CHECKING:
+    from mlx.nn import Module
+    from mlx.optimizers import Optimizer
+
 NAME, FORMAT, VERSION = "checkpoint.safetensors", "mlx-lattice-checkpoint", "1"
 
 
-def save(path, model, optimizer, average=None, **state):
+def save(
+    path: str | os.PathLike[str],
+    model: Module,
+    optimizer: Optimizer,
+    average: Any = None,
+    **state: Any,
+) -> None:
     """average: a WeightAverage, or None. state: plain values that JSON holds."""
     arrays = {f"model.{k}": v for k, v in tree_flatten(model.parameters())}
     if average is not None:
@@ -28,10 +42,10 @@ def save(path, model, optimizer, average=None, **state):
         save_safetensors(temporary, arrays, about)
 
 
-def load(path, model, optimizer, average=None):
+def load(path: Any, model: Any, optimizer: Any, average: Any = None) -> Any:
     """Sets weights, optimizer state and average; returns the state that was saved."""
 
-    def fail(what):
+    def fail(what: str) -> None:
         raise TrainingError(f"{path}: {what}")
 
     if not path.is_file():
@@ -45,7 +59,7 @@ def load(path, model, optimizer, average=None):
             f"found format {about.get('format')!r} version {about.get('version')!r}, "
             f"expected {FORMAT!r} {VERSION!r}"
         )
-    parts: dict[str, dict] = {"model": {}, "optimizer": {}, "average": {}}
+    parts: dict[str, dict[str, Any]] = {"model": {}, "optimizer": {}, "average": {}}
     for name, value in arrays.items():
         part, _, rest = name.partition(".")
         parts.setdefault(part, {})[rest] = value
@@ -69,7 +83,7 @@ def load(path, model, optimizer, average=None):
     return state
 
 
-def _compare(expected, found, part, fail):
+def _compare(expected: Any, found: Any, part: Any, fail: Any) -> None:
     for name in sorted(set(expected) | set(found)):
         if name not in found:
             fail(f"{part} lacks {name!r}: it belongs to another network or optimizer")

@@ -7,10 +7,14 @@ lost"). A watchdog notices a rank that hangs: after `timeout` seconds in one col
 says so and exits with status 3. See docs/distributed.md.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import mlx.core as mx
 import mlx.nn
@@ -29,7 +33,7 @@ class Ranks:
     group: what mx.distributed.init returned; by default it is called here.
     """
 
-    def __init__(self, group=None, timeout=600.0):
+    def __init__(self, group: Any = None, timeout: float = 600.0) -> None:
         if not 0 < timeout < float("inf"):
             raise ValueError(
                 f"[Ranks] timeout: found {timeout}, expected a positive number of seconds"
@@ -39,18 +43,18 @@ class Ranks:
         self.rank, self.size = self._group.rank(), self._group.size()
 
     @property
-    def first(self):
+    def first(self) -> Any:
         """True on the rank that prints and writes."""
         return self.rank == 0
 
-    def share(self, items):
+    def share(self, items: Any) -> Any:
         """This rank's part: every size-th item."""
         return items[self.rank :: self.size]
 
-    def average_gradients(self, gradients):
+    def average_gradients(self, gradients: Any) -> Any:
         return mlx.nn.average_gradients(gradients, self._group)
 
-    def total(self, tree):
+    def total(self, tree: Any) -> Any:
         """The sum over the ranks of an array, or of every array of a tree.
 
         Arrays of a tree are summed in the order of their names, the same on every rank.
@@ -64,14 +68,14 @@ class Ranks:
         self.eval([a for _, a in sums])
         return tree_unflatten(sums)
 
-    def mean(self, tree):
+    def mean(self, tree: Any) -> Any:
         return tree if self.size == 1 else tree_map(lambda a: a / self.size, self.total(tree))
 
-    def from_first(self, tree):
+    def from_first(self, tree: Any) -> Any:
         """Rank 0's arrays on every rank; the others pass arrays of the same shapes."""
         return self.total(tree if self.first else tree_map(mx.zeros_like, tree))
 
-    def eval(self, *trees):
+    def eval(self, *trees: Any) -> None:
         """mx.eval that does not wait forever; a lost rank is a TrainingError."""
         with self._watched():
             try:
@@ -85,7 +89,7 @@ class Ranks:
                 raise
 
     @contextmanager
-    def _watched(self):
+    def _watched(self) -> Iterator[Any]:
         if self.size == 1:
             yield
             return
@@ -97,7 +101,7 @@ class Ranks:
         finally:
             timer.cancel()
 
-    def _give_up(self):
+    def _give_up(self) -> None:
         print(
             f"mlx_lattice: rank {self.rank} of {self.size} has waited {self._timeout:g} s for "
             "the other ranks; one of them hangs or its "

@@ -8,7 +8,10 @@
 A point that no voxel holds, because it is not finite, gets probabilities 0.
 """
 
-from collections.abc import Iterator, Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 import numpy as np
@@ -17,6 +20,12 @@ from ..io import PointCloud
 from ..transforms.base import linear
 from ..transforms.geometry import turn
 from .metrics import Confusion
+
+if TYPE_CHECKING:
+    from mlx.nn import Module
+
+    from mlx_lattice.training.distributed import Ranks
+    from mlx_lattice.training.scans import VoxelPipeline
 
 
 def standard_views() -> list[np.ndarray]:
@@ -27,8 +36,8 @@ def standard_views() -> list[np.ndarray]:
 
 
 def probabilities(
-    model,
-    pipeline,
+    model: Module,
+    pipeline: VoxelPipeline,
     cloud: PointCloud,
     *,
     views: Sequence[np.ndarray] = (),
@@ -59,12 +68,21 @@ def probabilities(
     return total / np.maximum(passes, 1)[:, None]
 
 
-def predict_points(model, pipeline, cloud: PointCloud, **options) -> np.ndarray:
+def predict_points(
+    model: Module, pipeline: VoxelPipeline, cloud: PointCloud, **options: Any
+) -> np.ndarray:
     """(P,) class index of each point; see probabilities."""
     return probabilities(model, pipeline, cloud, **options).argmax(axis=1).astype(np.int32)
 
 
-def evaluate_points(model, pipeline, dataset, ranks=None, on_item=None, **options) -> Confusion:
+def evaluate_points(
+    model: Module,
+    pipeline: VoxelPipeline,
+    dataset: Any,
+    ranks: Ranks | None = None,
+    on_item: Callable[..., Any] | None = None,
+    **options: Any,
+) -> Confusion:
     """Confusion over the points of a data set, as the benchmarks count: -1 does not count.
 
     ranks: each takes its share and all get the sum. on_item(i, classes): called with the prediction

@@ -10,9 +10,12 @@ worker is raised where its item would have come, and names the item. The threads
 with an error and with Ctrl-C.
 """
 
+from __future__ import annotations
+
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -35,14 +38,14 @@ class Loader:
     def __init__(
         self,
         dataset: Sequence[PointCloud],
-        prepare: Callable,
+        prepare: Callable[..., Any],
         *,
-        transform=None,
+        transform: Callable[..., Any] | None = None,
         seed: int = 0,
         workers: int = 2,
         ahead: int = 4,
-        sampler=None,
-    ):
+        sampler: Any = None,
+    ) -> None:
         if workers < 0:
             raise ValueError(f"[Loader] workers: found {workers}, expected 0 or more")
         if ahead < 1:
@@ -56,7 +59,7 @@ class Loader:
     def __len__(self) -> int:
         return len(self._dataset) if self._sampler is None else len(self._sampler)
 
-    def item(self, position: int, epoch: int):
+    def item(self, position: int, epoch: int) -> Any:
         """The prepared item at a position of an epoch, made here and now."""
         index = position if self._sampler is None else self._sampler.index(position, epoch)
         name = self._dataset.name(index) if hasattr(self._dataset, "name") else f"item {index}"
@@ -71,7 +74,7 @@ class Loader:
     def _draw(self, rng: np.random.Generator) -> PointCloud:
         return self._dataset[int(rng.integers(len(self._dataset)))]
 
-    def stream(self, positions: Sequence[int], epoch: int) -> Iterator:
+    def stream(self, positions: Sequence[int], epoch: int) -> Iterator[Any]:
         """The items at the positions, in their order. Close the iterator to end the threads."""
         if self._workers == 0:
             for position in positions:
@@ -102,11 +105,11 @@ class Loader:
 class _Work:
     """Tickets 0, 1, ...: worker threads make them in any order, the caller takes them in order."""
 
-    def __init__(self, loader: Loader, positions: Sequence[int], epoch: int):
+    def __init__(self, loader: Loader, positions: Sequence[int], epoch: int) -> None:
         self._loader, self._positions, self._epoch = loader, positions, epoch
         self._changed = threading.Condition()
         self._next = self._taken = 0
-        self._ready: dict[int, tuple] = {}
+        self._ready: dict[int, tuple[Any, ...]] = {}
         self._stopped = False
 
     def run(self) -> None:
@@ -119,14 +122,17 @@ class _Work:
                 ticket = self._next
                 self._next += 1
             try:
-                made: tuple = (self._loader.item(int(self._positions[ticket]), self._epoch), None)
+                made: tuple[Any, ...] = (
+                    self._loader.item(int(self._positions[ticket]), self._epoch),
+                    None,
+                )
             except BaseException as error:
                 made = (None, error)
             with self._changed:
                 self._ready[ticket] = made
                 self._changed.notify_all()
 
-    def take(self, ticket: int):
+    def take(self, ticket: int) -> Any:
         with self._changed:
             while ticket not in self._ready:
                 self._changed.wait(0.5)  # wakes up for Ctrl-C
@@ -143,7 +149,7 @@ class _Work:
             self._changed.notify_all()
 
 
-def class_counts(dataset) -> np.ndarray:
+def class_counts(dataset: Any) -> np.ndarray:
     """(items, classes) int64: points of each class in each item. Reads every item once."""
     counts = np.zeros((len(dataset), len(dataset.classes)), np.int64)
     for i in range(len(dataset)):
@@ -159,7 +165,7 @@ class ClassBalanced:
     left out.
     """
 
-    def __init__(self, counts: np.ndarray, *, seed: int = 0, length: int | None = None):
+    def __init__(self, counts: np.ndarray, *, seed: int = 0, length: int | None = None) -> None:
         self._rows = [np.flatnonzero(c) for c in np.asarray(counts).T if c.any()]
         if not self._rows:
             raise ValueError("[ClassBalanced] counts: no item has a class that counts")

@@ -4,8 +4,11 @@ Rows with label -1 do not count; without a row that counts every loss is 0. All 
 float32. `combine` adds several; recipes name them.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
+from typing import Any
 
 import mlx.core as mx
 
@@ -15,7 +18,7 @@ from .trainer import classification_loss
 Loss = Callable[[mx.array, mx.array], mx.array]
 
 
-def cross_entropy(weights=None, smoothing: float = 0.0) -> Loss:
+def cross_entropy(weights: mx.array | None = None, smoothing: float = 0.0) -> Loss:
     """Cross-entropy with class weights w and label smoothing s:
 
     target = (1 - s) one-hot + s / C,    loss = sum_i w_i CE(target_i) / sum_i w_i
@@ -23,7 +26,7 @@ def cross_entropy(weights=None, smoothing: float = 0.0) -> Loss:
     if not 0 <= smoothing < 1:
         raise ValueError(f"[cross_entropy] smoothing: found {smoothing}, expected 0 to below 1")
 
-    def loss(logits, labels):
+    def loss(logits: mx.array, labels: mx.array) -> Any:
         check_labels("cross_entropy", logits, labels, weights)
         plain = classification_loss(logits, labels, weights)
         if smoothing == 0:
@@ -36,12 +39,12 @@ def cross_entropy(weights=None, smoothing: float = 0.0) -> Loss:
     return loss
 
 
-def focal(gamma: float = 2.0, weights=None) -> Loss:
+def focal(gamma: float = 2.0, weights: mx.array | None = None) -> Loss:
     """Focal loss (Lin et al., 2017): the mean of (1 - p)^gamma (-log p), p of the true class."""
     if gamma < 0:
         raise ValueError(f"[focal] gamma: found {gamma}, expected 0 or more")
 
-    def loss(logits, labels):
+    def loss(logits: mx.array, labels: mx.array) -> Any:
         check_labels("focal", logits, labels, weights)
         log_p = _true_log(logits, labels)
         rest = mx.maximum(1 - mx.exp(log_p), 1e-8)  # its power has a slope at 0
@@ -57,7 +60,7 @@ def dice(smooth: float = 1.0) -> Loss:
     if smooth < 0:
         raise ValueError(f"[dice] smooth: found {smooth}, expected 0 or more")
 
-    def loss(logits, labels):
+    def loss(logits: mx.array, labels: mx.array) -> Any:
         check_labels("dice", logits, labels)
         p, truth, known = _probabilities(logits, labels)
         p = p * known[:, None]
@@ -79,7 +82,7 @@ def lovasz() -> Loss:
     sum of e_i (J_i - J_(i-1)), where J_i = 1 - IoU when the first i rows are wrong.
     """
 
-    def loss(logits, labels):
+    def loss(logits: mx.array, labels: mx.array) -> Any:
         check_labels("lovasz", logits, labels)
         p, truth, known = _probabilities(logits, labels)
         error = mx.abs(truth - p)
@@ -110,7 +113,7 @@ def combine(parts: list[tuple[float, Loss]]) -> Loss:
     if wrong:
         raise TypeError(f"[combine] parts: found (factor, {wrong[0]}), expected (factor, loss)")
 
-    def loss(logits, labels):
+    def loss(logits: mx.array, labels: mx.array) -> Any:
         total = mx.array(0.0)
         for factor, part in parts:
             total = total + factor * part(logits, labels)
@@ -127,7 +130,7 @@ LOSSES: dict[str, Callable[..., Loss]] = {
 }
 
 
-def _share(labels, weights):
+def _share(labels: mx.array, weights: mx.array) -> Any:
     """Weight of each row over the sum of all weights; 0 where the label is -1."""
     known = labels >= 0
     w = known.astype(mx.float32)
@@ -136,7 +139,7 @@ def _share(labels, weights):
     return w / mx.maximum(w.sum(), 1e-12)
 
 
-def _true_log(logits, labels):
+def _true_log(logits: mx.array, labels: mx.array) -> Any:
     """log p of the true class; 0 where the label is -1.
 
     NaN for a class that does not exist, which only labels under mx.compile can hold.
@@ -148,7 +151,7 @@ def _true_log(logits, labels):
     return mx.where(labels >= 0, own, 0.0)
 
 
-def _probabilities(logits, labels):
+def _probabilities(logits: mx.array, labels: mx.array) -> tuple[Any, ...]:
     """(softmax (N, C), one-hot (N, C), rows that count (N,))"""
     x = logits.astype(mx.float32)
     truth = (labels[:, None] == mx.arange(x.shape[1])).astype(mx.float32)

@@ -6,10 +6,15 @@ Needs NumPy only.
 A class that is in neither has no IoU (NaN) and does not enter the mean.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 
-def epoch_score(row):
+def epoch_score(row: Any) -> Any:
     """What the kept network is chosen by: the mean IoU, or without one the epoch.
 
     NaN, the mean IoU of labels that are all ignored, is the lowest: then the last network is kept.
@@ -21,7 +26,12 @@ def epoch_score(row):
 class Confusion:
     """Counts of (truth, prediction) for named classes; prints as a table with recall and IoU."""
 
-    def __init__(self, classes, counts=None, unit="voxels"):
+    def __init__(
+        self,
+        classes: Sequence[str],
+        counts: np.ndarray[Any, Any] | None = None,
+        unit: str = "voxels",
+    ) -> None:
         self.classes, self.unit = tuple(classes), unit
         n = len(self.classes)
         self.counts = (
@@ -30,7 +40,7 @@ class Confusion:
             else np.asarray(counts, np.int64).reshape(n, n)
         )
 
-    def add(self, truth, prediction):
+    def add(self, truth: Any, prediction: Any) -> None:
         """Arrays of class indices; rows whose truth is negative are not counted."""
         truth, prediction = np.asarray(truth).ravel(), np.asarray(prediction).ravel()
         n = len(self.classes)
@@ -47,29 +57,29 @@ class Confusion:
                 )
         self.counts += np.bincount(truth * n + prediction, minlength=n * n).reshape(n, n)
 
-    def iou(self):
+    def iou(self) -> Any:
         """(classes,) float64; NaN where a class is absent."""
         both = np.diag(self.counts)
         either = self.counts.sum(0) + self.counts.sum(1) - both
         return np.where(either > 0, both / np.maximum(either, 1), np.nan)
 
     @property
-    def mean_iou(self):
+    def mean_iou(self) -> Any:
         iou = self.iou()
         return float(np.nanmean(iou)) if np.isfinite(iou).any() else float("nan")
 
     @property
-    def accuracy(self):
+    def accuracy(self) -> float:
         return float(np.diag(self.counts).sum() / max(self.counts.sum(), 1))
 
     @property
-    def mean_accuracy(self):
+    def mean_accuracy(self) -> Any:
         """Mean over the classes present of the share of their rows that are right."""
         rows = self.counts.sum(1)
         share = np.diag(self.counts)[rows > 0] / rows[rows > 0]
         return float(share.mean()) if len(share) else float("nan")
 
-    def __str__(self):
+    def __str__(self) -> str:
         width = max(len(str(c)) for c in (*self.classes, "class"))
         lines = [f"{'class':<{width}}  {self.unit:>10}  {'recall':>6}  {'IoU':>6}"]
         rows, hits = self.counts.sum(1), np.diag(self.counts)
@@ -90,11 +100,11 @@ class PartIoU:
     objects, `category_iou` the mean over the categories of the mean over their objects.
     """
 
-    def __init__(self, parts):
+    def __init__(self, parts: Any) -> None:
         self._parts = list(parts)
         self._found: list[list[float]] = [[] for _ in self._parts]
 
-    def add(self, category, truth, prediction):
+    def add(self, category: Any, truth: Any, prediction: Any) -> None:
         """One object: its category and the part of each point, true and predicted."""
         truth, prediction = np.asarray(truth), np.asarray(prediction)
         if truth.shape != prediction.shape or truth.ndim != 1:
@@ -109,11 +119,11 @@ class PartIoU:
         self._found[category].append(float(np.mean(scores)))
 
     @property
-    def instance_iou(self):
+    def instance_iou(self) -> Any:
         every = [score for scores in self._found for score in scores]
         return float(np.mean(every)) if every else float("nan")
 
     @property
-    def category_iou(self):
+    def category_iou(self) -> Any:
         means = [np.mean(scores) for scores in self._found if scores]
         return float(np.mean(means)) if means else float("nan")

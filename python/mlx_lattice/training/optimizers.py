@@ -1,5 +1,9 @@
 """AdamW whose step is one pass over memory on the CPU; docs/ops/optimizer.md."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import mlx.core as mx
 import mlx.optimizers
 
@@ -11,7 +15,7 @@ __all__ = ["AdamW"]
 class AdamW(mlx.optimizers.AdamW):
     """`mlx.optimizers.AdamW` with the same arguments, state and, within rounding, results."""
 
-    def apply_single(self, gradient, parameter, state):
+    def apply_single(self, gradient: Any, parameter: Any, state: Any) -> Any:
         if any(a.dtype != mx.float32 for a in (gradient, parameter, state["m"])):
             return super().apply_single(gradient, parameter, state)
         b1, b2 = self.betas
@@ -20,7 +24,7 @@ class AdamW(mlx.optimizers.AdamW):
         )
         return step
 
-    def _rates(self):
+    def _rates(self) -> Any:
         """(3,): decay, rate and correction of this step, for all parameters; see ops.adamw_step."""
         made_for, rates = getattr(self, "_made", (None, None))
         if made_for is not self.step:
@@ -28,7 +32,7 @@ class AdamW(mlx.optimizers.AdamW):
             self._made = self.step, rates
         return rates
 
-    def _new_rates(self):
+    def _new_rates(self) -> Any:
         rate, one = self.learning_rate.astype(mx.float32), mx.array(1.0)
         decay = 1 - rate * self.weight_decay
         if not self.bias_correction:

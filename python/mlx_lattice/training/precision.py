@@ -7,8 +7,15 @@ out
 and halves the scale; `GROWTH` good steps double it.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import mlx.core as mx
 from mlx.utils import tree_flatten, tree_map
+
+if TYPE_CHECKING:
+    from mlx.nn import Module
 
 DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
 FIRST, LEAST, MOST, GROWTH = 2.0**15, 1.0, 2.0**24, 500
@@ -17,7 +24,7 @@ FIRST, LEAST, MOST, GROWTH = 2.0**15, 1.0, 2.0**24, 500
 class Precision:
     """name: float32, bfloat16 or float16. `state` is what a checkpoint keeps."""
 
-    def __init__(self, name: str = "float32"):
+    def __init__(self, name: str = "float32") -> None:
         if name not in DTYPES:
             raise ValueError(
                 f"[Precision] name: found {name!r}, expected one of {', '.join(DTYPES)}"
@@ -29,26 +36,26 @@ class Precision:
 
     @property
     def plain(self) -> bool:
-        return self.dtype == mx.float32
+        return bool(self.dtype == mx.float32)
 
     @property
-    def state(self) -> dict:
+    def state(self) -> dict[str, Any]:
         return {"scale": self.scale, "good_steps": self.good_steps, "left_out": self.left_out}
 
     @state.setter
-    def state(self, values: dict) -> None:
+    def state(self, values: dict[str, Any]) -> None:
         self.scale = float(values["scale"])
         self.good_steps, self.left_out = int(values["good_steps"]), int(values["left_out"])
 
-    def cast(self, tree):
+    def cast(self, tree: Any) -> Any:
         """float32 arrays of a tree in this precision; others as they are."""
 
-        def one(a):
+        def one(a: Any) -> Any:
             return a.astype(self.dtype) if a.dtype == mx.float32 else a
 
         return tree if self.plain else tree_map(one, tree)
 
-    def item(self, item):
+    def item(self, item: Any) -> Any:
         """An item whose tensor has its features in this precision."""
         if self.plain:
             return item
@@ -59,7 +66,7 @@ class Precision:
             )
         return item.with_feats(lambda feats: feats.astype(self.dtype))
 
-    def usable(self, gradients) -> bool:
+    def usable(self, gradients: Any) -> bool:
         """Whether all gradients are finite; adjusts the scale."""
         if self.dtype != mx.float16:
             return True
@@ -76,10 +83,10 @@ class Precision:
         return bool(finite)
 
 
-def value_and_grad(model, loss, precision: Precision):
+def value_and_grad(model: Module, loss: Any, precision: Precision) -> Any:
     """f(item) -> (value, gradients) with respect to the float32 trainable parameters."""
 
-    def scaled(parameters, item):
+    def scaled(parameters: Any, item: Any) -> tuple[Any, ...]:
         model.update(precision.cast(parameters))
         found = loss(model, precision.item(item))
         value, outputs = found if isinstance(found, tuple) else (found, None)
@@ -87,7 +94,7 @@ def value_and_grad(model, loss, precision: Precision):
 
     gradient = mx.value_and_grad(scaled)
 
-    def call(item):
+    def call(item: Any) -> tuple[Any, ...]:
         master = model.trainable_parameters()
         try:
             (value, outputs), gradients = gradient(master, item)

@@ -9,15 +9,21 @@ Nothing is printed if the stream is not a terminal.
 No package: one line does not need a dependency.
 """
 
+from __future__ import annotations
+
 import shutil
 import sys
 import time
+from collections.abc import Iterator
+from typing import Any
 
 INTERVAL = 0.1  # seconds between two prints
 
 
 class Progress:
-    def __init__(self, label, total=None, unit="", stream=None):
+    def __init__(
+        self, label: str, total: int | None = None, unit: str = "", stream: Any = None
+    ) -> None:
         self.label, self.total, self.unit = label, total, unit
         self.done, self.note = 0, ""
         self._stream = sys.stderr if stream is None else stream
@@ -25,23 +31,23 @@ class Progress:
         self._begin = time.monotonic()
         self._next = self._begin
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         self._print()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         if self._shown:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
 
-    def advance(self, n=1, note=None):
+    def advance(self, n: int = 1, note: Any = None) -> None:
         self.done += n
         if note is not None:
             self.note = note
         if self._shown and (note is not None or time.monotonic() >= self._next):
             self._print()
 
-    def line(self):
+    def line(self) -> str:
         """The text, without the terminal's control codes."""
         spent = time.monotonic() - self._begin
         parts = [self.label]
@@ -59,14 +65,16 @@ class Progress:
             parts.append(f"{_clock(spent / self.done * (self.total - self.done))} left")
         return "  ".join(parts + ([self.note] if self.note else []))
 
-    def _print(self):
+    def _print(self) -> None:
         if self._shown:
             self._next = time.monotonic() + INTERVAL
             self._stream.write("\r\x1b[K" + self.line()[: shutil.get_terminal_size().columns - 1])
             self._stream.flush()
 
 
-def progress(items, label, total=None, unit="", stream=None):
+def progress(
+    items: Any, label: str, total: int | None = None, unit: str = "", stream: Any = None
+) -> Iterator[Any]:
     """The items of an iterable, with a line of progress."""
     if total is None and hasattr(items, "__len__"):
         total = len(items)
@@ -76,7 +84,7 @@ def progress(items, label, total=None, unit="", stream=None):
             bar.advance()
 
 
-def _clock(seconds):
+def _clock(seconds: float) -> Any:
     seconds = int(seconds)
     hours, minutes = seconds // 3600, seconds // 60 % 60
     return f"{hours}:{minutes:02}:{seconds % 60:02}" if hours else f"{minutes}:{seconds % 60:02}"

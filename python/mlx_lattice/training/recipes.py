@@ -8,10 +8,14 @@ Docs/training.md has a table of the keys.
 A wrong key or value is a ValueError that names the file and the key.
 """
 
+from __future__ import annotations
+
 import difflib
+import os
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
@@ -26,10 +30,14 @@ from .scans import Scan, VoxelPipeline
 from .stages import checkpoint_stages
 from .trainer import Trainer
 
+if TYPE_CHECKING:
+    from mlx_lattice.io.cloud import PointCloud
+    from mlx_lattice.training.distributed import Ranks
+
 NUMBER, WHOLE, TEXT, YES, LIST, TABLE = (int, float), int, str, bool, list, dict
 
 # section -> key -> (type, default, least value or None)
-KEYS: dict[str, dict[str, tuple]] = {
+KEYS: dict[str, dict[str, tuple[Any, ...]]] = {
     "data": {
         "name": (TEXT, None, None),
         "options": (TABLE, {}, None),
@@ -64,12 +72,12 @@ KEYS: dict[str, dict[str, tuple]] = {
         "seed": (WHOLE, 0, 0),
     },
 }
-WORDS: dict = {
+WORDS: dict[Any, str] = {
     int: "a whole number",
     str: "a text",
     bool: "true or false",
     list: "a list",
-    dict: "a table",
+    dict[str, Any]: "a table",
 }
 LISTS = ("loss", "augment")
 NETWORKS = {"MinkUNet": models.MinkUNet}
@@ -80,13 +88,13 @@ class Recipe:
     """The tables of a recipe, complete and checked; `text` is the file."""
 
     name: str
-    tables: dict
+    tables: dict[str, Any]
     text: str
 
-    def __getitem__(self, section: str):
+    def __getitem__(self, section: str) -> Any:
         return self.tables[section]
 
-    def about(self, dataset: Dataset) -> dict:
+    def about(self, dataset: Dataset) -> dict[str, Any]:
         """What a resumed run must have in common with its beginning, as plain values."""
         free = (
             *("epochs", "workers", "ahead", "cache", "cache_gigabytes"),
@@ -101,14 +109,14 @@ class Recipe:
         lists = {key: self[key] for key in LISTS}
         return {**tables, **lists, "items": len(dataset), "classes": list(dataset.classes)}
 
-    def changed(self, **train) -> "Recipe":
+    def changed(self, **train: Any) -> Recipe:
         """The same recipe with other values in [train]; None keeps a value."""
         kept = {k: v for k, v in train.items() if v is not None}
         tables = {**self.tables, "train": {**self.tables["train"], **kept}}
         _section(self.name, "train", tables["train"])
         return Recipe(self.name, tables, self.text)
 
-    def dataset(self, root, split: str) -> Dataset:
+    def dataset(self, root: str | os.PathLike[str], split: str) -> Dataset:
         """A split of the data set at `root`, through the cache where the recipe names one."""
         data = self["data"]
         kind = DATASETS[data["name"]]
@@ -138,7 +146,7 @@ class Recipe:
             float(self["voxels"]["size"]), classes, columns, tuple(widths), ignored=(-1,)
         )
 
-    def network(self, pipeline: VoxelPipeline):
+    def network(self, pipeline: VoxelPipeline) -> Any:
         """The network, with weights from the seed."""
         network = self["network"]
         mx.random.seed(self["train"]["seed"])
@@ -148,7 +156,7 @@ class Recipe:
         except (TypeError, ValueError) as error:
             raise ValueError(f"{self.name}: network.options: {error}") from None
 
-    def loss(self, classes: int):
+    def loss(self, classes: int) -> Any:
         """loss(logits, labels): the weighted sum of the recipe's losses."""
         parts = []
         for i, table in enumerate(self["loss"]):
@@ -167,7 +175,7 @@ class Recipe:
             parts.append((float(table.get("factor", 1.0)), part))
         return losses.combine(parts)
 
-    def loader(self, dataset: Dataset, prepare) -> Loader:
+    def loader(self, dataset: Dataset, prepare: Any) -> Loader:
         data, seed = self["data"], self["train"]["seed"]
         sampler = ClassBalanced(class_counts(dataset), seed=seed) if data["balanced"] else None
         return Loader(
@@ -182,15 +190,15 @@ class Recipe:
 
     def trainer(
         self,
-        network,
+        network: Any,
         classes: int,
         items: int,
         *,
-        directory=None,
-        ranks=None,
-        quiet=False,
-        about=None,
-    ):
+        directory: str | os.PathLike[str] | None = None,
+        ranks: Ranks | None = None,
+        quiet: bool = False,
+        about: dict[str, Any] | None = None,
+    ) -> Any:
         """Trainer for `items` items per epoch, with this recipe's optimizer, schedule and loss.
 
         about: see training.Trainer.
@@ -224,15 +232,15 @@ class Recipe:
         )
 
 
-def planned(network, pipeline: VoxelPipeline):
+def planned(network: Any, pipeline: VoxelPipeline) -> Any:
     """prepare(cloud, name) for a Loader: voxels, and every relation of the network built ahead.
 
     network: one that nobody trains; only its shape matters. Its call sees no running statistics.
     """
     network.eval()
 
-    def prepare(cloud, name: str) -> Scan:
-        scan = pipeline.scan(cloud, name)
+    def prepare(cloud: PointCloud, name: str) -> Scan:
+        scan: Scan = pipeline.scan(cloud, name)
         if scan.labels is None:
             raise ValueError("no column label")
         network(scan.tensor)  # nothing is evaluated; the relations stay with the coordinates
@@ -248,7 +256,7 @@ def recipe_names() -> list[str]:
     return sorted(p.name[:-5] for p in folder.iterdir() if p.name.endswith(".toml"))
 
 
-def load_recipe(name) -> Recipe:
+def load_recipe(name: Any) -> Recipe:
     """The recipe of a name that recipe_names() lists, or of a path that ends in .toml."""
     text = str(name)
     if text.endswith(".toml"):
@@ -268,7 +276,7 @@ def parse_recipe(text: str, name: str = "recipe") -> Recipe:
         import tomllib
     except ImportError:  # Python 3.10
         try:
-            import tomli as tomllib  # type: ignore[no-redef]
+            import tomli as tomllib
         except ImportError:
             raise ImportError("recipes need Python 3.11, or: pip install tomli") from None
     try:
@@ -277,7 +285,7 @@ def parse_recipe(text: str, name: str = "recipe") -> Recipe:
         raise ValueError(f"{name}: not TOML: {error}") from None
     for section in tables:
         _known(name, section, (*KEYS, *LISTS))
-    made: dict = {s: _section(name, s, tables.get(s, {})) for s in KEYS}
+    made: dict[str, Any] = {s: _section(name, s, tables.get(s, {})) for s in KEYS}
     for key, choices in (
         ("data.name", DATASETS),
         ("network.name", NETWORKS),
@@ -297,7 +305,7 @@ def parse_recipe(text: str, name: str = "recipe") -> Recipe:
     return Recipe(name, made, text)
 
 
-def _section(name: str, section: str, table) -> dict:
+def _section(name: str, section: str, table: Any) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise ValueError(f"{name}: {section}: found {table!r}, expected a table [{section}]")
     for key in table:
@@ -318,14 +326,14 @@ def _section(name: str, section: str, table) -> dict:
     return made
 
 
-def _known(name: str, key: str, choices) -> None:
+def _known(name: str, key: str, choices: Any) -> None:
     if key not in choices:
         near = difflib.get_close_matches(key, choices, 1)
         hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(choices)}"
         raise ValueError(f"{name}: {key}: unknown key; {hint}")
 
 
-def _losses(name: str, tables) -> list[dict]:
+def _losses(name: str, tables: Any) -> list[dict[str, Any]]:
     if not isinstance(tables, list) or not tables:
         raise ValueError(f"{name}: loss: expected tables [[loss]] with the key name")
     for i, table in enumerate(tables):

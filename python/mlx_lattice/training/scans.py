@@ -12,9 +12,14 @@ The features of a voxel, with lengths in voxels, are:
 This module needs NumPy.
 """
 
+from __future__ import annotations
+
 import json
+import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 import numpy as np
@@ -24,6 +29,12 @@ from .._atomic import write_bytes
 from ..core import SparseTensor
 from .metrics import Confusion
 from .trainer import classification_loss
+
+if TYPE_CHECKING:
+    from mlx.nn import Module
+
+    from mlx_lattice.io.cloud import PointCloud
+    from mlx_lattice.training.distributed import Ranks
 
 FORMAT, VERSION = "mlx-lattice-scans", 1
 MOST_CLASSES = 256
@@ -43,7 +54,7 @@ class Scan:
     rows: np.ndarray
     name: str = ""
 
-    def with_feats(self, cast):
+    def with_feats(self, cast: Any) -> Any:
         """The same scan with the features cast(feats), for mixed precision."""
         tensor = self.tensor.replace(feats=cast(self.tensor.feats))
         return Scan(tensor, self.labels, self.rows, self.name)
@@ -54,11 +65,11 @@ class VoxelPipeline:
     """How clouds become scans. classes: (label value, name), in the order of the outputs."""
 
     voxel: float
-    classes: tuple
-    columns: tuple = ()
-    widths: tuple = ()
+    classes: tuple[Any, ...]
+    columns: tuple[Any, ...] = ()
+    widths: tuple[Any, ...] = ()
     label: str = "label"
-    ignored: tuple = field(default=())
+    ignored: tuple[Any, ...] = field(default=())
 
     def __post_init__(self):
         def fail(name, value, expected):
@@ -82,18 +93,18 @@ class VoxelPipeline:
             fail("label", self.label, "the name of a column")
 
     @property
-    def channels(self):
+    def channels(self) -> Any:
         return 6 + sum(self.widths)
 
     @property
-    def names(self):
+    def names(self) -> list[Any]:
         return [name for _, name in self.classes]
 
     @property
-    def values(self):
+    def values(self) -> Any:
         return np.array([value for value, _ in self.classes], np.int64)
 
-    def scan(self, cloud, name=""):
+    def scan(self, cloud: PointCloud, name: str = "") -> Any:
         finite = cloud.finite()
         kept = cloud if finite.all() else cloud[finite]
         points, _ = kept.local()
@@ -128,7 +139,7 @@ class VoxelPipeline:
             )
         return Scan(SparseTensor(q.coords, mx.array(feats)), labels, rows, name)
 
-    def point_labels(self, scan, classes):
+    def point_labels(self, scan: Any, classes: Any) -> Any:
         """(P,) label values of the points of a scan, from the class indices of its voxels.
 
         A point without a voxel gets -1. The dtype is int32 where that holds every class, else
@@ -138,13 +149,13 @@ class VoxelPipeline:
         labels = self.values[np.asarray(classes)[scan.rows]] if len(classes) else -1
         return np.where(scan.rows >= 0, labels, -1).astype(np.int64 if wide else np.int32)
 
-    def save(self, path):
+    def save(self, path: str | os.PathLike[str]) -> None:
         text = json.dumps({"format": FORMAT, "version": VERSION, **asdict(self)}, indent=2) + "\n"
         write_bytes(path, text.encode())
 
     @classmethod
-    def load(cls, path):
-        def fail(what):
+    def load(cls, path: Any) -> Any:
+        def fail(what: str) -> None:
             raise ValueError(f"{path}: {what}")
 
         try:
@@ -170,7 +181,7 @@ class VoxelPipeline:
             fail(f"not a recipe: {error!r}")
         return recipe
 
-    def _indices(self, labels, name):
+    def _indices(self, labels: mx.array, name: str) -> Any:
         """Class index of each point; ignored values are -1."""
         if labels.ndim != 1:
             raise ValueError(
@@ -187,7 +198,14 @@ class VoxelPipeline:
         return np.where(known, at, -1)
 
 
-def recipe_of(clouds, voxel, columns=(), label="label", ignored=(), names=None):
+def recipe_of(
+    clouds: Any,
+    voxel: Any,
+    columns: Any = (),
+    label: Any = "label",
+    ignored: Any = (),
+    names: Any = None,
+) -> Any:
     """The pipeline of labeled clouds, given as (name, cloud).
 
     Its classes are the label values found, without the ignored ones.
@@ -234,7 +252,7 @@ def recipe_of(clouds, voxel, columns=(), label="label", ignored=(), names=None):
     )
 
 
-def class_weights(scans, count):
+def class_weights(scans: Any, count: int) -> Any:
     """(classes,) 1 / sqrt(share of the voxels), so that rare classes count; the mean is 1."""
     share = sum(
         np.bincount(np.array(s.labels)[np.array(s.labels) >= 0], minlength=count) for s in scans
@@ -244,19 +262,19 @@ def class_weights(scans, count):
     return mx.array((weights / (weights * share).sum()).astype(np.float32))
 
 
-def segmentation_loss(weights=None):
+def segmentation_loss(weights: mx.array | None = None) -> Any:
     """loss(model, scan) for a Trainer."""
     return lambda model, scan: classification_loss(model(scan.tensor).feats, scan.labels, weights)
 
 
-def predict(model, scan):
+def predict(model: Module, scan: Any) -> Any:
     """(voxels,) class indices, NumPy."""
     if not len(scan.tensor.coords):
         return np.zeros(0, np.int64)
     return np.array(mx.argmax(model(scan.tensor).feats, axis=1))
 
 
-def evaluate(model, scans, names, ranks=None):
+def evaluate(model: Module, scans: Any, names: Sequence[str], ranks: Ranks | None = None) -> Any:
     """Confusion over the scans; with ranks, each takes its share and all get the sum."""
     confusion = Confusion(names)
     for scan in scans if ranks is None else ranks.share(scans):
@@ -268,7 +286,7 @@ def evaluate(model, scans, names, ranks=None):
     return confusion
 
 
-def _scaled(cloud, column, width, name):
+def _scaled(cloud: PointCloud, column: Any, width: int, name: str) -> Any:
     if column not in cloud.columns:
         raise ValueError(f"{name}: no column {column!r}, which the network was trained with")
     values = cloud.columns[column].reshape(len(cloud), -1)
@@ -283,7 +301,7 @@ def _scaled(cloud, column, width, name):
     return values
 
 
-def _vote(labels, rows, n, classes):
+def _vote(labels: mx.array, rows: Any, n: int, classes: Any) -> Any:
     """(n,) int32: the most frequent class of the points of each voxel.
 
     Ties go to the first class; -1 where no class is known.

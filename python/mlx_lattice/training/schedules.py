@@ -8,8 +8,11 @@
 `warm` is the share of the steps in which the rate rises.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
+from typing import Any
 
 import mlx.core as mx
 import mlx.optimizers
@@ -34,7 +37,7 @@ def _checked(name: str, rate, steps, warm) -> int:
 def one_cycle(rate: float, steps: int, warm: float = 0.3) -> Schedule:
     rise = _checked("one_cycle", rate, steps, warm)
 
-    def schedule(step):
+    def schedule(step: Any) -> Any:
         up = 0.5 - 0.5 * mx.cos(math.pi * mx.clip((step + 1) / rise, 0, 1))
         turn = mx.clip((step + 1 - rise) / max(1, steps - rise), 0, 1)
         down = 0.5 + 0.5 * mx.cos(math.pi * turn)
@@ -61,7 +64,7 @@ def warm_cosine(rate: float, steps: int, warm: float = 0.1) -> Schedule:
 def polynomial(rate: float, steps: int, warm: float = 0.0, power: float = 0.9) -> Schedule:
     rise = _checked("polynomial", rate, steps, warm)
 
-    def schedule(step):
+    def schedule(step: Any) -> Any:
         turn = mx.clip((step - rise) / max(1, steps - rise), 0, 1)
         return rate * mx.minimum((step + 1) / rise, (1 - turn) ** power)
 
@@ -81,7 +84,9 @@ SCHEDULES: dict[str, Callable[..., Schedule]] = {
 }
 
 
-def make_optimizer(name: str, schedule: Schedule, weight_decay: float = 0.0, momentum: float = 0.9):
+def make_optimizer(
+    name: str, schedule: Schedule, weight_decay: float = 0.0, momentum: float = 0.9
+) -> Any:
     """ "adamw", or "sgd" with Nesterov momentum."""
     if name == "adamw":
         return AdamW(schedule, weight_decay=weight_decay)

@@ -10,11 +10,19 @@ same.
 Running statistics are taken from the first pass only.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 import mlx.core as mx
 from mlx.utils import tree_flatten, tree_unflatten
 
+if TYPE_CHECKING:
+    from mlx.nn import Module
 
-def checkpoint_stages(model, modules=None) -> int:
+
+def checkpoint_stages(model: Module, modules: Any = None) -> int:
     """Makes modules of a model checkpointed; returns how many.
 
     A module takes one tensor or array.
@@ -31,7 +39,7 @@ def checkpoint_stages(model, modules=None) -> int:
     return len(chosen)
 
 
-def default_stages(model) -> list:
+def default_stages(model: Module) -> list[Any]:
     """The residual blocks of a network."""
     from ..models._blocks import BasicBlock, Bottleneck
 
@@ -51,14 +59,14 @@ def _checkpointed(kind: type) -> type:
     return _MADE[kind]
 
 
-def _run(module, kind, x):
+def _run(module: Any, kind: Any, x: Any) -> Any:
     if not module.training:
         return kind.__call__(module, x)
     is_array = isinstance(x, mx.array)
     names = [k for k, _ in tree_flatten(module.parameters()) if _is_running(k)]
-    seen: list = []
+    seen: list[Any] = []
 
-    def body(parameters, feats):
+    def body(parameters: Any, feats: Any) -> tuple[Any, ...]:
         before = _named(module, names)
         module.update(parameters)
         y = kind.__call__(module, feats if is_array else x.replace(feats=feats))
@@ -79,6 +87,6 @@ def _is_running(name: str) -> bool:
     return name.split(".")[-1].startswith("running_")
 
 
-def _named(module, names):
+def _named(module: Module, names: Sequence[str]) -> list[Any]:
     every = dict(tree_flatten(module.parameters()))
     return [(name, every[name]) for name in names]

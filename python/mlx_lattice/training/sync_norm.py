@@ -6,13 +6,23 @@
 Every rank must normalize as often as the others: each step needs the same number of items per rank.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import mlx.core as mx
 
 from .. import nn
 from ..nn._features import _on_rows
 
+if TYPE_CHECKING:
+    from mlx.nn import Module
 
-def synchronize_batch_norm(model, ranks) -> int:
+    from mlx_lattice.core import SparseTensor
+    from mlx_lattice.training.distributed import Ranks
+
+
+def synchronize_batch_norm(model: Module, ranks: Ranks) -> int:
     """Turns every nn.BatchNorm of a model into a synchronized one; returns how many.
 
     One rank alone keeps the usual layers, which give the same result.
@@ -28,14 +38,16 @@ def synchronize_batch_norm(model, ranks) -> int:
 class SyncBatchNorm(nn.BatchNorm):
     """nn.BatchNorm whose training statistics are those of all ranks."""
 
-    def __call__(self, x, residual=None, relu=False):
+    def __call__(
+        self, x: SparseTensor, residual: SparseTensor | None = None, relu: bool = False
+    ) -> Any:
         if not self.training:
             return super().__call__(x, residual, relu)
         if residual is not None and not isinstance(residual, mx.array):
             residual = residual.feats
         return _on_rows(self, x, lambda f: self._over_ranks(f, residual, relu))
 
-    def _over_ranks(self, f, residual, relu):
+    def _over_ranks(self, f: Any, residual: SparseTensor, relu: bool) -> Any:
         x = f.astype(mx.float32)
         add = total_over(self._ranks)
         n = add(mx.array([float(f.shape[0])]))
@@ -57,15 +69,15 @@ class SyncBatchNorm(nn.BatchNorm):
         return y.astype(f.dtype)
 
 
-def total_over(ranks):
+def total_over(ranks: Ranks) -> Any:
     """Sum over the ranks whose derivative is the sum of the ranks' cotangents."""
 
     @mx.custom_function
-    def add(a):
+    def add(a: Any) -> Any:
         return ranks.total(a)
 
     @add.vjp
-    def add_vjp(_inputs, cotangent, _output):
+    def add_vjp(_inputs: Any, cotangent: Any, _output: Any) -> Any:
         return ranks.total(cotangent)
 
     return add

@@ -11,11 +11,16 @@ their running statistics at the end of an epoch. Two ranks with batch b follow o
 batch 2 b within rounding.
 """
 
+from __future__ import annotations
+
 import math
+import os
 import time
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 import mlx.nn
@@ -35,15 +40,21 @@ from .progress import Progress
 from .schedules import warm_cosine
 from .sync_norm import synchronize_batch_norm
 
+if TYPE_CHECKING:
+    from mlx.nn import Module
+    from mlx.optimizers import Optimizer
+
 __all__ = ["Trainer", "TrainingError", "adamw", "classification_loss", "warm_cosine"]
 
 
-def adamw(rate, steps):
+def adamw(rate: float, steps: int) -> AdamW:
     """The optimizer of the commands: AdamW with `warm_cosine` and weight decay 1e-3."""
     return AdamW(warm_cosine(rate, steps), weight_decay=1e-3)
 
 
-def classification_loss(logits, labels, weights=None):
+def classification_loss(
+    logits: mx.array, labels: mx.array, weights: mx.array | None = None
+) -> mx.array:
     """Mean cross-entropy over the rows with label >= 0, weighted by the class of each row.
 
     Without such a row the loss is 0. The gradient, share * (softmax - one-hot), is written out,
@@ -62,7 +73,7 @@ def classification_loss(logits, labels, weights=None):
 
 
 @mx.custom_function
-def _cross_entropy(logits, index, share):
+def _cross_entropy(logits: mx.array, index: Any, share: Any) -> tuple[Any, ...]:
     """Sum over rows of share * (logsumexp(logits) - logits[index]), and the gradient of that sum.
 
     Classes lie along the first axis, because MLX reduces a few long rows faster than many short
@@ -78,7 +89,7 @@ def _cross_entropy(logits, index, share):
 
 
 @_cross_entropy.vjp
-def _cross_entropy_vjp(inputs, cotangents, outputs):
+def _cross_entropy_vjp(inputs: Any, cotangents: Any, outputs: Any) -> tuple[Any, ...]:
     return cotangents[0] * outputs[1], mx.zeros_like(inputs[1]), mx.zeros_like(inputs[2])
 
 
@@ -105,25 +116,25 @@ class Trainer:
 
     def __init__(
         self,
-        model,
-        optimizer,
-        loss,
+        model: Module,
+        optimizer: Optimizer,
+        loss: Callable[..., Any],
         *,
-        directory=None,
-        checkpoint_file=None,
-        batch=1,
-        seed=0,
-        ranks=None,
-        quiet=False,
-        clip_norm=None,
-        average=None,
-        precision="float32",
-        patience=None,
-        monitor="mean_iou",
-        sync_batch_norm=False,
-        checkpoint_seconds=None,
-        about=None,
-    ):
+        directory: str | os.PathLike[str] | None = None,
+        checkpoint_file: str | os.PathLike[str] | None = None,
+        batch: int = 1,
+        seed: int = 0,
+        ranks: Ranks | None = None,
+        quiet: bool = False,
+        clip_norm: float | None = None,
+        average: float | None = None,
+        precision: str = "float32",
+        patience: int | None = None,
+        monitor: str = "mean_iou",
+        sync_batch_norm: bool = False,
+        checkpoint_seconds: float | None = None,
+        about: dict[str, Any] | None = None,
+    ) -> None:
         if batch < 1:
             raise ValueError(f"[Trainer] batch: found {batch}, expected >= 1")
         if clip_norm is not None and not clip_norm > 0:
@@ -136,13 +147,14 @@ class Trainer:
             )
         self.model, self.optimizer, self.batch, self.seed = model, optimizer, batch, seed
         self.ranks, self.about = ranks or Ranks(), dict(about or {})
-        self.epoch, self.history = 0, []
+        self.epoch = 0
+        self.history: list[dict[str, Any]] = []
         if checkpoint_file is None and directory is not None:
             checkpoint_file = Path(directory) / checkpoint.NAME
-        self._path = checkpoint_file
+        self._path = None if checkpoint_file is None else Path(checkpoint_file)
         self._quiet = quiet or not self.ranks.first
         self._batch_number = 0
-        self._within: dict | None = None  # where a resumed epoch goes on
+        self._within: dict[str, Any] | None = None  # where a resumed epoch goes on
         self._checkpoint_seconds = checkpoint_seconds if self.ranks.size == 1 else None
         self._history_path = None if directory is None else Path(directory) / HISTORY
         self._clip_norm, self._patience, self._monitor = clip_norm, patience, monitor
@@ -165,7 +177,7 @@ class Trainer:
         )
         return f"after epoch {self.epoch}{inside}"
 
-    def resume(self):
+    def resume(self) -> None:
         """Continues from the checkpoint. Rank 0 reads the file; the other ranks get its values."""
         state = {}
         if self.ranks.first:
@@ -196,7 +208,14 @@ class Trainer:
                 "ranks; let one rank end the epoch"
             )
 
-    def fit(self, items, epochs, validate=None, on_epoch=None, on_checkpoint=None):
+    def fit(
+        self,
+        items: Any,
+        epochs: int,
+        validate: Any = None,
+        on_epoch: Callable[..., Any] | None = None,
+        on_checkpoint: Callable[..., Any] | None = None,
+    ) -> Any:
         """Trains until `epochs` epochs are done in all. Returns the history: one dict per epoch.
 
         validate(model, ranks): all ranks call it; it returns numbers by name.
@@ -234,11 +253,11 @@ class Trainer:
         self.model.eval()
         return self.history
 
-    def averaged(self):
+    def averaged(self) -> Any:
         """A context in which the model has its averaged weights, where there is an average."""
         return nullcontext(self.model) if self.average is None else self.average.applied()
 
-    def _stalled(self):
+    def _stalled(self) -> Any:
         """Whether `patience` epochs have passed since `monitor` was highest.
 
         The same on all ranks.
@@ -256,15 +275,15 @@ class Trainer:
             stop = self.ranks.total(mx.array([int(stop and self.ranks.first)])).item() > 0
         return stop
 
-    def seed_epoch(self):
+    def seed_epoch(self) -> None:
         """Called at the beginning of an epoch, before its first batch is read."""
 
-    def seed_step(self):
+    def seed_step(self) -> None:
         """Seeds MLX's random numbers by (seed, epoch, rank, step): a resumed run repeats them."""
         about = [self.seed, self.epoch, self.ranks.rank, self._batch_number]
         mx.random.seed(int(np.random.SeedSequence(about).generate_state(1)[0]))
 
-    def order(self, count):
+    def order(self, count: int) -> list[Any]:
         """The items of this epoch in global batches; the same on every rank."""
         mixed = np.random.default_rng([self.seed, self.epoch]).permutation(count)
         size = self.batch * self.ranks.size
@@ -272,7 +291,7 @@ class Trainer:
             mixed = mixed[: count - count % self.ranks.size]
         return [mixed[i : i + size] for i in range(0, len(mixed), size)]
 
-    def batches(self, items):
+    def batches(self, items: Any) -> Iterator[Any]:
         """Yields (this rank's items of a batch, number of items of all ranks)."""
         if not len(items):
             raise ValueError("[Trainer] items: found none, expected at least one")
@@ -289,10 +308,10 @@ class Trainer:
         finally:
             stream.close()  # ends the threads of a Loader, also after an error
 
-    def observe(self, item, loss, outputs):
+    def observe(self, item: Any, loss: Any, outputs: Any) -> None:
         """Called after the gradient of each item with what the loss function returned for it."""
 
-    def step(self, items, count=None):
+    def step(self, items: Any, count: int | None = None) -> Any:
         """One update with this rank's items of a batch of `count`; returns the mean loss."""
         count = len(items) * self.ranks.size if count is None else count
         loss, gradients, seen = mx.array(0.0), None, []
@@ -329,7 +348,7 @@ class Trainer:
             self.observe(item, value, outputs)
         return mean
 
-    def _run_epoch(self, items, epochs):
+    def _run_epoch(self, items: Any, epochs: int) -> Any:
         """Mean loss of the items of one epoch."""
         self.model.train()
         self.seed_epoch()
@@ -354,7 +373,7 @@ class Trainer:
                     saved = time.monotonic()
         return total / done
 
-    def _save(self, within=None):
+    def _save(self, within: dict[str, Any] | None = None) -> None:
         """Writes the checkpoint. within: where the epoch under way stands."""
         if self._path is None:
             return
@@ -366,13 +385,13 @@ class Trainer:
             state["within"] = within
         checkpoint.save(self._path, self.model, self.optimizer, self.average, **state)
 
-    def _copy_from_first(self):
+    def _copy_from_first(self) -> None:
         """Every rank begins with rank 0's weights and optimizer state."""
         if self.ranks.size > 1:
             self.model.update(self.ranks.from_first(self.model.parameters()))
             self.optimizer.state = self.ranks.from_first(self.optimizer.state)
 
-    def _average_statistics(self):
+    def _average_statistics(self) -> None:
         """Averages the running statistics of batch normalization over the ranks."""
         own = [
             (k, v)
@@ -386,5 +405,5 @@ class Trainer:
 class _Silent:
     """A stream that is no terminal: Progress prints nothing."""
 
-    def write(self, text):
+    def write(self, text: str) -> None:
         pass

@@ -9,8 +9,11 @@ to
 transforms that mix two.
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -47,12 +50,12 @@ class Transform:
 class Compose(Transform):
     """One transform after the other."""
 
-    transforms: tuple
+    transforms: tuple[Any, ...]
 
-    def __init__(self, transforms):
+    def __init__(self, transforms: Sequence[Transform]) -> None:
         object.__setattr__(self, "transforms", tuple(transforms))
 
-    def apply(self, cloud, rng, draw):
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
         for transform in self.transforms:
             cloud = transform(cloud, rng, draw)
         return cloud
@@ -65,10 +68,10 @@ class Sometimes(Transform):
     transform: Transform
     p: float = 0.5
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check(self, "p", 0 <= self.p <= 1, "0 to 1")
 
-    def apply(self, cloud, rng, draw):
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
         return self.transform(cloud, rng, draw) if rng.random() < self.p else cloud
 
 
@@ -76,17 +79,17 @@ class Sometimes(Transform):
 class OneOf(Transform):
     """One of the transforms, each as likely as the others."""
 
-    transforms: tuple
+    transforms: tuple[Any, ...]
 
-    def __init__(self, transforms):
+    def __init__(self, transforms: Sequence[Transform]) -> None:
         object.__setattr__(self, "transforms", tuple(transforms))
         check(self, "transforms", len(self.transforms) > 0, "one or more")
 
-    def apply(self, cloud, rng, draw):
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
         return self.transforms[rng.integers(len(self.transforms))](cloud, rng, draw)
 
 
-def check(transform, key: str, good: bool, expected: str) -> None:
+def check(transform: Any, key: str, good: bool, expected: str) -> None:
     if not good:
         raise ValueError(
             f"[{type(transform).__name__}] {key}: found {getattr(transform, key)!r}, "
@@ -94,7 +97,7 @@ def check(transform, key: str, good: bool, expected: str) -> None:
         )
 
 
-def axes_of(transform, key: str) -> list[int]:
+def axes_of(transform: Any, key: str) -> list[int]:
     """Column numbers of letters such as "xy"."""
     letters = getattr(transform, key)
     good = len(set(letters)) == len(letters) > 0 and set(letters) <= set("xyz")

@@ -1,6 +1,9 @@
 """Transforms from plain tables, as recipes have them: [{name = "Flip", axes = "xy"}, ...]."""
 
+from __future__ import annotations
+
 from dataclasses import fields, is_dataclass
+from typing import Any
 
 from .base import Compose, OneOf, Sometimes, Transform
 from .color import ColorDrop, ColorJitter
@@ -33,7 +36,7 @@ TRANSFORMS: dict[str, type[Transform]] = {
 }
 
 
-def build(tables, where: str = "transforms") -> Compose:
+def build(tables: Any, where: str = "transforms") -> Compose:
     """Compose of tables. The key `chance` makes a transform a Sometimes. Errors name the key."""
     if not isinstance(tables, list | tuple):
         raise ValueError(f"{where}: found {tables!r}, expected a list of tables")
@@ -42,7 +45,9 @@ def build(tables, where: str = "transforms") -> Compose:
         at = f"{where}[{i}]"
         if not isinstance(table, dict) or "name" not in table:
             raise ValueError(f"{at}: expected a table with the key name, such as name = 'Flip'")
-        options: dict = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
+        options: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in table.items()
+        }
         name, chance = options.pop("name"), options.pop("chance", None)
         if name not in TRANSFORMS:
             raise ValueError(f"{at}.name: found {name!r}, expected one of {', '.join(TRANSFORMS)}")

@@ -1,6 +1,9 @@
 """Transforms of the column `color`: jitter, contrast, drop. A cloud without colors is an error."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -16,11 +19,11 @@ class ColorJitter(Transform):
     contrast: float = 0.1
     noise: float = 0.02
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for key in ("brightness", "contrast", "noise"):
             check(self, key, getattr(self, key) >= 0, "0 or more")
 
-    def apply(self, cloud, rng, draw):
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
         color, full = _color(self, cloud)
         rgb = color[:, :3].astype(np.float64) / full
         middle = rgb.mean(axis=0, keepdims=True) if len(rgb) else 0.0
@@ -36,17 +39,17 @@ class ColorDrop(Transform):
 
     p: float = 0.2
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check(self, "p", 0 <= self.p <= 1, "0 to 1")
 
-    def apply(self, cloud, rng, draw):
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
         color, _ = _color(self, cloud)
         if rng.random() >= self.p:
             return cloud
         return _with_color(cloud, color, np.zeros((len(cloud), 3)))
 
 
-def _color(transform, cloud):
+def _color(transform: Any, cloud: PointCloud) -> tuple[Any, ...]:
     color = cloud.columns.get("color")
     if color is None or color.ndim != 2 or color.shape[1] not in (3, 4):
         raise ValueError(
@@ -56,7 +59,7 @@ def _color(transform, cloud):
     return color, 1.0 if color.dtype.kind == "f" else float(np.iinfo(color.dtype).max)
 
 
-def _with_color(cloud, color, rgb):
+def _with_color(cloud: PointCloud, color: Any, rgb: Any) -> PointCloud:
     values = color.copy()
     values[:, :3] = rgb if color.dtype.kind == "f" else np.rint(rgb)
     return PointCloud(cloud.points, {**cloud.columns, "color": values}, dict(cloud.meta))

@@ -2,11 +2,17 @@
 normalization.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .base import Transform, axes_of, check, linear, moved
+
+if TYPE_CHECKING:
+    from mlx_lattice.io.cloud import PointCloud
 
 
 @dataclass(frozen=True)
@@ -16,11 +22,11 @@ class Flip(Transform):
     axes: str = "xy"
     p: float = 0.5
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         axes_of(self, "axes")
         check(self, "p", 0 <= self.p <= 1, "0 to 1")
 
-    def apply(self, cloud, rng, draw):
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
         signs = np.ones(3)
         for axis in axes_of(self, "axes"):
             if rng.random() < self.p:
@@ -36,11 +42,11 @@ class Rotate(Transform):
     low: float = -180.0
     high: float = 180.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check(self, "axis", self.axis in ("x", "y", "z"), "x, y or z")
         check(self, "high", self.low <= self.high, f"at least low = {self.low}")
 
-    def apply(self, cloud, rng, draw):
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
         return linear(cloud, turn(np.radians(rng.uniform(self.low, self.high)), self.axis))
 
 
@@ -52,10 +58,10 @@ class Scale(Transform):
     high: float = 1.05
     per_axis: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check(self, "low", 0 < self.low <= self.high, f"above 0 and at most high = {self.high}")
 
-    def apply(self, cloud, rng, draw):
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
         factor = rng.uniform(self.low, self.high, 3 if self.per_axis else 1)
         return linear(cloud, np.diag(np.broadcast_to(factor, 3)))
 
@@ -64,13 +70,13 @@ class Scale(Transform):
 class Translate(Transform):
     """Moves all points by one vector; each axis is normal with deviation sigma."""
 
-    sigma: tuple = (0.5, 0.5, 0.1)
+    sigma: tuple[float, ...] = (0.5, 0.5, 0.1)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         good = np.shape(self.sigma) == (3,) and min(self.sigma) >= 0
         check(self, "sigma", good, "three numbers of 0 or more")
 
-    def apply(self, cloud, rng, draw):
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
         return moved(cloud, cloud.points + rng.normal(size=3) * np.asarray(self.sigma))
 
 
@@ -81,11 +87,11 @@ class Jitter(Transform):
     sigma: float = 0.01
     most: float = 0.05
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check(self, "sigma", self.sigma >= 0, "0 or more")
         check(self, "most", self.most >= 0, "0 or more")
 
-    def apply(self, cloud, rng, draw):
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
         noise = rng.standard_normal(cloud.points.shape, np.float32) * np.float32(self.sigma)
         return moved(cloud, cloud.points + np.clip(noise, -self.most, self.most))
 
@@ -100,11 +106,11 @@ class Elastic(Transform):
     cell: float = 0.2
     magnitude: float = 0.4
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check(self, "cell", self.cell > 0, "above 0")
         check(self, "magnitude", self.magnitude >= 0, "0 or more")
 
-    def apply(self, cloud, rng, draw):
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
         bounds = cloud.bounds()
         if bounds is None:
             return cloud
@@ -134,10 +140,10 @@ class Normalize(Transform):
     center: str = "mean"
     unit: bool = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check(self, "center", self.center in ("mean", "box", "none"), "mean, box or none")
 
-    def apply(self, cloud, rng, draw):
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
         finite = cloud.points[cloud.finite()].astype(np.float64)
         if not len(finite):
             return cloud

@@ -1,18 +1,24 @@
 """Transforms that mix two clouds: Mix3D, PolarMix, LaserMix and instance copy-paste."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .base import Transform, check, join, linear, moved
 from .geometry import turn
 
+if TYPE_CHECKING:
+    from mlx_lattice.io.cloud import PointCloud
+
 
 @dataclass(frozen=True)
 class Mix3D(Transform):
     """Both clouds, each with its center at the origin (Nekrasov et al., 3DV 2021)."""
 
-    def apply(self, cloud, rng, draw):
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
         other = self._second(rng, draw)
         return join(_centered(cloud), _centered(other), "Mix3D")
 
@@ -29,13 +35,13 @@ class PolarMix(Transform):
     """
 
     sector: float = 180.0
-    classes: tuple = ()
-    angles: tuple = (120.0, 240.0)
+    classes: tuple[Any, ...] = ()
+    angles: tuple[Any, ...] = (120.0, 240.0)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check(self, "sector", 0 < self.sector <= 360, "above 0 and at most 360 degrees")
 
-    def apply(self, cloud, rng, draw):
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
         other = self._second(rng, draw)
         begin = rng.uniform(0, 360)
         inside = (_azimuth(cloud) - begin) % 360 < self.sector
@@ -56,15 +62,15 @@ class LaserMix(Transform):
     degrees.
     """
 
-    areas: tuple = (3, 4, 5, 6)
+    areas: tuple[Any, ...] = (3, 4, 5, 6)
     low: float = -25.0
     high: float = 3.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check(self, "areas", len(self.areas) > 0 and min(self.areas) >= 2, "numbers of 2 or more")
         check(self, "high", self.low < self.high, f"above low = {self.low}")
 
-    def apply(self, cloud, rng, draw):
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
         other = self._second(rng, draw)
         cuts = np.linspace(self.low, self.high, int(rng.choice(self.areas)) + 1)[1:-1]
         first = int(rng.integers(2))
@@ -80,15 +86,15 @@ class CopyPaste(Transform):
     classes: class indices to take objects of. The other cloud needs `label` and `instance`.
     """
 
-    classes: tuple = ()
+    classes: tuple[Any, ...] = ()
     count: int = 3
     turned: bool = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check(self, "classes", len(self.classes) > 0, "one class or more")
         check(self, "count", self.count >= 1, "1 or more")
 
-    def apply(self, cloud, rng, draw):
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
         other = self._second(rng, draw)
         if "instance" not in other.columns:
             raise ValueError("[CopyPaste] needs the column instance in both clouds")
@@ -106,22 +112,22 @@ class CopyPaste(Transform):
         return cloud
 
 
-def _centered(cloud):
+def _centered(cloud: PointCloud) -> Any:
     bounds = cloud.bounds()
     middle = 0.0 if bounds is None else (bounds[0] + bounds[1]) / 2
     return moved(cloud, cloud.points.astype(np.float64) - middle)
 
 
-def _azimuth(cloud):
+def _azimuth(cloud: PointCloud) -> Any:
     return np.degrees(np.arctan2(cloud.points[:, 1], cloud.points[:, 0]))
 
 
-def _inclination(cloud):
+def _inclination(cloud: PointCloud) -> Any:
     flat = np.hypot(cloud.points[:, 0], cloud.points[:, 1])
     return np.degrees(np.arctan2(cloud.points[:, 2], flat))
 
 
-def _labels(transform, cloud):
+def _labels(transform: Any, cloud: PointCloud) -> Any:
     if "label" not in cloud.columns:
         raise ValueError(f"[{type(transform).__name__}] needs the column label in both clouds")
     return cloud.columns["label"]

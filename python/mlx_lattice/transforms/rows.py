@@ -1,11 +1,17 @@
 """Transforms that pick rows: dropout, crops by box, sphere and range, one point per voxel."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..io.downsample import downsample
 from .base import Transform, check
+
+if TYPE_CHECKING:
+    from mlx_lattice.io.cloud import PointCloud
 
 
 @dataclass(frozen=True)
@@ -14,10 +20,10 @@ class Dropout(Transform):
 
     most: float = 0.2
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check(self, "most", 0 <= self.most < 1, "0 or more and below 1")
 
-    def apply(self, cloud, rng, draw):
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
         share = rng.uniform(0, self.most)
         return kept(cloud, rng.random(len(cloud)) >= share)
 
@@ -26,13 +32,13 @@ class Dropout(Transform):
 class CropBox(Transform):
     """The points of an upright box of side lengths `size` around a random point."""
 
-    size: tuple = (10.0, 10.0, 100.0)
+    size: tuple[float, ...] = (10.0, 10.0, 100.0)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         good = np.shape(self.size) == (3,) and min(self.size) > 0
         check(self, "size", good, "three numbers above 0")
 
-    def apply(self, cloud, rng, draw):
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
         if not len(cloud):
             return cloud
         away = np.abs(cloud.points - cloud.points[rng.integers(len(cloud))])
@@ -45,10 +51,10 @@ class CropSphere(Transform):
 
     points: int = 80_000
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check(self, "points", self.points >= 1, "1 or more")
 
-    def apply(self, cloud, rng, draw):
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
         if len(cloud) <= self.points:
             return cloud
         center = cloud.points[rng.integers(len(cloud))].astype(np.float64)
@@ -62,15 +68,15 @@ class CropSphere(Transform):
 class CropRange(Transform):
     """The points with low <= (x, y, z) < high: the range that a detector or a network sees."""
 
-    low: tuple = (-50.0, -50.0, -4.0)
-    high: tuple = (50.0, 50.0, 2.0)
+    low: tuple[float, ...] = (-50.0, -50.0, -4.0)
+    high: tuple[float, ...] = (50.0, 50.0, 2.0)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         good = np.shape(self.low) == np.shape(self.high) == (3,)
         good = good and all(a < b for a, b in zip(self.low, self.high, strict=True))
         check(self, "high", good, f"three numbers above low = {self.low}")
 
-    def apply(self, cloud, rng, draw):
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
         p = cloud.points
         return kept(cloud, ((p >= np.asarray(self.low)) & (p < np.asarray(self.high))).all(axis=1))
 
@@ -82,18 +88,20 @@ class Voxelize(Transform):
     size: float = 0.05
     points: str = "mean"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check(self, "size", 0 < self.size < float("inf"), "a positive number")
         check(self, "points", self.points in ("mean", "center", "first"), "mean, center or first")
 
-    def __call__(self, cloud, rng=None, draw=None):
+    def __call__(
+        self, cloud: PointCloud, rng: np.random.Generator | None = None, draw: Any = None
+    ) -> Any:
         return self.apply(cloud, rng, draw)
 
-    def apply(self, cloud, rng, draw):
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
         return downsample(cloud, self.size, self.points)[0]
 
 
-def kept(cloud, mask):
+def kept(cloud: PointCloud, mask: Any) -> Any:
     """Rows of a mask; at least one row is kept, so that a network always has something to see."""
     if not len(cloud) or mask.all():
         return cloud

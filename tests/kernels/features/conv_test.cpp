@@ -89,8 +89,8 @@ void check(const RelationLists& lists, int64_t c_in, int64_t c_out, int64_t grou
   weight.stride_out = 1;
   const TileBounds bounds = tile_bounds(lists, conv_tile(lists));
   conv(lists, bounds, {float_type_of<T>(), x.data(), &weight, b, y.data(), c_in, c_out, groups});
-  reference_conv<T>(lists, x.data(), c_in, w.data(), {weight.stride_k, c_out, 1}, b, y0.data(),
-                    c_out, groups);
+  reference_conv<T>(
+      lists, {x.data(), w.data(), {weight.stride_k, c_out, 1}, b, y0.data(), c_in, c_out, groups});
   expect_close(y, y0, 1e-4);
   outer(lists, bounds, {float_type_of<T>(), x.data(), g.data(), u.data(), c_in, c_out, groups});
   reference_outer<T>(lists, x.data(), c_in, g.data(), c_out, u0.data(), groups);

@@ -69,8 +69,8 @@ class MetalHost:
         timeout=60,
         change=None,
         tier=None,
-        probe=False,
         layout=None,
+        probe=False,
     ):
         self.variant, self.order, self.seed, self.fails, self.timeout = (
             variant,

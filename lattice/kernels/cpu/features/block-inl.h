@@ -70,16 +70,26 @@ HWY_INLINE void prefetch_row(const T* row, int64_t c) {
   (void)c;
 }
 
-// Copies columns [column, column + columns) of rows order[begin .. end) of x (n, pitch) to dst, as
-// float32. Each row of dst has `stride` values, a multiple of kLine; what lies behind the columns
-// is undefined. Null order: the rows begin .. end themselves.
+// Columns [column, column + columns) of the rows order[0], order[1], ... of x (n, pitch). Null
+// order: the rows 0, 1, ... themselves.
 template <typename T>
-HWY_NOINLINE void copy_columns(const T* x, int64_t n, int64_t pitch, int64_t column,
-                               int64_t columns, const int32_t* order, int64_t begin, int64_t end,
+struct SomeColumns {
+  const T* x;
+  int64_t n, pitch, column, columns;
+  const int32_t* order;
+};
+
+// Copies the columns of rows [begin, end) to dst, as float32. Each row of dst has `stride` values,
+// a multiple of kLine; what lies behind the columns is undefined.
+template <typename T>
+HWY_NOINLINE void copy_columns(const SomeColumns<T>& from, int64_t begin, int64_t end,
                                float* HWY_RESTRICT dst, int64_t stride) {
   constexpr int64_t kAhead = 16;
   const Floats d;
-  const T* x_end = x + n * pitch;
+  const T* x = from.x;
+  const int64_t pitch = from.pitch, column = from.column, columns = from.columns;
+  const int32_t* order = from.order;
+  const T* x_end = x + from.n * pitch;
   for (int64_t p = begin; p < end; ++p, dst += stride) {
     if (order && p + kAhead < end) prefetch_row(x + order[p + kAhead] * pitch + column, columns);
     const T* row = x + (order ? order[p] : p) * pitch + column;
@@ -93,7 +103,7 @@ HWY_NOINLINE void copy_columns(const T* x, int64_t n, int64_t pitch, int64_t col
 template <typename T>
 void copy_rows(const T* x, int64_t n, int64_t c, const int32_t* order, int64_t begin, int64_t end,
                float* HWY_RESTRICT dst, int64_t stride) {
-  copy_columns(x, n, c, 0, c, order, begin, end, dst, stride);
+  copy_columns<T>({x, n, c, 0, c, order}, begin, end, dst, stride);
 }
 
 // Copied rows in a ring of a power of two of rows: position p is at x + (p & mask) * stride.

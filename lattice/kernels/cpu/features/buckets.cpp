@@ -16,6 +16,23 @@
 
 #include "lattice/kernels/cpu/features/block-inl.h"
 
+#ifndef LATTICE_KERNELS_CPU_BUCKETS_CPP
+#define LATTICE_KERNELS_CPU_BUCKETS_CPP
+namespace lattice::cpu {
+namespace {
+
+// n edges: row in[e] of x (., c), which ends at x_end, goes to output position out[e].
+struct BucketEdges {
+  const float *x, *x_end;
+  int64_t c;
+  const int32_t *in, *out;
+  int64_t n;
+};
+
+}  // namespace
+}  // namespace lattice::cpu
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace lattice::cpu::HWY_NAMESPACE {
 
@@ -37,12 +54,11 @@ HWY_INLINE void sum_columns(const float* HWY_RESTRICT x, int64_t c,
   unroll<N>([&](auto v) LATTICE_INLINE_LAMBDA { hn::StoreU(sum[v], d, to + column + v * kLanes); });
 }
 
-// Sums over the runs of equal `out` among n edges: rows in[e] of x, which ends at x_end. Writes the
-// sums and where they go; returns their number.
-int64_t sum_buckets(const float* x, const float* x_end, int64_t c, const int32_t* in,
-                    const int32_t* out, int64_t n, int32_t first_out, float* sums,
-                    int32_t* sums_out) {
+// Sums over the runs of equal `out` among the edges. Writes the sums and where they go; returns
+// their number.
+int64_t sum_buckets(const BucketEdges& edges, int32_t first_out, float* sums, int32_t* sums_out) {
   const Floats d;
+  const auto [x, x_end, c, in, out, n] = edges;
   int64_t buckets = 0;
   for (int64_t e = 0, end; e < n; e = end, ++buckets, sums += c) {
     for (end = e + 1; end < n && out[end] == out[e];) ++end;
@@ -202,7 +218,7 @@ class BucketOuter {
       const int32_t* in = (list.in ? list.in : s.iota.data()) + at(t0, k);
       const int32_t* out = (list.out ? list.out : s.iota.data()) + at(t0, k);
       const int64_t made = HWY_DYNAMIC_DISPATCH(sum_buckets)(
-          x, x + (int64_t{hi} + 1) * c_in, c_in, in, out, at(t1, k) - at(t0, k),
+          {x, x + (int64_t{hi} + 1) * c_in, c_in, in, out, at(t1, k) - at(t0, k)},
           static_cast<int32_t>(first), s.sums.data() + done * c_in, s.sums_out.data() + done);
       s.lists.lists[static_cast<size_t>(k)] = {s.iota.data() + done, s.sums_out.data() + done,
                                                made};

@@ -47,6 +47,11 @@ constexpr int64_t kCachedFloats = int64_t{3} << 16;  // rows that need not be as
 constexpr int64_t kListRows = 256;                   // rows copied at a time without a window
 constexpr int64_t kFillEdges = 256;  // that share a block which is made as it is used
 
+// One channel on both sides of each group.
+inline bool is_depthwise(int64_t c_in, int64_t c_out, int64_t groups) {
+  return c_in == groups && c_out == groups && groups > 1;
+}
+
 // Output columns that are computed together.
 struct Panel {
   int64_t column;
@@ -76,7 +81,8 @@ class Conv {
         x_(static_cast<const T*>(args.x)),
         y_(static_cast<T*>(args.y)),
         c_in_(args.c_in / args.groups),
-        depthwise_(args.c_in == args.groups && args.c_out == args.groups && args.groups > 1),
+        depthwise_(is_depthwise(args.c_in, args.c_out, args.groups)),
+        buckets_(args.add_shared_first && !depthwise_),
         in_order_(lists.in_order ? lists.in_order->data() : nullptr),
         out_order_(lists.out_order ? lists.out_order->data() : nullptr),
         direct_(std::is_same_v<T, float> && !in_order_ && !depthwise_),
@@ -121,13 +127,6 @@ class Conv {
       fill_tiles_ = (kFillEdges + edges - 1) / edges;
     }
     const int64_t rows = std::min(kTaskRows, kTaskFloats / stride_);
-    // A bucket costs c_in additions per edge and saves c_in * c_out multiplications for each edge
-    // but its first. Measured on dense scans: from 1.25 edges per bucket on with 64 channels, 2
-    // with 32; with 16 not at 4.4 (0.9 times as fast).
-    buckets_ = !depthwise_ && lists_.n_buckets > 0 &&
-               lists_.n_edges * 4 >= lists_.n_buckets * (c_out >= 64   ? 5
-                                                         : c_out >= 32 ? 8
-                                                                       : 20);
     tiles_per_task_ =
         std::clamp<int64_t>(n_tiles_ / (8 * thread_count()), 1, std::max<int64_t>(1, rows / tile_));
   }
@@ -356,8 +355,8 @@ class Conv {
     for (int64_t e = 0; e < n; e += call.n) {
       call.n = std::min(kListRows, n - e);
       for (int64_t i = 0; i < call.n; ++i) rows[i] = in_order_ ? in_order_[in[e + i]] : in[e + i];
-      copy_columns(x_, lists_.n_in, args_.c_in, panel.x_column, columns, rows, 0, call.n, s->rows,
-                   stride);
+      copy_columns<T>({x_, lists_.n_in, args_.c_in, panel.x_column, columns, rows}, 0, call.n,
+                      s->rows, stride);
       add(call);
       call.out += call.n;
     }
@@ -394,12 +393,12 @@ class Conv {
   T* y_;
   int64_t c_in_;  // of a group
   bool depthwise_;
+  bool buckets_;
   const int32_t* in_order_;
   const int32_t* out_order_;
   bool direct_;     // rows are read where they are
   bool scattered_;  // and do not all stay in the cache
   int64_t stride_;  // of the rows that are read
-  bool buckets_ = false;
   std::vector<Panel> panels_;
   int64_t packed_ = 0;  // floats of one offset's weights
   int64_t tiles_per_task_ = 1;
@@ -420,6 +419,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lattice::cpu {
 HWY_EXPORT(run_conv);
+
+// A bucket costs c_in additions per edge and saves c_in * c_out multiplications for each edge but
+// its first. Measured on dense scans: from 1.25 edges per bucket on with 64 channels, 2 with 32;
+// with 16 not at 4.4 (0.9 times as fast).
+bool conv_buckets_pay(const RelationLists& lists, int64_t c_in, int64_t c_out, int64_t groups) {
+  if (is_depthwise(c_in, c_out, groups) || lists.n_buckets == 0) return false;
+  const int64_t columns = c_out / groups;
+  return lists.n_edges * 4 >= lists.n_buckets * (columns >= 64 ? 5 : columns >= 32 ? 8 : 20);
+}
 
 int64_t conv_tile(const RelationLists& lists) {
   constexpr int64_t kTile = 256;

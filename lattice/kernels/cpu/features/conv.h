@@ -58,7 +58,12 @@ struct ConvArgs {
   int64_t c_in = 0;
   int64_t c_out = 0;
   int64_t groups = 1;
+  // Rows of x that share (offset, output row) are added first and multiplied once.
+  bool add_shared_first = false;
 };
+
+// Whether add_shared_first is faster: many edges per bucket (offset, output row).
+bool conv_buckets_pay(const RelationLists& lists, int64_t c_in, int64_t c_out, int64_t groups);
 
 // Tile for the bounds that conv and outer read.
 int64_t conv_tile(const RelationLists& lists);

@@ -178,8 +178,9 @@ class Outer {
       scratch.iota = Buffer<int32_t>(std::max(edges, part_tiles_ * tile_));
       std::iota(scratch.iota.begin(), scratch.iota.end(), 0);
     }
-    copy(static_cast<const T*>(args_.y), lists_.n_out, args_.c_out, 0, args_.c_out,
-         lists_.out_order, first, first + rows, scratch.y.data(), y_stride);
+    copy_columns<T>({static_cast<const T*>(args_.y), lists_.n_out, args_.c_out, 0, args_.c_out,
+                     data_of(lists_.out_order)},
+                    first, first + rows, scratch.y.data(), y_stride);
     scratch.x_end = scratch.x.data() + scratch.x.size();
     if (window) {
       copy_x(scratch.hi, hi, x_column, x_columns,
@@ -193,7 +194,8 @@ class Outer {
       const OffsetList& list = lists_.lists[static_cast<size_t>(k)];
       for (int64_t e = from[k]; e < to[k]; e += edges) {
         const int64_t n = std::min<int64_t>(edges, to[k] - e);
-        OuterEdges some = edges_of(list, e, n, to[k], x_base, x_stride, y_base, y_stride, scratch);
+        OuterEdges some =
+            edges_of(list, e, n, to[k], {x_base, x_stride, y_base, y_stride}, scratch);
         if (!window) {
           for (int64_t i = 0; i < n; ++i)
             copy_x(list.in_at(e + i), list.in_at(e + i) + 1, x_column, x_columns,
@@ -233,11 +235,19 @@ class Outer {
     s.hi = std::max(s.hi, lo);
   }
 
+  // Rows that edges read, by position.
+  struct BothEnds {
+    const float* x;
+    int64_t x_stride;
+    const float* y;
+    int64_t y_stride;
+  };
+
   // n edges of a list from e on; `end` is where edges end that may be fetched early. An identity
   // list has position e at both ends.
   static OuterEdges edges_of(const OffsetList& list, int64_t e, int64_t n, int64_t end,
-                             const float* x, int64_t x_stride, const float* y, int64_t y_stride,
-                             const Scratch& scratch) {
+                             const BothEnds& ends, const Scratch& scratch) {
+    const auto [x, x_stride, y, y_stride] = ends;
     const int32_t* iota = scratch.iota.data();
     if (!list.in) return {x + e * x_stride, x_stride, iota, y + e * y_stride, y_stride, iota, n, 0};
     return {x,        x_stride,     list.in + e, y,
@@ -257,7 +267,7 @@ class Outer {
       const OffsetList& list = lists_.lists[static_cast<size_t>(k)];
       for (int64_t e = from[k]; e < to[k]; e += edges) {
         const int64_t n = std::min<int64_t>(edges, to[k] - e);
-        add_edges(edges_of(list, e, n, to[k], x, args_.c_in, y, args_.c_out, scratch), c0, c1,
+        add_edges(edges_of(list, e, n, to[k], {x, args_.c_in, y, args_.c_out}, scratch), c0, c1,
                   sums + (k - k0) * offset_sums_, scratch);
       }
     }
@@ -326,18 +336,16 @@ class Outer {
     if (buffer.size() < size) buffer = Buffer<float>(size + size / 4);
   }
 
-  // Columns [column, column + columns) of the rows at positions [begin, end).
-  static void copy(const T* data, int64_t n, int64_t channels, int64_t column, int64_t columns,
-                   const std::shared_ptr<const Buffer<int32_t>>& order, int64_t begin, int64_t end,
-                   float* to, int64_t stride) {
-    copy_columns(data, n, channels, column, columns, order ? order->data() : nullptr, begin, end,
-                 to, stride);
+  static const int32_t* data_of(const std::shared_ptr<const Buffer<int32_t>>& order) {
+    return order ? order->data() : nullptr;
   }
 
+  // Columns [column, column + columns) of the rows at positions [begin, end).
   void copy_x(int64_t begin, int64_t end, int64_t column, int64_t columns, float* to,
               int64_t stride) const {
-    copy(static_cast<const T*>(args_.x), lists_.n_in, args_.c_in, column, columns, lists_.in_order,
-         begin, end, to, stride);
+    copy_columns<T>({static_cast<const T*>(args_.x), lists_.n_in, args_.c_in, column, columns,
+                     data_of(lists_.in_order)},
+                    begin, end, to, stride);
   }
 
   // u[k] = the sums of all chains, in order.

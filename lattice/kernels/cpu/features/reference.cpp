@@ -18,9 +18,8 @@ void round_to(const Buffer<double>& sums, T* to) {
 }  // namespace
 
 template <typename T>
-void reference_conv(const RelationLists& lists, const T* x, int64_t c_in, const T* w,
-                    const WeightStrides& strides, const T* bias, T* y, int64_t c_out,
-                    int64_t groups) {
+void reference_conv(const RelationLists& lists, const ReferenceConv<T>& args) {
+  const auto [x, w, strides, bias, y, c_in, c_out, groups] = args;
   const int64_t in_group = c_in / groups, out_group = c_out / groups;
   Buffer<double> sums(lists.n_out * c_out);
   for (int64_t i = 0; i < sums.size(); ++i) sums[i] = bias ? double{widen(bias[i % c_out])} : 0.0;
@@ -60,8 +59,7 @@ void reference_outer(const RelationLists& lists, const T* x, int64_t c_in, const
 }
 
 #define LATTICE_INSTANTIATE(T)                                                                  \
-  template void reference_conv(const RelationLists&, const T*, int64_t, const T*,               \
-                               const WeightStrides&, const T*, T*, int64_t, int64_t);           \
+  template void reference_conv(const RelationLists&, const ReferenceConv<T>&);                  \
   template void reference_outer(const RelationLists&, const T*, int64_t, const T*, int64_t, T*, \
                                 int64_t);
 LATTICE_INSTANTIATE(float)

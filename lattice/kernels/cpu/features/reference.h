@@ -13,12 +13,19 @@ struct WeightStrides {
   int64_t k, in, out;
 };
 
+template <typename T>
+struct ReferenceConv {
+  const T *x, *w;
+  WeightStrides strides;  // of w
+  const T* bias;          // null: none
+  T* y;
+  int64_t c_in, c_out, groups;
+};
+
 // y[o, m] = bias[m] + sum_k sum_{(i, o) in list k} sum_c x[i, g * c_in / G + c] w[k, c, m], g the
 // group of m.
 template <typename T>
-void reference_conv(const RelationLists& lists, const T* x, int64_t c_in, const T* w,
-                    const WeightStrides& strides, const T* bias, T* y, int64_t c_out,
-                    int64_t groups);
+void reference_conv(const RelationLists& lists, const ReferenceConv<T>& args);
 
 // u[k, c, m] = sum_{(i, o) in list k} x[i, g * c_in / G + c] g[o, m].
 template <typename T>

@@ -161,15 +161,18 @@ MadeCoords decode(const Space& space, const DistinctKeys<Space>& distinct, bool 
   MadeCoords made;
   made.rows = distinct.n;
   made.data = Buffer<std::byte>(distinct.n * 4 * (is64 ? 8 : 4));
-  CoordSpan{made.data.data(), made.rows, is64}.visit([&]<typename T>(const T* data) {
-    T* to = const_cast<T*>(data);
+  const auto write = [&]<typename T>(T* to) {
     parallel_range(distinct.n, kGrain, [&](int64_t begin, int64_t end) {
       for (int64_t p = begin; p < end; ++p)
         for (int a = 0; a < 4; ++a)
           to[int64_t{(*distinct.order)[p]} * 4 + a] =
               static_cast<T>(space.axis(distinct.keys[p], a));
     });
-  });
+  };
+  if (is64)
+    write(reinterpret_cast<int64_t*>(made.data.data()));
+  else
+    write(reinterpret_cast<int32_t*>(made.data.data()));
   return made;
 }
 

@@ -1,6 +1,9 @@
 """`mlx-lattice bench`: measures operations on this machine. One module per topic."""
 
+from __future__ import annotations
+
 import argparse
+from typing import Any
 
 from ..._ext import limit_simd
 from ..device import add_device
@@ -15,7 +18,7 @@ def _instruction_set(name: str) -> str:
     return name
 
 
-def add_command(commands):
+def add_command(commands: argparse._SubParsersAction[Any]) -> None:
     parser = commands.add_parser("bench", help="measures operations on this machine")
     parser.add_argument(
         "--simd",

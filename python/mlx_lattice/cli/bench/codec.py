@@ -4,17 +4,24 @@ Python itself brings zlib. The tables show zstandard, DracoPy and laspy[lazrs] i
 installed.
 """
 
+from __future__ import annotations
+
 import io
 import time
 import zlib
+from collections.abc import Iterator
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
 from ... import ops
 
+if TYPE_CHECKING:
+    import argparse
 
-def add_topics(topics):
+
+def add_topics(topics: argparse._SubParsersAction[Any]) -> None:
     entropy = topics.add_parser("entropy", help="rANS and range coder against zlib and zstd")
     entropy.add_argument("--symbols", type=int, default=8_000_000, metavar="N")
     entropy.add_argument("--repeat", type=int, default=5, help="the best of so many runs counts")
@@ -27,7 +34,7 @@ def add_topics(topics):
     codec.set_defaults(run=bench_codec)
 
 
-def _timed(work, repeat=1):
+def _timed(work: Any, repeat: int = 1) -> tuple[Any, ...]:
     """(result, best CPU seconds)"""
     best = float("inf")
     for _ in range(repeat):
@@ -37,14 +44,14 @@ def _timed(work, repeat=1):
     return result, best
 
 
-def _import(name):
+def _import(name: str) -> Any:
     try:
         return __import__(name)
     except ImportError:
         return None
 
 
-def bench_entropy(arguments):
+def bench_entropy(arguments: argparse.Namespace) -> None:
     import numpy as np
 
     if arguments.symbols < 1 or arguments.repeat < 1:
@@ -96,7 +103,7 @@ def bench_entropy(arguments):
         print(f"{name:12} {bits:12.3f} {encode:12.1f} {decode:12.1f} {decode / inflate:10.2f}")
 
 
-def _rivals(cells):
+def _rivals(cells: Any) -> Iterator[Any]:
     """(name, encode, decode or None); cells are sorted rows (N, 3)."""
     import numpy as np
 
@@ -117,7 +124,7 @@ def _rivals(cells):
             )
     if laspy:
 
-        def write():
+        def write() -> Any:
             header = laspy.LasHeader(point_format=0, version="1.2")
             header.scales, header.offsets = [1, 1, 1], [0, 0, 0]
             las = laspy.LasData(header)
@@ -143,7 +150,7 @@ def _rivals(cells):
             )
 
 
-def bench_codec(arguments):
+def bench_codec(arguments: argparse.Namespace) -> None:
     import numpy as np
 
     from ..demo_scene import sweep

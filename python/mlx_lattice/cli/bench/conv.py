@@ -1,15 +1,22 @@
 """`bench conv`: convolution and its gradients on this machine, as a table."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import mlx.core as mx
 
 from ... import SparseTensor, backend_info, ops
 from ...core import set_thread_count, thread_count
 from .measure import best, gemm_rate
 
+if TYPE_CHECKING:
+    import argparse
+
 _PASSES = ("forward", "input grad", "weight grad")
 
 
-def add_topics(topics):
+def add_topics(topics: argparse._SubParsersAction[Any]) -> None:
     conv = topics.add_parser("conv", help="3x3x3 submanifold convolution on a LiDAR-like sweep")
     conv.add_argument("--channels", type=int, nargs="+", default=[16, 32, 64, 128], metavar="C")
     conv.add_argument("--dtype", choices=["float32", "float16", "bfloat16"], default="float32")
@@ -21,7 +28,7 @@ def add_topics(topics):
     conv.set_defaults(run=bench_conv)
 
 
-def plain_conv(x, w, relation):
+def plain_conv(x: Any, w: Any, relation: Any) -> Any:
     """The same with gather, matmul and scatter-add of MLX."""
     edges, groups = relation.edges, relation.kernel_csr
     offsets = groups.row_offsets.tolist()
@@ -32,7 +39,7 @@ def plain_conv(x, w, relation):
     return y
 
 
-def bench_conv(arguments):
+def bench_conv(arguments: argparse.Namespace) -> None:
     if (
         min(arguments.channels) < 1
         or min(arguments.threads) < 1
@@ -70,13 +77,15 @@ def bench_conv(arguments):
         set_thread_count(before)
 
 
-def _bench_channels(arguments, x, relation, channels, dtype, gemm):
+def _bench_channels(
+    arguments: argparse.Namespace, x: Any, relation: Any, channels: Any, dtype: Any, gemm: Any
+) -> None:
     feats = mx.random.normal((x.feats.shape[0], channels)).astype(dtype)
     w = (mx.random.normal((27, channels, channels)) / channels).astype(dtype)
     g = mx.random.normal(feats.shape).astype(dtype)
     mx.eval(feats, w, g)
 
-    def conv(feats, w):
+    def conv(feats: Any, w: Any) -> Any:
         return [ops.subm_conv3d(x.replace(feats=feats), w).feats]
 
     works = (

@@ -1,9 +1,12 @@
 """How `bench` measures: the best of several runs, and the rate of a dense product in one run."""
 
+from __future__ import annotations
+
 import time
+from typing import Any
 
 
-def best(repeat, work):
+def best(repeat: Any, work: Any) -> tuple[Any, ...]:
     """CPU seconds of all threads and elapsed seconds, the best of each."""
     cpu, wall = [], []
     for _ in range(repeat + 1):  # the first run warms up
@@ -14,7 +17,7 @@ def best(repeat, work):
     return min(cpu[1:]), min(wall[1:])
 
 
-def gemm_rate(repeat):
+def gemm_rate(repeat: Any) -> Any:
     """GFLOP/s of a large square float32 product of NumPy's BLAS, by CPU time of all its threads."""
     import numpy as np
 

@@ -3,7 +3,11 @@
 Each time is compared with dense products and with plain MLX operations.
 """
 
+from __future__ import annotations
+
 import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 import mlx.nn
@@ -11,8 +15,13 @@ import mlx.nn
 from ... import SparseTensor, backend_info, models, nn
 from ...core import set_thread_count, thread_count
 
+if TYPE_CHECKING:
+    import argparse
 
-def add_topics(topics):
+    from mlx.nn import Module
+
+
+def add_topics(topics: argparse._SubParsersAction[Any]) -> None:
     model = topics.add_parser(
         "model", help="MinkUNet on a LiDAR-like sweep: plan, inference, training step"
     )
@@ -34,7 +43,7 @@ def add_topics(topics):
     model.set_defaults(run=bench_model)
 
 
-def _relation(conv, x, coordinates):
+def _relation(conv: Any, x: Any, coordinates: SparseTensor) -> Any:
     """What a convolution module reads on x; None where it is a matrix product."""
     s, manager = conv.spec, x.coord_manager
     if s.is_pointwise:
@@ -49,7 +58,7 @@ def _relation(conv, x, coordinates):
 
 
 @contextlib.contextmanager
-def _layers_as(run):
+def _layers_as(run: Any) -> Iterator[Any]:
     """Inside the `with` block `run(layer, x, y, coordinates, residual)` replaces each layer's call.
 
     `run` returns the features of the layer; y is the lazy convolution.
@@ -58,22 +67,27 @@ def _layers_as(run):
 
     before = ConvNorm.__call__
 
-    def call(layer, x, coordinates=None, residual=None):
+    def call(
+        layer: Any,
+        x: Any,
+        coordinates: SparseTensor | None = None,
+        residual: SparseTensor | None = None,
+    ) -> Any:
         y = layer.conv(x) if coordinates is None else layer.conv(x, coordinates)
         return y.with_feats(run(layer, x, y, coordinates, residual))
 
-    ConvNorm.__call__ = call
+    ConvNorm.__call__ = call  # type: ignore[assignment]
     try:
         yield
     finally:
         ConvNorm.__call__ = before
 
 
-def _count(model, x):
+def _count(model: Module, x: Any) -> Any:
     """FLOP of all convolutions."""
     total = [2 * x.active_count * model.head.weight.size]
 
-    def run(layer, x, y, coordinates, residual):
+    def run(layer: Any, x: Any, y: Any, coordinates: SparseTensor, residual: SparseTensor) -> Any:
         relation = _relation(layer.conv, x, coordinates)
         edges = x.active_count if relation is None else relation.edge_count
         total.append(2 * edges * x.channels * y.channels)
@@ -84,7 +98,7 @@ def _count(model, x):
     return sum(total)
 
 
-def _plain(layer, x, y, coordinates, residual):
+def _plain(layer: Any, x: Any, y: Any, coordinates: SparseTensor, residual: SparseTensor) -> Any:
     """Gather, matmul, scatter-add and batch norm of MLX."""
     from .conv import plain_conv
 
@@ -97,7 +111,7 @@ def _plain(layer, x, y, coordinates, residual):
     return mx.maximum(f, 0) if layer._relu else f
 
 
-def _scan(voxel, channels, dtype):
+def _scan(voxel: Any, channels: Any, dtype: Any) -> tuple[Any, ...]:
     import numpy as np
 
     from ..demo_scene import sweep
@@ -108,7 +122,7 @@ def _scan(voxel, channels, dtype):
     return coords, mx.random.normal((len(cells), channels)).astype(dtype)
 
 
-def bench_model(arguments):
+def bench_model(arguments: argparse.Namespace) -> None:
     from .measure import best, gemm_rate
 
     if min(arguments.threads) < 1 or arguments.repeat < 1 or not arguments.voxel > 0:
@@ -150,7 +164,7 @@ def bench_model(arguments):
         set_thread_count(before)
 
 
-def _time_plain(model, x, best):
+def _time_plain(model: Module, x: Any, best: Any) -> Any:
     """CPU seconds of one inference with plain MLX operations, whose result is compared first."""
     with _layers_as(_plain):
         expected = model(x).feats
@@ -164,8 +178,17 @@ def _time_plain(model, x, best):
     return seconds
 
 
-def _bench_threads(arguments, model, x, flop, gemm, plain, threads, best):
-    def line(what, work, flop=None, ratio=None):
+def _bench_threads(
+    arguments: argparse.Namespace,
+    model: Module,
+    x: Any,
+    flop: Any,
+    gemm: Any,
+    plain: Any,
+    threads: Any,
+    best: Any,
+) -> None:
+    def line(what: str, work: Any, flop: Any = None, ratio: Any = None) -> None:
         cpu, wall = best(arguments.repeat, work)
         rate = f"{flop / cpu * 1e-9:17.1f} {flop / cpu * 1e-9 / gemm:8.2f}" if flop else f"{'':26}"
         times = f"{ratio / cpu:12.1f}" if ratio else ""
@@ -173,7 +196,7 @@ def _bench_threads(arguments, model, x, flop, gemm, plain, threads, best):
             f"{what:28} {threads:7} {wall * 1e3:9.1f} {cpu * 1e3:9.1f} {rate} {times}", flush=True
         )
 
-    def training():
+    def training() -> None:
         step = mlx.nn.value_and_grad(model, lambda m: mx.mean(m(x).feats.astype(mx.float32) ** 2))
         model.train()
         mx.eval(step(model))
@@ -186,20 +209,21 @@ def _bench_threads(arguments, model, x, flop, gemm, plain, threads, best):
     line("forward and backward", training, 3 * flop)
 
 
-def _time_layers(model, x, repeat, best):
+def _time_layers(model: Module, x: Any, repeat: Any, best: Any) -> Any:
     """One tuple per layer: stride, kernel, C_in, C_out, rows, edges, and two CPU times in seconds.
 
     The times are those of the convolution, and of norm, residual and ReLU.
     """
     lines = []
 
-    def run(layer, x, y, coordinates, residual):
+    def run(layer: Any, x: Any, y: Any, coordinates: SparseTensor, residual: SparseTensor) -> Any:
         relation = _relation(layer.conv, x, coordinates)
         edges = x.active_count if relation is None else relation.edge_count
         mx.eval(x.feats, y.feats)
-        again = (
-            (lambda: layer.conv(x)) if coordinates is None else (lambda: layer.conv(x, coordinates))
-        )
+
+        def again() -> Any:
+            return layer.conv(x) if coordinates is None else layer.conv(x, coordinates)
+
         conv = best(repeat, lambda: mx.eval(again().feats))[0]
         after = best(repeat, lambda: mx.eval(layer.norm(y, residual, layer._relu).feats))[0]
         lines.append(
@@ -221,7 +245,7 @@ def _time_layers(model, x, repeat, best):
     return lines
 
 
-def _print_layers(lines, gemm):
+def _print_layers(lines: Any, gemm: Any) -> None:
     print(
         f"\n{'stride':>6} {'kernel':>6} {'C_in':>5} {'C_out':>5} {'rows':>7} {'edges':>8} "
         f"{'GFLOP':>7} {'CPU ms':>8} {'/ dense':>8} {'norm ms':>8}"

@@ -6,11 +6,21 @@ Each part is timed alone, the best of some runs, in CPU seconds. "rest" is the s
 the parts: concatenation, sums of gradients, loss, optimizer.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
 import mlx.core as mx
 import mlx.nn
 
 from ... import core, explain, models, nn
 from ...core import set_thread_count, thread_count
+
+if TYPE_CHECKING:
+    import argparse
+
+    from mlx.nn import Module
 
 _TIMED = {
     nn.SubmConv3d: "convolution",
@@ -23,7 +33,7 @@ _TIMED = {
 NORM_BACK = "norm input gradient"
 
 
-def add_topics(topics):
+def add_topics(topics: argparse._SubParsersAction[Any]) -> None:
     train = topics.add_parser(
         "train",
         help="one training step of the demo's network, part by part, against dense products",
@@ -37,7 +47,7 @@ def add_topics(topics):
     train.set_defaults(run=bench_train)
 
 
-def bench_train(arguments):
+def bench_train(arguments: argparse.Namespace) -> None:
     from .measure import best, gemm_rate
 
     if min(arguments.threads) < 1 or arguments.repeat < 1 or not arguments.voxel > 0:
@@ -102,12 +112,12 @@ def bench_train(arguments):
         set_thread_count(before)
 
 
-def _calls(model, x):
+def _calls(model: Module, x: Any) -> Any:
     """(module, inputs) of every convolution, linear layer and norm, in the order of their calls."""
     found, originals = [], {kind: kind.__call__ for kind in _TIMED}
 
-    def recording(kind):
-        def call(self, *inputs, **options):
+    def recording(kind: Any) -> Any:
+        def call(self: Any, *inputs: Any, **options: Any) -> Any:
             found.append((self, (*inputs, *options.values())))
             return originals[kind](self, *inputs, **options)
 
@@ -124,7 +134,7 @@ def _calls(model, x):
     return found
 
 
-def _works(module, inputs):
+def _works(module: Module, inputs: Any) -> Iterator[Any]:
     """(part, function) that runs one module: forward and its gradients, each alone."""
     x, *others = inputs
     mx.eval(x.feats, [o.feats for o in others if isinstance(o, core.SparseTensor)])
@@ -132,14 +142,14 @@ def _works(module, inputs):
     g = mx.random.normal(y.shape)
     mx.eval(g)
 
-    def forward(feats):
+    def forward(feats: Any) -> Any:
         return [module(x.replace(feats=feats), *others).feats]
 
-    def weighted(weight):
+    def weighted(weight: Any) -> Any:
         module.weight = weight
         return [module(*inputs).feats]
 
-    def back(function, value):
+    def back(function: Callable[..., Any], value: Any) -> Any:
         return lambda: mx.eval(mx.vjp(function, [value], [g])[1])
 
     name = _TIMED[type(module)]
