@@ -1,6 +1,10 @@
 """The option --device of commands that compute on features."""
 
+from __future__ import annotations
+
+import argparse
 import contextlib
+from typing import Any
 
 import mlx.core as mx
 
@@ -9,12 +13,12 @@ from ..devices import on
 HELP = "where features are computed (default: MLX's default device)"
 
 
-def add_device(parser, default=None, text=HELP):
+def add_device(parser: argparse.ArgumentParser, default: Any = None, text: str = HELP) -> None:
     """Adds --device to the parser of a command."""
     parser.add_argument("--device", choices=("cpu", "gpu"), default=default, help=text)
 
 
-def on_device(name):
+def on_device(name: str | None) -> contextlib.AbstractContextManager[Any]:
     """A scope of this device; None: of the default one. Without such a GPU ValueError."""
     if name is None:
         return contextlib.nullcontext()
