@@ -144,7 +144,6 @@ class AttentionNet(mlx.nn.Module):
             enc_patch_size=(512, 512, 512),
             drop_path=0.0,
             cls_mode=True,
-            momentum=0.1,
         )
 
     def __call__(self, batch: Any) -> Any:
