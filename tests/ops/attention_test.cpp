@@ -76,7 +76,8 @@ TEST(Attention, OneKeyGivesItsValueAndNoKeyGivesZero) {
       attention(q, k, v, integers({0, 1, 2, 3}), {.k_offsets = integers({0, 1, 1, 2})});
   const mx::array expected =
       mx::concatenate({mx::slice(v, {0, 0, 0}, {1, 2, 4}), mx::zeros({1, 2, 4}),
-                       mx::slice(v, {1, 0, 0}, {2, 2, 4})}, 0);
+                       mx::slice(v, {1, 0, 0}, {2, 2, 4})},
+                      0);
   EXPECT_TRUE(mx::array_equal(out, expected).item<bool>());
 }
 

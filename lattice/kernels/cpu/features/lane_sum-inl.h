@@ -1,5 +1,5 @@
-// Sums over vectors with the same bits on every instruction set: element i of a row belongs to
-// part i mod 16, and the 16 parts are added as ((p, p + 8), + 4, + 2, + 1). Included once per
+// Sums over vectors with the same bits on every instruction set. Element i of a row belongs to
+// part i mod 16. Parts 8 apart are added first, then parts 4, 2 and 1 apart. Included once per
 // Highway target.
 #include "lattice/kernels/cpu/features/block-inl.h"
 
