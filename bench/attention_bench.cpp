@@ -3,7 +3,6 @@
 //
 //   attention_bench [forward runs]       LATTICE_SIMD=AVX2 chooses the instruction set
 #include <mlx/mlx.h>
-#include <sys/resource.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -25,12 +24,6 @@ constexpr int kHeads = 8, kSize = 64;
 
 mx::array normal(const mx::Shape& shape, uint64_t seed) {
   return mx::random::normal(shape, mx::float32, mx::random::key(seed));
-}
-
-double peak_mib() {
-  rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
 struct Problem {
@@ -103,13 +96,4 @@ int main(int argc, char** argv) {
     std::printf("  MLX operations forward %.1f times\n", plain / forward);
     std::fflush(stdout);
   }
-  // Memory of a long segment beyond inputs and outputs.
-  const Problem p(8000, 8000);
-  mx::array held = mx::zeros({8000 * 5, kHeads, kSize});  // as large as all results
-  mx::eval(held);
-  const double before = peak_mib();
-  held = mx::array(0.0f);
-  mx::clear_cache();
-  mx::eval(p.both());
-  std::printf("one segment of 8,000: %.1f MiB beyond inputs and results\n", peak_mib() - before);
 }

@@ -18,7 +18,7 @@
 #include <variant>
 #include <vector>
 
-#include "lattice/core/arrays.h"
+#include "lattice/core/edge_segments.h"
 
 namespace lattice {
 
@@ -55,5 +55,28 @@ struct AttentionOptions {
 mx::array attention(const mx::array& q, const mx::array& k, const mx::array& v,
                     const mx::array& offsets, const AttentionOptions& options = {},
                     mx::StreamOrDevice s = {});
+
+// Attention along the edges of a relation, without an array of edges times channels:
+//
+//   out[i, h, :] = sum_e P[e, h] v[source of e, h, :]     P = softmax of L over the edges of query
+//   i L[e, h] = scale <q[i, h, :], k[source of e, h, :]> + bias[e, h]
+//
+// q (N, H, D), k and v (M, H, D), bias (E, H) in the order of the relation's edges. Without q and k
+// the bias alone is the logit: grouped vector attention. A query without edges gives 0. Queries of
+// a kernel relation are its output rows. Differentiable to any order in q, k, v and bias.
+struct NeighborAttentionOptions {
+  std::optional<mx::array> bias = std::nullopt;
+  std::optional<float> scale = std::nullopt;  // 1 / sqrt(D)
+};
+mx::array neighbor_attention(const std::optional<mx::array>& q, const std::optional<mx::array>& k,
+                             const mx::array& v, EdgeSegments edges,
+                             const NeighborAttentionOptions& options = {},
+                             mx::StreamOrDevice s = {});
+
+// Rotary position encoding: x (N, H, D) with pairs of channels turned by angles that grow with
+// positions (N, axes), 1 to 3 axes; see kernels/cpu/features/rotary.h. Differentiable to any order
+// in x; positions are constants.
+mx::array rotary(const mx::array& x, const mx::array& positions, double base = 10000,
+                 mx::StreamOrDevice s = {});
 
 }  // namespace lattice

@@ -13,9 +13,15 @@ Call attention_call(Operation operation, const Attend& attend, graph::Arrays inp
 
 // {out, log-sum-exp}.
 graph::Arrays attention_tiles(const Call& call, const Route& route);
+graph::Arrays attention_with_metal(const Call& call, const Route& route);
+// Equal segments without bias, which MLX's own kernel takes; it gives no log-sum-exp.
+Rejection needs_equal_segments(const Call& call);
+graph::Arrays attention_with_sdpa(const Call& call, const Route& route);
 graph::Arrays attention_with_mlx(const Call& call, const Route& route);
 // Cotangents of q, k, v and of the bias or table.
 graph::Arrays attention_vjp_tiles(const Call& call, const Route& route);
+Rejection has_no_table(const Call& call);
+graph::Arrays attention_vjp_with_metal(const Call& call, const Route& route);
 graph::Arrays attention_vjp_with_mlx(const Call& call, const Route& route);
 
 // {out, log-sum-exp} in MLX operations, differentiable as they are: one product of matrices per run

@@ -1,4 +1,5 @@
 // attention and its gradient from plain MLX operations.
+#include <mlx/fast.h>
 #include <mlx/ops.h>
 #include <mlx/transforms.h>
 
@@ -140,6 +141,38 @@ graph::Arrays attention_formula(const Attend& a, const graph::Arrays& in, mx::St
 graph::Arrays attention_with_mlx(const Call& call, const Route& route) {
   route.count_run();
   return attention_formula(call.get<Attend>(), call.inputs, call.stream);
+}
+
+// MLX has kernels for these sizes of a head; for others it makes arrays of all pairs.
+Rejection needs_equal_segments(const Call& call) {
+  const Attend& a = call.get<Attend>();
+  const std::vector<SegmentPairs::Run> runs = a.segments->runs();
+  if (runs.size() != 1 || runs[0].queries == 0 || runs[0].keys == 0)
+    return {Rejection::Step::relation, "the segments have different lengths or no rows"};
+  if (a.causal && runs[0].keys < runs[0].queries)
+    return {Rejection::Step::relation, "some queries of a causal mask see no key"};
+  if (a.biased || a.mask) return {Rejection::Step::storage, "there is a bias or a mask of pairs"};
+  const int size = call.inputs[0].shape(2);
+  if (size != 64 && size != 80 && size != 128)
+    return {Rejection::Step::shape, "heads of " + std::to_string(size) + " channels"};
+  return {};
+}
+
+graph::Arrays attention_with_sdpa(const Call& call, const Route& route) {
+  route.count_run();
+  const Attend& a = call.get<Attend>();
+  const mx::StreamOrDevice s = call.stream;
+  const Part part(a.segments->runs()[0]);
+  const auto heads = [&](const mx::array& x, int rows) {
+    return mx::transpose(mx::reshape(x, {part.n, rows, x.shape(1), x.shape(2)}, s), {0, 2, 1, 3},
+                         s);
+  };
+  const mx::array &q = call.inputs[0], &k = call.inputs[1], &v = call.inputs[2];
+  const mx::array out = mx::fast::scaled_dot_product_attention(
+      heads(q, part.queries), heads(k, part.keys), heads(v, part.keys), a.scale,
+      a.causal ? "causal" : "", {}, {}, false, s);
+  return {mx::reshape(mx::transpose(out, {0, 2, 1, 3}, s), q.shape(), s),
+          mx::zeros({0, q.shape(1)}, mx::float32, s)};
 }
 
 graph::Arrays attention_vjp_with_mlx(const Call& call, const Route& route) {

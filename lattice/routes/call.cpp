@@ -35,6 +35,9 @@ constexpr Words kWords[] = {
     {"distance", "distances of all pairs"},
     {"attention", "attention"},
     {"attention_vjp", "gradient of attention"},
+    {"neighbor_attention", "attention along edges"},
+    {"neighbor_attention_vjp", "gradient of attention along edges"},
+    {"rotary", "rotary position encoding"},
     {"unique", "distinct coordinates"},
     {"lookup", "coordinates found by value"},
     {"relate", "relation of coordinates"},
@@ -119,6 +122,7 @@ int64_t Call::n_edges() const {
   if (row_groups) return row_groups->n_rows();
   if (std::holds_alternative<Geometry>(payload)) return 0;  // nobody knows yet
   if (const auto* a = std::get_if<Attend>(&payload)) return a->segments->n_pairs();
+  if (const auto* a = std::get_if<AttendEdges>(&payload)) return a->edges->n_edges();
   if (std::holds_alternative<Pairs>(payload))
     return int64_t{inputs[0].shape(0)} * inputs[1].shape(0);
   return rows_of(inputs[0]);
@@ -145,9 +149,13 @@ double Call::flop() const {
       return 30 * count(static_cast<int64_t>(inputs[0].size()));
     case Operation::adamw:
       return 10 * count(static_cast<int64_t>(inputs[0].size()));
+    case Operation::rotary:
+      return 3 * count(n_edges() * c_in);
     case Operation::attention:  // two products
+    case Operation::neighbor_attention:
       return 4 * count(n_edges()) * count(c_in);
     case Operation::attention_vjp:  // five products
+    case Operation::neighbor_attention_vjp:
       return 10 * count(n_edges()) * count(c_in);
     default:
       return 2 * count(n_edges()) * count(c_in) * count(c_out) / count(groups);
@@ -172,8 +180,10 @@ double Call::bytes() const {
     case Operation::distance:
       return input_bytes(*this) + 4.0 * count(n_edges());
     case Operation::attention:
+    case Operation::neighbor_attention:
       return input_bytes(*this) + static_cast<double>(inputs[0].nbytes());
     case Operation::attention_vjp:
+    case Operation::neighbor_attention_vjp:
       return 2 * input_bytes(*this);
     case Operation::adamw:
       return input_bytes(*this) + 12.0 * static_cast<double>(inputs[0].size());
@@ -195,6 +205,9 @@ std::string Call::relation_text() const {
   if (row_groups) return std::to_string(row_groups->n_groups()) + " groups of rows";
   if (std::holds_alternative<Pairs>(payload)) return "none: all pairs";
   if (const auto* a = std::get_if<Attend>(&payload)) return a->segments->text();
+  if (const auto* a = std::get_if<AttendEdges>(&payload))
+    return std::to_string(a->edges->n_edges()) + " edges to " +
+           std::to_string(a->edges->n_queries) + " queries";
   return "none: every row with itself";
 }
 

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "lattice/core/edge_segments.h"
 #include "lattice/core/relation.h"
 #include "lattice/core/row_groups.h"
 #include "lattice/core/row_map.h"
@@ -43,6 +44,9 @@ enum class Operation {
   distance,
   attention,
   attention_vjp,
+  neighbor_attention,
+  neighbor_attention_vjp,
+  rotary,
   unique,
   lookup,
   relate,
@@ -138,6 +142,25 @@ struct Attend {
   size_t inputs() const { return biased ? 4 : 3; }
 };
 
+// Payload of neighbor_attention and neighbor_attention_vjp
+// (kernels/cpu/features/neighbor_attention.h). Inputs: v, then q and k if logits are products, then
+// the bias of the edges if there is one. Inputs of neighbor_attention_vjp go on with out, the
+// log-sum-exp and the cotangent of out.
+struct AttendEdges {
+  std::shared_ptr<const EdgeSegments> edges = {};
+  float scale = 1;
+  bool products = false, biased = false;
+  size_t bias_at() const { return products ? 3 : 1; }
+  size_t inputs() const { return bias_at() + (biased ? 1 : 0); }
+};
+
+// Payload of rotary (kernels/cpu/features/rotary.h). Input: x.
+struct Rotary {
+  mx::array positions;  // (rows, axes) float32
+  double base = 0;
+  bool inverse = false;
+};
+
 // Payload of unique, lookup, relate and neighbors.
 struct Geometry {
   RelationKind kind = RelationKind::custom;  // of relate
@@ -157,7 +180,8 @@ struct Call {
   int64_t c_in = 0, c_out = 0;         // channels of all groups
   int64_t groups = 1;
   mx::Dtype dtype = mx::float32;
-  std::variant<Weights, Reduce, Pairs, Columns, Norm, RowScale, Gelu, Adamw, Attend, Geometry>
+  std::variant<Weights, Reduce, Pairs, Columns, Norm, RowScale, Gelu, Adamw, Attend, AttendEdges,
+               Rotary, Geometry>
       payload = {};
   mx::StreamOrDevice stream = {};
 

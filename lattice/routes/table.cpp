@@ -11,10 +11,12 @@
 #include "lattice/routes/geometry.h"
 #include "lattice/routes/launch.h"
 #include "lattice/routes/map_rows.h"
+#include "lattice/routes/neighbor_attention.h"
 #include "lattice/routes/norm.h"
 #include "lattice/routes/per_edge.h"
 #include "lattice/routes/pool.h"
 #include "lattice/routes/products.h"
+#include "lattice/routes/rotary.h"
 #include "lattice/routes/row_norm.h"
 
 // Parts of predicates.
@@ -355,15 +357,40 @@ std::span<const Route> routes() {
       {Operation::attention, kCpu, Code::host, "cpu.tiles",
        "any segments: tiles of 48 queries and 128 keys, running maximum and sum", always,
        attention_tiles},
+      {Operation::attention, kGpu, Code::mlx, "gpu.sdpa",
+       "equal segments, heads of 64, 80 or 128 channels, no bias, no mask but causal: "
+       "scaled_dot_product_attention of MLX",
+       needs_equal_segments, attention_with_sdpa},
+      {Operation::attention, kGpu, Code::metal, "metal.tiles",
+       "any segments: 32 queries of a head per threadgroup, tiles of 32 keys", needs_metal,
+       attention_with_metal},
       {Operation::attention, kGpu, Code::mlx, "gpu.mlx",
        "any segments: matmul of MLX for each run of segments of one length, in float32", always,
        attention_with_mlx, products_note, true},
       {Operation::attention_vjp, kCpu, Code::host, "cpu.tiles",
        "any segments: weights again from the log-sum-exp, tile by tile", always,
        attention_vjp_tiles},
+      {Operation::attention_vjp, kGpu, Code::metal, "metal.tiles",
+       "no table by position: queries, then keys and values, 32 rows of a head per threadgroup",
+       all_of<has_no_table, needs_metal>, attention_vjp_with_metal},
       {Operation::attention_vjp, kGpu, Code::mlx, "gpu.mlx",
        "any segments: MLX's gradient of the formula", always, attention_vjp_with_mlx, products_note,
        true},
+
+      // ---- attention along edges, rotary position encoding
+      {Operation::neighbor_attention, kCpu, Code::host, "cpu.rows",
+       "any edges: one query at a time, rows read where they are", always, neighbor_attention_rows},
+      {Operation::neighbor_attention, kGpu, Code::mlx, "gpu.mlx",
+       "any edges: take and scatter of MLX, in float32", always, neighbor_attention_with_mlx},
+      {Operation::neighbor_attention_vjp, kCpu, Code::host, "cpu.rows",
+       "any edges: weights again from the log-sum-exp, by query, then by source", always,
+       neighbor_attention_vjp_rows},
+      {Operation::neighbor_attention_vjp, kGpu, Code::mlx, "gpu.mlx",
+       "any edges: MLX's gradient of the formula", always, neighbor_attention_vjp_with_mlx},
+      {Operation::rotary, kCpu, Code::host, "cpu.rows", "any shape: one pass over memory", always,
+       one<rotary_rows>},
+      {Operation::rotary, kGpu, Code::mlx, "gpu.mlx", "any shape: MLX operations", always,
+       one<rotary_with_mlx>},
 
       // ---- geometry
       {Operation::unique, kCpu, Code::host, "cpu.sorted", "any coordinates: sorted keys", always,

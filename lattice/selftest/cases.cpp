@@ -112,6 +112,7 @@ std::vector<OracleCase> oracle_cases() {
   add_features_cases(cases);
   add_distance_cases(cases);
   add_attention_cases(cases);
+  add_neighbor_attention_cases(cases);
   return cases;
 }
 

@@ -60,5 +60,6 @@ void add_geometry_cases(std::vector<OracleCase>& cases);
 void add_features_cases(std::vector<OracleCase>& cases);
 void add_distance_cases(std::vector<OracleCase>& cases);
 void add_attention_cases(std::vector<OracleCase>& cases);
+void add_neighbor_attention_cases(std::vector<OracleCase>& cases);
 
 }  // namespace lattice

@@ -8,6 +8,7 @@
 
 #include "arguments.h"
 #include "bind.h"
+#include "lattice/core/errors.h"
 
 using namespace lattice;
 
@@ -19,6 +20,20 @@ using Optional = std::optional<mx::array>;
 std::vector<int64_t> bounds_of(nb::handle value) {
   if (nb::isinstance<nb::int_>(value)) return {integer(value, "PositionBias", "bounds")};
   return integers(value, "PositionBias", "bounds");
+}
+
+EdgeSegments edges_of(nb::handle relation) {
+  if (nb::isinstance<NeighborRelation>(relation)) {
+    const auto& neighbors = nb::cast<const NeighborRelation&>(relation);
+    return unlocked([&] { return edge_segments(neighbors); });
+  }
+  if (nb::isinstance<Relation>(relation)) {
+    const auto& kernel = nb::cast<const Relation&>(relation);
+    return unlocked([&] { return edge_segments(kernel); });
+  }
+  throw TypeError("[neighbor_attention] relation: found " +
+                  std::string(nb::str(nb::handle(relation.type()).attr("__name__")).c_str()) +
+                  ", expected a NeighborRelation or a KernelRelation.");
 }
 
 }  // namespace
@@ -84,4 +99,43 @@ void bind_attention(nb::module_& m) {
       "    mask: None, \"causal\", or booleans like a bias without H, true where a key is seen.\n"
       "    stream: The stream or device on which the work runs; by default that of MLX.\n\n"
       "Returns:\n    An array like q. A query that sees no key gives 0.");
+  m.def(
+      "neighbor_attention",
+      [](const Optional& q, const Optional& k, const mx::array& v, nb::handle relation,
+         const Optional& bias, std::optional<float> scale, Stream s) {
+        const EdgeSegments edges = edges_of(relation);
+        Release release;
+        return neighbor_attention(q, k, v, edges, {bias, scale}, s);
+      },
+      nb::arg("q").none(), nb::arg("k").none(), nb::arg("v"), nb::arg("relation"), nb::kw_only(),
+      nb::arg("bias") = nb::none(), nb::arg("scale") = nb::none(), nb::arg("stream") = nb::none(),
+      "Softmax over the edges of each query times v, without an array of edges times channels.\n\n"
+      "The logit of an edge is scale <q, k> + bias. Without q and k the bias alone is the logit: "
+      "grouped vector attention.\n\n"
+      "Args:\n"
+      "    q: Queries (N, H, D), or None.\n"
+      "    k: Keys (M, H, D), or None together with q.\n"
+      "    v: Values (M, H, D), one row per source.\n"
+      "    relation: A `NeighborRelation` from sources to queries, or a `KernelRelation` from "
+      "input "
+      "rows to output rows.\n"
+      "    bias: (E, H), one row per edge of the relation, or None.\n"
+      "    scale: Factor of the products; by default D ** -0.5.\n"
+      "    stream: The stream or device on which the work runs; by default that of MLX.\n\n"
+      "Returns:\n    (N, H, D). A query without edges gives 0.");
+  m.def(
+      "rotary",
+      [](const mx::array& x, const mx::array& positions, double base, Stream s) {
+        return rotary(x, positions, base, s);
+      },
+      nb::arg("x"), nb::arg("positions"), nb::kw_only(), nb::arg("base") = 10000.0,
+      nb::arg("stream") = nb::none(),
+      "Rotary position encoding on 1 to 3 axes: pairs of channels are turned by angles that grow "
+      "with the position.\n\n"
+      "Args:\n"
+      "    x: (N, H, D); each axis owns 2 * (D // (2 * axes)) channels, the rest is copied.\n"
+      "    positions: (N, axes) numbers, constant for derivatives.\n"
+      "    base: Pair m of P pairs turns by position * base ** (-m / P).\n"
+      "    stream: The stream or device on which the work runs; by default that of MLX.\n\n"
+      "Returns:\n    An array like x.");
 }

@@ -80,6 +80,8 @@ def calls():
             ["build_target_kernel_relation", "build_target_transposed_relation"], (c, d)
         ),
         "attention": (*[mx.ones((n, 2, 4))] * 3, [0, 3, n]),
+        "neighbor_attention": (*[mx.ones((n, 2, 4))] * 3, neighbors),
+        "rotary": (mx.ones((n, 2, 4)), mx.ones((n, 3))),
         "linear": (x, w1),
         "linear_features": (f, w1),
         "downsample_coords": (c,),

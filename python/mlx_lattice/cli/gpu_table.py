@@ -68,6 +68,8 @@ OPS = {
     "`sum_rows`": "feature_statistics",
     "`adamw`": "adamw_step",
     "`attention`; gradients `attention_vjp`": "attention",
+    "`neighbor_attention`; gradients `neighbor_attention_vjp`": "neighbor_attention",
+    "`rotary`": "rotary",
     "`relate`; the manager of the tensor keeps the relation": """
         kernel_relation submanifold_kernel_relation target_kernel_relation
         transposed_kernel_relation generative_kernel_relation

@@ -1,5 +1,5 @@
-"""Attention over ragged segments; docs/ops/attention.md."""
+"""Attention over ragged segments and along edges, rotary positions; docs/ops/attention.md."""
 
-from .._ext import PositionBias, attention
+from .._ext import PositionBias, attention, neighbor_attention, rotary
 
-__all__ = ["PositionBias", "attention"]
+__all__ = ["PositionBias", "attention", "neighbor_attention", "rotary"]

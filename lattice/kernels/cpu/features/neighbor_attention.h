@@ -8,8 +8,8 @@
 // vector attention (Wu et al. 2022, arXiv:2210.05666). A query without edges, or with logits of
 // -infinity only, gives 0 and lse +infinity.
 //
-// All sums are float32 in an order that depends on sizes only: the same bits for any number of
-// threads and on every instruction set with a fused multiply-add.
+// All sums are float32 in an order that depends on sizes only. So any number of threads gives the
+// same bits, on every instruction set with a fused multiply-add.
 #pragma once
 
 #include <cstdint>

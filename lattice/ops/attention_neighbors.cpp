@@ -1,0 +1,127 @@
+// Attention along edges: checks and derivative rules.
+#include <mlx/transforms.h>
+
+#include <cmath>
+
+#include "lattice/graph/differentiable.h"
+#include "lattice/ops/attention.h"
+#include "lattice/ops/check.h"
+#include "lattice/ops/reduce_rows.h"
+#include "lattice/routes/decide.h"
+#include "lattice/routes/neighbor_attention.h"
+
+namespace lattice {
+namespace {
+
+using graph::Arrays;
+constexpr const char* kName = "neighbor_attention";
+
+void check_rows(const char* what, const mx::array& x, int64_t rows, const mx::array& v) {
+  if (x.ndim() != 3 || x.shape(0) != rows || x.shape(1) != v.shape(1) || x.shape(2) != v.shape(2))
+    fail(kName, std::string(what) + " must have shape (" + std::to_string(rows) + ", " +
+                    std::to_string(v.shape(1)) + ", " + std::to_string(v.shape(2)) + "), got " +
+                    shape_text(x.shape()));
+  if (x.dtype() != v.dtype())
+    fail(kName, "q, k and v must have one dtype, got " + graph::dtype_name(x.dtype()) + " and " +
+                    graph::dtype_name(v.dtype()));
+}
+
+RowGroups::Ptr groups_of(const mx::array& rows, int64_t n) {
+  cpu::Buffer<int32_t> group_of(static_cast<int64_t>(rows.size()));
+  if (rows.size()) std::copy_n(rows.data<int32_t>(), rows.size(), group_of.begin());
+  return RowGroups::create(std::move(group_of), n);
+}
+
+// {out, log-sum-exp} in operations that have derivatives of any order.
+Arrays formula(const AttendEdges& a, const Arrays& in, mx::StreamOrDevice s) {
+  const EdgeSegments& edges = *a.edges;
+  const RowGroups::Ptr queries = groups_of(edges.queries, edges.n_queries),
+                       sources = groups_of(edges.sources, edges.n_sources);
+  return neighbor_attention_formula(
+      a, in,
+      {[=](const mx::array& x) { return gather_rows(x, queries, 0, s); },
+       [=](const mx::array& x) { return gather_rows(x, sources, 0, s); },
+       [=](const mx::array& x) { return reduce_rows(x, queries, Reduction::sum, s); },
+       [=](const mx::array& x) { return reduce_rows(x, queries, Reduction::max, s); }},
+      s);
+}
+
+// A function of (inputs, g) whose own derivatives are those of the formula's gradient. What the
+// forward pass made rides along.
+Arrays backward(const AttendEdges& a, const Arrays& in, const mx::array& g, const Arrays& made,
+                mx::StreamOrDevice s) {
+  const size_t n = a.inputs();
+  Arrays all = in;
+  all.insert(all.end(), {made[0], made[1], g});
+  const auto forward = [=](const Arrays& x) {
+    return run_all(neighbor_attention_call(Operation::neighbor_attention_vjp, a, x, s));
+  };
+  const auto twice = [=](const Arrays& x) {
+    return mx::vjp([&](const Arrays& y) { return Arrays{formula(a, y, s)[0]}; },
+                   Arrays(x.begin(), x.end() - 1), {x.back()})
+        .second;
+  };
+  const auto without_made = [n](const Arrays& x) {
+    Arrays kept(x.begin(), x.begin() + static_cast<int64_t>(n));
+    kept.push_back(x.back());
+    return kept;
+  };
+  const auto vjp = [=](const Arrays& x, const Arrays& ct, const Arrays&) {
+    Arrays grads = mx::vjp(twice, without_made(x), ct).second;
+    grads.insert(grads.end() - 1, {mx::zeros_like(x[n], s), mx::zeros_like(x[n + 1], s)});
+    return grads;
+  };
+  const auto jvp = [=](const Arrays& x, const Arrays& t) {
+    return mx::jvp(twice, without_made(x), without_made(t)).second;
+  };
+  return graph::differentiable(all, forward, vjp, jvp);
+}
+
+}  // namespace
+
+mx::array neighbor_attention(const std::optional<mx::array>& q, const std::optional<mx::array>& k,
+                             const mx::array& v, EdgeSegments edges,
+                             const NeighborAttentionOptions& options, mx::StreamOrDevice s) {
+  if (v.ndim() != 3 || v.shape(0) != edges.n_sources || v.shape(1) < 1 || v.shape(2) < 1)
+    fail(kName, "v must have shape (" + std::to_string(edges.n_sources) +
+                    ", heads, D), one row for each source, got " + shape_text(v.shape()));
+  check_float(kName, v);
+  if (q.has_value() != k.has_value()) fail(kName, "q and k must be given together, or neither");
+  if (!q && !options.bias)
+    fail(kName, "bias must hold the logits of the edges where q and k are not given");
+  AttendEdges a;
+  a.products = q.has_value();
+  a.biased = options.bias.has_value();
+  a.scale = options.scale.value_or(1.0f / std::sqrt(static_cast<float>(v.shape(2))));
+  if (!std::isfinite(a.scale)) fail(kName, "scale must be finite, got " + std::to_string(a.scale));
+  Arrays inputs = {v};
+  if (q) {
+    check_rows("q", *q, edges.n_queries, v);
+    check_rows("k", *k, edges.n_sources, v);
+    inputs.insert(inputs.end(), {*q, *k});
+  }
+  if (options.bias) {
+    const mx::array& bias = *options.bias;
+    if (bias.ndim() != 2 || bias.shape(0) != edges.n_edges() || bias.shape(1) != v.shape(1))
+      fail(kName, "bias must have shape (" + std::to_string(edges.n_edges()) + ", " +
+                      std::to_string(v.shape(1)) + "), one row for each edge, got " +
+                      shape_text(bias.shape()));
+    check_float(kName, bias);
+    const mx::array wide = as_float32(bias, s);
+    inputs.push_back(edges.order ? gather_rows(wide, groups_of(*edges.order, edges.n_edges()), 0, s)
+                                 : wide);
+  }
+  a.edges = std::make_shared<const EdgeSegments>(std::move(edges));
+  const auto forward = [=](const Arrays& in) {
+    return run_all(neighbor_attention_call(Operation::neighbor_attention, a, in, s));
+  };
+  const auto vjp = [=](const Arrays& in, const Arrays& ct, const Arrays& made) {
+    return backward(a, in, ct[0], made, s);
+  };
+  const auto jvp = [=](const Arrays& in, const Arrays& t) {
+    return mx::jvp([&](const Arrays& x) { return formula(a, x, s); }, in, t).second;
+  };
+  return graph::differentiable(inputs, forward, vjp, jvp)[0];
+}
+
+}  // namespace lattice

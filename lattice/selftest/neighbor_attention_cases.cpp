@@ -1,0 +1,135 @@
+// Oracle cases of attention along edges, its gradient, and rotary position encoding, in float64.
+#include <mlx/ops.h>
+
+#include <cmath>
+#include <limits>
+
+#include "lattice/graph/dtype.h"
+#include "lattice/routes/neighbor_attention.h"
+#include "lattice/routes/rotary.h"
+#include "lattice/selftest/cases.h"
+
+namespace lattice {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+struct Shape {
+  int64_t n;  // rows of the relation
+  int heads, size;
+  bool products, biased;
+};
+
+// Cases of neighbor_attention and of the gradient of v.
+void add_edges(std::vector<OracleCase>& cases, Random& random, const Shape& z, mx::Dtype dtype) {
+  AttendEdges a;
+  a.edges = std::make_shared<const EdgeSegments>(
+      edge_segments(*make_relation(random, RelationKind::custom, z.n)));
+  a.scale = 0.75f, a.products = z.products, a.biased = z.biased;
+  const EdgeSegments& edges = *a.edges;
+  const int n_out = static_cast<int>(edges.n_queries), n_in = static_cast<int>(edges.n_sources);
+  std::vector<Values> in = {random_values(random, {n_in, z.heads, z.size}, dtype)};
+  if (z.products) {
+    in.push_back(random_values(random, {n_out, z.heads, z.size}, dtype));
+    in.push_back(random_values(random, {n_in, z.heads, z.size}, dtype));
+  }
+  if (z.biased)
+    in.push_back(random_values(random, {static_cast<int>(edges.n_edges()), z.heads}, mx::float32));
+  const Values g = random_values(random, {n_out, z.heads, z.size}, dtype);
+  graph::Arrays inputs;
+  for (const Values& v : in) inputs.push_back(v.array);
+  OracleCase test, back;
+  test.call = neighbor_attention_call(Operation::neighbor_attention, a, inputs, {});
+  const auto at = [&](int64_t row, int64_t head, int64_t c) {
+    return static_cast<size_t>((row * z.heads + head) * z.size + c);
+  };
+  const size_t values = static_cast<size_t>(n_out * z.heads * z.size);
+  test.expected.assign(values, 0.0), test.magnitude.assign(values, 0.0);
+  back.expected.assign(in[0].exact.size(), 0.0), back.magnitude.assign(in[0].exact.size(), 0.0);
+  std::vector<float> lse(static_cast<size_t>(n_out * z.heads), static_cast<float>(kInf));
+  const int32_t* sources = edges.n_edges() ? edges.sources.data<int32_t>() : nullptr;
+  for (int64_t i = 0; i < n_out; ++i)
+    for (int64_t h = 0; h < z.heads; ++h) {
+      const int64_t first = edges.offsets.data<int32_t>()[i],
+                    last = edges.offsets.data<int32_t>()[i + 1];
+      if (first == last) continue;
+      std::vector<double> w;
+      double top = -kInf, sum = 0;
+      for (int64_t e = first; e < last; ++e) {
+        double x = z.biased ? in.back().exact[static_cast<size_t>(e * z.heads + h)] : 0;
+        for (int64_t c = 0; z.products && c < z.size; ++c)
+          x += double{a.scale} * in[1].exact[at(i, h, c)] * in[2].exact[at(sources[e], h, c)];
+        w.push_back(x);
+        top = std::max(top, x);
+      }
+      for (double& x : w) sum += x = std::exp(x - top);
+      lse[static_cast<size_t>(i * z.heads + h)] = static_cast<float>(top + std::log(sum));
+      for (int64_t e = first; e < last; ++e)
+        for (int64_t c = 0; c < z.size; ++c) {
+          const double p = w[static_cast<size_t>(e - first)] / sum;
+          const double term = p * in[0].exact[at(sources[e], h, c)],
+                       slope = p * g.exact[at(i, h, c)];
+          test.expected[at(i, h, c)] += term, test.magnitude[at(i, h, c)] += 8 * std::fabs(term);
+          back.expected[at(sources[e], h, c)] += slope;
+          back.magnitude[at(sources[e], h, c)] += 8 * std::fabs(slope);
+        }
+    }
+  const std::vector<float> out(test.expected.begin(), test.expected.end());
+  inputs.push_back(mx::astype(mx::array(out.data(), {n_out, z.heads, z.size}, mx::float32), dtype,
+                              mx::Device::cpu));
+  inputs.push_back(mx::array(lse.data(), {n_out, z.heads}, mx::float32));
+  inputs.push_back(g.array);
+  back.call = neighbor_attention_call(Operation::neighbor_attention_vjp, a, inputs, {});
+  test.label = std::to_string(edges.n_edges()) + " edges, " + std::to_string(z.heads) +
+               " heads of " + std::to_string(z.size) + (z.products ? " products" : "") +
+               (z.biased ? " bias " : " ") + graph::dtype_name(dtype);
+  back.label = test.label;
+  cases.push_back(std::move(test));
+  cases.push_back(std::move(back));
+}
+
+OracleCase rotary_case(Random& random, int n, int heads, int size, int axes, bool inverse,
+                       mx::Dtype dtype) {
+  const Values x = random_values(random, {n, heads, size}, dtype),
+               positions = random_values(random, {n, axes}, mx::float32);
+  OracleCase test;
+  test.call = rotary_call(x.array, {positions.array, 100.0, inverse}, {});
+  test.expected = x.exact;
+  const int pairs = size / (2 * axes);
+  for (int r = 0; r < n * heads; ++r)
+    for (int axis = 0; axis < axes; ++axis)
+      for (int m = 0; m < pairs; ++m) {
+        const double angle = positions.exact[static_cast<size_t>(r / heads * axes + axis)] *
+                             std::pow(100.0, -static_cast<double>(m) / pairs) * (inverse ? -1 : 1);
+        const size_t i = static_cast<size_t>(r * size + 2 * (axis * pairs + m));
+        test.expected[i] = x.exact[i] * std::cos(angle) - x.exact[i + 1] * std::sin(angle);
+        test.expected[i + 1] = x.exact[i] * std::sin(angle) + x.exact[i + 1] * std::cos(angle);
+      }
+  test.magnitude.assign(test.expected.size(), 4.0);
+  test.label = std::to_string(n) + " rows, " + std::to_string(heads) + " heads of " +
+               std::to_string(size) + ", " + std::to_string(axes) + " axes " +
+               graph::dtype_name(dtype);
+  return test;
+}
+
+}  // namespace
+
+void add_neighbor_attention_cases(std::vector<OracleCase>& cases) {
+  Random random{31};
+  for (const mx::Dtype dtype : {mx::float32, mx::float16, mx::bfloat16})
+    for (const Shape& z : {Shape{20, 2, 5, true, true},
+                           {20, 3, 16, true, false},
+                           {20, 4, 3, false, true},
+                           {1, 1, 1, true, false}})
+      add_edges(cases, random, z, dtype);
+  add_edges(cases, random, {0, 2, 4, true, true}, mx::float32);
+  add_edges(cases, random, {60, 1, 33, true, true}, mx::float32);
+  for (const mx::Dtype dtype : {mx::float32, mx::float16, mx::bfloat16})
+    for (const bool inverse : {false, true}) {
+      cases.push_back(rotary_case(random, 9, 2, 12, 3, inverse, dtype));
+      cases.push_back(rotary_case(random, 5, 1, 7, 2, inverse, dtype));
+      cases.push_back(rotary_case(random, 300, 3, 1, 1, inverse, dtype));
+    }
+}
+
+}  // namespace lattice
