@@ -25,7 +25,7 @@ RULES = {
         "lattice/kernels/cpu/",
         "lattice/kernels/portable/",
     ],
-    "lattice/graph": ["mlx/", "lattice/graph/"],
+    "lattice/graph": ["mlx/", "lattice/graph/", "lattice/kernels/cpu/base/memory.h"],
     "lattice/core": ["mlx/", "lattice/core/", "lattice/kernels/", "lattice/graph/dtype.h"],
     "lattice/routes": [
         "mlx/",

@@ -16,7 +16,7 @@ class ConvNorm(mlx.nn.Module):
 
     def __call__(self, x, coordinates=None, residual=None):
         y = self.conv(x) if coordinates is None else self.conv(x, coordinates)
-        return self.norm(y, residual, self._relu)
+        return self.norm(y, residual, self._relu, only_reader=True)
 
 
 def subm(in_channels, out_channels, kernel_size=3, relu=True):
