@@ -17,6 +17,7 @@
 #include <mlx/utils.h>
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -54,10 +55,24 @@ struct Output {
 
 using CpuFunction = std::function<void(std::span<const Input>, std::span<const Output>)>;
 
+// What may be done with a result in the pass that makes it: further inputs, and an option. `extend`
+// makes a node that does both, from the inputs of the node and the extension.
+struct Extension {
+  std::vector<mlx::core::array> inputs;
+  bool option;
+};
+using Extend = std::function<mlx::core::array(const std::vector<mlx::core::array>& inputs,
+                                              const Extension& extension)>;
+
 std::vector<mlx::core::array> cpu_call(std::string name, std::string key,
                                        std::vector<mlx::core::array> inputs,
                                        std::vector<OutputSpec> outputs, CpuFunction run,
-                                       mlx::core::StreamOrDevice s = {});
+                                       mlx::core::StreamOrDevice s = {}, Extend extend = {});
+
+// `a` with the extension, if `a` is the only result of a node that has `extend` and was not
+// evaluated yet, and nothing is being differentiated or compiled. Whoever else reads `a` makes it
+// once more.
+std::optional<mlx::core::array> extended(const mlx::core::array& a, const Extension& extension);
 
 // The CPU stream that cpu_call uses for s.
 mlx::core::Stream cpu_stream(mlx::core::StreamOrDevice s = {});

@@ -4,6 +4,7 @@
 #include <mlx/ops.h>
 #include <mlx/transforms.h>
 
+#include "lattice/graph/cpu_call.h"
 #include "lattice/graph/differentiable.h"
 #include "lattice/ops/conv_core.h"
 #include "lattice/ops/features.h"
@@ -70,6 +71,17 @@ Normalized normalize(const Norm& n, const Arrays& inputs, mx::StreamOrDevice s) 
   return {out[0], mx::stop_gradient(out[1], s), mx::stop_gradient(out[2], s)};
 }
 
+// The convolution that makes inputs[0] with the norm in its pass, if there is one.
+std::optional<mx::array> extended_by_norm(const Norm& n, const Arrays& inputs,
+                                          mx::StreamOrDevice s) {
+  const auto float32 = [s](const mx::array& a) { return mx::astype(a, mx::float32, s); };
+  const mx::array scale = mx::multiply(
+      mx::rsqrt(mx::add(float32(inputs[4]), mx::array(n.eps), s), s), float32(inputs[1]), s);
+  graph::Extension norm{{float32(inputs[3]), scale, float32(inputs[2])}, n.relu};
+  if (n.residual) norm.inputs.push_back(inputs[n.residual_at()]);
+  return graph::extended(inputs[0], norm);
+}
+
 }  // namespace
 
 Normalized launch_batch_norm(const mx::array& x, const Affine& affine,
@@ -82,6 +94,10 @@ Normalized launch_batch_norm(const mx::array& x, const Affine& affine,
                    affine.bias ? *affine.bias : mx::zeros(channels, mx::float32, s)};
   if (n.given) inputs.insert(inputs.end(), {*mean, *var});
   if (n.residual) inputs.push_back(*options.residual);
+  if (n.given && options.only_reader) {
+    if (const auto y = extended_by_norm(n, inputs, s))
+      return {*y, mx::astype(*mean, mx::float32, s), mx::astype(*var, mx::float32, s)};
+  }
   return normalize(n, inputs, s);
 }
 

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "lattice/graph/metal_call.h"
+#include "lattice/graph/gpu_call.h"
 #include "lattice/kernels/metal/text.h"
 #include "lattice/routes/attention.h"
 
@@ -84,7 +84,7 @@ struct Launch {
   graph::Arrays run(const std::string& function, std::vector<std::string> outputs,
                     std::vector<graph::OutputSpec> specs, std::vector<std::string> names,
                     graph::Arrays inputs, const mx::array& blocks, int heads, bool slopes) const {
-    graph::MetalCall launch;
+    graph::GpuCall launch;
     launch.name = function + suffix;
     launch.header = metal::text("attention");
     std::vector<std::string> tiles = {"left", "right", "weights"};
@@ -97,8 +97,7 @@ struct Launch {
     if (outputs.size() == 1) arguments.append(outputs[0]).append(", ");
     for (const std::string& name : names) arguments.append(name).append(", ");
     for (const std::string& name : tiles) {
-      launch.source.append("threadgroup float ").append(name);
-      launch.source.append("[lattice::kSpan * lattice::kSpanPitch];\n");
+      launch.shared.push_back({"float", name, "lattice::kSpan * lattice::kSpanPitch"});
       arguments.append(name).append(", ");
     }
     launch.source.append("lattice::").append(function).append(variant).append("(");
@@ -111,7 +110,7 @@ struct Launch {
     launch.outputs = std::move(specs);
     launch.grid = {kThreads, blocks.shape(0), heads};
     launch.threadgroup = {kThreads, 1, 1};
-    return graph::metal_call(launch, inputs, call.stream);
+    return graph::gpu_call(launch, inputs, call.stream);
   }
 };
 

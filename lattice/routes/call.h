@@ -66,11 +66,20 @@ struct Packing {
   std::string text() const;
 };
 
+// What follows in the same pass (cpu::NormAfter).
+struct After {
+  bool residual = false, relu = false;
+};
+
 // Payload of conv and linear. Inputs: x, then the weight (dense) or codes, scales and biases of
-// codes (packed), then the bias if there is one.
+// codes (packed), then the bias if there is one, then mean, scale, shift and, if any, the residual
+// of `after`.
 struct Weights {
   Packing packing = {};
   bool has_bias = false;
+  std::optional<After> after = {};
+  size_t bias_at() const { return packing.bits ? 4 : 2; }
+  size_t after_at() const { return bias_at() + (has_bias ? 1 : 0); }
 };
 
 // mean_adjoint: the adjoint of mean. max_match and tie_share: the two halves of the gradient of max
@@ -194,7 +203,9 @@ struct Call {
   const Reduce& reduce() const { return get<Reduce>(); }
   const Geometry& geometry() const { return get<Geometry>(); }
   // The bias of conv and linear; null: there is none.
-  const mx::array* bias() const { return weights().has_bias ? &inputs.back() : nullptr; }
+  const mx::array* bias() const {
+    return weights().has_bias ? &inputs[weights().bias_at()] : nullptr;
+  }
 
   mx::Device device() const;
   int64_t n_in() const;

@@ -20,7 +20,8 @@ std::string node_key(const Call& call) {
   std::string key = address(call.relation.get()) + "/" + std::to_string(call.groups);
   if (const auto* w = std::get_if<Weights>(&call.payload))
     key += "/" + std::to_string(w->packing.bits) + "/" + std::to_string(w->packing.group_size) +
-           "/" + std::to_string(w->packing.transposed) + "/" + std::to_string(w->has_bias);
+           "/" + std::to_string(w->packing.transposed) + "/" + std::to_string(w->has_bias) +
+           (w->after ? "/norm" + std::to_string(w->after->relu) : "");
   return key;
 }
 
@@ -28,7 +29,7 @@ std::string node_key(const Call& call) {
 // contiguous; a dense weight (inputs[1] of conv) keeps its strides.
 template <typename Kernel>
 mx::array node(const Call& call, const Route& route, graph::OutputSpec output, bool strided_weight,
-               Kernel kernel) {
+               Kernel kernel, graph::Extend extend = {}) {
   graph::Arrays inputs = contiguous_inputs(call);
   if (strided_weight) inputs[1] = call.inputs[1];
   return cpu_node(
@@ -36,7 +37,25 @@ mx::array node(const Call& call, const Route& route, graph::OutputSpec output, b
       [kernel, relation = call.relation, c_in = call.c_in, c_out = call.c_out,
        groups = call.groups](std::span<const graph::Input> in, const graph::Output& out) {
         kernel(*relation, c_in, c_out, groups, in, out);
-      });
+      },
+      std::move(extend));
+}
+
+// The same call with a norm after it.
+template <auto kLaunch>
+graph::Extend with_norm(const Call& call, const Route& route) {
+  if (call.weights().after) return {};
+  Call plain = call;
+  plain.inputs.clear();  // an array must not own itself
+  return [plain, &route](const graph::Arrays& inputs, const graph::Extension& extension) {
+    Call longer = plain;
+    longer.inputs = inputs;
+    longer.inputs.insert(longer.inputs.end(), extension.inputs.begin(), extension.inputs.end());
+    Weights weights = plain.weights();
+    weights.after = After{extension.inputs.size() == 4, extension.option};
+    longer.payload = weights;
+    return kLaunch(longer, route);
+  };
 }
 
 graph::OutputSpec output_weight(const Call& call) {
@@ -45,9 +64,15 @@ graph::OutputSpec output_weight(const Call& call) {
           call.dtype};
 }
 
-// The last input, where there is a bias.
-const void* bias_data(std::span<const graph::Input> in, bool has_bias) {
-  return has_bias ? in.back().data : nullptr;
+const void* bias_data(std::span<const graph::Input> in, const Weights& w) {
+  return w.has_bias ? in[w.bias_at()].data : nullptr;
+}
+
+cpu::NormAfter norm_after(std::span<const graph::Input> in, const Weights& w) {
+  if (!w.after) return {};
+  const auto norm = in.subspan(w.after_at());
+  return {norm[0].as<float>(), norm[1].as<float>(), norm[2].as<float>(),
+          w.after->residual ? norm[3].data : nullptr, w.after->relu};
 }
 
 }  // namespace
@@ -57,47 +82,50 @@ namespace {
 // kShared: rows that share (offset, output row) are added first.
 template <bool kShared>
 mx::array conv_dense_with(const Call& call, const Route& route) {
-  return node(call, route, output_rows(call), true,
-              [has_bias = call.weights().has_bias](const Relation& r, int64_t c_in, int64_t c_out,
-                                                   int64_t groups, std::span<const graph::Input> in,
-                                                   const graph::Output& out) {
-                cpu::DenseWeight weight;
-                weight.storage = float_type_of(out.dtype);
-                weight.data = in[1].data;
-                weight.rows = c_in / groups;
-                weight.group_columns = c_out / groups;
-                weight.stride_k = in[1].strides[0];
-                weight.stride_in = in[1].strides[1];
-                weight.stride_out = in[1].strides[2];
-                weight.stride_group = weight.group_columns * weight.stride_out;
-                cpu::conv(r.lists(), r.tiles(),
-                          {float_type_of(out.dtype), in[0].data, &weight, bias_data(in, has_bias),
-                           out.data, c_in, c_out, groups, kShared});
-              });
+  return node(
+      call, route, output_rows(call), true,
+      [w = call.weights()](const Relation& r, int64_t c_in, int64_t c_out, int64_t groups,
+                           std::span<const graph::Input> in, const graph::Output& out) {
+        cpu::DenseWeight weight;
+        weight.storage = float_type_of(out.dtype);
+        weight.data = in[1].data;
+        weight.rows = c_in / groups;
+        weight.group_columns = c_out / groups;
+        weight.stride_k = in[1].strides[0];
+        weight.stride_in = in[1].strides[1];
+        weight.stride_out = in[1].strides[2];
+        weight.stride_group = weight.group_columns * weight.stride_out;
+        cpu::conv(r.lists(), r.tiles(),
+                  {float_type_of(out.dtype), in[0].data, &weight, bias_data(in, w), out.data, c_in,
+                   c_out, groups, kShared, norm_after(in, w)});
+      },
+      with_norm<&conv_dense_with<kShared>>(call, route));
 }
 
 template <bool kShared>
 mx::array conv_packed_with(const Call& call, const Route& route) {
-  return node(call, route, output_rows(call), false,
-              [packing = call.packing(), has_bias = call.weights().has_bias](
-                  const Relation& r, int64_t c_in, int64_t c_out, int64_t groups,
-                  std::span<const graph::Input> in, const graph::Output& out) {
-                cpu::PackedWeight weight;
-                weight.storage = float_type_of(out.dtype);
-                weight.codes = in[1].as<uint32_t>();
-                weight.scales = in[2].data;
-                weight.biases = in[3].data;
-                weight.bits = packing.bits;
-                weight.group_size = packing.group_size;
-                weight.n_k = r.n_kernels();
-                weight.in_channels = (packing.transposed ? c_out : c_in) / groups;
-                weight.out_channels = packing.transposed ? c_in : c_out;
-                weight.groups = groups;
-                weight.transposed = packing.transposed;
-                cpu::conv(r.lists(), r.tiles(),
-                          {float_type_of(out.dtype), in[0].data, &weight, bias_data(in, has_bias),
-                           out.data, c_in, c_out, groups, kShared});
-              });
+  return node(
+      call, route, output_rows(call), false,
+      [w = call.weights()](const Relation& r, int64_t c_in, int64_t c_out, int64_t groups,
+                           std::span<const graph::Input> in, const graph::Output& out) {
+        cpu::PackedWeight weight;
+        weight.storage = float_type_of(out.dtype);
+        weight.codes = in[1].as<uint32_t>();
+        weight.scales = in[2].data;
+        weight.biases = in[3].data;
+        const Packing& packing = w.packing;
+        weight.bits = packing.bits;
+        weight.group_size = packing.group_size;
+        weight.n_k = r.n_kernels();
+        weight.in_channels = (packing.transposed ? c_out : c_in) / groups;
+        weight.out_channels = packing.transposed ? c_in : c_out;
+        weight.groups = groups;
+        weight.transposed = packing.transposed;
+        cpu::conv(r.lists(), r.tiles(),
+                  {float_type_of(out.dtype), in[0].data, &weight, bias_data(in, w), out.data, c_in,
+                   c_out, groups, kShared, norm_after(in, w)});
+      },
+      with_norm<&conv_packed_with<kShared>>(call, route));
 }
 
 }  // namespace
@@ -125,15 +153,14 @@ mx::array conv_reference(const Call& given, const Route& route) {
   const Call call = with_dense_weight(given);
   return node(
       call, route, output_rows(call), true,
-      [has_bias = call.weights().has_bias](const Relation& r, int64_t c_in, int64_t c_out,
-                                           int64_t groups, std::span<const graph::Input> in,
-                                           const graph::Output& out) {
+      [w = call.weights()](const Relation& r, int64_t c_in, int64_t c_out, int64_t groups,
+                           std::span<const graph::Input> in, const graph::Output& out) {
         const cpu::WeightStrides strides{in[1].strides[0], in[1].strides[1], in[1].strides[2]};
         cpu::visit_float_type(float_type_of(out.dtype), [&]<typename T>(T) {
           cpu::reference_conv<T>(r.lists(), {.x = in[0].as<T>(),
                                              .w = in[1].as<T>(),
                                              .strides = strides,
-                                             .bias = static_cast<const T*>(bias_data(in, has_bias)),
+                                             .bias = static_cast<const T*>(bias_data(in, w)),
                                              .y = out.as<T>(),
                                              .c_in = c_in,
                                              .c_out = c_out,

@@ -55,7 +55,8 @@ inline cpu::RowArray row_array(const graph::Input& in) {
 // table live as long as the process.
 template <typename Kernel>
 graph::Arrays cpu_nodes(const Call& call, const Route& route, graph::Arrays inputs, std::string key,
-                        std::vector<graph::OutputSpec> outputs, Kernel kernel) {
+                        std::vector<graph::OutputSpec> outputs, Kernel kernel,
+                        graph::Extend extend = {}) {
   return graph::cpu_call(
       std::string(name(route.operation)) + "." + route.name, std::move(key), std::move(inputs),
       std::move(outputs),
@@ -63,17 +64,19 @@ graph::Arrays cpu_nodes(const Call& call, const Route& route, graph::Arrays inpu
         route.count_run();
         kernel(in, out);
       },
-      call.stream);
+      call.stream, std::move(extend));
 }
 
 // The same with one output.
 template <typename Kernel>
 mx::array cpu_node(const Call& call, const Route& route, graph::Arrays inputs, std::string key,
-                   graph::OutputSpec output, Kernel kernel) {
-  return cpu_nodes(call, route, std::move(inputs), std::move(key), {std::move(output)},
-                   [kernel](std::span<const graph::Input> in, std::span<const graph::Output> out) {
-                     kernel(in, out[0]);
-                   })[0];
+                   graph::OutputSpec output, Kernel kernel, graph::Extend extend = {}) {
+  return cpu_nodes(
+      call, route, std::move(inputs), std::move(key), {std::move(output)},
+      [kernel](std::span<const graph::Input> in, std::span<const graph::Output> out) {
+        kernel(in, out[0]);
+      },
+      std::move(extend))[0];
 }
 
 }  // namespace lattice

@@ -92,13 +92,14 @@ void bind_features(nb::module_& m) {
   m.def(
       "batch_norm_act",
       [](const mx::array& x, Vector weight, Vector bias, Vector mean, Vector var, float eps,
-         Vector residual, bool relu, Stream s) {
-        const Normalized n = batch_norm_act(x, {weight, bias}, mean, var, {eps, residual, relu}, s);
+         Vector residual, bool relu, bool only_reader, Stream s) {
+        const Normalized n =
+            batch_norm_act(x, {weight, bias}, mean, var, {eps, residual, relu, only_reader}, s);
         return nb::make_tuple(n.y, n.mean, n.var);
       },
       "feats"_a, "weight"_a = nb::none(), "bias"_a = nb::none(), nb::kw_only(),
       "mean"_a = nb::none(), "var"_a = nb::none(), "eps"_a = 1e-5f, "residual"_a = nb::none(),
-      "relu"_a = false, "stream"_a = nb::none(),
+      "relu"_a = false, "only_reader"_a = false, "stream"_a = nb::none(),
       "(relu(batch_norm(feats) + residual), mean, var) in one pass; the statistics carry no "
       "gradient.");
   def_both<Vector, Vector, float>(

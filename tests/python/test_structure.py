@@ -28,7 +28,12 @@ RULES = {
         "lattice/kernels/cpu/",
         "lattice/kernels/portable/",
     ],
-    "lattice/graph": ["mlx/", "lattice/graph/", "lattice/kernels/metal/text.h"],
+    "lattice/graph": [
+        "mlx/",
+        "lattice/graph/",
+        "lattice/kernels/metal/text.h",
+        "lattice/kernels/cpu/base/memory.h",
+    ],
     "lattice/core": ["mlx/", "lattice/core/", "lattice/kernels/", "lattice/graph/dtype.h"],
     "lattice/routes": [
         "mlx/",

@@ -290,6 +290,7 @@ ARGUMENTS: dict[str, str] = {
     "kind": "Name of the activation.",
     "residual": "Rows (N, C) that are added before the activation.",
     "relu": "Whether a ReLU follows.",
+    "only_reader": "Whether nobody else reads the features; then a convolution may do the norm.",
     "parameter": "The parameter.",
     "gradient": "Its gradient.",
     "m": "First moment of AdamW.",

@@ -28,7 +28,7 @@ class ConvNorm(mlx.nn.Module):
         self, x: Any, coordinates: SparseTensor | None = None, residual: SparseTensor | None = None
     ) -> Any:
         y = self.conv(x) if coordinates is None else self.conv(x, coordinates)
-        return self.norm(y, residual, self._relu)
+        return self.norm(y, residual, self._relu, only_reader=True)
 
 
 def subm(

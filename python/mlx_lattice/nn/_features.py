@@ -165,8 +165,18 @@ class BatchNorm(nn.Module):
             self.freeze(keys=["running_mean", "running_var"], recurse=False)
         return self
 
-    def __call__(self, x: Any, residual: SparseTensor | None = None, relu: bool = False) -> Any:
-        """relu(norm(x) + residual) in one pass; residual has x's kind, shape and coordinates."""
+    def __call__(
+        self,
+        x: Any,
+        residual: SparseTensor | None = None,
+        relu: bool = False,
+        only_reader: bool = False,
+    ) -> Any:
+        """relu(norm(x) + residual) in one pass; residual has x's kind, shape and coordinates.
+
+        only_reader: nobody else reads x. In evaluation mode the convolution on the CPU that makes x
+        then normalizes in its own pass.
+        """
         if residual is not None and not isinstance(residual, mx.array):
             if not isinstance(residual, SparseTensor) or not isinstance(x, SparseTensor):
                 raise TypeError(
@@ -176,9 +186,9 @@ class BatchNorm(nn.Module):
             if not x.same_coords(residual):
                 raise ValueError("[BatchNorm] residual must share x's coordinates")
             residual = residual.feats
-        return _on_rows(self, x, lambda f: self._normalize(f, residual, relu))
+        return _on_rows(self, x, lambda f: self._normalize(f, residual, relu, only_reader))
 
-    def _normalize(self, f: Any, residual: SparseTensor, relu: bool) -> Any:
+    def _normalize(self, f: Any, residual: Any, relu: bool, only_reader: bool) -> Any:
         mean = var = None
         if self._track and not self.training:
             mean, var = self.running_mean, self.running_var
@@ -194,6 +204,7 @@ class BatchNorm(nn.Module):
             eps=self._eps,
             residual=residual,
             relu=relu,
+            only_reader=only_reader,
         )
         if self.training and self._track and n > 1:
             m = self._momentum

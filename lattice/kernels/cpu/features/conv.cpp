@@ -38,9 +38,9 @@
 namespace lattice::cpu {
 namespace {
 
-constexpr int64_t kPackedFloats = int64_t{7} << 18;  // weights kept for the whole call: 7 MiB
-constexpr int64_t kWindowFloats = int64_t{1} << 20;  // ring: at most 4 MiB
-constexpr int64_t kTaskFloats = int64_t{1} << 19;    // aim of a task: input rows of 2 MiB
+constexpr int64_t kPackedFloats = int64_t{64} << 18;  // weights kept for the whole call: 64 MiB
+constexpr int64_t kWindowFloats = int64_t{1} << 20;   // ring: at most 4 MiB
+constexpr int64_t kTaskFloats = int64_t{1} << 19;     // aim of a task: input rows of 2 MiB
 constexpr int64_t kTaskRows = 16384;
 constexpr int64_t kStepFloats = int64_t{1} << 13;    // sums of a step and panel: 32 KiB
 constexpr int64_t kCachedFloats = int64_t{3} << 16;  // rows that need not be asked for: 768 KiB
@@ -87,6 +87,8 @@ class Conv {
         out_order_(lists.out_order ? lists.out_order->data() : nullptr),
         direct_(std::is_same_v<T, float> && !in_order_ && !depthwise_),
         scattered_(direct_ && lists.n_in * args.c_in > kCachedFloats),
+        whole_(lists.n_k() == 1 && !lists.lists[0].in && lists.lists[0].size == lists.n_out &&
+               !in_order_ && !out_order_ && !depthwise_),
         stride_(direct_ ? args.c_in : round_up(args.c_in, kLine)) {
     plan();
   }
@@ -256,10 +258,18 @@ class Conv {
     s->lo = std::max(s->lo, s->hi - s->capacity);
   }
 
+  // Packed weights of one offset and panel.
+  const float* block(int64_t k, const Panel& p, Scratch* s) const {
+    if (keep_weights_) return weights_.data() + k * packed_ + p.packed;
+    fill(k, p, s->block);
+    return s->block;
+  }
+
   void sum(const Step& step, int64_t p0, int64_t p1, Scratch* s) const {
     const int64_t first = step.begin * tile_;
     const int64_t n = std::min(step.end * tile_, lists_.n_out) - first;
     for (int64_t i = 0; i < n; ++i) s->positions[i] = static_cast<int32_t>(first + i);
+    if (whole_) return finish_rows(first, n, p0, p1, s);
     const bool fits = direct_ || step.hi - step.lo <= s->capacity;
     if (!direct_ && fits) copy_window(step.lo, step.hi, s);
     for (int64_t p = p0; p < p1; ++p) {
@@ -267,11 +277,6 @@ class Conv {
       for (int64_t k = 0; k < n_k_; ++k) {
         const int64_t e = first_edge(step.begin, k), m = first_edge(step.end, k) - e;
         if (m == 0) continue;
-        const float* w = weights_.data() + k * packed_ + panel.packed;
-        if (!keep_weights_) {
-          fill(k, panel, s->block);
-          w = s->block;
-        }
         const OffsetList& list = lists_.lists[k];
         const int32_t* in = list.in ? list.in + e : s->positions + (e - first);
         const int32_t* out = list.out ? list.out + e : s->positions + (e - first);
@@ -281,7 +286,7 @@ class Conv {
                       out,
                       m,
                       c_in_,
-                      w,
+                      block(k, panel, s),
                       s->sums,
                       static_cast<int32_t>(first),
                       scattered_};
@@ -296,6 +301,58 @@ class Conv {
         }
       }
       finish(panel, first, n, s->sums);
+    }
+  }
+
+  // The constants of a panel, and what becomes of its sums.
+  struct Ending {
+    HWY_ALIGN float values[4][kMaxVectors * kLanes] = {};
+    Finish<T> finish;
+  };
+  void prepare(const Panel& p, Ending* ending) const {
+    const NormAfter& norm = args_.norm;
+    for (int64_t c = 0; c < p.columns; ++c) {
+      if (args_.bias) ending->values[0][c] = widen(static_cast<const T*>(args_.bias)[p.column + c]);
+      if (!norm.mean) continue;
+      ending->values[1][c] = norm.mean[p.column + c];
+      ending->values[2][c] = norm.scale[p.column + c];
+      ending->values[3][c] = norm.shift[p.column + c];
+    }
+    const T* residual = static_cast<const T*>(norm.residual);
+    ending->finish = {ending->values[0],
+                      norm.mean ? ending->values[1] : nullptr,
+                      ending->values[2],
+                      ending->values[3],
+                      residual ? residual + p.column : nullptr,
+                      norm.relu,
+                      y_ + p.column,
+                      args_.c_out,
+                      p.columns};
+  }
+
+  // Every row with itself.
+  void finish_rows(int64_t first, int64_t n, int64_t p0, int64_t p1, Scratch* s) const {
+    if (!direct_ && n > s->capacity) {
+      finish_rows(first, s->capacity, p0, p1, s);
+      return finish_rows(first + s->capacity, n - s->capacity, p0, p1, s);
+    }
+    if (!direct_)
+      copy_rows(x_, lists_.n_in, args_.c_in, nullptr, first, first + n, s->rows, stride_);
+    const float* x = direct_ ? reinterpret_cast<const float*>(x_) + first * args_.c_in : s->rows;
+    for (int64_t p = p0; p < p1; ++p) {
+      const Panel& panel = panels_[p];
+      Ending ending;
+      prepare(panel, &ending);
+      const ListCall call{{x + panel.x_column, stride_, INT32_MAX},
+                          nullptr,
+                          nullptr,
+                          n,
+                          c_in_,
+                          block(0, panel, s),
+                          nullptr,
+                          static_cast<int32_t>(first),
+                          false};
+      kFinishKernels<T>[panel.vectors - 1](call, ending.finish);
     }
   }
 
@@ -362,24 +419,24 @@ class Conv {
     }
   }
 
-  // Adds the bias, rounds, writes; leaves the sums at 0.
+  // Finishes the rows and writes them; leaves the sums at 0.
   void finish(const Panel& p, int64_t first, int64_t n, float* HWY_RESTRICT sums) const {
     constexpr int64_t kAhead = 8;
     const Floats d;
-    const int64_t width = p.vectors * kLanes;
-    HWY_ALIGN float bias[kMaxVectors * kLanes] = {};
-    if (args_.bias) {
-      for (int64_t c = 0; c < p.columns; ++c)
-        bias[c] = widen(static_cast<const T*>(args_.bias)[p.column + c]);
-    }
+    const int64_t width = p.vectors * kLanes, pitch = args_.c_out;
+    Ending ending;
+    prepare(p, &ending);
+    const Finish<T> finish = ending.finish;
     const int32_t* order = out_order_;
-    const int64_t pitch = args_.c_out, columns = p.columns;
-    T* y = y_ + p.column;
     for (int64_t r = first; r < first + n; ++r, sums += width) {
-      if (order && r + kAhead < first + n) prefetch_row(y + order[r + kAhead] * pitch, columns);
-      T* row = y + (order ? order[r] : r) * pitch;
+      if (order && r + kAhead < first + n) {
+        const int64_t ahead = order[r + kAhead] * pitch;
+        prefetch_row(finish.y + ahead, p.columns);
+        if (finish.residual) prefetch_row(finish.residual + ahead, p.columns);
+      }
+      const int64_t at = (order ? order[r] : r) * pitch;
       for (int64_t c = 0; c < width; c += kLanes) {
-        store(hn::Add(hn::Load(d, sums + c), hn::Load(d, bias + c)), d, row + c, columns - c);
+        finish.put(hn::Load(d, sums + c), at, c);
         hn::Store(hn::Zero(d), d, sums + c);
       }
     }
@@ -398,6 +455,7 @@ class Conv {
   const int32_t* out_order_;
   bool direct_;     // rows are read where they are
   bool scattered_;  // and do not all stay in the cache
+  bool whole_;      // the one list holds every row with itself
   int64_t stride_;  // of the rows that are read
   std::vector<Panel> panels_;
   int64_t packed_ = 0;  // floats of one offset's weights

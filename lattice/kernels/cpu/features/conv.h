@@ -49,6 +49,16 @@ struct DenseWeight final : WeightSource {
   void fill(int64_t k, int64_t column, int64_t columns, int64_t width, float* dst) const override;
 };
 
+// What follows a convolution in a network that does not learn, in the same pass over memory:
+//   relu((y - mean) * scale + shift + residual), the formula of norm_rows (norm.h)
+struct NormAfter {
+  const float* mean = nullptr;  // (c_out); null: neither mean, scale nor shift
+  const float* scale = nullptr;
+  const float* shift = nullptr;
+  const void* residual = nullptr;  // (n_out, c_out) of the storage of y, or null
+  bool relu = false;
+};
+
 struct ConvArgs {
   FloatType storage = FloatType::f32;  // of x, bias and y
   const void* x = nullptr;
@@ -60,6 +70,7 @@ struct ConvArgs {
   int64_t groups = 1;
   // Rows of x that share (offset, output row) are added first and multiplied once.
   bool add_shared_first = false;
+  NormAfter norm = {};
 };
 
 // Whether add_shared_first is faster: many edges per bucket (offset, output row).
@@ -69,7 +80,8 @@ bool conv_buckets_pay(const RelationLists& lists, int64_t c_in, int64_t c_out, i
 int64_t conv_tile(const RelationLists& lists);
 
 // Throws std::invalid_argument when channels are not positive multiples of groups or bounds are not
-// of these lists. Extra memory: at most 8 MiB, and for each thread at most 8 MiB.
+// of these lists. Extra memory: the weights as float32, if they have at most 64 MiB, and for each
+// thread at most 8 MiB.
 void conv(const RelationLists& lists, const TileBounds& bounds, const ConvArgs& args);
 
 }  // namespace lattice::cpu
