@@ -13,7 +13,7 @@ EdgeSegments edge_segments(const NeighborRelation& relation) {
 
 EdgeSegments edge_segments(const Relation& relation) {
   const Edges& edges = relation.edges();
-  const Csr &by_output = relation.output_csr(), &by_input = relation.input_csr();
+  const EdgeGroups &by_output = relation.output_csr(), &by_input = relation.input_csr();
   EdgeSegments found{relation.n_out(), relation.n_in(),      by_output.row_offsets, edges.out_rows,
                      edges.in_rows,    by_input.row_offsets, by_input.edge_ids};
   if (relation.edges_by_output() || relation.edge_count() == 0) return found;
