@@ -21,7 +21,6 @@ from mlx_lattice import ops
 from .host import host as running
 from .host.entry import entry
 from .host.far import record
-from .host.rewrite import rewrite
 
 ACCESS = 4  # one load or store of up to 16 bytes: assumed
 KINDS = {"add": 1, "sub": 1, "and": 1, "or": 1, "xor": 1, "icmp": 1, "select": 1, "sext": 1}
@@ -45,12 +44,9 @@ def ir(name, text):
     tools = running.toolchain("fast")
     with tempfile.TemporaryDirectory() as folder:
         source, made = Path(folder) / "kernel.clcpp", Path(folder) / "kernel.ll"
-        source.write_text(rewrite(f'# 1 "kernel.metal"\n{text}{entry(name, text)[0]}', own="")[0])
-        folder = tools._folder
+        tools._write(name, text, entry(name, text)[0], source)
         more = ["-O2", "-funroll-loops", "-g1", "-S", "-emit-llvm", "-w", "-o", made]
-        command = ["clang-19", *tools._flags, "-I", folder / "names"]
-        command += ["-include-pch", folder / "prelude.pch", source, *more]
-        subprocess.run([str(c) for c in command], check=True)
+        subprocess.run([str(c) for c in [*tools._command(source), *more]], check=True)
         passes = "-passes=load-store-vectorizer,instcombine"
         found = subprocess.run(
             ["opt-19", "-S", passes, str(made)], capture_output=True, text=True, check=True
