@@ -18,6 +18,7 @@ RULES = {
         "lattice/kernels/portable/",
         "metal_stdlib",
         "metal_simdgroup",
+        "MetalPerformancePrimitives/",
     ],
     "lattice/kernels/cuda": ["lattice/kernels/cuda/", "lattice/kernels/metal/"],
     "lattice/kernels/cpu": [
