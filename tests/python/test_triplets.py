@@ -138,7 +138,7 @@ def test_distances(metric):
 
 def test_distances_are_in_the_table():
     names = [r.name for r in ml.routes() if r.operation == "distance"]
-    assert names == ["cpu.tiles", "cpu.reference", "metal.tiles", "gpu.mlx"]
+    assert names == ["cpu.tiles", "cpu.reference", "metal.tiles", "cuda.tiles", "gpu.mlx"]
     a = mx.random.normal((5, 3))
     told = str(ml.explain(mx.grad(lambda u: points.indexed_distance(u, a).sum()), a))
     assert (
