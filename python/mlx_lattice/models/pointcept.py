@@ -1,6 +1,7 @@
 """Point Transformer V3 from a state dict of Pointcept."""
 
 import re
+from typing import Any
 
 import mlx.core as mx
 from mlx.utils import tree_flatten
@@ -33,14 +34,14 @@ _PREFIXES = ("module.", "backbone.")
 _HEADS = {"seg_head.": "head.", "cls_head.": "head."}
 
 
-def _plain(name):
+def _plain(name: Any) -> Any:
     """The name without the wrappers of training code."""
     while any(name.startswith(p) for p in _PREFIXES):
         name = name.partition(".")[2]
     return name
 
 
-def _renamed(name):
+def _renamed(name: Any) -> Any:
     for theirs, ours in _HEADS.items():
         if name.startswith(theirs):
             return ours + name[len(theirs) :]
@@ -53,7 +54,7 @@ def _renamed(name):
     return None
 
 
-def from_pointcept(state_dict, **config):
+def from_pointcept(state_dict: Any, **config: Any) -> Any:
     """A PointTransformerV3 in evaluation mode with the weights of a Pointcept state dict.
 
     state_dict: name -> array (a torch tensor goes through `.numpy()`), with or without the prefixes
@@ -97,9 +98,9 @@ def from_pointcept(state_dict, **config):
     return model
 
 
-def _sizes(arrays):
+def _sizes(arrays: Any) -> Any:
     """What the shapes and names of the weights say about the configuration."""
-    depths: dict = {"enc": {}, "dec": {}}
+    depths: dict[str, Any] = {"enc": {}, "dec": {}}
     for name in arrays:
         if found := re.match(r"(enc|dec)\.(\d+)\.blocks\.(\d+)\.", name):
             side, stage, block = found[1], int(found[2]), int(found[3])

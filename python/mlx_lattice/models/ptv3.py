@@ -1,5 +1,7 @@
 """Point Transformer V3: attention in patches of voxels along space-filling curves."""
 
+from typing import Any
+
 import mlx.core as mx
 import mlx.nn
 
@@ -13,7 +15,7 @@ from ._model import Model
 class _Stage(mlx.nn.Module):
     """A change of level and the blocks behind it."""
 
-    def __init__(self, blocks, down=None, up=None):
+    def __init__(self, blocks: Any, down: Any = None, up: Any = None) -> None:
         super().__init__()
         if down is not None:
             self.down = down
@@ -50,34 +52,34 @@ class PointTransformerV3(Model):
 
     def __init__(
         self,
-        in_channels=6,
-        out_channels=None,
-        order=("z", "z-trans", "hilbert", "hilbert-trans"),
-        stride=(2, 2, 2, 2),
-        enc_depths=(2, 2, 2, 6, 2),
-        enc_channels=(32, 64, 128, 256, 512),
-        enc_num_head=(2, 4, 8, 16, 32),
-        enc_patch_size=(1024, 1024, 1024, 1024, 1024),
-        dec_depths=(2, 2, 2, 2),
-        dec_channels=(64, 64, 128, 256),
-        dec_num_head=(4, 4, 8, 16),
-        dec_patch_size=(1024, 1024, 1024, 1024),
-        mlp_ratio=4,
-        qkv_bias=True,
-        qk_scale=None,
-        attn_drop=0.0,
-        proj_drop=0.0,
-        drop_path=0.3,
-        pre_norm=True,
-        shuffle_orders=True,
-        shuffle_pooled=True,
-        shuffle_in_evaluation=False,
-        enable_rpe=False,
-        enable_flash=True,
-        refresh_convolution=False,
-        cls_mode=False,
-        momentum=0.01,
-    ):
+        in_channels: Any = 6,
+        out_channels: Any = None,
+        order: Any = ("z", "z-trans", "hilbert", "hilbert-trans"),
+        stride: Any = (2, 2, 2, 2),
+        enc_depths: Any = (2, 2, 2, 6, 2),
+        enc_channels: Any = (32, 64, 128, 256, 512),
+        enc_num_head: Any = (2, 4, 8, 16, 32),
+        enc_patch_size: Any = (1024, 1024, 1024, 1024, 1024),
+        dec_depths: Any = (2, 2, 2, 2),
+        dec_channels: Any = (64, 64, 128, 256),
+        dec_num_head: Any = (4, 4, 8, 16),
+        dec_patch_size: Any = (1024, 1024, 1024, 1024),
+        mlp_ratio: Any = 4,
+        qkv_bias: Any = True,
+        qk_scale: Any = None,
+        attn_drop: Any = 0.0,
+        proj_drop: Any = 0.0,
+        drop_path: Any = 0.3,
+        pre_norm: Any = True,
+        shuffle_orders: Any = True,
+        shuffle_pooled: Any = True,
+        shuffle_in_evaluation: Any = False,
+        enable_rpe: Any = False,
+        enable_flash: Any = True,
+        refresh_convolution: Any = False,
+        cls_mode: Any = False,
+        momentum: Any = 0.01,
+    ) -> None:
         given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         config = _checked_config(self, given)
         super().__init__(**config)
@@ -94,7 +96,7 @@ class PointTransformerV3(Model):
         if config["out_channels"] is not None:
             self.head = nn.Linear(out, config["out_channels"])
 
-    def _blocks(self, config, side, s, rates):
+    def _blocks(self, config: Any, side: Any, s: Any, rates: Any) -> Any:
         c = config[f"{side}_channels"][s]
         return [
             nn.TransformerBlock(
@@ -118,7 +120,7 @@ class PointTransformerV3(Model):
             for rate in rates
         ]
 
-    def _encoder(self, config):
+    def _encoder(self, config: Any) -> Any:
         rates = stochastic_depth(config["drop_path"], config["enc_depths"])
         channels, stages = config["enc_channels"], []
         for s, stage_rates in enumerate(rates):
@@ -133,7 +135,7 @@ class PointTransformerV3(Model):
             stages.append(_Stage(self._blocks(config, "enc", s, stage_rates), down=down))
         return stages
 
-    def _decoder(self, config):
+    def _decoder(self, config: Any) -> Any:
         """Finest first, as the configuration names them."""
         rates = stochastic_depth(config["drop_path"], config["dec_depths"])
         channels = [*config["dec_channels"], config["enc_channels"][-1]]
@@ -147,13 +149,13 @@ class PointTransformerV3(Model):
             for s, stage_rates in enumerate(rates)
         ]
 
-    def _shuffled(self, orders, wanted):
+    def _shuffled(self, orders: Any, wanted: Any) -> Any:
         mixed = wanted and (self.training or self._config["shuffle_in_evaluation"])
         if not mixed or len(orders) < 2:
             return orders
         return [orders[i] for i in mx.random.permutation(len(orders)).tolist()]
 
-    def encode(self, x):
+    def encode(self, x: Any) -> Any:
         """[(tensor, orders, pooling that made it)] of all stages, finest first."""
         config = self._config
         x = self.activation(self.stem_norm(self.stem(x)))
@@ -168,7 +170,7 @@ class PointTransformerV3(Model):
             levels.append((x, orders, pooling))
         return levels
 
-    def features(self, x):
+    def features(self, x: Any) -> Any:
         """What the head sees: the finest tensor, or in cls_mode the coarsest."""
         levels = self.encode(x)
         y, _, pooling = levels.pop()
@@ -183,7 +185,7 @@ class PointTransformerV3(Model):
             pooling = before
         return y
 
-    def __call__(self, x):
+    def __call__(self, x: Any) -> Any:
         y = self.features(x)
         if "head" not in self:
             return y
@@ -201,7 +203,7 @@ _LISTS = ("stride", "enc_depths", "enc_channels", "enc_num_head", "enc_patch_siz
 )
 
 
-def _checked_config(model, given):
+def _checked_config(model: Any, given: Any) -> Any:
     """The configuration as plain numbers, lists and texts; a ValueError names what is wrong."""
     name, config = type(model).__name__, dict(given)
     config.update(checked(model, in_channels=given["in_channels"]))

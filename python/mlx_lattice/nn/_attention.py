@@ -6,6 +6,8 @@ The rows of a segment attend to each other. `ops.attention_patches` and `ops.att
 the segments, and the coordinate manager of the tensor keeps them.
 """
 
+from typing import Any
+
 import mlx.core as mx
 import mlx.nn as nn
 
@@ -18,7 +20,7 @@ from ._features import Dropout
 class _Attention(nn.Module):
     """What attention in segments shares: linear layers, heads, slots."""
 
-    def __init__(self, channels, heads, qkv_bias, scale, dropout):
+    def __init__(self, channels: Any, heads: Any, qkv_bias: Any, scale: Any, dropout: Any) -> None:
         super().__init__()
         channels, heads = integer(self, "channels", channels), integer(self, "heads", heads)
         if channels % heads:
@@ -33,11 +35,11 @@ class _Attention(nn.Module):
         if number(self, "dropout", dropout, 0, 1, high_included=False):
             self.drop = Dropout(dropout)
 
-    def _attend(self, x, layout, bias):
+    def _attend(self, x: Any, layout: Any, bias: Any) -> Any:
         y = self.proj(self._between(self.qkv(x.feats), layout, bias))
         return x.with_feats(self.drop(y) if "drop" in self else y)
 
-    def _between(self, qkv, layout, bias):
+    def _between(self, qkv: Any, layout: Any, bias: Any) -> Any:
         """What attention makes of queries, keys and values of the rows."""
         parts = ops.to_slots(qkv, layout, parts=3)
         size = self._channels // self._heads
@@ -45,11 +47,11 @@ class _Attention(nn.Module):
         y = ops.attention(q, k, v, layout.offsets, scale=self._scale, bias=bias)
         return ops.to_rows(y.reshape(y.shape[0], self._channels), layout)
 
-    def _extra_repr(self):
+    def _extra_repr(self) -> Any:
         return f"{self._channels}, heads={self._heads}, scale={self._scale:.4g}"
 
 
-def rpe_bound(patch_size):
+def rpe_bound(patch_size: Any) -> Any:
     """The farthest relative position of Point Transformer V3: int((4 P)^(1/3) * 2)."""
     return int((4 * patch_size) ** (1 / 3) * 2)
 
@@ -64,17 +66,17 @@ class SerializedAttention(_Attention):
 
     def __init__(
         self,
-        channels,
-        heads,
-        patch_size=1024,
-        order="z",
+        channels: Any,
+        heads: Any,
+        patch_size: Any = 1024,
+        order: Any = "z",
         *,
-        qkv_bias=True,
-        scale=None,
-        rpe=False,
-        shrink=False,
-        dropout=0.0,
-    ):
+        qkv_bias: Any = True,
+        scale: Any = None,
+        rpe: Any = False,
+        shrink: Any = False,
+        dropout: Any = 0.0,
+    ) -> None:
         super().__init__(channels, heads, qkv_bias, scale, dropout)
         self._patch_size = integer(self, "patch_size", patch_size)
         self._order, self._shrink = order, bool(shrink)
@@ -83,13 +85,13 @@ class SerializedAttention(_Attention):
             rows = 3 * (2 * rpe_bound(self._patch_size) + 1)
             self.rpe_table = mx.random.normal((rows, self._heads), scale=0.02)
 
-    def layout(self, x, order=None):
+    def layout(self, x: Any, order: Any = None) -> Any:
         """The patches on the coordinates of x, along `order` instead of the module's own."""
         return ops.attention_patches(
             x, self._patch_size, self._order if order is None else order, shrink=self._shrink
         )
 
-    def __call__(self, x, order=None):
+    def __call__(self, x: Any, order: Any = None) -> Any:
         checked_input(self, x, self._channels)
         layout = self.layout(x, order)
         bias = None
@@ -99,7 +101,7 @@ class SerializedAttention(_Attention):
             )
         return self._attend(x, layout, bias)
 
-    def _extra_repr(self):
+    def _extra_repr(self) -> Any:
         return (
             f"{super()._extra_repr()}, patch_size={self._patch_size}, order={self._order}, "
             f"rpe={'rpe_table' in self}"
@@ -118,16 +120,16 @@ class WindowAttention(_Attention):
 
     def __init__(
         self,
-        channels,
-        heads,
-        window=8,
-        shift=0,
+        channels: Any,
+        heads: Any,
+        window: Any = 8,
+        shift: Any = 0,
         *,
-        table="full",
-        qkv_bias=True,
-        scale=None,
-        dropout=0.0,
-    ):
+        table: Any = "full",
+        qkv_bias: Any = True,
+        scale: Any = None,
+        dropout: Any = 0.0,
+    ) -> None:
         super().__init__(channels, heads, qkv_bias, scale, dropout)
         self._window, self._shift = _triple(self, "window", window), _triple(self, "shift", shift)
         ops.attention_windows(mx.zeros((0, 4), mx.int32), self._window, self._shift)
@@ -146,11 +148,11 @@ class WindowAttention(_Attention):
             rows = sizes[0] * sizes[1] * sizes[2] if table == "full" else sum(sizes)
             self.position_table = mx.random.normal((rows, self._heads), scale=0.02)
 
-    def layout(self, x):
+    def layout(self, x: Any) -> Any:
         """The windows on the coordinates of x."""
         return ops.attention_windows(x, self._window, self._shift)
 
-    def __call__(self, x):
+    def __call__(self, x: Any) -> Any:
         checked_input(self, x, self._channels)
         layout = self.layout(x)
         bias = None
@@ -163,14 +165,14 @@ class WindowAttention(_Attention):
             )
         return self._attend(x, layout, bias)
 
-    def _extra_repr(self):
+    def _extra_repr(self) -> Any:
         return (
             f"{super()._extra_repr()}, window={self._window}, shift={self._shift}, "
             f"table={self._table}"
         )
 
 
-def _triple(module, name, value):
+def _triple(module: Any, name: Any, value: Any) -> Any:
     values = value if isinstance(value, (list, tuple)) else (value,) * 3
     if len(values) != 3:
         raise ValueError(

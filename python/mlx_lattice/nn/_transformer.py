@@ -1,5 +1,7 @@
 """Parts of transformers on sparse tensors: MLP, DropPath, position encoding, pooling, the block."""
 
+from typing import Any
+
 import mlx.core as mx
 import mlx.nn as nn
 
@@ -13,7 +15,9 @@ from ._features import GELU, BatchNorm, Dropout, LayerNorm, _on_rows
 class MLP(nn.Module):
     """Two linear layers with GELU between them, on a SparseTensor or an array (N, C)."""
 
-    def __init__(self, channels, hidden=None, out_channels=None, dropout=0.0):
+    def __init__(
+        self, channels: Any, hidden: Any = None, out_channels: Any = None, dropout: Any = 0.0
+    ) -> None:
         super().__init__()
         channels = integer(self, "channels", channels)
         hidden = 4 * channels if hidden is None else integer(self, "hidden", hidden)
@@ -23,7 +27,7 @@ class MLP(nn.Module):
         if number(self, "dropout", dropout, 0, 1, high_included=False):
             self.drop = Dropout(dropout)
 
-    def __call__(self, x):
+    def __call__(self, x: Any) -> Any:
         y = self.activation(self.first(x))
         if "drop" in self:
             return self.drop(self.second(self.drop(y)))
@@ -37,33 +41,33 @@ class DropPath(nn.Module):
     itself, as Point Transformer V3 does.
     """
 
-    def __init__(self, p=0.0):
+    def __init__(self, p: Any = 0.0) -> None:
         super().__init__()
         self._p = number(self, "p", p, 0, 1, high_included=False)
 
-    def __call__(self, x):
+    def __call__(self, x: Any) -> Any:
         if not self.training or self._p == 0:
             return x
         return _on_rows(self, x, self._drop)
 
-    def _drop(self, f):
+    def _drop(self, f: Any) -> Any:
         kept = mx.random.bernoulli(1 - self._p, (f.shape[0], 1))
         return f * (kept / (1 - self._p)).astype(f.dtype)
 
-    def _extra_repr(self):
+    def _extra_repr(self) -> Any:
         return f"p={self._p}"
 
 
 class ConvPositionEncoding(nn.Module):
     """norm(linear(conv(x))): a submanifold convolution tells each row who its neighbors are."""
 
-    def __init__(self, channels, kernel_size=3):
+    def __init__(self, channels: Any, kernel_size: Any = 3) -> None:
         super().__init__()
         self.conv = SubmConv3d(channels, channels, kernel_size)
         self.linear = Linear(channels, channels)
         self.norm = LayerNorm(channels)
 
-    def __call__(self, x):
+    def __call__(self, x: Any) -> Any:
         return self.norm(self.linear(self.conv(x)))
 
 
@@ -79,15 +83,15 @@ class TransformerBlock(nn.Module):
 
     def __init__(
         self,
-        channels,
-        attention,
+        channels: Any,
+        attention: Any,
         *,
-        mlp_ratio=4,
-        drop_path=0.0,
-        dropout=0.0,
-        pre_norm=True,
-        position=True,
-    ):
+        mlp_ratio: Any = 4,
+        drop_path: Any = 0.0,
+        dropout: Any = 0.0,
+        pre_norm: Any = True,
+        position: Any = True,
+    ) -> None:
         super().__init__()
         self._channels = integer(self, "channels", channels)
         ratio = number(self, "mlp_ratio", mlp_ratio, 0, low_included=False, high_included=False)
@@ -99,7 +103,7 @@ class TransformerBlock(nn.Module):
         self.drop_path = DropPath(drop_path)
         self._pre_norm = bool(pre_norm)
 
-    def __call__(self, x, order=None, seen=None):
+    def __call__(self, x: Any, order: Any = None, seen: Any = None) -> Any:
         checked_input(self, x, self._channels)
         if "position" in self:
             x = _plus(x, self.position(x if seen is None else seen))
@@ -107,13 +111,13 @@ class TransformerBlock(nn.Module):
         x = self._step(x, self.norm1, lambda y: self.attention(y, **options))
         return self._step(x, self.norm2, self.mlp)
 
-    def _step(self, x, norm, run):
+    def _step(self, x: Any, norm: Any, run: Any) -> Any:
         if self._pre_norm:
             return _plus(x, self.drop_path(run(norm(x))))
         return norm(_plus(x, self.drop_path(run(x))))
 
 
-def _plus(x, y):
+def _plus(x: Any, y: Any) -> Any:
     return x.with_feats(x.feats + y.feats)
 
 
@@ -124,7 +128,15 @@ class GridPool(nn.Module):
     that GridUnpool takes.
     """
 
-    def __init__(self, in_channels, out_channels, stride=2, order="z", mode="max", momentum=0.01):
+    def __init__(
+        self,
+        in_channels: Any,
+        out_channels: Any,
+        stride: Any = 2,
+        order: Any = "z",
+        mode: Any = "max",
+        momentum: Any = 0.01,
+    ) -> None:
         super().__init__()
         self._channels = integer(self, "in_channels", in_channels)
         self._stride, self._order, self._mode = integer(self, "stride", stride), order, mode
@@ -134,13 +146,13 @@ class GridPool(nn.Module):
         self.norm = BatchNorm(out_channels, eps=1e-3, momentum=momentum)
         self.activation = GELU()
 
-    def __call__(self, x, order=None):
+    def __call__(self, x: Any, order: Any = None) -> Any:
         checked_input(self, x, self._channels)
         pooling = ops.grid_pooling(x, self._stride, self._order if order is None else order)
         y = ops.grid_pool(self.linear(x), pooling, self._mode)
         return self.activation(self.norm(y)), pooling
 
-    def _extra_repr(self):
+    def _extra_repr(self) -> Any:
         return f"stride={self._stride}, order={self._order}, mode={self._mode}"
 
 
@@ -151,7 +163,9 @@ class GridUnpool(nn.Module):
     coordinates of skip.
     """
 
-    def __init__(self, in_channels, skip_channels, out_channels, momentum=0.01):
+    def __init__(
+        self, in_channels: Any, skip_channels: Any, out_channels: Any, momentum: Any = 0.01
+    ) -> None:
         super().__init__()
         self.linear, self.skip_linear = (
             Linear(in_channels, out_channels),
@@ -161,7 +175,7 @@ class GridUnpool(nn.Module):
         self.skip_norm = BatchNorm(out_channels, eps=1e-3, momentum=momentum)
         self.activation = GELU()
 
-    def __call__(self, x, skip, pooling):
+    def __call__(self, x: Any, skip: Any, pooling: Any) -> Any:
         if not isinstance(x, SparseTensor) or not isinstance(skip, SparseTensor):
             raise TypeError(
                 "[GridUnpool] x and skip must be SparseTensors, found a "
@@ -172,7 +186,7 @@ class GridUnpool(nn.Module):
         return kept.with_feats(kept.feats + ops.grid_unpool(y.feats, pooling)), kept
 
 
-def stochastic_depth(rate, depths):
+def stochastic_depth(rate: Any, depths: Any) -> Any:
     """Drop rates that rise from 0 to `rate` over all blocks, as one list per stage."""
     total = sum(depths)
     rates = [rate * i / max(total - 1, 1) for i in range(total)]
