@@ -15,7 +15,7 @@ from typing import Any
 
 from .. import models
 
-NETWORKS: dict[str, tuple[Any, dict]] = {
+NETWORKS: dict[str, tuple[Any, dict[str, Any]]] = {
     "minkunet": (models.MinkUNet, {"depth": 14, "width": 16, "stem_kernel_size": 3}),
     "ptv3": (
         models.PointTransformerV3,
@@ -37,7 +37,7 @@ NETWORKS: dict[str, tuple[Any, dict]] = {
 }
 
 
-def sizes_of(name, path):
+def sizes_of(name: str, path: Any) -> dict[str, Any]:
     """The arguments of a network besides its channels: by default, or from a JSON file."""
     network, defaults = NETWORKS[name]
     if path is None:
@@ -55,6 +55,6 @@ def sizes_of(name, path):
     return {**defaults, **text}
 
 
-def coarsest(name, sizes):
+def coarsest(name: str, sizes: dict[str, Any]) -> int:
     """Voxels per side of a cell at the coarsest level that has a norm over rows."""
     return {"minkunet": 16, "ptv3": math.prod(sizes.get("stride", [1])), "window-unet": 1}[name]

@@ -1,6 +1,7 @@
 """A U-Net on sparse voxels of residual convolutions and attention in windows."""
 
 import itertools
+from typing import Any
 
 import mlx.core as mx
 import mlx.nn
@@ -20,7 +21,7 @@ class SparseResBlock(mlx.nn.Module):
     second convolution begins at 0, so that the block begins as its skip.
     """
 
-    def __init__(self, in_channels, out_channels):
+    def __init__(self, in_channels: Any, out_channels: Any) -> None:
         super().__init__()
         self.norm1, self.norm2 = nn.LayerNorm(in_channels), nn.LayerNorm(out_channels)
         self.conv1 = nn.SubmConv3d(in_channels, out_channels)
@@ -30,7 +31,7 @@ class SparseResBlock(mlx.nn.Module):
         if in_channels != out_channels:
             self.skip = nn.Linear(in_channels, out_channels)
 
-    def __call__(self, x, pooling=None, up=None):
+    def __call__(self, x: Any, pooling: Any = None, up: Any = None) -> Any:
         """pooling alone goes down; with `up`, a tensor of the fine level, onto its coordinates."""
         y = self.activation(self.norm1(x))
         if pooling is not None:
@@ -40,7 +41,7 @@ class SparseResBlock(mlx.nn.Module):
         return y.with_feats(y.feats + kept.feats)
 
 
-def _resampled(x, pooling, up):
+def _resampled(x: Any, pooling: Any, up: Any) -> Any:
     if up is None:
         return ops.grid_pool(x, pooling, "mean")
     return up.with_feats(ops.grid_unpool(x.feats, pooling))
@@ -64,16 +65,16 @@ class WindowUNet(Model):
 
     def __init__(
         self,
-        in_channels,
-        out_channels,
-        channels=(32, 64, 128),
-        depths=(2, 2, 2),
-        head_size=16,
-        window=8,
-        table="axial",
-        mlp_ratio=4,
-        drop_path=0.0,
-    ):
+        in_channels: Any,
+        out_channels: Any,
+        channels: Any = (32, 64, 128),
+        depths: Any = (2, 2, 2),
+        head_size: Any = 16,
+        window: Any = 8,
+        table: Any = "axial",
+        mlp_ratio: Any = 4,
+        drop_path: Any = 0.0,
+    ) -> None:
         config = checked(
             self,
             in_channels=in_channels,
@@ -109,7 +110,7 @@ class WindowUNet(Model):
         self.norm = nn.LayerNorm(widths[0])
         self.head = nn.Linear(widths[0], config["out_channels"])
 
-    def _blocks(self, channels, rates):
+    def _blocks(self, channels: Any, rates: Any) -> Any:
         config = self._config
         return [
             nn.TransformerBlock(
@@ -128,9 +129,9 @@ class WindowUNet(Model):
             for i, rate in enumerate(rates)
         ]
 
-    def features(self, x):
+    def features(self, x: Any) -> Any:
         """What the head sees: the finest tensor behind the last norm."""
-        levels: list = []
+        levels: list[Any] = []
         x, pooling = self.stem(x), None
         for down, blocks in zip(self.downs, self.encoder):
             if levels:
@@ -147,11 +148,11 @@ class WindowUNet(Model):
             pooling = before
         return self.norm(x)
 
-    def __call__(self, x):
+    def __call__(self, x: Any) -> Any:
         return self.head(self.features(x))
 
 
-def _run(blocks, x):
+def _run(blocks: Any, x: Any) -> Any:
     for block in blocks:
         x = block(x)
     return x

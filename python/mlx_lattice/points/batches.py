@@ -317,7 +317,9 @@ class PointCloudBatch(_Ragged):
             self._sets[grid] = PointSet(self._positions, self._lengths, grid=grid)
         return self._sets[grid]
 
-    def attention_patches(self, grid, size, order="z", shrink=False):
+    def attention_patches(
+        self, grid: float, size: int, order: str = "z", shrink: bool = False
+    ) -> Any:
         """Patches of `size` points along a curve through the cells of a grid.
 
         The AttentionLayout of `ops.attention_patches` on the cells floor(position / grid); several
@@ -325,11 +327,11 @@ class PointCloudBatch(_Ragged):
         """
         return self._layout(grid, ops.attention_patches, size, order, shrink=bool(shrink))
 
-    def attention_windows(self, grid, size, shift=0):
+    def attention_windows(self, grid: float, size: Any, shift: Any = 0) -> Any:
         """Windows of `size` cells of a grid; the AttentionLayout of `ops.attention_windows`."""
         return self._layout(grid, ops.attention_windows, size, shift)
 
-    def _layout(self, grid, make, *args, **kwargs):
+    def _layout(self, grid: float, make: Any, *args: Any, **kwargs: Any) -> Any:
         key = (make, grid, args, tuple(kwargs.items()))
         if key not in self._sets:
             cells = mx.floor(self._positions.astype(mx.float32) / grid).astype(mx.int32)

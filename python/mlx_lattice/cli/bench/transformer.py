@@ -6,6 +6,7 @@ Times are compared with dense products: FLOP are those of linear layers, convolu
 
 import contextlib
 import time
+from typing import Any
 
 import mlx.core as mx
 
@@ -15,7 +16,7 @@ from ...nn._attention import _Attention
 from .model import _relation, _scan
 
 
-def add_topics(topics):
+def add_topics(topics: Any) -> Any:
     parser = topics.add_parser(
         "transformer", help="Point Transformer V3 as published on a LiDAR-like sweep"
     )
@@ -27,12 +28,12 @@ def add_topics(topics):
 
 
 @contextlib.contextmanager
-def _watched(kinds, watch):
+def _watched(kinds: Any, watch: Any) -> Any:
     """Inside the `with` block `watch(module, call, x)` replaces the calls of the kinds."""
     before = {kind: kind.__call__ for kind in kinds}
 
-    def watched(kind):
-        def call(module, x, *args, **kwargs):
+    def watched(kind: Any) -> Any:
+        def call(module: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
             return watch(module, lambda: before[kind](module, x, *args, **kwargs), x)
 
         return call
@@ -46,11 +47,11 @@ def _watched(kinds, watch):
             kind.__call__ = call
 
 
-def _count(model, x):
+def _count(model: Any, x: Any) -> Any:
     """(FLOP of one inference, FLOP by kind)."""
     total = {"linear": 0, "convolution": 0, "attention": 0}
 
-    def watch(module, call, x):
+    def watch(module: Any, call: Any, x: Any) -> Any:
         rows = x.shape[0]
         if isinstance(module, nn.Linear):
             total["linear"] += 2 * rows * module.weight.size
@@ -68,7 +69,7 @@ def _count(model, x):
     return sum(total.values()), total
 
 
-def _parts(model, x):
+def _parts(model: Any, x: Any) -> Any:
     """CPU seconds by kind of module, each evaluated by itself."""
     kinds = {
         nn.Linear: "linear",
@@ -79,24 +80,24 @@ def _parts(model, x):
     }
     spent = dict.fromkeys([*kinds.values(), "attention and slots", "whole"], 0.0)
 
-    def timed(name, call):
+    def timed(name: Any, call: Any) -> Any:
         begin = time.process_time()
         y = call()
         mx.eval(y.feats if isinstance(y, SparseTensor) else y)
         spent[name] += time.process_time() - begin
         return y
 
-    def watch(module, call, x):
+    def watch(module: Any, call: Any, x: Any) -> Any:
         mx.eval(x.feats if isinstance(x, SparseTensor) else x)
         return timed(kinds[type(module)], call)
 
     attend = _Attention._between
 
-    def between(module, qkv, layout, bias):
+    def between(module: Any, qkv: Any, layout: Any, bias: Any) -> Any:
         mx.eval(qkv)
         return timed("attention and slots", lambda: attend(module, qkv, layout, bias))
 
-    _Attention._between = between
+    _Attention._between = between  # type: ignore[assignment]
     begin = time.process_time()
     try:
         with _watched(kinds, watch):
@@ -107,7 +108,7 @@ def _parts(model, x):
     return spent
 
 
-def bench_transformer(arguments):
+def bench_transformer(arguments: Any) -> Any:
     from .measure import best, gemm_rate
 
     if arguments.threads < 1 or arguments.repeat < 1 or not arguments.voxel > 0:
