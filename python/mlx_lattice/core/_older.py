@@ -125,6 +125,8 @@ def _add(kind: str, **names: Any) -> None:
 
 
 def _rows_of(r: Any) -> int:
+    if r.coords.ndim == 0:
+        raise ValueError(f"[{type(r).__name__}] coords must have rows, found a single number")
     return int(r.coords.shape[0])
 
 
