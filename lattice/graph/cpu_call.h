@@ -69,9 +69,9 @@ std::vector<mlx::core::array> cpu_call(std::string name, std::string key,
                                        std::vector<OutputSpec> outputs, CpuFunction run,
                                        mlx::core::StreamOrDevice s = {}, Extend extend = {});
 
-// `a` with the extension, if `a` is the only result of a node that has `extend` and was not
-// evaluated yet, and nothing is being differentiated or compiled. Whoever else reads `a` makes it
-// once more.
+// `a` with the extension. There is none unless `a` is the only result of a node that has `extend`
+// and was not evaluated yet. There is none while something is differentiated or compiled. Whoever
+// else reads `a` makes it once more.
 std::optional<mlx::core::array> extended(const mlx::core::array& a, const Extension& extension);
 
 // The CPU stream that cpu_call uses for s.

@@ -45,8 +45,9 @@ struct NormOptions {
   float eps = 1e-5f;
   std::optional<mx::array> residual;  // of x's shape and dtype
   bool relu = false;
-  // Nobody else reads x. If the statistics are given and x comes from a convolution on the CPU that
-  // was not evaluated yet, the norm is done in its pass, without the rounding of x between them.
+  // Nobody else reads x. The norm then may be done in the pass of the convolution that makes x,
+  // without the rounding of x between them. It is so where the statistics are given and x comes
+  // from a convolution on the CPU that was not evaluated yet.
   bool only_reader = false;
 };
 // y, and the float32 statistics that were used, without gradient.

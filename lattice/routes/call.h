@@ -72,8 +72,8 @@ struct After {
 };
 
 // Payload of conv and linear. Inputs: x, then the weight (dense) or codes, scales and biases of
-// codes (packed), then the bias if there is one, then mean, scale, shift and, if any, the residual
-// of `after`.
+// codes (packed), then the bias if there is one. Behind them stand mean, scale, shift and, if any,
+// the residual of `after`.
 struct Weights {
   Packing packing = {};
   bool has_bias = false;

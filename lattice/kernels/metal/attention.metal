@@ -1,5 +1,5 @@
-// Attention over ragged segments: a group of 8 simdgroups computes 32 queries of one head against
-// all keys of their segment, 32 keys at a time, with a running maximum and sum of each query.
+// Attention over ragged segments. A group of 8 simdgroups computes 32 queries of one head against
+// all keys of their segment. It takes 32 keys at a time, with a running maximum and sum per query.
 //
 //   out[i, h, :] = sum_j P[i, j] v[j, g, :]     P[i, j] = exp(L[i, j] - lse[i, h])
 //   L[i, j] = scale <q[i, h, :], k[j, g, :]> + bias(h, i, j)
@@ -39,8 +39,8 @@ METAL_FUNC float table_bias(Table table, P of_queries, R of_keys, Sizes sizes, i
   return kJoint ? float(table[first + entry]) : sum;
 }
 
-// Rows [first, first + 32) below `last` and channels [c0, c0 + 32) of one head of x (rows, heads,
-// size), times factor, to tile; what is not there is 0. All threads of a group take part.
+// To tile: rows [first, first + 32) below `last` and channels [c0, c0 + 32) of one head, times
+// factor. x is (rows, heads, size). What is not there is 0. All threads of a group take part.
 template <typename X>
 METAL_FUNC void read_tile(threadgroup float* tile, X x, int first, int last, int heads, int head,
                           int size, int c0, float factor, int thread_id) {
@@ -106,8 +106,12 @@ METAL_FUNC float finish_logit(float x, Segment z, B bias, P of_queries, R of_key
   return seen ? x : -INFINITY;
 }
 
-// blocks (n, 2): segment and first query of a group's queries, counted in the segment. pairs:
-// pairs of rows before each segment. group = (0, block, head). kParts = ceil(size / 32).
+// One forward tile.
+//
+//   blocks (n, 2)  segment and first query of a group, counted in the segment
+//   pairs          pairs of rows before each segment
+//   group          (0, block, head)
+//   kParts         ceil(size / 32)
 template <int kParts, int kBias, bool kMask, bool kCausal, typename Out, typename Q, typename K,
           typename V, typename B, typename P, typename R, typename M, typename I, typename J,
           typename N, typename W, typename Z, typename F>
@@ -241,9 +245,13 @@ METAL_FUNC void attention_dq(device Out* dq, D dbias, Q q, K k, V v, G g, L lse,
   }
 }
 
-// Gradients of keys and values: dv = P^T g, dk = scale dS^T q, over the queries of all heads of one
-// head of the keys, in order. blocks: segment and first key; group = (0, block, head of the keys).
-// A simdgroup owns 4 keys, a lane one query of a tile.
+// Gradients of keys and values: dv = P^T g, dk = scale dS^T q.
+//
+// Sums run over the queries of all heads that share one head of the keys, in order. A simdgroup
+// owns 4 keys, a lane one query of a tile.
+//
+//   blocks (n, 2)  segment and first key
+//   group          (0, block, head of the keys)
 template <int kParts, int kBias, bool kMask, bool kCausal, typename Out, typename Q, typename K,
           typename V, typename G, typename L, typename E, typename B, typename M, typename I,
           typename J, typename N, typename W, typename Z, typename F>

@@ -24,6 +24,7 @@ from ._features import (
     Softplus,
     Tanh,
 )
+from ._neighbor_attention import NeighborAttention
 from ._pool import (
     AvgPool3d,
     GlobalAvgPool,
@@ -71,6 +72,7 @@ __all__ = [
     "LeakyReLU",
     "Linear",
     "MaxPool3d",
+    "NeighborAttention",
     "NormalizedConvTranspose3d",
     "NormalizedGenerativeConvTranspose3d",
     "NormalizedSubmConv3d",

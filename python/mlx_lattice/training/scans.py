@@ -267,7 +267,7 @@ def class_weights(scans: Any, count: int) -> Any:
     return mx.array(balanced_weights(counts))
 
 
-def balanced_weights(counts):
+def balanced_weights(counts: Any) -> Any:
     """(classes,) float32: 1 / sqrt(share) of counts per class; their mean over the rows is 1."""
     share = counts / max(counts.sum(), 1)
     weights = 1 / np.sqrt(np.maximum(share, 1e-4))

@@ -69,7 +69,7 @@ struct Problem {
     std::vector<T> y(static_cast<size_t>(lists.n_out * shape.c_out));
     conv(lists, tile_bounds(lists, conv_tile(lists)),
          {kType, x.data(), &weight, shape.bias ? bias.data() : nullptr, y.data(), shape.c_in,
-          shape.c_out, 1, norm});
+          shape.c_out, 1, false, norm});
     return y;
   }
   std::vector<T> together() const {

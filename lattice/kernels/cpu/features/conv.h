@@ -49,7 +49,8 @@ struct DenseWeight final : WeightSource {
   void fill(int64_t k, int64_t column, int64_t columns, int64_t width, float* dst) const override;
 };
 
-// What follows a convolution in a network that does not learn, in the same pass over memory:
+// What follows a convolution in a network that does not learn, in the same pass over memory.
+//
 //   relu((y - mean) * scale + shift + residual), the formula of norm_rows (norm.h)
 struct NormAfter {
   const float* mean = nullptr;  // (c_out); null: neither mean, scale nor shift

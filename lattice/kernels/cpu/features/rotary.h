@@ -1,8 +1,8 @@
 // Rotary position encoding on up to three axes (Su et al. 2021, arXiv:2104.09864).
 //
-// Of the `size` channels of a head axis a owns 2 P behind those of the axes before it, P = size /
-// (2 axes); channels left over are copied. Pair m of axis a, channels 2 m and 2 m + 1 of its part,
-// is turned by the angle positions[row, a] base^(-m / P), a float32 product:
+// A head has `size` channels. Axis a owns 2 P of them behind those of the axes before it, with P =
+// size / (2 axes). Channels left over are copied. Pair m of axis a is channels 2 m and 2 m + 1 of
+// its part. The pair is turned by the angle positions[row, a] base^(-m / P), a float32 product.
 //
 //   y0 = x0 cos - x1 sin      y1 = x0 sin + x1 cos
 //
