@@ -3,7 +3,7 @@
 #     ARGS=--quick for seconds
 #   make test    build, C++ and Python tests, then the C++ tests under AddressSanitizer and UBSan
 #   make test-arm  the kernels' tests cross-compiled for NEON, under qemu-user; TESTS=regex
-#   make tsan    the kernels' tests under ThreadSanitizer
+#   make tsan    tests of the kernels and of the manager under ThreadSanitizer
 #   make fuzz    a million hostile inputs per decoder, under AddressSanitizer and UBSan; INPUTS=...
 #   make attack  hostile calls of every public function; CALLS=200000, SEED=2, LATTICE_ASAN=1
 #   make bench   all benchmarks; make bench BENCH=conv ARGS=--benchmark_filter=lidar

@@ -22,11 +22,12 @@ from typing import Any
 
 import mlx.core as mx
 
+# A number that MLX cannot hold is a RuntimeError "std::bad_cast": a TypeError here.
 SAME = (TypeError, ValueError, IndexError, OverflowError)
 AS_TYPE = (AttributeError,)
 AS_VALUE = (KeyError, ZeroDivisionError, StopIteration, AssertionError)
 OURS = {"mlx_lattice", "mlx", "numpy", *sys.stdlib_module_names} - {"__main__"}
-MARK = "_lattice_named"
+MARK, EXTENSION = "_lattice_named", "mlx_lattice._ext"
 
 
 def guard(names: dict[str, Any]) -> None:
@@ -36,7 +37,7 @@ def guard(names: dict[str, Any]) -> None:
         value = names.get(name)
         if not getattr(value, "__module__", "").startswith("mlx_lattice."):
             continue
-        if isinstance(value, FunctionType) and value.__module__ != "mlx_lattice._ext":
+        if isinstance(value, FunctionType) and value.__module__ != EXTENSION:
             names[name] = _named(value, value.__name__)
         elif isinstance(value, type) and not issubclass(value, (BaseException, Enum)):
             _guard_class(value)
@@ -44,15 +45,18 @@ def guard(names: dict[str, Any]) -> None:
 
 def _guard_class(kind: type) -> None:
     for base in kind.__mro__:
-        if not base.__module__.startswith("mlx_lattice.") or type(base).__name__.startswith("nb_"):
+        if not base.__module__.startswith("mlx_lattice.") or base.__module__ == EXTENSION:
             continue
         for name, value in list(vars(base).items()):
-            method = isinstance(value, FunctionType) and not inspect.isgeneratorfunction(value)
-            if method and (name in ("__init__", "__call__") or not name.startswith("_")):
+            if name not in ("__init__", "__call__") and name.startswith("_"):
+                continue
+            if isinstance(value, FunctionType) and not inspect.isgeneratorfunction(value):
                 setattr(base, name, _named(value, name))
+            elif isinstance(value, (classmethod, staticmethod)):
+                setattr(base, name, type(value)(_named(value.__func__, name)))
 
 
-def _named(function: FunctionType, name: str) -> Any:
+def _named(function: Any, name: str) -> Any:
     """The function with the net; a function that has it already comes back as it is."""
     made = vars(function).get(MARK)
     if made is not None:
@@ -62,7 +66,9 @@ def _named(function: FunctionType, name: str) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except (*SAME, *AS_TYPE, *AS_VALUE) as error:
+        except (*SAME, *AS_TYPE, *AS_VALUE, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and "bad_cast" not in str(error):
+                raise
             if _told(error, function, args, kwargs) or _from_outside(error.__traceback__):
                 raise
             text = _message(error, function, name, args, kwargs)

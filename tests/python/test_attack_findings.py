@@ -19,7 +19,19 @@ from pathlib import Path
 import mlx.core as mx
 import numpy as np
 import pytest
-from mlx_lattice import SparseTensor, cli, core, io, models, nn, ops, points, training, viewer
+from mlx_lattice import (
+    SparseTensor,
+    cli,
+    core,
+    io,
+    models,
+    nn,
+    ops,
+    points,
+    training,
+    transforms,
+    viewer,
+)
 from mlx_lattice._atomic import atomic_file
 
 rng = np.random.default_rng
@@ -653,6 +665,9 @@ def test_30_an_error_without_a_name_gets_one(tmp_path):
         (lambda: io.read(mx.ones((3,))), TypeError, r"\[\w+\].*path: .*array of shape \(3,\)"),
         (lambda: io.read_npz(None), TypeError, r"\[io\] path: found NoneType"),
         (lambda: training.WeightAverage(None), TypeError, r"\[WeightAverage\].*model: None"),
+        (lambda: points.PointCloudBatch.from_list(3), TypeError, r"\[from_list\].*: 3"),
+        (lambda: transforms.Rotate(low=2**64, high=mx.array(1)), TypeError, r"\[Rotate\].*low:"),
+        (lambda: io.read_mlat(2**31 - 1), TypeError, r"\[io\] path: found int"),
         (lambda: points.RaggedBatchNorm(4)(0.5), TypeError, r"\[RaggedBatchNorm\].*x: 0.5"),
     ):
         with pytest.raises(kind, match=text):

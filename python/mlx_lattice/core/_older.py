@@ -122,6 +122,8 @@ def _add(kind, **names) -> None:
 
 
 def _rows_of(r) -> int:
+    if r.coords.ndim == 0:
+        raise ValueError(f"[{type(r).__name__}] coords must have rows, found a single number")
     return r.coords.shape[0]
 
 
