@@ -113,7 +113,8 @@ uint32_t norm_bits() {
 }
 
 bool has_fma(const std::string& name) {
-  return name != "SSE2" && name != "SSSE3" && name != "SSE4";
+  return name != "SCALAR" && name != "EMU128" && name != "SSE2" && name != "SSSE3" &&
+         name != "SSE4";
 }
 
 // What `bits` gives is `expected` on every instruction set but those that are left out.
