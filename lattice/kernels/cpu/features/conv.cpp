@@ -426,7 +426,7 @@ class Conv {
     prepare(p, &ending);
     const Finish<T> finish = ending.finish;
     const Floats d;
-    // Without a norm the loop has no branches (3 % of conv with AVX-512).
+    // Without a norm the loop has no branches (1 to 3 % of conv with AVX-512).
     if (finish.plain()) {
       const float* HWY_RESTRICT bias = finish.bias;
       T* y = finish.y;
