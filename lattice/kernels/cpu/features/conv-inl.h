@@ -53,6 +53,7 @@ struct Finish {
   int64_t pitch;    // of y and the residual
   int64_t columns;  // that are written
 
+  bool plain() const { return !mean && !residual && !relu; }
   // Lanes from column c of the row that begins `at` values after the first.
   HWY_INLINE void put(Vec v, int64_t at, int64_t c) const {
     const Floats d;
