@@ -44,6 +44,11 @@ std::string label_of(const Route& route, const Call& call) {
     label += std::string(" ") + name(plain_mode(reduce->mode));
   if (const auto* pairs = std::get_if<Pairs>(&call.payload))
     label += std::string(" ") + name(pairs->metric);
+  if (const auto* attend = std::get_if<Attend>(&call.payload))
+    label += std::string(attend->positions ? " table"
+                         : attend->biased  ? " bias"
+                                           : "") +
+             (attend->mask ? " mask" : "") + (attend->causal ? " causal" : "");
   return label;
 }
 

@@ -2,6 +2,7 @@
 #include <bit>
 
 #include "lattice/routes/probe.h"
+#include "lattice/routes/table.h"
 
 namespace lattice {
 namespace {
@@ -139,8 +140,55 @@ Call geometry(const Call& like) {
   return call;
 }
 
+// Two segments of 40 and 20 rows with the bias and masks of the call.
+Call attention(const Call& like) {
+  constexpr int kHeads = 2, kAll = 60, kPairs = 40 * 40 + 20 * 20;
+  const Attend& given = like.get<Attend>();
+  const auto borders = [] {
+    cpu::Buffer<int32_t> offsets(3);
+    for (int i = 0; const int32_t end : {0, 40, kAll}) offsets[i++] = end;
+    return offsets;
+  };
+  Attend attend = given;
+  attend.segments = SegmentPairs::create(borders(), borders());
+  attend.scale = 0.25f;
+  Call call;
+  call.operation = Operation::attention;
+  call.dtype = like.dtype;
+  for (const uint32_t seed : {1u, 2u, 3u})
+    call.inputs.push_back(values({kAll, kHeads, kIn}, seed, like.dtype));
+  if (given.positions) {
+    std::vector<int32_t> places;
+    const auto axes = given.positions->bounds.size();
+    for (size_t i = 0; i < kAll * axes; ++i) places.push_back(static_cast<int32_t>(i * 5 % 7));
+    const mx::array all = integers(places, {kAll, as_int(static_cast<int64_t>(axes))});
+    attend.positions = {all, all, given.positions->bounds, given.positions->joint};
+    call.inputs.push_back(values({kHeads, like.inputs[3].shape(1)}, 4, mx::float32));
+  } else if (given.biased) {
+    call.inputs.push_back(values({kHeads * kPairs}, 4, mx::float32));
+  }
+  if (given.mask) {
+    std::vector<uint8_t> seen(kPairs);
+    for (size_t i = 0; i < seen.size(); ++i) seen[i] = i % 3 != 0;
+    attend.mask = mx::array(reinterpret_cast<const bool*>(seen.data()), {kPairs}, mx::bool_);
+  }
+  call.payload = attend;
+  if (like.operation == Operation::attention) return call;
+  call.stream = mx::Device(mx::Device::cpu);
+  for (const Route& row : routes())
+    if (row.operation == call.operation && row.device == mx::Device::cpu) {
+      for (mx::array& made : row.launch(call, row)) call.inputs.push_back(std::move(made));
+      break;
+    }
+  call.inputs.push_back(values({kAll, kHeads, kIn}, 5, like.dtype));
+  return call;
+}
+
 std::vector<Call> cases(const Call& like) {
   switch (like.operation) {
+    case Operation::attention:
+    case Operation::attention_vjp:
+      return {attention(like)};
     case Operation::distance: {
       Call call;
       call.inputs = {values({20, kIn}, 1, mx::float32), values({18, kIn}, 2, mx::float32)};
