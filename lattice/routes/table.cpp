@@ -63,6 +63,7 @@ std::vector<Route> with_cuda(std::initializer_list<Route> rows) {
     rename(twin.predicate, "metal.", "cuda.");
     rename(twin.predicate, "Metal", "CUDA");
     rename(twin.predicate, "threadgroup memory", "shared memory");
+    rename(twin.predicate, "threadgroup", "block of threads");
   }
   end_run();
   return all;

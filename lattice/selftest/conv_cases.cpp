@@ -229,11 +229,15 @@ void add_conv_cases(std::vector<OracleCase>& cases) {
   // The gradient of a submanifold convolution with packed weights.
   const Relation::Ptr back = make_relation(other, RelationKind::submanifold, 60)->reversed();
   for (const mx::Dtype dtype : {mx::float32, mx::float16, mx::bfloat16})
-    for (const Packing& packing : {Packing{4, 32, false}, {8, 64, true}})
-      for (const Shape& shape : {Shape{40, 17, 1, true}, Shape{16, 8, 1, false}})
+    for (const Shape& shape : {Shape{40, 17, 1, true}, Shape{16, 8, 1, false},
+                               Shape{32, 24, 1, true}, Shape{16, 48, 1, false}}) {
+      add(conv_case(other, Operation::conv, back, shape, dtype), back, shape, dtype,
+          "reversed submanifold");
+      for (const Packing& packing : {Packing{4, 32, false}, {8, 64, true}})
         add(conv_case(other, Operation::conv, back, shape, dtype, packing), back, shape, dtype,
             std::string(packing.transposed ? "transposed " : "") + "int" +
                 std::to_string(packing.bits) + " reversed submanifold");
+    }
 }
 
 }  // namespace lattice

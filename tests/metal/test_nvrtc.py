@@ -86,7 +86,7 @@ MISTAKES = {
         "sizes[0] = 1; const int groups = sizes[2]",
         "const",
     ),
-    "too much shared memory": ("xs[64 *", "xs[6400 *", "too much shared"),
+    "too much shared memory": ("memory[lattice::", "memory[100 * lattice::", "too much shared"),
 }
 
 

@@ -75,8 +75,9 @@ def test_the_order_of_threads_changes_no_bit(operation, route, order):
 
 @pytest.mark.parametrize(("operation", "route"), ROUTES, ids=lambda v: v)
 def test_fused_products_and_sums_match_the_oracle(operation, route):
-    """As Apple's compiler may write them."""
-    all_right(rows(route, "contract", every=12)[operation, route])
+    """As Apple's compiler may write them: another rounding per value, so twice the tolerance."""
+    found = rows(route, "contract", every=12)[operation, route]
+    all_right([r for r in found if not (r.error <= 2 and not r.failure)])
 
 
 @pytest.mark.parametrize(

@@ -180,6 +180,7 @@ def test_routes():
         "cpu.segments",
         "cpu.reference",
         "metal.rows",
+        "cuda.rows",
         "gpu.mlx",
     }
 

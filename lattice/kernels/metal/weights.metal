@@ -58,10 +58,12 @@ struct PackedWeight {
     return expand(word >> uint(c * kBits % 32), float(scales[group]), float(biases[group]));
   }
   size_t begin(int, int) const thread { return 0; }
-  // 8 codes lie in one word or two, and share a scale.
+  // 8 codes lie in one word or two, and share a scale. Behind the last channel of either side n is 0
+  // or less; the first codes are read then.
   template <typename V>
-  METAL_FUNC Eight<V> eight_of_row(int k, int m, int c, int n) const thread {
+  METAL_FUNC Eight<V> eight_of_row(int k, int output, int channel, int n) const thread {
     constexpr int kWords = kBits / 4, kCodes = 8 / kWords;
+    const int m = n > 0 ? output : 0, c = n > 0 ? channel : 0;
     const size_t group = place(k, m, c / group_size, n_groups);
     const float scale = float(scales[group]), bias = float(biases[group]);
     Eight<V> result;
