@@ -109,15 +109,18 @@ class PointResNet(Model):
         return x, points
 
 
-def _named(depth: int, **fixed: Any) -> Any:
+def _named(name: str, depth: int, **fixed: Any) -> Any:
     def make(in_channels: int = 1, num_classes: int = 10, **options: Any) -> PointResNet:
         return PointResNet(in_channels, num_classes, depth, **fixed, **options)
 
+    make.__name__ = make.__qualname__ = name
     return make
 
 
-resnet18, resnet34, resnet50, resnet101, resnet152 = (_named(depth) for depth in BLOCKS)
-resnext50_32x4d = _named(50, groups=32, width_per_group=4)
-resnext101_32x8d = _named(101, groups=32, width_per_group=8)
-wide_resnet50_2 = _named(50, width_per_group=128)
-wide_resnet101_2 = _named(101, width_per_group=128)
+resnet18, resnet34, resnet50, resnet101, resnet152 = (
+    _named(f"resnet{depth}", depth) for depth in BLOCKS
+)
+resnext50_32x4d = _named("resnext50_32x4d", 50, groups=32, width_per_group=4)
+resnext101_32x8d = _named("resnext101_32x8d", 101, groups=32, width_per_group=8)
+wide_resnet50_2 = _named("wide_resnet50_2", 50, width_per_group=128)
+wide_resnet101_2 = _named("wide_resnet101_2", 101, width_per_group=128)
