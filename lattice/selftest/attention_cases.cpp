@@ -205,6 +205,9 @@ void add_attention_cases(std::vector<OracleCase>& cases) {
     add_cases(cases, random, {few, few, 2, 2, 16}, Bias::none, Mask::none, dtype);
     add_cases(cases, random, {few, {3, 4, 0, 9}, 4, 2, 5}, Bias::pairs, Mask::causal, dtype);
     add_cases(cases, random, {{9, 9}, {9, 9}, 2, 1, 8}, Bias::none, Mask::none, dtype);
+    // Equal segments with heads that MLX's own attention takes.
+    add_cases(cases, random, {{9, 9}, {9, 9}, 2, 1, 64}, Bias::none, Mask::none, dtype);
+    add_cases(cases, random, {{6, 6}, {8, 8}, 2, 2, 64}, Bias::none, Mask::causal, dtype);
   }
   for (const Bias bias : {Bias::none, Bias::pairs, Bias::axes, Bias::joint})
     for (const Mask mask : {Mask::none, Mask::causal, Mask::pairs})

@@ -1,10 +1,11 @@
 """Attention along edges and rotary positions: float64 oracles, derivatives, hostile input."""
 
 import mlx.core as mx
+import mlx.nn
 import mlx_lattice as ml
 import numpy as np
 import pytest
-from mlx_lattice import ops
+from mlx_lattice import nn, ops
 
 HEADS, SIZE = 3, 5
 
@@ -190,3 +191,51 @@ def test_rotary_depends_on_differences_only():
 def test_bad_rotary(x, place, options, message):
     with pytest.raises(ValueError, match=message):
         ops.rotary(x, place, **options)
+
+
+def dense(layer, x):
+    return np.array(x, np.float64) @ np.array(layer.weight, np.float64).T + np.array(layer.bias)
+
+
+@pytest.mark.parametrize("kind", ["scalar", "vector"])
+@pytest.mark.parametrize("given", [False, True])
+def test_module(kind, given):
+    """The module is its formula: linear layers, the softmax over edges, a linear layer."""
+    mx.random.seed(3)
+    coords = np.array([[0, x, y, 0] for x in range(4) for y in range(3)], np.int32)
+    feats = mx.random.normal((12, 6))
+    x = ml.SparseTensor(mx.array(coords), feats)
+    module = nn.NeighborAttention(6, heads=HEADS, kind=kind)
+    positions = mx.array(coords[:, 1:].astype(np.float32))
+    relation = ml.core.NeighborIndex(positions).knn(k=3) if given else None
+    got = module(x, relation, positions).feats
+    used = relation or ops.submanifold_kernel_relation(x, (3, 3, 3))
+    at, of, *_ = parts(used)
+    apart = np.array(positions)[of] - np.array(positions)[at]
+    bias = dense(module.far, np.maximum(dense(module.near, apart), 0))
+    if not given:
+        bias = bias + np.array(module.offset_table)[np.array(used.edges.kernel_ids)]
+    rows = dense(module.qkv, feats)
+    q = k = None
+    if kind == "scalar":
+        q, k, v = (part.reshape(12, HEADS, 2) for part in np.split(rows, 3, axis=1))
+    else:
+        v = rows.reshape(12, HEADS, 2)
+        bias = bias + dense(module.weigh, feats)[of]
+    expected = dense(module.proj, oracle(used, q, k, v, bias, 2**-0.5).reshape(12, 6))
+    assert np.abs(np.array(got) - expected).max() < 1e-5
+    grads = mlx.nn.value_and_grad(module, lambda m: m(x, relation, positions).feats.square().sum())
+    slopes = grads(module)[1]["qkv"]["weight"]
+    assert mx.isfinite(slopes).all().item() and mx.abs(slopes).max().item() > 0
+
+
+def test_module_errors():
+    with pytest.raises(ValueError, match=r"\[NeighborAttention\] heads must divide"):
+        nn.NeighborAttention(6, heads=4)
+    with pytest.raises(ValueError, match=r"\[NeighborAttention\] kind"):
+        nn.NeighborAttention(6, heads=3, kind="matrix")
+    module = nn.NeighborAttention(6, heads=3)
+    with pytest.raises(TypeError, match=r"\[NeighborAttention\] an array needs a relation"):
+        module(mx.ones((4, 6)))
+    with pytest.raises(TypeError, match=r"\[NeighborAttention\] relation"):
+        module(mx.ones((4, 6)), 7)

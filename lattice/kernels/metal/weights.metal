@@ -58,8 +58,8 @@ struct PackedWeight {
     return expand(word >> uint(c * kBits % 32), float(scales[group]), float(biases[group]));
   }
   size_t begin(int, int) const thread { return 0; }
-  // 8 codes lie in one word or two, and share a scale. Behind the last channel of either side n is 0
-  // or less; the first codes are read then.
+  // 8 codes lie in one word or two, and share a scale. Behind the last channel of either side n is
+  // 0 or less; the first codes are read then.
   template <typename V>
   METAL_FUNC Eight<V> eight_of_row(int k, int output, int channel, int n) const thread {
     constexpr int kWords = kBits / 4, kCodes = 8 / kWords;
