@@ -9,8 +9,10 @@ export PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv"
 memory=8
 if [ "${LATTICE_ASAN:-0}" = 1 ]; then
   python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps --upgrade \
-    --target build/asan_python . -C build-dir=build/asan_ext -C cmake.build-type=Sanitize \
-    -C cmake.define.CMAKE_CXX_FLAGS_SANITIZE=-O1 -C cmake.define.LATTICE_SANITIZE=address,undefined
+    --target build/asan_python . --config-settings=build-dir=build/asan_ext \
+    --config-settings=cmake.build-type=Sanitize \
+    --config-settings=cmake.define.CMAKE_CXX_FLAGS_SANITIZE=-O1 \
+    --config-settings=cmake.define.LATTICE_SANITIZE=address,undefined
   PYTHONPATH=$PWD/build/asan_python
   LD_PRELOAD=$("${CXX:-c++}" -print-file-name=libasan.so)
   ASAN_OPTIONS=detect_leaks=0,allocator_may_return_null=1

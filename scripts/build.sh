@@ -12,6 +12,7 @@ scripts/setup.sh "$stage"
 . scripts/environment.sh
 mkdir -p build
 python -m pip install -v --disable-pip-version-check --no-build-isolation --no-deps . \
-  -C build-dir=build/release -C cmake.define.LATTICE_BUILD_TESTS=$tests \
-  -C cmake.define.LATTICE_BUILD_BENCH=$bench 2>&1 |
+  --config-settings=build-dir=build/release \
+  --config-settings=cmake.define.LATTICE_BUILD_TESTS=$tests \
+  --config-settings=cmake.define.LATTICE_BUILD_BENCH=$bench 2>&1 |
   python scripts/progress.py "building into build/release" build/build.log

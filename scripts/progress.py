@@ -15,7 +15,7 @@ INTERVAL = 5.0  # seconds between two lines where the output is no terminal
 STEP = re.compile(
     r"\[(\d+)/(\d+)\] (?:Building \w+ object |Linking \w+ \w+ library |Linking \w+ \w+ )?(.*)"
 )
-ERROR = re.compile(r"FAILED:|CMake Error|\berror:|^ERROR")
+ERROR = re.compile(r"FAILED:|CMake Error|\berror:|^ERROR|no such option")
 
 
 class Display:

@@ -23,7 +23,7 @@ build() {  # build <python> <build folder> <tag>: a raw wheel, repaired, tried
   local raw=build/wheel/raw-$3
   rm -rf "$raw"
   "$1" -m pip wheel -v --disable-pip-version-check --no-build-isolation --no-deps . -w "$raw" \
-    -C "build-dir=$2" 2>&1 |
+    --config-settings="build-dir=$2" 2>&1 |
     python scripts/progress.py "building the wheel for $3" "build/wheel/$3.log"
   PATH="$PWD/$tools/bin:$PATH" scripts/repair_wheel.sh "$raw"/*.whl build/wheels
   scripts/try_wheel.sh build/wheels/*-"$3"-*.whl "$1"
