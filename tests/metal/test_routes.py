@@ -75,9 +75,14 @@ def test_the_order_of_threads_changes_no_bit(operation, route, order):
 
 @pytest.mark.parametrize(("operation", "route"), ROUTES, ids=lambda v: v)
 def test_fused_products_and_sums_match_the_oracle(operation, route):
-    """As Apple's compiler may write them: another rounding per value, so twice the tolerance."""
+    """As Apple's compiler may write them.
+
+    Only squared distances of neighbors may lose one rounding more: 1.06 of the tolerance was seen.
+    """
     found = rows(route, "contract", every=12)[operation, route]
-    all_right([r for r in found if not (r.error <= 2 and not r.failure)])
+    if operation == "neighbors":
+        found = [r for r in found if r.failure or not r.error <= 2]
+    all_right(found)
 
 
 @pytest.mark.parametrize(
