@@ -19,7 +19,7 @@ from ..models._model import Model
 from ..nn import Linear
 from ..nn._checks import integer, number
 from ..nn._checks import sizes as widths
-from .batches import as_batch
+from .batches import PointCloudBatch, as_batch
 from .norms import make_norm
 from .segments import segment_reduce
 
@@ -68,10 +68,12 @@ class SetAbstraction(mlx.nn.Module):
         self._share = number(self, "share", share, 0, 1, low_included=False)
         self._radius = number(self, "radius", radius, 0, low_included=False, high_included=False)
         self._most = integer(self, "most", most)
-        self.mlp = SharedMLP([integer(self, "in_channels", in_channels, 0) + 3, *channels], norm)
+        first = integer(self, "in_channels", in_channels, 0) + 3
+        self.mlp = SharedMLP([first, *widths(self, "channels", channels)], norm)
 
     def __call__(self, x: Any, positions: mx.array, lengths: mx.array) -> tuple[Any, ...]:
-        rows, sizes = sample_centers(positions, lengths, self._share)
+        batch = _clouds_of(self, positions, x, lengths)
+        rows, sizes = sample_centers(batch.positions, batch.lengths, self._share)
         centers = positions[rows]
         found = ops.build_radius_relation(
             mx.stop_gradient(positions),
@@ -97,6 +99,8 @@ class FeaturePropagation(mlx.nn.Module):
     def __call__(
         self, x: Any, centers: Any, sizes: Any, own: Any, positions: mx.array, lengths: mx.array
     ) -> Any:
+        _clouds_of(self, centers, x, sizes)
+        _clouds_of(self, positions, own, lengths)
         found = ops.build_knn_relation(
             mx.stop_gradient(centers),
             mx.stop_gradient(positions),
@@ -192,6 +196,17 @@ class PointNet2(Model):
         return self.head(mx.maximum(self.hidden_norm(self.hidden(cloud)), 0))
 
     forward = __call__
+
+
+def _clouds_of(
+    module: mlx.nn.Module, positions: mx.array, features: mx.array | None, lengths: mx.array
+) -> Any:
+    """The batch of these rows, which is checked: rows are gathered by their numbers later."""
+    try:
+        return PointCloudBatch(positions, features, lengths=lengths)
+    except (TypeError, ValueError) as error:
+        name = type(module).__name__
+        raise type(error)(str(error).replace("[PointCloudBatch]", f"[{name}]", 1)) from error
 
 
 def _clouds(lengths: mx.array) -> Any:
