@@ -10,6 +10,7 @@ import random
 import resource
 import signal
 import warnings
+from pathlib import Path
 
 import mlx.core as mx
 import numpy as np
@@ -33,6 +34,8 @@ def finite(value) -> bool:
         return True
     if isinstance(value, (list, tuple)):
         return all(map(finite, value))
+    if isinstance(value, (str, Path)):  # a file's bytes are any numbers
+        return not os.path.exists(value)
     return not isinstance(value, int) or abs(value) < 1e3
 
 
