@@ -133,7 +133,8 @@ def test_figures_and_lists_are_up_to_date():
 
 def test_the_check_of_the_site_finds_what_it_looks_for(tmp_path):
     (tmp_path / "a.html").write_text(
-        '<script src="https://cdn.example/x.js"></script><a href="b.html">b</a><a href="a.html">a</a>'
+        '<script src="https://cdn.example/x.js"></script><a href="b.html">b</a>'
+        '<a href="a.html">a</a>'
     )
     problems = list(script("check_site").problems(tmp_path))
     assert len(problems) == 2 and "cdn.example" in problems[0] and "b.html" in problems[1]

@@ -2,7 +2,7 @@
 docs/datasets.md.
 """
 
-from .._edge import guard
+from .._error_names import guard
 from .base import Dataset, DatasetError
 from .cache import Cached, DiskCache
 from .folder import Folder

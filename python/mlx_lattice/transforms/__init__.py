@@ -1,6 +1,6 @@
 """Augmentation of clouds: composable, seeded per item and epoch; labels follow."""
 
-from .._edge import guard
+from .._error_names import guard
 from .base import Compose, OneOf, Sometimes, Transform, rng_of
 from .build import TRANSFORMS, build
 from .color import ColorDrop, ColorJitter
