@@ -21,7 +21,7 @@ Rejection needs_whole_tiles(const Call& call) {
     if (a.shape(0) > kMostRows)
       return {Rejection::Step::shape,
               std::to_string(a.shape(0)) + " rows: MLX launches fewer than 2^31 threads"};
-  return needs_metal(call);
+  return needs_gpu_kernels(call);
 }
 
 mx::array distance_with_metal(const Call& call) {

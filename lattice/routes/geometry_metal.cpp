@@ -76,7 +76,7 @@ Rejection needs_hash(const Call& call) {
   for (const mx::array& a : call.inputs)
     if (a.dtype() == mx::int64 || a.size() >= size_t{1} << 31)
       return {Rejection::Step::shape, "coordinates are int64 or have 2^29 rows or more"};
-  return needs_metal(call);
+  return needs_gpu_kernels(call);
 }
 
 Rejection needs_map_by_hash(const Call& call) {
