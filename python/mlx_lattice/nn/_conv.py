@@ -6,7 +6,7 @@ Weights are (C_out, Kx, Ky, Kz, C_in), uniform in +-sqrt(1 / (C_in * K)); biases
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -15,12 +15,18 @@ from .. import ops
 from ..core import KernelSpec, SparseTensor
 from ._checks import checked_input, integer, parameter_shape, told, warn_of_padding
 
+if TYPE_CHECKING:
+    from mlx.nn import Module
+
+    from .._types import Rows, Target
+    from ..core import QuantizedWeight
+
 
 class _Conv(nn.Module):
     """What all convolutions share: checked arguments, weight, bias, repr."""
 
     def __init__(
-        self, in_channels: int, out_channels: int, spec: Any, groups: int, bias: bool
+        self, in_channels: int, out_channels: int, spec: KernelSpec, groups: int, bias: bool
     ) -> None:
         super().__init__()
         in_channels = integer(self, "in_channels", in_channels)
@@ -41,15 +47,15 @@ class _Conv(nn.Module):
         if bias:
             self.bias = mx.zeros((out_channels,))
 
-    def _weight(self) -> Any:
+    def _weight(self) -> mx.array | QuantizedWeight:
         """What the operation takes as weight."""
         return self.weight
 
-    def _checked(self, x: SparseTensor) -> Any:
+    def _checked(self, x: SparseTensor) -> SparseTensor:
         """x, if the module can take it."""
         return checked_input(self, x, self._channels[0])
 
-    def _arguments(self) -> dict[Any, Any]:
+    def _arguments(self) -> dict[str, Any]:
         """Further arguments of the operation."""
         return {}
 
@@ -59,19 +65,19 @@ class _Conv(nn.Module):
         bits: int | None = None,
         mode: str = "affine",
         quantize_input: bool = False,
-    ) -> Any:
+    ) -> Module:
         """The module with packed weights; what mlx.nn.quantize calls."""
         from ._quantized import quantized_form
 
         return quantized_form(self, group_size, bits, mode, quantize_input)
 
     @property
-    def spec(self) -> Any:
+    def spec(self) -> KernelSpec:
         """The KernelSpec."""
         return self._spec
 
     @property
-    def groups(self) -> Any:
+    def groups(self) -> int:
         return self._groups
 
     def _extra_repr(self) -> str:
@@ -109,7 +115,7 @@ class Conv3d(_Conv):
         )
         warn_of_padding(self, self._spec)
 
-    def __call__(self, x: SparseTensor, coordinates: SparseTensor | None = None) -> SparseTensor:
+    def __call__(self, x: SparseTensor, coordinates: Target | None = None) -> SparseTensor:
         s = self._spec
         return ops.conv3d(
             self._checked(x),
@@ -186,7 +192,7 @@ class ConvTranspose3d(_Conv):
             bias,
         )
 
-    def __call__(self, x: SparseTensor, coordinates: SparseTensor | None = None) -> SparseTensor:
+    def __call__(self, x: SparseTensor, coordinates: Target | None = None) -> SparseTensor:
         s = self._spec
         return self._run(
             self._checked(x),
@@ -220,7 +226,7 @@ class GenerativeConvTranspose3d(_Conv):
             in_channels, out_channels, KernelSpec(kernel_size, stride, 0, 1), groups, bias
         )
 
-    def __call__(self, x: SparseTensor, coordinates: SparseTensor | None = None) -> SparseTensor:
+    def __call__(self, x: SparseTensor, coordinates: Target | None = None) -> SparseTensor:
         s = self._spec
         return self._run(
             self._checked(x),
@@ -243,7 +249,7 @@ class _Normalized(nn.Module):
             raise ValueError(f"[{type(self).__name__}] eps must be > 0 and finite, got {eps}")
         self._eps = eps
 
-    def _arguments(self) -> dict[Any, Any]:
+    def _arguments(self) -> dict[str, Any]:
         return {"eps": self._eps}
 
     @property
@@ -281,10 +287,10 @@ class Linear(nn.Module):
         if bias:
             self.bias = mx.zeros((out_channels,))
 
-    def _weight(self) -> Any:
+    def _weight(self) -> mx.array | QuantizedWeight:
         return self.weight
 
-    def __call__(self, x: SparseTensor) -> SparseTensor:
+    def __call__(self, x: Rows) -> Rows:
         if not isinstance(x, (mx.array, SparseTensor)):
             raise TypeError(
                 f"[{type(self).__name__}] x must be a SparseTensor or an array (N, C), found"
@@ -300,7 +306,7 @@ class Linear(nn.Module):
         bits: int | None = None,
         mode: str = "affine",
         quantize_input: bool = False,
-    ) -> Any:
+    ) -> Module:
         """The module with packed weights; what mlx.nn.quantize calls."""
         from ._quantized import quantized_form
 
