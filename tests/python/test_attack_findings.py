@@ -696,3 +696,16 @@ def test_31_features_of_other_rows_are_not_gathered():
             call()
     with pytest.raises(ValueError, match=r"\[SetAbstraction\] lengths must be >= 0 and sum to 6"):
         down(mx.ones((6, 4)), positions, mx.array([7]))
+
+
+def test_32_a_mesh_checks_its_faces():
+    """MLX arrays with a corner that is no vertex ended the process."""
+    for vertices, faces, text in (
+        (mx.zeros((3, 4), dtype=mx.int32), mx.zeros((8, 3), dtype=mx.int32), r"vertices: found sh"),
+        (mx.zeros((3, 3)), mx.zeros((8, 4), dtype=mx.int32), r"faces: found int32 of shape"),
+        (mx.zeros((3, 3)), mx.zeros((8, 3)), r"faces: found float32"),
+        (mx.zeros((3, 3)), mx.full((8, 3), 3), r"a face with vertex 3, expected 0\.\.2"),
+        (mx.zeros((3, 3)), mx.full((8, 3), -1), r"a face with vertex -1"),
+    ):
+        with pytest.raises(ValueError, match=r"\[Mesh\] " + text):
+            io.Mesh(vertices, faces)

@@ -31,6 +31,23 @@ class Mesh:
     vertices: np.ndarray
     faces: np.ndarray
 
+    def __post_init__(self) -> None:
+        vertices, faces = np.asarray(self.vertices, np.float64), np.asarray(self.faces)
+        if vertices.ndim != 2 or vertices.shape[1] != 3:
+            raise ValueError(f"[Mesh] vertices: found shape {vertices.shape}, expected (V, 3)")
+        if faces.size == 0:
+            faces = np.zeros((0, 3), np.int64)
+        if faces.ndim != 2 or faces.shape[1] != 3 or faces.dtype.kind not in "iu":
+            raise ValueError(
+                f"[Mesh] faces: found {faces.dtype} of shape {faces.shape}, expected integers of "
+                "shape (F, 3)"
+            )
+        if faces.size and not 0 <= faces.min() <= faces.max() < len(vertices):
+            bad = faces.max() if faces.max() >= len(vertices) else faces.min()
+            raise ValueError(f"[Mesh] a face with vertex {bad}, expected 0..{len(vertices) - 1}")
+        object.__setattr__(self, "vertices", vertices)
+        object.__setattr__(self, "faces", faces.astype(np.int64))
+
     def sample(self, count: int, seed: int | Sequence[int] = 0) -> PointCloud:
         """PointCloud of `count` points, uniform on the surface, with the columns `normal` and
         `face`.
@@ -67,9 +84,6 @@ def read_mesh(path: str | os.PathLike[str], format: str | None = None) -> Mesh:
         vertices, faces = MESHES[name](file)
         if not len(vertices):
             raise ValueError("no vertices")
-        if faces.size and not 0 <= faces.min() <= faces.max() < len(vertices):
-            bad = faces.max() if faces.max() >= len(vertices) else faces.min()
-            raise ValueError(f"a face with vertex {bad}, expected 0..{len(vertices) - 1}")
         return Mesh(vertices, faces)
 
 
