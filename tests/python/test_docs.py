@@ -217,8 +217,9 @@ def test_cpp_blocks_run(tmp_path):
         for _language, body, line in blocks(page, "cpp"):
             given = "(2, arguments)" if "char**" in body else "()"
             calls.append(f"if (main_{len(parts)}{given}) return {len(parts) + 1};")
-            body = body.replace("int main(", f"int main_{len(parts)}(")
-            parts.append(f'#line {line} "{name(page)}"\n{body}')
+            body = body.replace("int main(", f"int main_{len(parts)}(").rstrip()
+            assert body.endswith("}")  # only main itself may end without a return
+            parts.append(f'#line {line} "{name(page)}"\n{body[:-1]}return 0; }}\n')
     assert parts
     weights = tmp_path / "net.safetensors"
     net = models.SparseResNet(32, 8, depth=18, width=32)
