@@ -52,9 +52,9 @@ def pages():
     own = [n for n in names(top) if n not in known["core"].__all__]
     yield FOLDER / "index.md", "\n".join(lines) + "\n\n" + entries("mlx_lattice", own)
     for package, module in known.items():
-        shown = set(names(module))
+        shown = list(names(module))
         body = f"{head}# mlx_lattice.{package}\n\n{sentence(module)}\n\n"
-        body += entries(module.__name__, sorted(shown, key=str.lower))
+        body += entries(module.__name__, shown)
         for name, part in inner(module):
             rest = [n for n in names(part) if n not in shown]
             if rest:
