@@ -203,8 +203,11 @@ def test_the_check_of_the_site_finds_what_it_looks_for(tmp_path):
     (tmp_path / "a.html").write_text(
         '<script src="https://cdn.example/x.js"></script><a href="b.html">b</a><a href="a.html">a</a>'
     )
+    (tmp_path / "api").mkdir()
+    (tmp_path / "api/ops.html").write_text('<h3 class="doc doc-heading"> relu </h3>')
     problems = list(script("check_site").problems(tmp_path))
-    assert len(problems) == 2 and "cdn.example" in problems[0] and "b.html" in problems[1]
+    assert len(problems) == 3 and "cdn.example" in problems[0] and "b.html" in problems[1]
+    assert problems[2] == "api/ops.html: relu has no example"
 
 
 @pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler here")
