@@ -13,7 +13,7 @@
 #include <regex>
 #include <sstream>
 
-#include "lattice/core/plan.h"
+#include "lattice/core/geometry_plan.h"
 #include "lattice/ops/algebra.h"
 #include "lattice/ops/conv.h"
 #include "lattice/ops/features.h"

@@ -201,7 +201,8 @@ def test_keys_of_backend_info_are_on_its_page():
 
 def test_the_check_of_the_site_finds_what_it_looks_for(tmp_path):
     (tmp_path / "a.html").write_text(
-        '<script src="https://cdn.example/x.js"></script><a href="b.html">b</a><a href="a.html">a</a>'
+        '<script src="https://cdn.example/x.js"></script><a href="b.html">b</a>'
+        '<a href="a.html">a</a>'
     )
     (tmp_path / "api").mkdir()
     (tmp_path / "api/ops.html").write_text('<h3 class="doc doc-heading"> relu </h3>')

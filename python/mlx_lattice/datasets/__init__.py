@@ -2,7 +2,7 @@
 
 import sys as _sys
 
-from .. import _edge, _help
+from .. import _error_names, _help
 from .base import Dataset, DatasetError
 from .cache import Cached, DiskCache
 from .folder import Folder
@@ -42,5 +42,5 @@ __all__ = [
     "write_submission_notes",
 ]
 
-_edge.guard(globals())
+_error_names.guard(globals())
 _help.install(_sys.modules[__name__], "datasets")

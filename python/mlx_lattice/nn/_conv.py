@@ -22,8 +22,27 @@ if TYPE_CHECKING:
     from ..core import QuantizedWeight
 
 
-class _Conv(nn.Module):
-    """What all convolutions share: checked arguments, weight, bias, repr."""
+class _Packable(nn.Module):
+    """A module whose weights can be packed."""
+
+    def to_quantized(
+        self,
+        group_size: int | None = None,
+        bits: int | None = None,
+        mode: str = "affine",
+        quantize_input: bool = False,
+    ) -> Any:
+        """The module with packed weights; what mlx.nn.quantize calls."""
+        from ._quantized import quantized_form
+
+        return quantized_form(self, group_size, bits, mode, quantize_input)
+
+
+class _Conv(_Packable):
+    """What all convolutions share: checked arguments, weight, bias, call, repr."""
+
+    _run: Any  # the operation
+    _takes: tuple[str, ...] = ("stride", "padding", "dilation")  # beside kernel_size
 
     def __init__(
         self, in_channels: int, out_channels: int, spec: KernelSpec, groups: int, bias: bool
@@ -59,17 +78,19 @@ class _Conv(nn.Module):
         """Further arguments of the operation."""
         return {}
 
-    def to_quantized(
-        self,
-        group_size: int | None = None,
-        bits: int | None = None,
-        mode: str = "affine",
-        quantize_input: bool = False,
-    ) -> Module:
-        """The module with packed weights; what mlx.nn.quantize calls."""
-        from ._quantized import quantized_form
-
-        return quantized_form(self, group_size, bits, mode, quantize_input)
+    def _convolve(self, x: SparseTensor, **options: Any) -> SparseTensor:
+        """The operation `_run` on x, with the sizes of the kernel that it takes."""
+        s = self._spec
+        sizes = {"stride": s.stride, "padding": s.padding, "dilation": s.dilation}
+        options |= {name: sizes[name] for name in self._takes} | self._arguments()
+        return self._run(
+            self._checked(x),
+            self._weight(),
+            self.get("bias"),
+            kernel_size=s.size,
+            groups=self._groups,
+            **options,
+        )
 
     @property
     def spec(self) -> KernelSpec:
@@ -95,6 +116,8 @@ class Conv3d(_Conv):
     A second argument of the call gives the output coordinates.
     """
 
+    _run = staticmethod(ops.conv3d)
+
     def __init__(
         self,
         in_channels: int,
@@ -116,24 +139,14 @@ class Conv3d(_Conv):
         warn_of_padding(self, self._spec)
 
     def __call__(self, x: SparseTensor, coordinates: Target | None = None) -> SparseTensor:
-        s = self._spec
-        return ops.conv3d(
-            self._checked(x),
-            self._weight(),
-            self.get("bias"),
-            kernel_size=s.size,
-            stride=s.stride,
-            padding=s.padding,
-            dilation=s.dilation,
-            coordinates=coordinates,
-            groups=self._groups,
-        )
+        return self._convolve(x, coordinates=coordinates)
 
 
 class SubmConv3d(_Conv):
     """Submanifold convolution: the output has the input's coordinates. Odd sizes only."""
 
     _run = staticmethod(ops.subm_conv3d)
+    _takes = ("dilation",)
 
     def __init__(
         self,
@@ -153,16 +166,7 @@ class SubmConv3d(_Conv):
         super().__init__(in_channels, out_channels, spec, groups, bias)
 
     def __call__(self, x: SparseTensor) -> SparseTensor:
-        s = self._spec
-        return self._run(
-            self._checked(x),
-            self._weight(),
-            self.get("bias"),
-            kernel_size=s.size,
-            dilation=s.dilation,
-            groups=self._groups,
-            **self._arguments(),
-        )
+        return self._convolve(x)
 
 
 class ConvTranspose3d(_Conv):
@@ -193,25 +197,14 @@ class ConvTranspose3d(_Conv):
         )
 
     def __call__(self, x: SparseTensor, coordinates: Target | None = None) -> SparseTensor:
-        s = self._spec
-        return self._run(
-            self._checked(x),
-            self._weight(),
-            self.get("bias"),
-            kernel_size=s.size,
-            stride=s.stride,
-            padding=s.padding,
-            dilation=s.dilation,
-            coordinates=coordinates,
-            groups=self._groups,
-            **self._arguments(),
-        )
+        return self._convolve(x, coordinates=coordinates)
 
 
 class GenerativeConvTranspose3d(_Conv):
     """Transposed convolution that makes its support: one output row per input row and offset."""
 
     _run = staticmethod(ops.generative_conv_transpose3d)
+    _takes = ("stride",)
 
     def __init__(
         self,
@@ -227,17 +220,7 @@ class GenerativeConvTranspose3d(_Conv):
         )
 
     def __call__(self, x: SparseTensor, coordinates: Target | None = None) -> SparseTensor:
-        s = self._spec
-        return self._run(
-            self._checked(x),
-            self._weight(),
-            self.get("bias"),
-            kernel_size=s.size,
-            stride=s.stride,
-            coordinates=coordinates,
-            groups=self._groups,
-            **self._arguments(),
-        )
+        return self._convolve(x, coordinates=coordinates)
 
 
 class _Normalized(nn.Module):
@@ -273,7 +256,7 @@ class NormalizedGenerativeConvTranspose3d(_Normalized, GenerativeConvTranspose3d
     _run = staticmethod(ops.normalized_generative_conv_transpose3d)
 
 
-class Linear(nn.Module):
+class Linear(_Packable):
     """y = x W^T + bias on the features of a sparse tensor, or on an (N, C) array."""
 
     def __init__(self, in_channels: int, out_channels: int, bias: bool = True) -> None:
@@ -299,18 +282,6 @@ class Linear(nn.Module):
         checked_input(self, x, self._channels[0], arrays=True)
         run = ops.linear_features if isinstance(x, mx.array) else ops.linear
         return run(x, self._weight(), self.get("bias"))
-
-    def to_quantized(
-        self,
-        group_size: int | None = None,
-        bits: int | None = None,
-        mode: str = "affine",
-        quantize_input: bool = False,
-    ) -> Module:
-        """The module with packed weights; what mlx.nn.quantize calls."""
-        from ._quantized import quantized_form
-
-        return quantized_form(self, group_size, bits, mode, quantize_input)
 
     def _extra_repr(self) -> str:
         return f"{self._channels[0]}, {self._channels[1]}, bias={'bias' in self}"

@@ -64,7 +64,9 @@ class Pool3d(_Local):
         return f"mode={self._mode}, {super()._extra_repr()}"
 
 
-class SumPool3d(Pool3d):
+class _OneMode(Pool3d):
+    _only: str
+
     def __init__(
         self,
         kernel_size: int | tuple[int, int, int] = 2,
@@ -72,31 +74,21 @@ class SumPool3d(Pool3d):
         padding: int | tuple[int, int, int] = 0,
         dilation: int | tuple[int, int, int] = 1,
     ) -> None:
-        super().__init__("sum", kernel_size, stride, padding, dilation)
+        super().__init__(self._only, kernel_size, stride, padding, dilation)
 
 
-class AvgPool3d(Pool3d):
+class SumPool3d(_OneMode):
+    _only = "sum"
+
+
+class AvgPool3d(_OneMode):
     """Divides by the number of rows in the window."""
 
-    def __init__(
-        self,
-        kernel_size: int | tuple[int, int, int] = 2,
-        stride: int | tuple[int, int, int] = 2,
-        padding: int | tuple[int, int, int] = 0,
-        dilation: int | tuple[int, int, int] = 1,
-    ) -> None:
-        super().__init__("avg", kernel_size, stride, padding, dilation)
+    _only = "avg"
 
 
-class MaxPool3d(Pool3d):
-    def __init__(
-        self,
-        kernel_size: int | tuple[int, int, int] = 2,
-        stride: int | tuple[int, int, int] = 2,
-        padding: int | tuple[int, int, int] = 0,
-        dilation: int | tuple[int, int, int] = 1,
-    ) -> None:
-        super().__init__("max", kernel_size, stride, padding, dilation)
+class MaxPool3d(_OneMode):
+    _only = "max"
 
 
 class PoolTranspose3d(_Local):

@@ -19,7 +19,7 @@ from ..models._model import Model
 from ..nn import Linear
 from ..nn._checks import integer, integers, number
 from ..nn._checks import sizes as widths
-from .batches import as_batch
+from .batches import PointCloudBatch, as_batch
 from .norms import make_norm
 from .segments import segment_reduce
 
@@ -74,12 +74,14 @@ class SetAbstraction(mlx.nn.Module):
         self._share = number(self, "share", share, 0, 1, low_included=False)
         self._radius = number(self, "radius", radius, 0, low_included=False, high_included=False)
         self._most = integer(self, "most", most)
-        self.mlp = SharedMLP([integer(self, "in_channels", in_channels, 0) + 3, *channels], norm)
+        first = integer(self, "in_channels", in_channels, 0) + 3
+        self.mlp = SharedMLP([first, *widths(self, "channels", channels)], norm)
 
     def __call__(
         self, x: mx.array | None, positions: mx.array, lengths: mx.array
     ) -> tuple[mx.array, mx.array, mx.array]:
-        rows, sizes = sample_centers(positions, lengths, self._share)
+        batch = _clouds_of(self, positions, x, lengths)
+        rows, sizes = sample_centers(batch.positions, batch.lengths, self._share)
         centers = positions[rows]
         found = ops.build_radius_relation(
             mx.stop_gradient(positions),
@@ -111,6 +113,8 @@ class FeaturePropagation(mlx.nn.Module):
         positions: mx.array,
         lengths: mx.array,
     ) -> mx.array:
+        _clouds_of(self, centers, x, sizes)
+        _clouds_of(self, positions, own, lengths)
         found = ops.build_knn_relation(
             mx.stop_gradient(centers),
             mx.stop_gradient(positions),
@@ -206,6 +210,17 @@ class PointNet2(Model):
         return self.head(mx.maximum(self.hidden_norm(self.hidden(cloud)), 0))
 
     forward = __call__
+
+
+def _clouds_of(
+    module: mlx.nn.Module, positions: mx.array, features: mx.array | None, lengths: mx.array
+) -> PointCloudBatch:
+    """The batch of these rows, which is checked: rows are gathered by their numbers later."""
+    try:
+        return PointCloudBatch(positions, features, lengths=lengths)
+    except (TypeError, ValueError) as error:
+        name = type(module).__name__
+        raise type(error)(str(error).replace("[PointCloudBatch]", f"[{name}]", 1)) from error
 
 
 def _clouds(lengths: mx.array) -> mx.array:

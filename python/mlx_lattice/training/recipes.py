@@ -28,8 +28,8 @@ from ..datasets.base import Dataset
 from ..transforms import Voxelize, build
 from . import losses, schedules
 from .loader import ClassBalanced, Loader, class_counts
+from .recompute import checkpoint_stages
 from .scans import Scan, VoxelPipeline, balanced_weights
-from .stages import checkpoint_stages
 from .trainer import Trainer
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 import sys as _sys
 
-from .. import _edge, _help
+from .. import _error_names, _help
 from .base import Compose, OneOf, Sometimes, Transform, rng_of
 from .color import ColorDrop, ColorJitter
 from .geometry import Elastic, Flip, Jitter, Normalize, Rotate, Scale, Translate
@@ -38,5 +38,5 @@ __all__ = [
     "rng_of",
 ]
 
-_edge.guard(globals())
+_error_names.guard(globals())
 _help.install(_sys.modules[__name__], "transforms")

@@ -1,4 +1,4 @@
-#include "lattice/core/plan.h"
+#include "lattice/core/geometry_plan.h"
 
 #include <algorithm>
 #include <cstring>
