@@ -1,4 +1,8 @@
-"""Writes a MinkUNet for examples/cpp/minkunet.cpp: write_minkunet.py <folder>
+"""Writes a MinkUNet for examples/cpp/minkunet.cpp.
+
+    write_minkunet.py <folder>                 a network and a scan that are made here
+    write_minkunet.py <folder> <run> <cloud>   the network that `mlx-lattice train --output <run>`
+                                               wrote, and a file with points
 
 The folder gets net.safetensors, packed.safetensors (by `mlx-lattice quantize`) and
 scan.safetensors: coordinates, features, and the logits that Python computes with both networks.
@@ -11,7 +15,7 @@ import subprocess
 import sys
 
 import mlx.core as mx
-from mlx_lattice import SparseTensor, models
+from mlx_lattice import SparseTensor, io, models, training
 
 
 def hills() -> SparseTensor:
@@ -23,14 +27,22 @@ def hills() -> SparseTensor:
     return SparseTensor(coords, mx.random.normal((64 * 64, 4)))
 
 
-def write(folder: pathlib.Path, depth: int = 14, width: int = 16) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+def made_here(depth: int = 14, width: int = 16) -> tuple[models.Model, SparseTensor]:
     mx.random.seed(0)
-    scan = hills()
-    model = models.MinkUNet(4, 6, depth=depth, width=width)
+    scan, model = hills(), models.MinkUNet(4, 6, depth=depth, width=width)
     for _ in range(3):  # running statistics move
         mx.eval(model(scan).feats, model.parameters())
     model.eval()
+    return model, scan
+
+
+def trained(run: pathlib.Path, cloud: str) -> tuple[models.Model, SparseTensor]:
+    pipeline = training.VoxelPipeline.load(run / "recipe.json")
+    return models.load(run / "model.safetensors"), pipeline.scan(io.read(cloud)).tensor
+
+
+def write(folder: pathlib.Path, model: models.Model, scan: SparseTensor) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
     net, packed = folder / "net.safetensors", folder / "packed.safetensors"
     model.save(net)
     command = ["quantize", str(net), "--bits", "8", "--output", str(packed)]
@@ -45,6 +57,9 @@ def write(folder: pathlib.Path, depth: int = 14, width: int = 16) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) not in (2, 4):
         sys.exit(__doc__)
-    write(pathlib.Path(sys.argv[1]))
+    own = sys.argv[2:]
+    write(
+        pathlib.Path(sys.argv[1]), *(trained(pathlib.Path(own[0]), own[1]) if own else made_here())
+    )

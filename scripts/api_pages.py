@@ -4,6 +4,7 @@
 """
 
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 import sys
@@ -52,9 +53,9 @@ def pages():
     own = [n for n in names(top) if n not in known["core"].__all__]
     yield FOLDER / "index.md", "\n".join(lines) + "\n\n" + entries("mlx_lattice", own)
     for package, module in known.items():
-        shown = set(names(module))
+        shown = list(names(module))
         body = f"{head}# mlx_lattice.{package}\n\n{sentence(module)}\n\n"
-        body += entries(module.__name__, sorted(shown, key=str.lower))
+        body += entries(module.__name__, shown)
         for name, part in inner(module):
             rest = [n for n in names(part) if n not in shown]
             if rest:
@@ -63,12 +64,18 @@ def pages():
 
 
 def entries(module, found):
-    """One entry per name; a name that is loaded at its first use is shown where it is defined."""
-    package = importlib.import_module(module)
-    places = (
-        module if name in vars(package) else getattr(package, name).__module__ for name in found
-    )
-    return "".join(f"::: {place}.{name}\n\n" for place, name in zip(places, found))
+    """One entry per name, by the place where the site finds it.
+
+    A name that is loaded at its first use, or that a module of the package also has, is shown where
+    it is defined.
+    """
+    package, text = importlib.import_module(module), ""
+    for name in found:
+        value, beside = getattr(package, name), f"{module}.{name}"
+        clash = hasattr(package, "__path__") and importlib.util.find_spec(beside) is not None
+        hidden = clash or name not in vars(package)
+        text += f"::: {value.__module__}.{name}\n\n" if hidden else f"::: {beside}\n\n"
+    return text
 
 
 def main(check):

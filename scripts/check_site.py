@@ -1,6 +1,7 @@
 """Checks a built site: check_site.py <folder>.
 
-No page asks another host for anything, and every local link exists.
+No page asks another host for anything, and every local link exists. Every name of the API reference
+has its example, as code.
 """
 
 import re
@@ -41,6 +42,12 @@ def problems(site):
                 continue
             if not (page.parent / unquote(address)).exists():
                 yield f"{name}: link to {address}, which does not exist"
+    for page in sorted(site.glob("api/*.html")):
+        _, *names = page.read_text(encoding="utf-8").split('class="doc doc-heading">')
+        for part in names:
+            if "&gt;&gt;&gt;" not in part:
+                shown = re.sub(r"<[^>]*>", " ", part).split()
+                yield f"{page.relative_to(site)}: {shown[0]} has no example"
     for sheet in sorted(site.rglob("*.css")):
         for address in re.findall(r"url\(['\"]?(https?://[^)'\"]+)", sheet.read_text("utf-8")):
             yield f"{sheet.relative_to(site)}: fetches {address}"

@@ -26,10 +26,10 @@ from . import (  # noqa: E402
     samples,
 )
 from . import notebook as _notebook  # noqa: E402
+from ._explain import explain, selftest  # noqa: E402
 from ._ext import backend_info, routes  # noqa: E402
 from .core import QuantizedWeight, SparseTensor, SparseTensorComponents  # noqa: E402
 from .devices import async_eval, on, supported_on  # noqa: E402
-from .explain import explain, selftest  # noqa: E402
 from .ops import dequantize_weight, quantize_weight  # noqa: E402
 
 _notebook.install(core)

@@ -39,7 +39,7 @@ def tensor(channels: int = 4, stride: int = 1) -> SparseTensor:
     Raises:
         ValueError: channels or stride is less than 1.
 
-    Example:
+    Examples:
         >>> from mlx_lattice import samples
         >>> samples.tensor(channels=2).shape
         (6, 2)
@@ -64,7 +64,7 @@ def scan(seed: int = 0, points: int = 6000) -> PointCloud:
     Raises:
         ValueError: seed is negative, or points is less than 4.
 
-    Example:
+    Examples:
         >>> from mlx_lattice import samples
         >>> cloud = samples.scan(seed=3)
         >>> len(cloud), sorted(cloud.columns)
@@ -109,7 +109,7 @@ def write_scans(folder: str | os.PathLike[str], count: int = 5) -> list[Path]:
     Raises:
         ValueError: count is less than 1.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> from mlx_lattice import samples
         >>> [path.name for path in samples.write_scans(tempfile.mkdtemp(), 2)]

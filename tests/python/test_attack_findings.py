@@ -107,7 +107,7 @@ def test_03_short_state(items):
 def test_04_logs_end_in_any_order():
     survives("""
         import threading
-        from mlx_lattice.explain import DecisionLog
+        from mlx_lattice._explain import DecisionLog
         x = ml.SparseTensor(mx.array([[0, 0, 0, 0], [0, 1, 0, 0]]), mx.ones((2, 4)))
         w = mx.ones((4, 3, 3, 3, 4))
         a, b = DecisionLog(), DecisionLog()

@@ -48,7 +48,7 @@ def test_quick_selftest_runs_every_route():
 
 
 def test_selftest_report(capsys, tmp_path, monkeypatch):
-    report = importlib.import_module("mlx_lattice.explain").SelftestReport(
+    report = importlib.import_module("mlx_lattice._explain").SelftestReport(
         _ext.selftest_rows("cpu", "cpu.reference", 50)
     )
     monkeypatch.setattr(route_commands, "selftest", lambda _device, _quick: report)

@@ -7,8 +7,8 @@ import mlx_lattice as ml
 import numpy as np
 import pytest
 from mlx_lattice import _ext, cli, devices, models, ops, samples
+from mlx_lattice._explain import SelftestReport
 from mlx_lattice.cli import device
-from mlx_lattice.explain import SelftestReport
 
 
 @pytest.fixture

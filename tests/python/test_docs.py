@@ -204,8 +204,11 @@ def test_the_check_of_the_site_finds_what_it_looks_for(tmp_path):
         '<script src="https://cdn.example/x.js"></script><a href="b.html">b</a>'
         '<a href="a.html">a</a>'
     )
+    (tmp_path / "api").mkdir()
+    (tmp_path / "api/ops.html").write_text('<h3 class="doc doc-heading"> relu </h3>')
     problems = list(script("check_site").problems(tmp_path))
-    assert len(problems) == 2 and "cdn.example" in problems[0] and "b.html" in problems[1]
+    assert len(problems) == 3 and "cdn.example" in problems[0] and "b.html" in problems[1]
+    assert problems[2] == "api/ops.html: relu has no example"
 
 
 @pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler here")
@@ -218,8 +221,9 @@ def test_cpp_blocks_run(tmp_path):
         for _language, body, line in blocks(page, "cpp"):
             given = "(2, arguments)" if "char**" in body else "()"
             calls.append(f"if (main_{len(parts)}{given}) return {len(parts) + 1};")
-            body = body.replace("int main(", f"int main_{len(parts)}(")
-            parts.append(f'#line {line} "{name(page)}"\n{body}')
+            body = body.replace("int main(", f"int main_{len(parts)}(").rstrip()
+            assert body.endswith("}")  # only main itself may end without a return
+            parts.append(f'#line {line} "{name(page)}"\n{body[:-1]}return 0; }}\n')
     assert parts
     weights = tmp_path / "net.safetensors"
     net = models.SparseResNet(32, 8, depth=18, width=32)

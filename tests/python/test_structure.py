@@ -244,6 +244,7 @@ def test_one_mlx_version():
     pin = (ROOT / "cmake/mlx_version.txt").read_text().strip()
     found = re.findall(r'"mlx(?:\[\w+\])?==([^;"]+)', (ROOT / "pyproject.toml").read_text())
     assert found == [pin] * 6  # two for the build, one to run, three extras
+    assert f"\nmlx=={pin}\n" in (ROOT / "scripts/lint_requirements.txt").read_text()
 
 
 def test_one_version():

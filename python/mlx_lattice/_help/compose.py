@@ -113,7 +113,7 @@ def complete(name: str, value: Any) -> str:
         parts.append(f"Raises:\n    {RAISES}")
     shown = example(name)
     if ">>>" not in text and shown:
-        parts.append("Example:\n" + "\n".join(f"    {line}" for line in shown.splitlines()))
+        parts.append("Examples:\n" + "\n".join(f"    {line}" for line in shown.splitlines()))
     return "\n\n".join(parts)
 
 
@@ -149,6 +149,7 @@ def install(package: ModuleType, prefix: str) -> None:
                     value.__doc__ = complete(name, value)
                     if not inspect.isclass(value):
                         value.__lattice_help__ = name
+                        inspect.unwrap(value).__doc__ = value.__doc__  # what the site reads
             except (AttributeError, TypeError):  # a class that does not take a docstring
                 continue
     for name in package.__all__ if prefix != "ml" else ():

@@ -27,7 +27,7 @@ def read_mlat(path: str | os.PathLike[str]) -> PointCloud:
     Raises:
         ValueError: The file is not a whole .mlat file.
 
-    Example:
+    Examples:
         >>> import os, tempfile
         >>> from mlx_lattice import io, ops, samples
         >>> path = os.path.join(tempfile.mkdtemp(), "a.mlat")

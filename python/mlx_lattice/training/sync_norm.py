@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import mlx.core as mx
 
 from .. import nn
+from ..core import SparseTensor
 from ..nn._features import _on_rows
 
 if TYPE_CHECKING:
     from mlx.nn import Module
 
-    from mlx_lattice.core import SparseTensor
     from mlx_lattice.training.distributed import Ranks
 
     from .._types import Rows

@@ -4,11 +4,11 @@ import sys as _sys
 
 from .. import _error_names, _help
 from .base import Compose, OneOf, Sometimes, Transform, rng_of
-from .build import TRANSFORMS, build
 from .color import ColorDrop, ColorJitter
 from .geometry import Elastic, Flip, Jitter, Normalize, Rotate, Scale, Translate
 from .mix import CopyPaste, LaserMix, Mix3D, PolarMix
 from .rows import CropBox, CropRange, CropSphere, Dropout, Voxelize
+from .tables import TRANSFORMS, build
 
 __all__ = [
     "TRANSFORMS",

@@ -44,7 +44,7 @@ def compare(points: _Any, truth: _Any, prediction: _Any) -> list[Panel]:
     Raises:
         ValueError: The three do not have the same number of rows.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from mlx_lattice import viewer
         >>> panels = viewer.compare(np.random.rand(4, 3), [0, 0, 1, 1], [0, 1, 1, 1])
@@ -83,7 +83,7 @@ def picture(panels: _Panels, **options: _Any) -> _Image.Image:
         ImportError: Pillow is not installed.
         ValueError: An option with a value that is not allowed.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from mlx_lattice import viewer
         >>> viewer.picture(np.random.rand(100, 3), size=(320, 200)).size
@@ -109,7 +109,7 @@ def write(path: str | _os.PathLike[str], panels: _Panels, **options: _Any) -> No
     Raises:
         ValueError: Another extension, or an option with a value that is not allowed.
 
-    Example:
+    Examples:
         >>> import os, tempfile
         >>> import numpy as np
         >>> from mlx_lattice import viewer

@@ -15,7 +15,7 @@ from .web import page
 class Frame:
     """A page that a notebook shows in place. `text` is the page, `height` the height in pixels.
 
-    Example:
+    Examples:
         >>> from mlx_lattice import viewer
         >>> frame = viewer.Frame("<p>hello</p>", height=100)
         >>> "hello" in frame._repr_html_()
@@ -52,7 +52,7 @@ def show(panels: Panels, *, height: int = 480, limit: int = 200_000, **options: 
     Raises:
         ValueError: As `page`.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from mlx_lattice import viewer
         >>> type(viewer.show(np.random.rand(100, 3))).__name__

@@ -77,7 +77,7 @@ class Panel:
         title: The caption.
         color: The layer that this panel shows first; `None` takes the layer of the page.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from mlx_lattice import viewer
         >>> viewer.Panel(np.zeros((4, 3)), "four points").title

@@ -47,7 +47,7 @@ def page(
     Raises:
         ValueError: A layer, theme, limit or number of panels that does not exist.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from mlx_lattice import viewer
         >>> viewer.page(np.random.rand(100, 3)).startswith("<!DOCTYPE html>")
