@@ -10,6 +10,7 @@
 #   make docs    build, then the site: build/site/index.html, offline
 #   make lint    layout, common mistakes, types and text; make format mends layout. After a build
 #     also clang-tidy on the C++ files that differ from main, for half a minute
+#   make types   types with the stubs of the extension, after a build
 #   make tidy    clang-tidy with its analyzer on these files; ARGS=--all for all files
 #   make wheel   a wheel without a need for compiler or system libraries, tried in a new
 #     environment; PYTHONS="python3.10 ..." for others
@@ -19,7 +20,8 @@ BENCH ?= *
 ARGS ?=
 PYTHONS ?=
 
-.PHONY: build demo docs test test-arm wheel tsan fuzz attack bench lint format tidy clean distclean
+.PHONY: build demo docs test test-arm wheel tsan fuzz attack bench lint types format tidy
+.PHONY: clean distclean
 
 build:
 	scripts/build.sh bench
@@ -55,6 +57,9 @@ bench: build
 
 lint:
 	scripts/lint.sh
+
+types:
+	scripts/types.sh
 
 format:
 	scripts/format.sh

@@ -6,7 +6,7 @@ Weights are (C_out, Kx, Ky, Kz, C_in), uniform in +-sqrt(1 / (C_in * K)); biases
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -14,6 +14,12 @@ import mlx.nn as nn
 from .. import ops
 from ..core import KernelSpec, SparseTensor
 from ._checks import checked_input, integer, parameter_shape, told, warn_of_padding
+
+if TYPE_CHECKING:
+    from mlx.nn import Module
+
+    from .._types import Rows, Target
+    from ..core import QuantizedWeight
 
 
 class _Packable(nn.Module):
@@ -39,7 +45,7 @@ class _Conv(_Packable):
     _takes: tuple[str, ...] = ("stride", "padding", "dilation")  # beside kernel_size
 
     def __init__(
-        self, in_channels: int, out_channels: int, spec: Any, groups: int, bias: bool
+        self, in_channels: int, out_channels: int, spec: KernelSpec, groups: int, bias: bool
     ) -> None:
         super().__init__()
         in_channels = integer(self, "in_channels", in_channels)
@@ -60,15 +66,15 @@ class _Conv(_Packable):
         if bias:
             self.bias = mx.zeros((out_channels,))
 
-    def _weight(self) -> Any:
+    def _weight(self) -> mx.array | QuantizedWeight:
         """What the operation takes as weight."""
         return self.weight
 
-    def _checked(self, x: SparseTensor) -> Any:
+    def _checked(self, x: SparseTensor) -> SparseTensor:
         """x, if the module can take it."""
         return checked_input(self, x, self._channels[0])
 
-    def _arguments(self) -> dict[Any, Any]:
+    def _arguments(self) -> dict[str, Any]:
         """Further arguments of the operation."""
         return {}
 
@@ -87,12 +93,12 @@ class _Conv(_Packable):
         )
 
     @property
-    def spec(self) -> Any:
+    def spec(self) -> KernelSpec:
         """The KernelSpec."""
         return self._spec
 
     @property
-    def groups(self) -> Any:
+    def groups(self) -> int:
         return self._groups
 
     def _extra_repr(self) -> str:
@@ -132,7 +138,7 @@ class Conv3d(_Conv):
         )
         warn_of_padding(self, self._spec)
 
-    def __call__(self, x: SparseTensor, coordinates: SparseTensor | None = None) -> SparseTensor:
+    def __call__(self, x: SparseTensor, coordinates: Target | None = None) -> SparseTensor:
         return self._convolve(x, coordinates=coordinates)
 
 
@@ -190,7 +196,7 @@ class ConvTranspose3d(_Conv):
             bias,
         )
 
-    def __call__(self, x: SparseTensor, coordinates: SparseTensor | None = None) -> SparseTensor:
+    def __call__(self, x: SparseTensor, coordinates: Target | None = None) -> SparseTensor:
         return self._convolve(x, coordinates=coordinates)
 
 
@@ -213,7 +219,7 @@ class GenerativeConvTranspose3d(_Conv):
             in_channels, out_channels, KernelSpec(kernel_size, stride, 0, 1), groups, bias
         )
 
-    def __call__(self, x: SparseTensor, coordinates: SparseTensor | None = None) -> SparseTensor:
+    def __call__(self, x: SparseTensor, coordinates: Target | None = None) -> SparseTensor:
         return self._convolve(x, coordinates=coordinates)
 
 
@@ -226,7 +232,7 @@ class _Normalized(nn.Module):
             raise ValueError(f"[{type(self).__name__}] eps must be > 0 and finite, got {eps}")
         self._eps = eps
 
-    def _arguments(self) -> dict[Any, Any]:
+    def _arguments(self) -> dict[str, Any]:
         return {"eps": self._eps}
 
     @property
@@ -264,10 +270,10 @@ class Linear(_Packable):
         if bias:
             self.bias = mx.zeros((out_channels,))
 
-    def _weight(self) -> Any:
+    def _weight(self) -> mx.array | QuantizedWeight:
         return self.weight
 
-    def __call__(self, x: SparseTensor) -> SparseTensor:
+    def __call__(self, x: Rows) -> Rows:
         if not isinstance(x, (mx.array, SparseTensor)):
             raise TypeError(
                 f"[{type(self).__name__}] x must be a SparseTensor or an array (N, C), found"

@@ -21,7 +21,7 @@ from .loader import ClassBalanced, Loader, LoaderError, class_counts
 from .metrics import Confusion, PartIoU
 from .optimizers import AdamW
 from .recompute import checkpoint_stages
-from .scans import VoxelPipeline
+from .scans import VoxelPipeline, segmentation_loss
 from .sync_norm import SyncBatchNorm, synchronize_batch_norm
 from .trainer import Trainer, adamw, classification_loss, warm_cosine
 
@@ -54,10 +54,22 @@ __all__ = [
     "progress",
     "scans",
     "schedules",
+    "segmentation_loss",
     "synchronize_batch_norm",
     "warm_cosine",
 ]
 
-for _names in (globals(), vars(losses), vars(schedules)):
-    _error_names.guard(_names)
+for _shown in (
+    _sys.modules[__name__],
+    checkpoint,
+    distributed,
+    inference,
+    losses,
+    metrics,
+    optimizers,
+    progress,
+    scans,
+    schedules,
+):
+    _error_names.guard(vars(_shown))
 _help.install(_sys.modules[__name__], "training")
