@@ -176,6 +176,7 @@ SparseTensor cat(const std::vector<SparseTensor>& tensors, Join join, mx::Stream
   }
   if (shared) {
     std::vector<mx::array> feats;
+    feats.reserve(tensors.size());
     for (const SparseTensor& t : tensors) feats.push_back(t.feats());
     return tensors.size() == 1 ? first : first.with_feats(join_columns(feats, s));
   }

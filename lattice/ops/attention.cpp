@@ -125,7 +125,7 @@ Arrays formula(const Attend& a, const Arrays& in, mx::StreamOrDevice s) {
 }  // namespace
 
 PositionBias::PositionBias(const mx::array& given, const mx::array& queries,
-                           const std::optional<mx::array>& keys, std::vector<int64_t> limits,
+                           const std::optional<mx::array>& keys, const std::vector<int64_t>& limits,
                            bool all_axes)
     : table(given), q_positions(queries), k_positions(keys ? *keys : queries), joint(all_axes) {
   constexpr const char* kClass = "PositionBias";

@@ -33,7 +33,7 @@ struct PositionBias {
   bool joint;
   // Without k_positions the keys are where the queries are. bounds: one for each axis.
   PositionBias(const mx::array& table, const mx::array& q_positions,
-               const std::optional<mx::array>& k_positions, std::vector<int64_t> bounds,
+               const std::optional<mx::array>& k_positions, const std::vector<int64_t>& bounds,
                bool joint = false);
 };
 

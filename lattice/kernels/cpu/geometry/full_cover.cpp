@@ -77,11 +77,12 @@ Cover cover_points(const PointSpan& points, const int32_t* chosen, int64_t n_cho
                    const int32_t* cell_of, float radius) {
   std::vector<int32_t> representatives(chosen, chosen + n_chosen), far;
   std::sort(representatives.begin(), representatives.end());
-  for (int32_t r = 0; r < points.n;
-       ++r)  // most points lie near the representative of their own cell: no search
+  // Most points lie near the representative of their own cell, which needs no search.
+  for (int32_t r = 0; r < points.n; ++r)
     if (!(distance(points, r, chosen[cell_of[r]]) <= radius)) far.push_back(r);
   far = left_out(points, far, representatives, radius);
   std::vector<float> away;
+  away.reserve(far.size());
   for (const int32_t r : far) away.push_back(distance(points, r, chosen[cell_of[r]]));
   std::vector<int32_t> added = net(points, far, away, radius);
   std::sort(added.begin(), added.end());
