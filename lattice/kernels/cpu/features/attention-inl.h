@@ -40,18 +40,36 @@ inline int64_t padded_size(int64_t size) { return round_up(size, 2 * kLine) + kL
 
 enum class Into { set, add, scaled_add };
 
-// C (M, N vectors) = A B, C + A B or keep C + A B. A[m, t] is at a[m * row + t * step], row t of B
-// at b + t * ldb.
+struct Left {  // A[m, t] is at x[m * row + t * step]
+  const float* x;
+  int64_t row, step, rows;
+};
+struct Right {  // B: panel p of kPanelWidth columns begins at x + p * panel, row t of it at t * ld
+  const float* x;
+  int64_t panel, ld;
+};
+struct Product {  // C; its row m counts `keep[m]` times where it is scaled
+  float* x;
+  int64_t ld;
+  const float* keep;
+};
+
+// Elements from one row to the next of A, B and C, and from one column of A to the next.
+struct Steps {
+  int64_t a, column, b, c;
+};
+
+// C (M, N vectors) = A B, C + A B or keep C + A B. Pointers that do not overlap stay parameters:
+// as members of structs they cost 2.5 % with AVX2.
 template <Into kInto, int M, int N>
-HWY_INLINE void multiply_block(const float* HWY_RESTRICT a, int64_t row, int64_t step,
-                               const float* HWY_RESTRICT b, int64_t ldb, int64_t depth,
-                               float* HWY_RESTRICT c, int64_t ldc, const float* keep) {
+HWY_INLINE void multiply_block(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
+                               float* HWY_RESTRICT c, const float* keep, Steps by, int64_t depth) {
   const Floats d;
   Vec sum[M * N];
   unroll<M * N>([&](auto i) LATTICE_INLINE_LAMBDA { sum[i] = hn::Zero(d); });
   int64_t at[M];
-  unroll<M>([&](auto m) LATTICE_INLINE_LAMBDA { at[m] = m * row; });
-  for (int64_t t = 0; t < depth; ++t, a += step, b += ldb) {
+  unroll<M>([&](auto m) LATTICE_INLINE_LAMBDA { at[m] = m * by.a; });
+  for (int64_t t = 0; t < depth; ++t, a += by.column, b += by.b) {
     unroll<M>([&](auto m) LATTICE_INLINE_LAMBDA { pin(at[m]); });
     Vec w[N];
     unroll<N>([&](auto v) LATTICE_INLINE_LAMBDA { w[v] = hn::LoadU(d, b + v * kLanes); });
@@ -64,7 +82,7 @@ HWY_INLINE void multiply_block(const float* HWY_RESTRICT a, int64_t row, int64_t
   }
   unroll<M>([&](auto m) LATTICE_INLINE_LAMBDA {
     unroll<N>([&](auto v) LATTICE_INLINE_LAMBDA {
-      float* to = c + m * ldc + v * kLanes;
+      float* to = c + m * by.c + v * kLanes;
       Vec total = sum[m * N + v];
       if constexpr (kInto == Into::add) total = hn::Add(hn::LoadU(d, to), total);
       if constexpr (kInto == Into::scaled_add)
@@ -74,40 +92,30 @@ HWY_INLINE void multiply_block(const float* HWY_RESTRICT a, int64_t row, int64_t
   });
 }
 
+// The first N vectors of one panel of B.
 template <Into kInto, int N>
-HWY_NOINLINE void multiply_panel(const float* a, int64_t row, int64_t step, int64_t rows,
-                                 const float* b, int64_t ldb, int64_t depth, float* c, int64_t ldc,
-                                 const float* keep) {
+HWY_NOINLINE void multiply_panel(const Left& a, const Right& b, int64_t depth, const Product& c) {
+  const Steps by{a.row, a.step, b.ld, c.ld};
+  const int64_t rows = a.rows;
   int64_t m = 0;
   for (; m + kGroup <= rows; m += kGroup)
-    multiply_block<kInto, kGroup, N>(a + m * row, row, step, b, ldb, depth, c + m * ldc, ldc,
-                                     keep + m);
+    multiply_block<kInto, kGroup, N>(a.x + m * by.a, b.x, c.x + m * by.c, c.keep + m, by, depth);
   unroll<kGroup - 1>([&](auto left) LATTICE_INLINE_LAMBDA {
     if (rows - m == left + 1)
-      multiply_block<kInto, left + 1, N>(a + m * row, row, step, b, ldb, depth, c + m * ldc, ldc,
-                                         keep + m);
+      multiply_block<kInto, left + 1, N>(a.x + m * by.a, b.x, c.x + m * by.c, c.keep + m, by,
+                                         depth);
   });
 }
-
-struct Left {  // A
-  const float* x;
-  int64_t row, step, rows;
-};
-struct Right {  // B: panel p of kPanelWidth columns begins at x + p * panel
-  const float* x;
-  int64_t panel, ld;
-};
 
 // C (rows, vectors * kLanes) from A (rows, depth) and B (depth, vectors * kLanes).
 template <Into kInto>
 void multiply(const Left& a, const Right& b, int64_t depth, int64_t vectors, float* c, int64_t ldc,
               const float* keep = nullptr) {
   for (int64_t v = 0; v < vectors; v += kPanel) {
-    const float* panel = b.x + v / kPanel * b.panel;
+    const Right panel{b.x + v / kPanel * b.panel, b.panel, b.ld};
     unroll<kPanel>([&](auto n) {
       if (std::min<int64_t>(kPanel, vectors - v) == n + 1)
-        multiply_panel<kInto, n + 1>(a.x, a.row, a.step, a.rows, panel, b.ld, depth, c + v * kLanes,
-                                     ldc, keep);
+        multiply_panel<kInto, n + 1>(a, panel, depth, {c + v * kLanes, ldc, keep});
     });
   }
 }
