@@ -44,14 +44,15 @@ struct Left {  // A[m, t] is at x[m * row + t * step]
   const float* x;
   int64_t row, step, rows;
 };
-struct Right {  // B: panel p of kPanelWidth columns begins at x + p * panel, row t of it at t * ld
+struct Right {  // row t of B is at x + t * ld; panel p of kPanelWidth columns begins at x + p *
+                // panel
   const float* x;
   int64_t panel, ld;
 };
-struct Product {  // C; its row m counts `keep[m]` times where it is scaled
+struct Result {  // row m of C is at x + m * ld
   float* x;
   int64_t ld;
-  const float* keep;
+  const float* keep = nullptr;  // one factor per row, of Into::scaled_add
 };
 
 // Elements from one row to the next of A, B and C, and from one column of A to the next.
@@ -59,8 +60,8 @@ struct Steps {
   int64_t a, column, b, c;
 };
 
-// C (M, N vectors) = A B, C + A B or keep C + A B. Pointers that do not overlap stay parameters:
-// as members of structs they cost 2.5 % with AVX2.
+// M rows and N vectors of C = A B, C + A B or keep C + A B. Pointers that do not overlap stay
+// parameters: as members of structs they cost 2.5 % with AVX2.
 template <Into kInto, int M, int N>
 HWY_INLINE void multiply_block(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
                                float* HWY_RESTRICT c, const float* keep, Steps by, int64_t depth) {
@@ -92,9 +93,8 @@ HWY_INLINE void multiply_block(const float* HWY_RESTRICT a, const float* HWY_RES
   });
 }
 
-// The first N vectors of one panel of B.
 template <Into kInto, int N>
-HWY_NOINLINE void multiply_panel(const Left& a, const Right& b, int64_t depth, const Product& c) {
+HWY_NOINLINE void multiply_panel(const Left& a, const Right& b, int64_t depth, const Result& c) {
   const Steps by{a.row, a.step, b.ld, c.ld};
   const int64_t rows = a.rows;
   int64_t m = 0;
@@ -109,13 +109,13 @@ HWY_NOINLINE void multiply_panel(const Left& a, const Right& b, int64_t depth, c
 
 // C (rows, vectors * kLanes) from A (rows, depth) and B (depth, vectors * kLanes).
 template <Into kInto>
-void multiply(const Left& a, const Right& b, int64_t depth, int64_t vectors, float* c, int64_t ldc,
-              const float* keep = nullptr) {
+void multiply(const Left& a, const Right& b, int64_t depth, int64_t vectors, const Result& c) {
   for (int64_t v = 0; v < vectors; v += kPanel) {
     const Right panel{b.x + v / kPanel * b.panel, b.panel, b.ld};
+    const Result columns{c.x + v * kLanes, c.ld, c.keep};
     unroll<kPanel>([&](auto n) {
       if (std::min<int64_t>(kPanel, vectors - v) == n + 1)
-        multiply_panel<kInto, n + 1>(a, panel, depth, {c + v * kLanes, ldc, keep});
+        multiply_panel<kInto, n + 1>(a, panel, depth, columns);
     });
   }
 }
