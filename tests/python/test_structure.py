@@ -261,3 +261,24 @@ def test_no_lane_layout_of_matrices_is_assumed():
     }
     assert "tiles.metal" in texts
     assert [name for name, text in texts.items() if "thread_elements" in text] == []
+
+
+def parameters(text):
+    """Name and number of parameters of each function that is defined in a C++ or Metal text."""
+    while re.search(r"<[^<>(){};]*>", text):  # commas of template arguments are none of ours
+        text = re.sub(r"<[^<>(){};]*>", "", text)
+    text = re.sub(r" = \{\}", "", text)  # a default
+    found = re.finditer(r"(\w+)\(([^(){};]+)\)\s*(?:const\s*)?(?:thread\s*)?(?::[^{};]*)?\{", text)
+    return [(match[1], match[2].count(",") + 1) for match in found]
+
+
+def test_no_function_has_nine_parameters():
+    """What belongs together is a struct."""
+    assert parameters("void f(A<int, 3> a, int b) const {") == [("f", 2)]
+    lists = [
+        (path.name, name, n)
+        for path in sources("lattice")
+        for name, n in parameters(path.read_text(encoding="utf-8"))
+    ]
+    assert len(lists) > 1000
+    assert [found for found in lists if found[2] > 8] == []

@@ -55,20 +55,22 @@ struct Result {  // row m of C is at x + m * ld
   const float* keep = nullptr;  // one factor per row, of Into::scaled_add
 };
 
-// M rows of C from row m0 on, N vectors of one panel: A B, C + A B or keep C + A B.
+// Elements from one row to the next of A, B and C, and from one column of A to the next.
+struct Steps {
+  int64_t a, column, b, c;
+};
+
+// M rows and N vectors of C = A B, C + A B or keep C + A B. Pointers that do not overlap stay
+// parameters: as members of structs they cost 2.5 % with AVX2.
 template <Into kInto, int M, int N>
-HWY_INLINE void multiply_block(const Left& left, const Right& right, int64_t depth,
-                               const Result& result, int64_t m0) {
-  const float* HWY_RESTRICT a = left.x + m0 * left.row;
-  const float* HWY_RESTRICT b = right.x;
-  float* HWY_RESTRICT c = result.x + m0 * result.ld;
-  const int64_t row = left.row, step = left.step, ldb = right.ld, ldc = result.ld;
+HWY_INLINE void multiply_block(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
+                               float* HWY_RESTRICT c, const float* keep, Steps by, int64_t depth) {
   const Floats d;
   Vec sum[M * N];
   unroll<M * N>([&](auto i) LATTICE_INLINE_LAMBDA { sum[i] = hn::Zero(d); });
   int64_t at[M];
-  unroll<M>([&](auto m) LATTICE_INLINE_LAMBDA { at[m] = m * row; });
-  for (int64_t t = 0; t < depth; ++t, a += step, b += ldb) {
+  unroll<M>([&](auto m) LATTICE_INLINE_LAMBDA { at[m] = m * by.a; });
+  for (int64_t t = 0; t < depth; ++t, a += by.column, b += by.b) {
     unroll<M>([&](auto m) LATTICE_INLINE_LAMBDA { pin(at[m]); });
     Vec w[N];
     unroll<N>([&](auto v) LATTICE_INLINE_LAMBDA { w[v] = hn::LoadU(d, b + v * kLanes); });
@@ -81,11 +83,11 @@ HWY_INLINE void multiply_block(const Left& left, const Right& right, int64_t dep
   }
   unroll<M>([&](auto m) LATTICE_INLINE_LAMBDA {
     unroll<N>([&](auto v) LATTICE_INLINE_LAMBDA {
-      float* to = c + m * ldc + v * kLanes;
+      float* to = c + m * by.c + v * kLanes;
       Vec total = sum[m * N + v];
       if constexpr (kInto == Into::add) total = hn::Add(hn::LoadU(d, to), total);
       if constexpr (kInto == Into::scaled_add)
-        total = hn::MulAdd(hn::LoadU(d, to), hn::Set(d, result.keep[m0 + m]), total);
+        total = hn::MulAdd(hn::LoadU(d, to), hn::Set(d, keep[m]), total);
       hn::StoreU(total, d, to);
     });
   });
@@ -93,10 +95,15 @@ HWY_INLINE void multiply_block(const Left& left, const Right& right, int64_t dep
 
 template <Into kInto, int N>
 HWY_NOINLINE void multiply_panel(const Left& a, const Right& b, int64_t depth, const Result& c) {
+  const Steps by{a.row, a.step, b.ld, c.ld};
+  const int64_t rows = a.rows;
   int64_t m = 0;
-  for (; m + kGroup <= a.rows; m += kGroup) multiply_block<kInto, kGroup, N>(a, b, depth, c, m);
+  for (; m + kGroup <= rows; m += kGroup)
+    multiply_block<kInto, kGroup, N>(a.x + m * by.a, b.x, c.x + m * by.c, c.keep + m, by, depth);
   unroll<kGroup - 1>([&](auto left) LATTICE_INLINE_LAMBDA {
-    if (a.rows - m == left + 1) multiply_block<kInto, left + 1, N>(a, b, depth, c, m);
+    if (rows - m == left + 1)
+      multiply_block<kInto, left + 1, N>(a.x + m * by.a, b.x, c.x + m * by.c, c.keep + m, by,
+                                         depth);
   });
 }
 
