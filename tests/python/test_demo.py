@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 from mlx_lattice.cli.main import main
+from mlx_lattice.cli.networks import NETWORKS
 
 pytest.importorskip("PIL")
 CHROMIUM = next(
@@ -34,7 +35,10 @@ def test_quick_demo_learns_and_explains(tmp_path, capsys):
         assert word in text
 
 
-def test_the_demo_trains_by_its_recipe(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    "model, name", [("minkunet", "streets-minkunet14"), ("ptv3", "streets-ptv3")]
+)
+def test_the_demo_trains_by_its_recipe(model, name, tmp_path, monkeypatch, capsys):
     from mlx_lattice.cli import recipe
 
     seen = []
@@ -44,8 +48,11 @@ def test_the_demo_trains_by_its_recipe(tmp_path, monkeypatch, capsys):
         return fit(made, *arguments, **options)
 
     monkeypatch.setattr(recipe, "fit", fit)
-    assert main(["demo", "--quick", "--output", str(tmp_path / "demo.html")]) == 0
-    assert [r.name for r in seen] == ["streets-minkunet14"]
+    words = ["--quick", "--model", model, "--output", str(tmp_path / "demo.html")]
+    assert main(["demo", *words]) == 0
+    assert [r.name for r in seen] == [name]
+    kind, sizes = NETWORKS[model]
+    assert seen[0]["network"] == {"name": kind.__name__, "options": sizes}
     assert (
         seen[0]["train"]["average"] > 0 and seen[0]["augment"] and seen[0]["voxels"]["size"] == 0.5
     )

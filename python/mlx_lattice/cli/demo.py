@@ -2,8 +2,9 @@
 
 1. One turn of a 64-beam LiDAR scans streets with boxes, trees, cars, poles and people (ray casting
    in NumPy).
-2. A MinkUNet learns from some streets by the recipe streets-minkunet14, as `train --recipe` does.
-   The others give the intersection over union per class.
+2. A MinkUNet learns from some streets by the recipe streets-minkunet14, as `train --recipe` does,
+   or with --model ptv3 a transformer by streets-ptv3. The other streets give the intersection over
+   union per class.
 3. The demo prints explain() of one convolution and the time of a scan. It writes an offline page
    that shows prediction beside truth.
 """
@@ -25,7 +26,7 @@ from ..training.progress import progress
 from .device import add_device
 from .networks import NETWORKS
 
-RECIPE = "streets-minkunet14"
+RECIPES = {"minkunet": "streets-minkunet14", "ptv3": "streets-ptv3"}
 
 
 def add_command(commands: argparse._SubParsersAction[Any]) -> None:
@@ -121,13 +122,11 @@ def run(arguments: argparse.Namespace) -> None:
     info = backend_info()
     print(f"{info['simd']}, {core.thread_count()} threads, MLX {info['mlx']['running']}")
 
-    network, sizes = NETWORKS[arguments.model]
-    recipe = load_recipe(RECIPE).changed(
-        voxel=voxel,
-        network={"name": network.__name__, "options": sizes},
-        epochs=epochs,
-        seed=arguments.seed,
-    )
+    recipe = load_recipe(RECIPES.get(arguments.model, RECIPES["minkunet"]))
+    if arguments.model not in RECIPES:
+        network, sizes = NETWORKS[arguments.model]
+        recipe = recipe.changed(network={"name": network.__name__, "options": sizes})
+    recipe = recipe.changed(voxel=voxel, epochs=epochs, seed=arguments.seed)
     seeds = [arguments.seed * 1000 + i for i in range(scenes + unseen)]
     train = demo_scene.Streets(progress(seeds[:scenes], "scanning streets"))
     test = demo_scene.Streets(seeds[scenes:])

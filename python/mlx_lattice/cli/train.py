@@ -18,7 +18,7 @@ from .._atomic import folder_lock
 from ..training.progress import progress
 from .device import add_device
 from .files import FORMATS
-from .networks import NETWORKS, coarsest, sizes_of
+from .networks import NETWORKS, RATES, coarsest, sizes_of
 from .recipe import train_recipe
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mlx_lattice.training.distributed import Ranks
 
 MODEL, RECIPE, HISTORY = "model.safetensors", "recipe.json", "history.csv"
-DEFAULTS = {"epochs": 20, "batch": 1, "learning_rate": 4e-3, "seed": 0}
+DEFAULTS = {"epochs": 20, "batch": 1, "seed": 0}
 
 
 def add_command(commands: argparse._SubParsersAction[Any]) -> None:
@@ -89,7 +89,7 @@ def add_command(commands: argparse._SubParsersAction[Any]) -> None:
         "--learning-rate",
         type=float,
         metavar="R",
-        help="the highest (default: 0.004, or the recipe's)",
+        help="the highest (default: 0.004, with ptv3 0.001, or the recipe's)",
     )
     train.add_argument(
         "--validation",
@@ -206,7 +206,7 @@ def _train(arguments: argparse.Namespace) -> None:
         raise ValueError("no data: name files or folders, or give --recipe R --data PATH")
     if arguments.voxel is None:
         raise ValueError("--voxel is missing: the side of a voxel, in the files' unit")
-    for name, value in DEFAULTS.items():
+    for name, value in {**DEFAULTS, "learning_rate": RATES[arguments.model]}.items():
         if getattr(arguments, name) is None:
             setattr(arguments, name, value)
     io, scans, training, distributed, checkpoint = modules()

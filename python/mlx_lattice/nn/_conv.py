@@ -29,7 +29,7 @@ class _Packable(nn.Module):
         bits: int | None = None,
         mode: str = "affine",
         quantize_input: bool = False,
-    ) -> Module:
+    ) -> nn.Module:
         """The module with packed weights; what mlx.nn.quantize calls."""
         from ._quantized import quantized_form
 

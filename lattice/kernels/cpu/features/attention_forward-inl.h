@@ -16,29 +16,64 @@
 HWY_BEFORE_NAMESPACE();
 namespace lattice::cpu::HWY_NAMESPACE {
 
-// Turns a row of logits into exp(logit - maximum) and updates the row's maximum and sum; returns
-// the factor of what was summed before. `vectors` is a multiple of kSumVectors.
-HWY_INLINE float soften(float* HWY_RESTRICT row, int64_t vectors, float& maximum, float& total) {
+// exp(x[i] - base[i]) of kSoftRows rows at once: the chains of one row hide behind the others.
+constexpr int kSoftRows = 4;
+
+// top[r] = the largest logit of row r and of top[r] before.
+template <int R>
+HWY_INLINE void raise_tops(const float* HWY_RESTRICT rows, int64_t vectors, float* top) {
   const Floats d;
-  Vec top = hn::Set(d, maximum);
-  for (int64_t v = 0; v < vectors; ++v) top = hn::Max(top, hn::Load(d, row + v * kLanes));
-  const float next = hn::GetLane(hn::MaxOfLanes(d, top));
-  const float base = next == -kInf ? 0.0f : next;
-  const Vec shift = hn::Set(d, base);
-  Vec sum[kSumVectors];
-  unroll<kSumVectors>([&](auto i) LATTICE_INLINE_LAMBDA { sum[i] = hn::Zero(d); });
-  for (int64_t v = 0; v < vectors; v += kSumVectors)
-    unroll<kSumVectors>([&](auto i) LATTICE_INLINE_LAMBDA {
-      float* at = row + (v + i) * kLanes;
-      const Vec e = exp_vector(d, hn::Sub(hn::Load(d, at), shift));
-      hn::Store(e, d, at);
-      sum[i] = hn::Add(sum[i], e);
+  Vec most[R];
+  unroll<R>([&](auto r) LATTICE_INLINE_LAMBDA { most[r] = hn::Set(d, top[r]); });
+  for (int64_t v = 0; v < vectors; ++v)
+    unroll<R>([&](auto r) LATTICE_INLINE_LAMBDA {
+      most[r] = hn::Max(most[r], hn::Load(d, rows + r * kTileKeys + v * kLanes));
     });
-  const float keep =
-      maximum == base ? 1.0f : hn::GetLane(exp_vector(d, hn::Set(d, maximum - base)));
-  total = total * keep + total_of(sum);
-  maximum = next;
-  return keep;
+  unroll<R>([&](auto r)
+                LATTICE_INLINE_LAMBDA { top[r] = hn::GetLane(hn::MaxOfLanes(d, most[r])); });
+}
+
+// Rows of logits become exp(logit - base), and total[r] becomes total[r] keep[r] + their sum.
+template <int R>
+HWY_INLINE void soften_rows(float* HWY_RESTRICT rows, int64_t vectors, const float* base,
+                            const float* keep, float* total) {
+  const Floats d;
+  Vec sum[R][kSumVectors];
+  unroll<R * kSumVectors>(
+      [&](auto i) LATTICE_INLINE_LAMBDA { sum[i / kSumVectors][i % kSumVectors] = hn::Zero(d); });
+  for (int64_t v = 0; v < vectors; v += kSumVectors)
+    unroll<R * kSumVectors>([&](auto i) LATTICE_INLINE_LAMBDA {
+      constexpr int r = i / kSumVectors, n = i % kSumVectors;
+      float* at = rows + r * kTileKeys + (v + n) * kLanes;
+      const Vec e = exp_vector(d, hn::Sub(hn::Load(d, at), hn::Set(d, base[r])));
+      hn::Store(e, d, at);
+      sum[r][n] = hn::Add(sum[r][n], e);
+    });
+  unroll<R>([&](auto r)
+                LATTICE_INLINE_LAMBDA { total[r] = total[r] * keep[r] + total_of(sum[r]); });
+}
+
+// Turns the logits of a tile into exp(logit - maximum) and updates maximum and sum of each row.
+// keep[r] is the factor of what was summed before. `vectors` is a multiple of kSumVectors.
+HWY_NOINLINE void soften(float* HWY_RESTRICT logits, int64_t rows, int64_t vectors, float* maximum,
+                         float* total, float* keep) {
+  const Floats d;
+  float before[kTileRows + kLanes], base[kTileRows + kLanes];
+  std::copy_n(maximum, rows, before);
+  std::fill_n(before + rows, kLanes, 0.0f);
+  std::fill_n(base + rows, kLanes, 0.0f);
+  int64_t r = 0;
+  for (; r + kSoftRows <= rows; r += kSoftRows)
+    raise_tops<kSoftRows>(logits + r * kTileKeys, vectors, maximum + r);
+  for (; r < rows; ++r) raise_tops<1>(logits + r * kTileKeys, vectors, maximum + r);
+  for (r = 0; r < rows; ++r) base[r] = maximum[r] == -kInf ? 0.0f : maximum[r];
+  for (r = 0; r < rows; r += kLanes)
+    hn::StoreU(exp_vector(d, hn::Sub(hn::LoadU(d, before + r), hn::LoadU(d, base + r))), d,
+               keep + r);
+  for (r = 0; r + kSoftRows <= rows; r += kSoftRows)
+    soften_rows<kSoftRows>(logits + r * kTileKeys, vectors, base + r, keep + r, total + r);
+  for (; r < rows; ++r)
+    soften_rows<1>(logits + r * kTileKeys, vectors, base + r, keep + r, total + r);
 }
 
 struct ForwardScratch {
@@ -79,6 +114,7 @@ void forward_chunk(const Context& x, int64_t s, int64_t head, int64_t q0, int64_
   std::fill_n(w.out.data(), rows * ld, 0.0f);
   std::fill_n(w.maximum.data(), rows, -kInf);
   std::fill_n(w.total.data(), rows, 0.0f);
+  const bool changed = a.bias || a.positions.table || a.mask || a.causal;
   const int64_t n = last_key(x, s, q0 + rows);
   for (int64_t k0 = 0; k0 < n; k0 += kTileKeys) {
     const int64_t keys = std::min(kTileKeys, n - k0);
@@ -92,12 +128,12 @@ void forward_chunk(const Context& x, int64_t s, int64_t head, int64_t q0, int64_
       multiply<Into::set>({w.q.data() + r0 * ld, ld, 1, t.rows},
                           {w.kt.data(), round_up(a.size, 4) * kPanelWidth, kPanelWidth}, a.size,
                           vectors_of(keys), {w.logits.data(), kTileKeys});
-      float keep[kTileRows];
-      for (int64_t r = 0; r < t.rows; ++r) {
-        float* row = w.logits.data() + r * kTileKeys;
-        finish_logits(x, t, r, w.positions.data(), row);
-        keep[r] = soften(row, vectors_of_row(keys), w.maximum[r0 + r], w.total[r0 + r]);
-      }
+      float keep[kTileRows + kLanes];
+      if (changed || keys % kLine)
+        for (int64_t r = 0; r < t.rows; ++r)
+          finish_logits(x, t, r, w.positions.data(), w.logits.data() + r * kTileKeys);
+      soften(w.logits.data(), t.rows, vectors_of_row(keys), w.maximum.data() + r0,
+             w.total.data() + r0, keep);
       multiply<Into::scaled_add>({w.logits.data(), kTileKeys, 1, t.rows},
                                  {w.v.data(), kPanelWidth, ld}, keys, sizes,
                                  {w.out.data() + r0 * ld, ld, keep});

@@ -58,7 +58,7 @@ def bench_train(arguments: argparse.Namespace) -> None:
         from ...training.recipes import load_recipe
         from ...training.trainer import Trainer, adamw
         from .. import demo_scene
-        from ..demo import RECIPE
+        from ..demo import RECIPES
     except ImportError as error:
         raise ValueError(str(error)) from None
     mx.set_cache_limit(4 << 30)
@@ -66,7 +66,7 @@ def bench_train(arguments: argparse.Namespace) -> None:
     recipe = scans.VoxelPipeline(arguments.voxel, tuple(enumerate(demo_scene.CLASSES)))
     scan = recipe.scan(io.PointCloud(points, {"label": labels}))
     mx.random.seed(0)
-    demo = load_recipe(RECIPE)
+    demo = load_recipe(RECIPES["minkunet"])
     sizes = {
         **demo["network"]["options"],
         **({"width": arguments.width} if arguments.width else {}),
