@@ -6,6 +6,7 @@
 
 #include "lattice/kernels/cpu/base/simd.h"
 #include "lattice/kernels/cpu/base/threads.h"
+#include "lattice/kernels/cpu/features/kept_weights.h"
 
 namespace lattice {
 namespace mx = mlx::core;
@@ -40,6 +41,7 @@ BackendInfo backend_info() {
           has_cuda(),
           cpu::simd_name(),
           cpu::thread_count(),
+          cpu::kept_weight_bytes(),
           tensor_ops(),
           mlx_products(),
           probes(),
