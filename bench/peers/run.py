@@ -107,6 +107,37 @@ def lidar() -> Any:
     return cells
 
 
+NET = {"net": "inference", "netstep": "step"}
+
+
+def coarser() -> Any:
+    """The same sweep with voxels of 0.17 m: 35,609 rows."""
+    import numpy as np
+    from mlx_lattice.cli.demo_scene import sweep
+
+    cells = np.unique(np.floor(sweep(1) / 0.17).astype(np.int32), axis=0)
+    np.random.default_rng(0).shuffle(cells)
+    return cells
+
+
+def network(cells: Any, path: Path) -> tuple[Path, float]:
+    """Parameters of a MinkUNet-18 with features for the cells, and the GFLOP of an inference."""
+    import mlx.core as mx
+    import mlx.utils
+    import numpy as np
+    from mlx_lattice import SparseTensor, models
+    from mlx_lattice.cli.bench.model import _count
+
+    mx.random.seed(0)
+    random = np.random.default_rng(2)
+    net = models.MinkUNet(4, 20, depth=18).eval()
+    values = {f"p/{k}": np.array(v) for k, v in mlx.utils.tree_flatten(net.parameters())}
+    coords = np.insert(cells, 0, 0, axis=1)
+    feats = random.standard_normal((len(cells), 4), np.float32)
+    np.savez(path, coords=coords, feats=feats, **values)
+    return path, _count(net, SparseTensor(mx.array(coords), mx.array(feats))) * 1e-9
+
+
 def edge_count(cells: Any) -> int:
     import numpy as np
 
@@ -144,7 +175,7 @@ def measure(
             print(f"  {name}: {libraries[name].why}", flush=True)
             continue
         worst = differ(task, results["ours"], results[name]) if name != "ours" else 0.0
-        if worst > (0.01 if task == "knn" else 1e-4):
+        if worst > {"knn": 0.01, "net": 1e-3, "netstep": 1e-2}.get(task, 1e-4):
             print(f"  {name}: results differ by {worst:.2g}, not timed", flush=True)
             continue
         times[name] = float("inf")
@@ -184,7 +215,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--tasks", nargs="+", choices=["conv", "train", "knn"], default=["conv", "train", "knn"]
+        "--tasks",
+        nargs="+",
+        choices=["conv", "train", "net", "knn"],
+        default=["conv", "train", "net", "knn"],
     )
     parser.add_argument("--scenes", nargs="+", choices=["lidar", "room"], default=["lidar", "room"])
     parser.add_argument("--channels", nargs="+", type=int, default=[16, 32, 64, 128])
@@ -238,6 +272,13 @@ def main() -> None:
                         names = ["ours", *CONVOLUTIONS]
                         found = measure(libraries, names, task, data, arguments.repeat)
                         report(f"{task} 3x3x3, {scene}, C = {c}", found, times * gflop)
+            if "net" in arguments.tasks:
+                cells = coarser() if scene == "lidar" else cells
+                data, gflop = network(cells, WORK / f"{scene}_net.npz")
+                for task, times in (("net", 1), ("netstep", 3)):
+                    names = ["ours", *CONVOLUTIONS]
+                    found = measure(libraries, names, task, data, arguments.repeat)
+                    report(f"MinkUNet-18 {NET[task]}, {scene}", found, times * gflop)
         if "knn" in arguments.tasks:
             points = (lidar() + random.random((len(lidar()), 3))).astype(np.float32) * 0.1
             data = WORK / "points.npz"

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import unet
 
 Work = Callable[[], Any]  # runs the operation; its value becomes an array by np.asarray
 
@@ -44,8 +45,10 @@ def ours(data: dict[str, np.ndarray], task: str) -> Work:
         points = mx.array(data["points"])
         mx.eval(points)
         return run(lambda: ml.core.NeighborIndex(points).knn(k=int(data["k"])).edges.source_rows)
-    weight = mx.array(data["weight"])
     x = ml.SparseTensor(mx.array(data["coords"]), mx.array(data["feats"]))
+    if task.startswith("net"):
+        return run(ours_net(data, task, x))
+    weight = mx.array(data["weight"])
     if task == "conv":
         return run(lambda: ml.ops.subm_conv3d(x, weight).feats)
     loss = mx.value_and_grad(
@@ -59,12 +62,34 @@ def ours(data: dict[str, np.ndarray], task: str) -> Work:
     return run(step)
 
 
+def ours_net(data: dict[str, np.ndarray], task: str, x: Any) -> Callable[[], Any]:
+    import mlx.core as mx
+    import mlx.nn
+    import mlx_lattice as ml
+
+    net = ml.models.MinkUNet(data["feats"].shape[1], len(data["p/head.bias"]), depth=18)
+    net.load_weights([(k[2:], mx.array(v)) for k, v in data.items() if k.startswith("p/")])
+    if task == "net":
+        net.eval()
+        return lambda: net(x).feats
+    net.train()
+    step = mlx.nn.value_and_grad(net, lambda m: mx.mean(m(x).feats ** 2))
+
+    def backward() -> Any:
+        gradients = step(net)[1]
+        return gradients["head"]["weight"], gradients
+
+    return backward
+
+
 def torch_plain(data: dict[str, np.ndarray], task: str) -> Work:
     """Gather, mm and index_add per offset: what a user of PyTorch writes first."""
     import torch
 
     torch.set_num_threads(1)
     coords = data["coords"][:, 1:].astype(np.int64)
+    if task.startswith("net"):
+        return unet.work(data, task, unet.Plain(coords), torch.tensor(data["feats"]))
     rows = {tuple(c): i for i, c in enumerate(coords.tolist())}
     pairs = []
     for offset in offsets():
@@ -106,6 +131,9 @@ def spconv(data: dict[str, np.ndarray], task: str) -> Work:
     import torch
 
     torch.set_num_threads(1)
+    if task.startswith("net"):
+        made = unet.Spconv(data["coords"][:, 1:])
+        return unet.work(data, task, made, torch.tensor(data["feats"]))
     weight = torch.tensor(data["weight"])
     coords = data["coords"].copy()
     coords[:, 1:] -= coords[:, 1:].min(0)

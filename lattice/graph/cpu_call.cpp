@@ -56,7 +56,8 @@ class CpuCall : public mx::Primitive {
     for (const mx::array& a : inputs) {
       encoder.set_input_array(a);
       ins.push_back({a.data<char>(), a.shape(), a.strides(), a.dtype(),
-                     static_cast<int64_t>(a.size()), a.flags().row_contiguous});
+                     static_cast<int64_t>(a.size()), a.flags().row_contiguous,
+                     a.data_shared_ptr()});
     }
     for (mx::array& a : outputs) {
       a.set_data(output_memory(a.nbytes()));
@@ -123,30 +124,49 @@ std::vector<mx::array> cpu_call(std::string name, std::string key, std::vector<m
   return mx::array::make_arrays(std::move(shapes), dtypes, node, inputs);
 }
 
-std::optional<mx::array> extended(const mx::array& a, const Extension& extension) {
+namespace {
+
+// What makes `a`, if that is the only result of a cpu_call that was not evaluated yet, and nothing
+// is differentiated or compiled.
+std::optional<mx::array> made_by_cpu_call(const mx::array& a) {
   if (a.is_tracer()) return std::nullopt;
-  for (const mx::array& more : extension.inputs)
-    if (more.is_tracer()) return std::nullopt;
   mx::array made = a;
   while (made.status() == mx::array::Status::unscheduled && made.has_primitive()) {
-    if (const auto* call = dynamic_cast<const CpuCall*>(&made.primitive())) {
-      if (!call->extend() || !made.siblings().empty()) return std::nullopt;
-      return call->extend()(made.inputs(), extension);
+    if (dynamic_cast<const CpuCall*>(&made.primitive())) {
+      if (!made.siblings().empty()) return std::nullopt;
+      return made;
     }
-    // What `differentiable` puts around a node. The results of its forward function are its last
-    // inputs.
+    // What `differentiable` puts around a node, and row_contiguous around its result, which is
+    // row-contiguous anyway. The results of the forward function are the last inputs.
     const std::string_view name = made.primitive().name();
     const std::vector<mx::array>& inputs = made.inputs();
     size_t at = 0;
     if (name == "CustomTransforms")
       at =
           inputs.size() - made.siblings().size() - 1 + static_cast<size_t>(made.sibling_position());
-    else if (name != "StopGradient")
+    else if (name != "StopGradient" && name != "Contiguous")
       return std::nullopt;
     mx::array inside = inputs[at];
     made = inside;
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<mx::array> extended(const mx::array& a, const Extension& extension) {
+  for (const mx::array& more : extension.inputs)
+    if (more.is_tracer()) return std::nullopt;
+  const std::optional<mx::array> made = made_by_cpu_call(a);
+  if (!made) return std::nullopt;
+  const auto& call = static_cast<const CpuCall&>(made->primitive());
+  return call.extend() ? std::optional(call.extend()(made->inputs(), extension)) : std::nullopt;
+}
+
+std::optional<std::vector<mx::array>> inputs_of(const mx::array& a, std::string_view name) {
+  const std::optional<mx::array> made = made_by_cpu_call(a);
+  if (!made || made->primitive().name() != name) return std::nullopt;
+  return made->inputs();
 }
 
 mx::array row_contiguous(const mx::array& a, mx::StreamOrDevice s) {

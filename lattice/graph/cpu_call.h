@@ -17,9 +17,11 @@
 #include <mlx/utils.h>
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lattice/graph/output_spec.h"
@@ -35,6 +37,7 @@ struct Input {
   mlx::core::Dtype dtype;
   int64_t size;
   bool row_contiguous;
+  std::weak_ptr<const void> owner;  // of data: expires when MLX frees the memory
   template <typename T>
   const T* as() const {
     return static_cast<const T*>(data);
@@ -73,6 +76,11 @@ std::vector<mlx::core::array> cpu_call(std::string name, std::string key,
 // and was not evaluated yet. There is none while something is differentiated or compiled. Whoever
 // else reads `a` makes it once more.
 std::optional<mlx::core::array> extended(const mlx::core::array& a, const Extension& extension);
+
+// The inputs of the node `name` that makes `a`, under the same conditions. Whoever reads them can
+// do without `a`.
+std::optional<std::vector<mlx::core::array>> inputs_of(const mlx::core::array& a,
+                                                       std::string_view name);
 
 // The CPU stream that cpu_call uses for s.
 mlx::core::Stream cpu_stream(mlx::core::StreamOrDevice s = {});

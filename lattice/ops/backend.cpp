@@ -4,6 +4,7 @@
 
 #include "lattice/kernels/cpu/base/simd.h"
 #include "lattice/kernels/cpu/base/threads.h"
+#include "lattice/kernels/cpu/features/kept_weights.h"
 
 namespace lattice {
 namespace mx = mlx::core;
@@ -30,9 +31,20 @@ void limit_simd(const std::string& name) { cpu::limit_simd(name); }
 int thread_count() { return cpu::thread_count(); }
 
 BackendInfo backend_info() {
-  return {LATTICE_VERSION, LATTICE_MLX_VERSION, mx::version(),       true,         has_metal(),
-          has_cuda(),      cpu::simd_name(),    cpu::thread_count(), tensor_ops(), mlx_products(),
-          probes(),        kMetalStatus,        kCudaStatus};
+  return {LATTICE_VERSION,
+          LATTICE_MLX_VERSION,
+          mx::version(),
+          true,
+          has_metal(),
+          has_cuda(),
+          cpu::simd_name(),
+          cpu::thread_count(),
+          cpu::kept_weight_bytes(),
+          tensor_ops(),
+          mlx_products(),
+          probes(),
+          kMetalStatus,
+          kCudaStatus};
 }
 
 }  // namespace lattice

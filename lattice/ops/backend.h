@@ -1,6 +1,7 @@
 // What this build can do on this machine.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "lattice/graph/gpu_call.h"
@@ -23,6 +24,7 @@ struct BackendInfo {
   bool metal, cuda;  // whether MLX has such a GPU
   std::string simd;  // instruction set chosen at run time
   int threads;
+  int64_t kept_weights;  // bytes of packed weights that are kept between calls
   TensorOps tensor_ops;  // of Metal 4
   Products products;     // of float32 by MLX on the GPU
   std::vector<Probe> probes;

@@ -73,12 +73,14 @@ struct After {
 
 // Payload of conv and linear. Inputs: x, then the weight (dense) or codes, scales and biases of
 // codes (packed), then the bias if there is one. Behind them stand mean, scale, shift and, if any,
-// the residual of `after`.
+// the residual of `after`. Two arrays may stand for x: its columns side by side.
 struct Weights {
   Packing packing = {};
   bool has_bias = false;
   std::optional<After> after = {};
-  size_t bias_at() const { return packing.bits ? 4 : 2; }
+  size_t x_parts = 1;
+  size_t weight_at() const { return x_parts; }
+  size_t bias_at() const { return x_parts + (packing.bits ? 3 : 1); }
   size_t after_at() const { return bias_at() + (has_bias ? 1 : 0); }
 };
 

@@ -20,18 +20,21 @@ std::string node_key(const Call& call) {
   std::string key = address(call.relation.get()) + "/" + std::to_string(call.groups);
   if (const auto* w = std::get_if<Weights>(&call.payload))
     key += "/" + std::to_string(w->packing.bits) + "/" + std::to_string(w->packing.group_size) +
-           "/" + std::to_string(w->packing.transposed) + "/" + std::to_string(w->has_bias) +
-           (w->after ? "/norm" + std::to_string(w->after->relu) : "");
+           "/" + std::to_string(w->packing.transposed) + "/" + std::to_string(w->has_bias) + "/" +
+           std::to_string(w->x_parts) + (w->after ? "/norm" + std::to_string(w->after->relu) : "");
   return key;
 }
 
 // A node that runs kernel(relation, channels and groups, inputs, output). Features are made
-// contiguous; a dense weight (inputs[1] of conv) keeps its strides.
+// contiguous; a dense weight of conv keeps its strides.
 template <typename Kernel>
 mx::array node(const Call& call, const Route& route, graph::OutputSpec output, bool strided_weight,
                Kernel kernel, graph::Extend extend = {}) {
   graph::Arrays inputs = contiguous_inputs(call);
-  if (strided_weight) inputs[1] = call.inputs[1];
+  if (strided_weight) {
+    const size_t at = call.weights().weight_at();
+    inputs[at] = call.inputs[at];
+  }
   return cpu_node(
       call, route, std::move(inputs), node_key(call), std::move(output),
       [kernel, relation = call.relation, c_in = call.c_in, c_out = call.c_out,
@@ -39,6 +42,25 @@ mx::array node(const Call& call, const Route& route, graph::OutputSpec output, b
         kernel(*relation, c_in, c_out, groups, in, out);
       },
       std::move(extend));
+}
+
+// The same call on the columns that make x side by side, if they were not joined yet. Only calls
+// with a norm come here: what `differentiable` puts around other calls reads x as well, so that the
+// columns are joined in any case. The kernel copies rows in whole cache lines.
+Call with_parts(const Call& given) {
+  constexpr int kLine = 16;
+  Weights weights = given.weights();
+  if (weights.packing.bits || given.groups != 1) return given;
+  const auto parts = graph::inputs_of(given.inputs[0], "join_columns.cpu.copies");
+  if (!parts || parts->size() != 2) return given;
+  for (const mx::array& part : *parts)
+    if (part.shape(1) == 0 || part.shape(1) % kLine != 0) return given;
+  Call call = given;
+  call.inputs[0] = (*parts)[0];
+  call.inputs.insert(call.inputs.begin() + 1, (*parts)[1]);
+  weights.x_parts = 2;
+  call.payload = weights;
+  return call;
 }
 
 // The same call with a norm after it.
@@ -54,7 +76,7 @@ graph::Extend with_norm(const Call& call, const Route& route) {
     Weights weights = plain.weights();
     weights.after = After{extension.inputs.size() == 4, extension.option};
     longer.payload = weights;
-    return kLaunch(longer, route);
+    return kLaunch(with_parts(longer), route);
   };
 }
 
@@ -88,16 +110,19 @@ mx::array conv_dense_with(const Call& call, const Route& route) {
                            std::span<const graph::Input> in, const graph::Output& out) {
         cpu::DenseWeight weight;
         weight.storage = float_type_of(out.dtype);
-        weight.data = in[1].data;
+        const graph::Input& dense = in[w.weight_at()];
+        weight.data = dense.data;
+        weight.owner = dense.owner;
         weight.rows = c_in / groups;
         weight.group_columns = c_out / groups;
-        weight.stride_k = in[1].strides[0];
-        weight.stride_in = in[1].strides[1];
-        weight.stride_out = in[1].strides[2];
+        weight.stride_k = dense.strides[0];
+        weight.stride_in = dense.strides[1];
+        weight.stride_out = dense.strides[2];
         weight.stride_group = weight.group_columns * weight.stride_out;
         cpu::conv(r.lists(), r.tiles(),
                   {float_type_of(out.dtype), in[0].data, &weight, bias_data(in, w), out.data, c_in,
-                   c_out, groups, kShared, norm_after(in, w)});
+                   c_out, groups, kShared, norm_after(in, w), w.x_parts > 1 ? in[1].data : nullptr,
+                   w.x_parts > 1 ? in[1].shape[1] : 0});
       },
       with_norm<&conv_dense_with<kShared>>(call, route));
 }

@@ -107,6 +107,7 @@ void bind_backend(nb::module_& m) {
         result["capabilities"] = capabilities;
         result["simd"] = info.simd;
         result["threads"] = info.threads;
+        result["kept_weights"] = info.kept_weights;
         result["tensor_ops"] = lattice::name(info.tensor_ops);
         result["float32_products"] = lattice::name(info.products);
         nb::dict probes;

@@ -85,7 +85,7 @@ class Conv {
         buckets_(args.add_shared_first && !depthwise_),
         in_order_(lists.in_order ? lists.in_order->data() : nullptr),
         out_order_(lists.out_order ? lists.out_order->data() : nullptr),
-        direct_(std::is_same_v<T, float> && !in_order_ && !depthwise_),
+        direct_(std::is_same_v<T, float> && !in_order_ && !depthwise_ && !args.more),
         scattered_(direct_ && lists.n_in * args.c_in > kCachedFloats),
         whole_(lists.n_k() == 1 && !lists.lists[0].in && lists.lists[0].size == lists.n_out &&
                !in_order_ && !out_order_ && !depthwise_),
@@ -154,11 +154,26 @@ class Conv {
     }
   }
 
+  // Packs the weights, all of them or those that have edges, unless they are kept from other calls.
   void pack() {
-    weights_ = Buffer<float>(n_k_ * packed_);
-    parallel_for(n_k_, [&](int64_t k) {
-      if (lists_.lists[k].size == 0) return;
-      for (const Panel& p : panels_) fill(k, p, weights_.data() + k * packed_ + p.packed);
+    if (auto origin = args_.weight->origin(n_k_, args_.groups)) {
+      origin->layout.insert(origin->layout.end(), {HWY_TARGET, args_.c_in, args_.c_out});
+      kept_ = kept_weights(*origin, n_k_ * packed_, [&](float* to) { pack_into(to, true); });
+    }
+    if (kept_) {
+      weights_ = kept_->data();
+    } else {
+      own_weights_ = Buffer<float>(n_k_ * packed_);
+      pack_into(own_weights_.data(), false);
+      weights_ = own_weights_.data();
+    }
+  }
+  void pack_into(float* to, bool all) const {
+    const auto n_panels = static_cast<int64_t>(panels_.size());
+    parallel_for(n_k_ * n_panels, [&](int64_t i) {
+      const int64_t k = i / n_panels;
+      const Panel& p = panels_[static_cast<size_t>(i % n_panels)];
+      if (all || lists_.lists[k].size > 0) fill(k, p, to + k * packed_ + p.packed);
     });
   }
 
@@ -246,13 +261,21 @@ class Conv {
     for (const Step& step : steps) sum(step, p0, p1, &s);
   }
 
+  // Input rows in float32, from order[begin] on.
+  void copy_input(const int32_t* order, int64_t begin, int64_t end, float* to) const {
+    const int64_t more = args_.more_columns, first = args_.c_in - more;
+    copy_rows(x_, lists_.n_in, first, order, begin, end, to, stride_);
+    if (args_.more)
+      copy_rows(static_cast<const T*>(args_.more), lists_.n_in, more, order, begin, end, to + first,
+                stride_);
+  }
+
   // Copies what is missing of the window [lo, hi).
   void copy_window(int64_t lo, int64_t hi, Scratch* s) const {
     if (lo < s->lo || lo > s->hi) s->lo = s->hi = lo;
     for (int64_t p = s->hi, end; p < hi; p = end) {
       end = std::min(hi, (p / s->capacity + 1) * s->capacity);
-      copy_rows(x_, lists_.n_in, args_.c_in, in_order_, p, end, s->rows + p % s->capacity * stride_,
-                stride_);
+      copy_input(in_order_, p, end, s->rows + p % s->capacity * stride_);
     }
     s->hi = std::max(s->hi, hi);
     s->lo = std::max(s->lo, s->hi - s->capacity);
@@ -260,7 +283,7 @@ class Conv {
 
   // Packed weights of one offset and panel.
   const float* block(int64_t k, const Panel& p, Scratch* s) const {
-    if (keep_weights_) return weights_.data() + k * packed_ + p.packed;
+    if (keep_weights_) return weights_ + k * packed_ + p.packed;
     fill(k, p, s->block);
     return s->block;
   }
@@ -336,8 +359,7 @@ class Conv {
       finish_rows(first, s->capacity, p0, p1, s);
       return finish_rows(first + s->capacity, n - s->capacity, p0, p1, s);
     }
-    if (!direct_)
-      copy_rows(x_, lists_.n_in, args_.c_in, nullptr, first, first + n, s->rows, stride_);
+    if (!direct_) copy_input(nullptr, first, first + n, s->rows);
     const float* x = direct_ ? reinterpret_cast<const float*>(x_) + first * args_.c_in : s->rows;
     for (int64_t p = p0; p < p1; ++p) {
       const Panel& panel = panels_[p];
@@ -412,8 +434,11 @@ class Conv {
     for (int64_t e = 0; e < n; e += call.n) {
       call.n = std::min(kListRows, n - e);
       for (int64_t i = 0; i < call.n; ++i) rows[i] = in_order_ ? in_order_[in[e + i]] : in[e + i];
-      copy_columns<T>({x_, lists_.n_in, args_.c_in, panel.x_column, columns, rows}, 0, call.n,
-                      s->rows, stride);
+      if (args_.more)
+        copy_input(rows, 0, call.n, s->rows);
+      else
+        copy_columns<T>({x_, lists_.n_in, args_.c_in, panel.x_column, columns, rows}, 0, call.n,
+                        s->rows, stride);
       add(call);
       call.out += call.n;
     }
@@ -478,9 +503,11 @@ class Conv {
   int64_t packed_ = 0;  // floats of one offset's weights
   int64_t tiles_per_task_ = 1;
   bool keep_weights_ = true;
-  bool too_large_ = false;  // weights in memory that are not kept
-  int64_t fill_tiles_ = 1;  // tiles between two fillings of a block
-  Buffer<float> weights_;
+  bool too_large_ = false;          // weights in memory that are not kept
+  int64_t fill_tiles_ = 1;          // tiles between two fillings of a block
+  const float* weights_ = nullptr;  // kept, or own
+  KeptWeights kept_ = nullptr;
+  Buffer<float> own_weights_;
 };
 
 void run_conv(const RelationLists& lists, const TileBounds& bounds, const ConvArgs& args) {

@@ -15,7 +15,10 @@
 
 #include <cstdint>
 
+#include <optional>
+
 #include "lattice/kernels/cpu/base/float_types.h"
+#include "lattice/kernels/cpu/features/kept_weights.h"
 #include "lattice/kernels/cpu/geometry/lists.h"
 
 namespace lattice::cpu {
@@ -31,6 +34,10 @@ class WeightSource {
                     float* dst) const = 0;
   // False: never hold more than a few blocks at a time.
   virtual bool keep_all() const { return true; }
+  // Where the n_k weights come from; none: packed weights are not kept between calls.
+  virtual std::optional<WeightOrigin> origin(int64_t /*n_k*/, int64_t /*groups*/) const {
+    return std::nullopt;
+  }
 };
 
 // Weights in memory with any strides (in elements): W[k][c][m] = data[k * stride_k + c * stride_in
@@ -46,7 +53,9 @@ struct DenseWeight final : WeightSource {
   int64_t stride_in = 0;
   int64_t stride_out = 0;
   int64_t stride_group = 0;
+  std::weak_ptr<const void> owner = {};  // of data; none: packed weights are not kept
   void fill(int64_t k, int64_t column, int64_t columns, int64_t width, float* dst) const override;
+  std::optional<WeightOrigin> origin(int64_t n_k, int64_t groups) const override;
 };
 
 // What follows a convolution in a network that does not learn, in the same pass over memory.
@@ -62,7 +71,7 @@ struct NormAfter {
 
 struct ConvArgs {
   FloatType storage = FloatType::f32;  // of x, bias and y
-  const void* x = nullptr;
+  const void* x = nullptr;             // (n_in, c_in), or its first columns: see `more`
   const WeightSource* weight = nullptr;
   const void* bias = nullptr;  // (c_out), or null
   void* y = nullptr;
@@ -72,6 +81,10 @@ struct ConvArgs {
   // Rows of x that share (offset, output row) are added first and multiplied once.
   bool add_shared_first = false;
   NormAfter norm = {};
+  // The last columns of the input rows, (n_in, more_columns), or null. Both parts have a multiple
+  // of 16 columns, and groups is 1.
+  const void* more = nullptr;
+  int64_t more_columns = 0;
 };
 
 // Whether add_shared_first is faster: many edges per bucket (offset, output row).
