@@ -1,8 +1,8 @@
 """MinkUNet-18 for other libraries, from the parameters of ours by their names.
 
 `run(p, x, library)` walks the network. `library` has conv(x, weight, kind, level), norm(x, name,
-residual, relu), cat(a, b), features(x). Kinds: "subm" (odd size), "down" and "up" (2x2x2, stride
-2); a level is the number of halvings of the output of "subm" and "down", and of the input of "up".
+residual, relu), cat(a, b), features(x). The kind "subm" has an odd size. The kinds "down" and "up"
+are 2x2x2 with stride 2. A level counts halvings: those of the output, and for "up" of the input.
 """
 
 from __future__ import annotations

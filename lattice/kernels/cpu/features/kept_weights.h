@@ -1,7 +1,7 @@
 // Packed weights of conv that are kept between calls while the array is the same.
 //
-// 1. An array is packed for keeping when a call sees it for the second time, so that a training
-//    step, which changes every weight, keeps nothing.
+// 1. An array is packed for keeping when a call sees it for the second time. So a training step,
+//    which changes every weight, keeps nothing.
 // 2. The store holds the memory of the array, so that MLX neither gives the buffer to another
 //    result nor to another array. A changed array is another array with memory of its own. When
 //    only the store holds the memory, the next call drops it together with the packed weights.
