@@ -1,6 +1,4 @@
-"""Data sets of the field, as downloaded: lazy sequences of clouds with class indices;
-docs/datasets.md.
-"""
+"""Data sets of the field as downloaded: lazy sequences of labeled clouds; docs/datasets.md."""
 
 import sys as _sys
 

@@ -16,8 +16,6 @@ from ..core import KernelSpec, SparseTensor
 from ._checks import checked_input, integer, parameter_shape, told, warn_of_padding
 
 if TYPE_CHECKING:
-    from mlx.nn import Module
-
     from .._types import Rows, Target
     from ..core import QuantizedWeight
 
