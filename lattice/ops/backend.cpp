@@ -1,7 +1,5 @@
 #include "lattice/ops/backend.h"
 
-#include <mlx/backend/cuda/cuda.h>
-#include <mlx/backend/metal/metal.h>
 #include <mlx/version.h>
 
 #include "lattice/kernels/cpu/base/simd.h"
@@ -36,7 +34,7 @@ BackendInfo backend_info() {
           LATTICE_MLX_VERSION,
           mx::version(),
           true,
-          mx::metal::is_available(),
+          has_metal(),
           has_cuda(),
           cpu::simd_name(),
           cpu::thread_count(),

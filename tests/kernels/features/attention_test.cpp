@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lattice/kernels/cpu/base/exp-inl.h"
+#include "lattice/kernels/cpu/base/memory.h"
 #include "lattice/kernels/cpu/base/threads.h"
 #include "tests/support/hwy_targets.h"
 #include "tests/support/random.h"
@@ -27,6 +28,7 @@ struct Options {
   bool bias = false, mask = false, causal = false;
   int axes = 0;
   bool joint = false;
+  int bound = 2;  // of the first axis; each further axis has one more
 };
 
 template <typename T>
@@ -80,8 +82,9 @@ struct Problem {
     PositionTable& p = a.positions;
     p.axes = o.axes, p.joint = o.joint, p.size = o.joint ? 1 : 0;
     for (int axis = 0; axis < o.axes; ++axis) {
-      p.bounds[axis] = 2 + axis;
-      o.joint ? p.size *= 5 + 2 * axis : p.size += 5 + 2 * axis;
+      p.bounds[axis] = o.bound + axis;
+      const int64_t entries = 2 * p.bounds[axis] + 1;
+      o.joint ? p.size *= entries : p.size += entries;
     }
     fill(table, o.heads * p.size, 2), dtable = table;
     const auto places = [&](std::vector<int32_t>& to, int64_t n) {
@@ -277,6 +280,53 @@ TEST(AttentionTest, SameBitsForAnyNumberOfThreads) {
   EXPECT_EQ(one.dk, many.dk);
   EXPECT_EQ(one.dv, many.dv);
   EXPECT_EQ(one.dtable, many.dtable);
+}
+
+// A table so large that a kv head has one task, and one of several tasks per kv head.
+TEST(AttentionTest, LargeTables) {
+  for (const int bound : {40, 9})
+    check<float>({.q = {60, 5, 90},
+                  .k = {60, 7, 130},
+                  .heads = 4,
+                  .kv_heads = 2,
+                  .size = 64,
+                  .axes = 3,
+                  .joint = true,
+                  .bound = bound},
+                 FloatType::f32, 4e-6);
+}
+
+// Forward and backward with n threads take at most n * 16 MiB, whatever the lengths. The pool keeps
+// what tasks give back, so that its size is the largest use.
+TEST(AttentionTest, ScratchIsBelow16MiBPerThread) {
+  const int before = thread_count();
+  const auto used = [](const Options& o) {
+    Problem<float> p(o);
+    pool_trim();
+    p.run();
+    return pool_bytes();
+  };
+  const Options few{.q = {48}, .k = {40000}, .heads = 1, .kv_heads = 1, .size = 256};
+  const Options many{.q = {40000}, .k = {48}, .heads = 1, .kv_heads = 1, .size = 256};
+  const Options both{.q = {1500, 10}, .k = {1500, 30}, .size = 5, .axes = 1};
+  const Options tables{.q = std::vector<int>(64, 40),
+                       .k = std::vector<int>(64, 40),
+                       .heads = 4,
+                       .kv_heads = 4,
+                       .size = 48,
+                       .axes = 3,
+                       .joint = true,
+                       .bound = 31};
+  for (const int threads : {1, 3}) {
+    set_thread_count(threads);
+    for (const Options& o : {few, many, both, tables}) {
+      const size_t bytes = used(o);
+      EXPECT_GT(bytes, size_t{1} << 16);
+      EXPECT_LE(bytes, static_cast<size_t>(threads) << 24) << o.q[0] << " queries";
+    }
+  }
+  set_thread_count(before);
+  pool_trim();
 }
 
 TEST(AttentionTest, RowsThatSeeNothingAreZero) {

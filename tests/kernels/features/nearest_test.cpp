@@ -7,7 +7,8 @@
 #include <numeric>
 #include <vector>
 
-#include "lattice/kernels/cpu/base/threads.h"
+#include "lattice/kernels/cpu/features/distance_tiles.h"
+#include "tests/support/hwy_targets.h"
 #include "tests/support/random.h"
 
 namespace lattice::cpu {
@@ -20,9 +21,9 @@ std::vector<float> values(support::Random& random, int64_t count, bool whole) {
   return out;
 }
 
-TEST(Nearest, EqualsSorting) {
+void equals_sorting() {
   support::Random random(2);
-  for (const int64_t n : {1, 7, 100, 1500})
+  for (const int64_t n : {1, 7, 63, 65, 512, 1500})
     for (const int64_t c : {1, 2, 5, 17})
       for (const bool whole : {true, false}) {
         const int64_t m = 70, k = std::min<int64_t>(n, 9);
@@ -53,6 +54,34 @@ TEST(Nearest, EqualsSorting) {
           }
         }
       }
+}
+
+TEST(Nearest, EqualsSorting) {
+  support::on_each_target([] { equals_sorting(); });
+}
+
+// Blocks of rows and columns: rest rows, rest columns, one channel.
+TEST(Nearest, DistancesOfTiles) {
+  support::on_each_target([] {
+    support::Random random(3);
+    const int64_t n = 9, m = 131, c = 6;
+    const auto a = values(random, n * c, false), b = values(random, m * c, false);
+    const DistanceTiles tiles(b.data(), m, c);
+    for (const bool products : {false, true}) {
+      std::vector<float> out(static_cast<size_t>(n * m), -7.0f);
+      tiles.run(a.data(), n, 64, m - 64, products, out.data(), m);
+      for (int64_t r = 0; r < n; ++r)
+        for (int64_t j = 0; j < m; ++j) {
+          float sum = 0;
+          for (int64_t i = 0; i < c && j < m - 64; ++i) {
+            const float x = a[static_cast<size_t>(r * c + i)],
+                        y = b[static_cast<size_t>((64 + j) * c + i)];
+            sum += products ? x * y : (x - y) * (x - y);
+          }
+          ASSERT_EQ(out[static_cast<size_t>(r * m + j)], j < m - 64 ? sum : -7.0f);
+        }
+    }
+  });
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "lattice/kernels/cpu/base/hwy_targets.h"
-#include "lattice/kernels/cpu/base/memory.h"
 #include "lattice/kernels/cpu/base/threads.h"
+#include "lattice/kernels/cpu/features/attention_runs.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lattice/kernels/cpu/features/attention.cpp"
@@ -23,27 +23,10 @@ namespace lattice::cpu::HWY_NAMESPACE {
 constexpr int64_t kTaskWork = int64_t{1} << 22;
 // Sums of one backward item, in bytes.
 constexpr int64_t kItemBytes = int64_t{6} << 20;
-// Tasks that keep a table of their own.
-constexpr int64_t kMaxTables = 64;
 
-// Runs body(first, last) on runs of items of about `work` each.
-template <class Item, class F>
-void each_run(const std::vector<Item>& items, int64_t grain, const F& work, const auto& body) {
-  std::vector<size_t> ends;
-  int64_t sum = 0;
-  for (size_t i = 0; i < items.size(); ++i) {
-    sum += work(items[i]);
-    if (sum < grain && i + 1 < items.size()) continue;
-    ends.push_back(i + 1);
-    sum = 0;
-  }
-  parallel_for(static_cast<int64_t>(ends.size()), [&](int64_t run) {
-    const size_t r = static_cast<size_t>(run);
-    body(run, r == 0 ? 0 : ends[r - 1], ends[r]);
-  });
-}
-
+// Pairs before each segment, where a bias or mask has one value per pair.
 std::vector<int64_t> pairs_before(const Attention& a) {
+  if (!a.bias && !a.mask) return {};
   std::vector<int64_t> pairs(static_cast<size_t>(a.segments) + 1);
   for (int64_t s = 0; s < a.segments; ++s)
     pairs[static_cast<size_t>(s + 1)] =
@@ -58,89 +41,98 @@ void run_forward(const Attention& a, void* out, float* lse) {
   // Copies of a chunk's queries and sums stay in the second-level cache.
   const int64_t chunk =
       std::clamp<int64_t>(24576 / a.size, 2 * kTileRows, 12 * kTileRows) / kTileRows * kTileRows;
-  struct Item {
-    int64_t s, head, q0;
-  };
-  std::vector<Item> items;
   int64_t longest = 0;
-  for (int64_t s = 0; s < a.segments; ++s) {
-    longest = std::max(longest, x.queries(s));
-    for (int64_t head = 0; head < a.heads; ++head)
-      for (int64_t q0 = 0; q0 < x.queries(s); q0 += chunk) items.push_back({s, head, q0});
-  }
-  const auto rows = [&](const Item& i) { return std::min(chunk, x.queries(i.s) - i.q0); };
-  const auto work = [&](const Item& i) { return rows(i) * (x.keys(i.s) + 1) * a.size; };
-  each_run(items, kTaskWork, work, [&](int64_t, size_t first, size_t last) {
+  for (int64_t s = 0; s < a.segments; ++s) longest = std::max(longest, x.queries(s));
+  // Item i of a segment: head i / chunks, chunk i % chunks.
+  const auto chunks = [&](int64_t s) { return (x.queries(s) + chunk - 1) / chunk; };
+  const auto count = [&](int64_t s) { return a.heads * chunks(s); };
+  const auto begin = [&](int64_t s, int64_t i) { return i % chunks(s) * chunk; };
+  const auto rows = [&](int64_t s, int64_t i) {
+    return std::min(chunk, x.queries(s) - begin(s, i));
+  };
+  const auto work = [&](int64_t s, int64_t i) { return rows(s, i) * (x.keys(s) + 1) * a.size; };
+  std::vector<AttentionRun> runs;
+  add_runs(a.segments, 0, kTaskWork, count, work, runs);
+  parallel_for(static_cast<int64_t>(runs.size()), [&](int64_t run) {
     ForwardScratch scratch(a.size, std::min(chunk, longest));
     visit_float_type(a.storage, [&]<typename T>(T) {
-      for (size_t i = first; i < last; ++i)
-        forward_chunk(x, items[i].s, items[i].head, items[i].q0, rows(items[i]),
-                      static_cast<T*>(out), lse, scratch);
+      each_item(runs[static_cast<size_t>(run)], count, [&](int64_t s, int64_t i) {
+        forward_chunk(x, s, i / chunks(s), begin(s, i), rows(s, i), static_cast<T*>(out), lse,
+                      scratch);
+      });
     });
   });
 }
 
 // All work of the backward pass, in an order that depends on sizes only. A segment whose sums fit
 // is one item per kv head; a longer one is cut into keys and, once more, into queries.
-std::vector<BackwardItem> backward_items(const Context& x) {
-  const Attention& a = x.a;
-  const int64_t most = kItemBytes / 4 / padded_size(a.size), part = most / 4;
-  std::vector<BackwardItem> items;
-  for (int64_t s = 0; s < a.segments; ++s) {
-    const int64_t n_q = x.queries(s), n_k = x.keys(s);
-    for (int64_t g = 0; g < a.kv_heads; ++g) {
-      if (n_q + 2 * n_k <= most) {
-        items.push_back({s, g, 0, n_q, 0, n_k, true, true});
-        continue;
-      }
-      for (int64_t k0 = 0; k0 < n_k; k0 += part)
-        items.push_back({s, g, 0, n_q, k0, std::min(n_k, k0 + part), false, true});
-      for (int64_t q0 = 0; q0 < n_q; q0 += part)
-        items.push_back({s, g, q0, std::min(n_q, q0 + part), 0, n_k, true, false});
-    }
+struct BackwardItems {
+  const Context& x;
+  const int64_t most = kItemBytes / 4 / padded_size(x.a.size), part = most / 4;
+
+  bool whole(int64_t s) const { return x.queries(s) + 2 * x.keys(s) <= most; }
+  int64_t parts(int64_t n) const { return (n + part - 1) / part; }
+  int64_t count(int64_t s) const {  // per kv head
+    return whole(s) ? 1 : parts(x.keys(s)) + parts(x.queries(s));
   }
-  return items;
-}
+  BackwardItem item(int64_t s, int64_t g, int64_t i) const {
+    const int64_t n_q = x.queries(s), n_k = x.keys(s);
+    if (whole(s)) return {s, g, 0, n_q, 0, n_k, true, true};
+    if (const int64_t k0 = i * part; k0 < n_k)
+      return {s, g, 0, n_q, k0, std::min(n_k, k0 + part), false, true};
+    const int64_t q0 = (i - parts(n_k)) * part;
+    return {s, g, q0, std::min(n_q, q0 + part), 0, n_k, true, false};
+  }
+};
 
 void run_backward(const Attention& a, const AttentionGradients& given) {
   const std::vector<int64_t> pairs = pairs_before(a);
   const Context x{a, pairs.data(), TableReader(a.positions)};
-  const std::vector<BackwardItem> items = backward_items(x);
-  const auto work = [&](const BackwardItem& i) {
-    return (i.q1 - i.q0 + 1) * (i.k1 - i.k0 + 1) * a.size * (a.heads / a.kv_heads);
+  const BackwardItems items{x};
+  TableSums table(a, given.dtable);
+  // A table has runs of each kv head for itself; otherwise item i is of kv head i / items.count.
+  const int64_t groups = table.wanted() ? 1 : a.kv_heads;
+  const auto count = [&](int64_t s) { return groups * items.count(s); };
+  const auto item = [&](int64_t g, int64_t s, int64_t i) {
+    return items.item(s, g + i / items.count(s), i % items.count(s));
   };
-  int64_t grain = kTaskWork, queries = 0, keys = 0;
-  for (const BackwardItem& i : items) {
-    if (i.of_queries) queries = std::max(queries, i.q1 - i.q0);
-    if (i.of_keys) keys = std::max(keys, i.k1 - i.k0);
+  const auto work = [&](int64_t s, int64_t i) {
+    const BackwardItem t = item(0, s, i);
+    return (t.q1 - t.q0 + 1) * (t.k1 - t.k0 + 1) * a.size * (a.heads / a.kv_heads);
+  };
+  int64_t queries = 0, keys = 0, total = 0;
+  for (int64_t s = 0; s < a.segments; ++s)
+    for (int64_t i = 0; i < items.count(s); ++i) {
+      const BackwardItem t = items.item(s, 0, i);
+      if (t.of_queries) queries = std::max(queries, t.q1 - t.q0);
+      if (t.of_keys) keys = std::max(keys, t.k1 - t.k0);
+      total += work(s, i);
+    }
+  std::vector<AttentionRun> runs;
+  if (table.wanted()) {
+    const int64_t grain =
+        table.tasks() == 1 ? total : std::max(kTaskWork, total / table.tasks() + 1);
+    for (int64_t g = 0; g < a.kv_heads; ++g) add_runs(a.segments, g, grain, count, work, runs);
+  } else {
+    add_runs(a.segments, 0, kTaskWork, count, work, runs);
   }
-  const int64_t entries = given.dtable ? a.heads * a.positions.size : 0;
-  int64_t tables = 0;
-  if (given.dtable) {
-    int64_t total = 0;
-    for (const BackwardItem& i : items) total += work(i);
-    grain = std::max(grain, total / kMaxTables + 1);
-    tables = std::min<int64_t>(kMaxTables + 1, static_cast<int64_t>(items.size()));
-  }
-  Buffer<double> partial(tables * entries);
-  std::fill(partial.begin(), partial.end(), 0.0);
-  each_run(items, grain, work, [&](int64_t run, size_t first, size_t last) {
+  table.keep(static_cast<int64_t>(runs.size()));
+  parallel_for(static_cast<int64_t>(runs.size()), [&](int64_t number) {
     BackwardScratch scratch(a.size, queries, keys);
-    visit_float_type(a.storage, [&]<typename T>(T) {
-      for (size_t i = first; i < last; ++i) {
-        // Of a segment that is cut, the items of the keys see every pair once.
-        AttentionGradients gradients = given;
-        if (!items[i].of_keys) gradients.dbias = nullptr;
-        double* table = given.dtable && items[i].of_keys ? partial.data() + run * entries : nullptr;
-        backward_item<T>(x, items[i], gradients, table, scratch);
-      }
+    const AttentionRun& run = runs[static_cast<size_t>(number)];
+    table.of_task(number, run.g, [&](double* sums) {
+      visit_float_type(a.storage, [&]<typename T>(T) {
+        each_item(run, count, [&](int64_t s, int64_t i) {
+          const BackwardItem t = item(run.g, s, i);
+          // Of a segment that is cut, the items of the keys see every pair once.
+          AttentionGradients gradients = given;
+          if (!t.of_keys) gradients.dbias = nullptr;
+          backward_item<T>(x, t, gradients, t.of_keys ? sums : nullptr, scratch);
+        });
+      });
     });
   });
-  for (int64_t e = 0; e < entries; ++e) {
-    double sum = 0;
-    for (int64_t t = 0; t < tables; ++t) sum += partial[t * entries + e];
-    given.dtable[e] = static_cast<float>(sum);
-  }
+  table.finish(runs);
 }
 
 }  // namespace lattice::cpu::HWY_NAMESPACE

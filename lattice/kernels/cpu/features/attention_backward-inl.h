@@ -95,7 +95,7 @@ void write_head(const float* from, int64_t ld, int64_t rows, float factor, T* x,
             size - j);
 }
 
-// P and dS of one tile from its logits and dP, in place.
+// P and dS of one tile from its logits and dP, in place. `dtable`: of the tile's head, or null.
 template <typename T>
 HWY_NOINLINE void differentiate_tile(const Context& x, const Tile& t, const AttentionGradients& y,
                                      BackwardScratch& w, double* dtable) {
@@ -118,11 +118,12 @@ HWY_NOINLINE void differentiate_tile(const Context& x, const Tile& t, const Atte
       hn::Store(hn::Mul(e, hn::Sub(hn::Load(d, ds + j), delta)), d, ds + j);
     }
     if (y.dbias) std::copy_n(ds, t.keys, y.dbias + (x.bias_row(t, r) - a.bias));
-    if (dtable) add_to_table(x, t, r, w.positions.data(), ds, dtable + t.head * a.positions.size);
+    if (dtable) add_to_table(x, t, r, w.positions.data(), ds, dtable);
   }
 }
 
-// `dtable` receives derivatives of the table, (heads, size); null: none are wanted of this item.
+// `dtable` receives derivatives of the table, (heads of the kv head, size); null: none are wanted
+// of this item.
 template <typename T>
 void backward_item(const Context& x, const BackwardItem& item, const AttentionGradients& y,
                    double* dtable, BackwardScratch& w) {
@@ -163,20 +164,21 @@ void backward_item(const Context& x, const BackwardItem& item, const AttentionGr
         copy_head(queries(y.g, head), q0, t.rows, 1.0f, w.g.data(), ld);
         const Left q{w.q.data(), ld, 1, t.rows}, g{w.g.data(), ld, 1, t.rows};
         multiply<Into::set>(q, {w.kt.data(), kt_panel, kPanelWidth}, a.size, vectors_of(keys),
-                            w.p.data(), kTileKeys);
+                            {w.p.data(), kTileKeys});
         multiply<Into::set>(g, {w.vt.data(), kt_panel, kPanelWidth}, a.size, vectors_of(keys),
-                            w.dp.data(), kTileKeys);
-        differentiate_tile<T>(x, t, y, w, dtable);
+                            {w.dp.data(), kTileKeys});
+        double* of_head = dtable ? dtable + (head - item.g * group) * a.positions.size : nullptr;
+        differentiate_tile<T>(x, t, y, w, of_head);
         if (item.of_keys) {
           const int64_t to = (k0 - item.k0) * ld;
           multiply<Into::add>({w.p.data(), 1, kTileKeys, keys}, {w.g.data(), kPanelWidth, ld},
-                              t.rows, sizes, w.dv.data() + to, ld);
+                              t.rows, sizes, {w.dv.data() + to, ld});
           multiply<Into::add>({w.dp.data(), 1, kTileKeys, keys}, {w.q.data(), kPanelWidth, ld},
-                              t.rows, sizes, w.dk.data() + to, ld);
+                              t.rows, sizes, {w.dk.data() + to, ld});
         }
         if (item.of_queries)
           multiply<Into::add>({w.dp.data(), kTileKeys, 1, t.rows}, {w.k.data(), kPanelWidth, ld},
-                              keys, sizes, w.dq.data() + (q0 - item.q0) * ld, ld);
+                              keys, sizes, {w.dq.data() + (q0 - item.q0) * ld, ld});
       }
     }
     if (item.of_queries)

@@ -2,7 +2,8 @@
 //
 //   d2[i, j] = sum over c of (query[i, c] - source[j, c])^2 in float32, by ascending c
 //
-// Neighbors of a query are ordered by (d2, row). Memory: one block of queries against all sources.
+// Neighbors of a query are ordered by (d2, row). Memory: a copy of the sources, and
+// 2 k candidates of each query of a task.
 #pragma once
 
 #include <cstdint>

@@ -65,6 +65,18 @@ bool rank_pairs(T* v, int64_t n, T last, R* ranks) {
   return sum == n * (n - 1) / 2;
 }
 
+// Moves the first of n >= 1 candidates by (d2, row) to the front, without branches: bits of a float
+// >= 0 ascend with it.
+void select_first(float* d2, int32_t* rows, int64_t n) {
+  const auto key = [&](int64_t i) {
+    return int64_t{std::bit_cast<int32_t>(d2[i])} << 32 | int64_t{rows[i]};
+  };
+  int64_t best = key(0);
+  for (int64_t i = 1; i < n; ++i) best = std::min(best, key(i));
+  d2[0] = std::bit_cast<float>(static_cast<int32_t>(best >> 32));
+  rows[0] = static_cast<int32_t>(best & 0xffffffff);
+}
+
 // Sorts the candidates of query q by (d2, row) and keeps the first `limit`. Distances alone decide
 // where all are different; otherwise keys of both: bits of a float >= 0 ascend with it.
 void select(Group& g, int64_t q) {
@@ -73,8 +85,10 @@ void select(Group& g, int64_t q) {
   int32_t* rows = g.rows.data() + q * g.capacity;
   float values[kPairs + 64];
   int32_t ranks[kPairs + 64];
-  if (n <= kPairs) std::copy_n(d2, n, values);
-  if (n <= kPairs && rank_pairs(values, n, kInfinity, ranks)) {
+  if (n <= kPairs && keep > 1) std::copy_n(d2, n, values);
+  if (keep <= 1) {
+    if (keep == 1) select_first(d2, rows, n);
+  } else if (n <= kPairs && rank_pairs(values, n, kInfinity, ranks)) {
     int32_t moved[kPairs];
     std::copy_n(rows, n, moved);
     for (int64_t i = 0; i < n; ++i) d2[ranks[i]] = values[i], rows[ranks[i]] = moved[i];
