@@ -44,8 +44,8 @@ constexpr int64_t kChainTiles = 4;  // of a chain, at least
 // Narrow vectors: input rows of so many channels are read in place, of more from panels.
 constexpr int64_t kInPlaceChannels = 128;
 constexpr int64_t kInPlaceEdges = 128;
-// And rows of both ends that are not copied either: a power of two of cache lines per row leaves
-// few cache sets to the edges taken at a time.
+// Rows of so many channels are not copied either. A power of two of cache lines per row leaves few
+// cache sets, so that fewer edges are taken at a time.
 constexpr int64_t kDirectChannels = 64;
 constexpr int64_t kDirectFloats = 4096;
 constexpr int64_t kChannelBlock = 64;  // input channels of a task, at least
