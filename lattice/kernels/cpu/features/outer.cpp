@@ -40,9 +40,15 @@ constexpr int64_t kSumBytes = int64_t{8} << 20;     // sums of all chains
 constexpr int64_t kWindowBytes = int64_t{6} << 20;  // copied rows of one part
 constexpr int64_t kEdgeBytes = 32 << 10;            // rows of the edges taken at a time
 constexpr int64_t kMaxChains = 16;
-constexpr int64_t kChainTiles = 4;        // of a chain, at least
-constexpr int64_t kInPlaceChannels = 16;  // whose panels would cost more than they save
-constexpr int64_t kChannelBlock = 64;     // input channels of a task, at least
+constexpr int64_t kChainTiles = 4;  // of a chain, at least
+// Narrow vectors: input rows of so many channels are read in place, of more from panels.
+constexpr int64_t kInPlaceChannels = 128;
+constexpr int64_t kInPlaceEdges = 128;
+// Rows of so many channels are not copied either. A power of two of cache lines per row leaves few
+// cache sets, so that fewer edges are taken at a time.
+constexpr int64_t kDirectChannels = 64;
+constexpr int64_t kDirectFloats = 4096;
+constexpr int64_t kChannelBlock = 64;  // input channels of a task, at least
 
 // Output columns of one group that are summed together.
 struct OuterPanel {
@@ -77,9 +83,10 @@ class Outer {
         depthwise_(args.groups > 1 && args.c_in == args.groups && args.c_out == args.groups),
         groups_(depthwise_ ? 1 : args.groups),
         rows_(depthwise_ ? 1 : args.c_in / args.groups),
-        direct_(!kPanels && std::is_same_v<T, float> && !lists.in_order && !lists.out_order &&
-                !depthwise_ && args.c_out / args.groups % kLanes == 0),
-        task_per_offset_(direct_ && lists.n_k() >= 8) {
+        direct_((!kPanels || std::max(args.c_in, args.c_out) <= kDirectChannels) &&
+                std::is_same_v<T, float> && !lists.in_order && !lists.out_order && !depthwise_ &&
+                args.c_out / args.groups % kLanes == 0),
+        task_per_offset_(!kPanels && direct_ && lists.n_k() >= 8) {
     plan();
   }
 
@@ -167,7 +174,7 @@ class Outer {
     const int64_t x_column = groups_ == 1 ? c0 : 0;
     const int64_t x_columns = depthwise_ || groups_ > 1 ? args_.c_in : c1 - c0;
     const int64_t x_stride = row_stride(x_columns), y_stride = row_stride(args_.c_out);
-    const int64_t edges = edge_block(x_stride, std::min(y_stride, kOuterVectors * kLanes));
+    const int64_t edges = edge_block(c1 - c0, std::min(args_.c_out, kOuterVectors * kLanes));
     const bool window = (hi - lo) * x_stride * 4 <= kWindowBytes;
     if (window)
       slide(lo, hi, x_stride, scratch);
@@ -274,9 +281,11 @@ class Outer {
   }
 
   // Edges whose rows of so many values at both ends are taken at a time.
-  static int64_t edge_block(int64_t x_columns, int64_t y_columns) {
-    if (kPanels) return kPanelEdges;
-    return std::clamp<int64_t>(kEdgeBytes / 4 / (x_columns + y_columns), 16, 1024);
+  int64_t edge_block(int64_t x_columns, int64_t y_columns) const {
+    if (!kPanels) return std::clamp<int64_t>(kEdgeBytes / 4 / (x_columns + y_columns), 16, 1024);
+    if (!direct_) return x_columns <= kInPlaceChannels ? kInPlaceEdges : kPanelEdges;
+    return std::clamp<int64_t>(kDirectFloats / std::max(args_.c_in, args_.c_out), 16,
+                               kInPlaceEdges);
   }
 
   void add_edges(const OuterEdges& edges, int64_t c0, int64_t c1, float* sums,

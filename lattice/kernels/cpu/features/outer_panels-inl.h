@@ -1,5 +1,5 @@
-// Sums of outer products over edges whose rows are packed into panels first; for outer.cpp, once
-// per instruction set.
+// Sums of outer products over edges for narrow vectors: rows are read in place, and many channels
+// are packed into panels first. For outer.cpp, once per instruction set.
 //
 //   sums[c, m] += sum over the edges e, ascending, of x[in[e], c] y[out[e], m]
 //
@@ -118,10 +118,15 @@ void sum_panels(PanelEdges edges, int64_t channels, float* sums) {
   static constexpr auto kPacked = sum_panel_table<NV, true>(kWidths);
   static constexpr auto kInPlace = sum_panel_table<NV, false>(kWidths);
   const auto& blocks = edges.x_at ? kInPlace : kPacked;
-  for (int64_t c = 0; c < channels; c += kPanelChannels) {
-    const int64_t m = std::min(kPanelChannels, channels - c);
-    blocks[static_cast<size_t>(m - 1)](edges, sums + c * NV * kLanes);
-    edges.x += edges.x_at ? kPanelChannels : kPanelX;
+  const float* x = edges.x;
+  const int64_t n = channel_panels(channels);
+  for (int64_t b = 0; b < n; ++b) {
+    // In place the blocks have nearly equal size, so that none is too small for the pipes.
+    const int64_t c = edges.x_at ? channels * b / n : b * kPanelChannels;
+    const int64_t end =
+        edges.x_at ? channels * (b + 1) / n : std::min(channels, c + kPanelChannels);
+    edges.x = x + (edges.x_at ? c : b * kPanelX);
+    blocks[static_cast<size_t>(end - c - 1)](edges, sums + c * NV * kLanes);
   }
 }
 using SumPanels = void (*)(PanelEdges, int64_t, float*);
