@@ -8,8 +8,10 @@
 #   make attack  hostile calls of every public function; CALLS=200000, SEED=2, LATTICE_ASAN=1
 #   make bench   all benchmarks; make bench BENCH=conv ARGS=--benchmark_filter=lidar
 #   make docs    build, then the site: build/site/index.html, offline
-#   make lint    layout, common mistakes, types and text; make format mends layout
-#   make tidy    clang-tidy on the C++ files that differ from main; ARGS=--all for all files
+#   make lint    layout, common mistakes, types and text; make format mends layout. After a build
+#     also clang-tidy on the C++ files that differ from main, for half a minute
+#   make types   types with the stubs of the extension, after a build
+#   make tidy    clang-tidy with its analyzer on these files; ARGS=--all for all files
 #   make wheel   a wheel without a need for compiler or system libraries, tried in a new
 #     environment; PYTHONS="python3.10 ..." for others
 #   make clean   removes build/; make distclean also .venv/
@@ -18,7 +20,8 @@ BENCH ?= *
 ARGS ?=
 PYTHONS ?=
 
-.PHONY: build demo docs test test-arm wheel tsan fuzz attack bench lint format tidy clean distclean
+.PHONY: build demo docs test test-arm wheel tsan fuzz attack bench lint types format tidy
+.PHONY: clean distclean
 
 build:
 	scripts/build.sh bench
@@ -55,11 +58,14 @@ bench: build
 lint:
 	scripts/lint.sh
 
+types:
+	scripts/types.sh
+
 format:
 	scripts/format.sh
 
 tidy:
-	scripts/tidy.sh $(ARGS)
+	scripts/tidy.py $(ARGS)
 
 clean:
 	rm -rf build

@@ -12,9 +12,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "lattice/kernels/cpu/geometry/child_masks.h"
 #include "lattice/kernels/cpu/geometry/coords.h"
 #include "lattice/kernels/cpu/geometry/curves.h"
-#include "lattice/kernels/cpu/geometry/occupancy.h"
 #include "tests/support/workloads.h"
 
 namespace {

@@ -77,7 +77,7 @@ def rotation(rng: np.random.Generator) -> Any:
 
 
 def cloud(label: int, rng: np.random.Generator) -> Any:
-    p = CLASSES[label](rng.integers(192, 385), rng) @ rotation(rng).T * rng.uniform(0.8, 1.2)
+    p = CLASSES[label](int(rng.integers(192, 385)), rng) @ rotation(rng).T * rng.uniform(0.8, 1.2)
     return (p + rng.normal(scale=0.02, size=p.shape)).astype(np.float32)
 
 
@@ -106,7 +106,7 @@ class Clouds:
         order = self._rng.permutation(len(self._clouds))
         return (self._batch(order[part], self._rng) for part in self._parts)
 
-    def _batch(self, rows: Any, rng: np.random.Generator) -> dict[Any, Any]:
+    def _batch(self, rows: Any, rng: np.random.Generator | None) -> dict[str, Any]:
         chosen = [self._clouds[r] for r in rows]
         if rng is not None:
             chosen = [(p @ rotation(rng).T).astype(np.float32) for p in chosen]

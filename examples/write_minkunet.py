@@ -1,41 +1,50 @@
-"""Writes a MinkUNet, a scan and its logits for examples/cpp/minkunet.cpp.
+"""Writes a MinkUNet for examples/cpp/minkunet.cpp: write_minkunet.py <folder>
 
-Write_minkunet.py <folder>
+The folder gets net.safetensors, packed.safetensors (by `mlx-lattice quantize`) and
+scan.safetensors: coordinates, features, and the logits that Python computes with both networks.
 """
 
 from __future__ import annotations
 
-import os
 import pathlib
+import subprocess
 import sys
 
 import mlx.core as mx
 from mlx_lattice import SparseTensor, models
 
 
-def write(folder: str | os.PathLike[str], depth: int = 18, width: int = 8, seed: int = 0) -> None:
-    folder = pathlib.Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    mx.random.seed(seed)
+def hills() -> SparseTensor:
+    """A surface of 4096 voxels with 4 channels."""
     steps = mx.arange(64 * 64)
     x, y = steps // 64 - 32, steps % 64 - 32
-    z = (4 * mx.sin(x / 9.0) + 3 * mx.cos(y / 7.0)).astype(mx.int32)  # a hilly surface
-    scan = SparseTensor(
-        mx.stack([mx.zeros_like(x), x, y, z], axis=1), mx.random.normal((64 * 64, 4))
-    )
+    z = (4 * mx.sin(x / 9.0) + 3 * mx.cos(y / 7.0)).astype(mx.int32)
+    coords = mx.stack([mx.zeros_like(x), x, y, z], axis=1)
+    return SparseTensor(coords, mx.random.normal((64 * 64, 4)))
+
+
+def write(folder: pathlib.Path, depth: int = 14, width: int = 16) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    mx.random.seed(0)
+    scan = hills()
     model = models.MinkUNet(4, 6, depth=depth, width=width)
     for _ in range(3):  # running statistics move
         mx.eval(model(scan).feats, model.parameters())
     model.eval()
-    model.save(folder / "net.safetensors")
-    logits = model(scan).feats
-    mx.save_safetensors(
-        str(folder / "scan.safetensors"),
-        {"coords": scan.coords, "feats": scan.feats, "logits": logits},
-    )
+    net, packed = folder / "net.safetensors", folder / "packed.safetensors"
+    model.save(net)
+    command = ["quantize", str(net), "--bits", "8", "--output", str(packed)]
+    subprocess.run([sys.executable, "-m", "mlx_lattice", *command], check=True)
+    arrays = {
+        "coords": scan.coords,
+        "feats": scan.feats,
+        "net": model(scan).feats,
+        "packed": models.load(packed)(scan).feats,
+    }
+    mx.save_safetensors(str(folder / "scan.safetensors"), arrays)
 
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    write(sys.argv[1])
+    write(pathlib.Path(sys.argv[1]))

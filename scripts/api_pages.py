@@ -5,21 +5,27 @@
 
 import importlib
 import inspect
+import pkgutil
 import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs/api"
-PACKAGES = {
-    "core": "Values: sparse tensors, coordinate sets, kernels and relations.",
-    "ops": "Operations on sparse tensors, coordinates and arrays.",
-    "nn": "Modules; each is an `mlx.nn.Module`.",
-    "points": "Points as they are: ragged batches, rulebooks, layers, networks.",
-    "models": "Networks that are made from a few numbers.",
-    "io": "Point-cloud files.",
-    "viewer": "Pages, pictures and frames of a notebook.",
-    "training": "One training loop, metrics, optimizers, ranks.",
-    "samples": "Small data that the package makes itself.",
-}
+HIDDEN = {"cli", "recipes"}  # the page Commands and the page Training are about them
+
+
+def packages():
+    """Name -> module of the public packages, in alphabetical order."""
+    top = importlib.import_module("mlx_lattice")
+    for info in pkgutil.iter_modules(top.__path__):
+        if not info.name.startswith("_") and info.name not in HIDDEN:
+            module = importlib.import_module(f"mlx_lattice.{info.name}")
+            if hasattr(module, "__all__"):
+                yield info.name, module
+
+
+def sentence(module):
+    """What the first paragraph of a module's text says."""
+    return " ".join(module.__doc__.split("\n\n")[0].split())
 
 
 def names(module):
@@ -30,21 +36,30 @@ def names(module):
             yield name
 
 
+def inner(module):
+    """Modules that a module shows."""
+    for name in module.__all__:
+        if inspect.ismodule(value := getattr(module, name)):
+            yield f"{module.__name__}.{name}", value
+
+
 def pages():
     """Path -> text of every page."""
-    top = importlib.import_module("mlx_lattice")
+    top, known = importlib.import_module("mlx_lattice"), dict(packages())
     head = "<!-- Written by scripts/api_pages.py. -->\n"
     lines = [f"{head}# API reference\n\n`import mlx_lattice as ml`\n\n| package | |\n|---|---|"]
-    lines += [f"| [`mlx_lattice.{name}`]({name}.md) | {text} |" for name, text in PACKAGES.items()]
-    own = [n for n in names(top) if n not in importlib.import_module("mlx_lattice.core").__all__]
+    lines += [f"| [`mlx_lattice.{n}`]({n}.md) | {sentence(m)} |" for n, m in known.items()]
+    own = [n for n in names(top) if n not in known["core"].__all__]
     yield FOLDER / "index.md", "\n".join(lines) + "\n\n" + entries("mlx_lattice", own)
-    for package, text in PACKAGES.items():
-        module = importlib.import_module(f"mlx_lattice.{package}")
-        body = f"{head}# mlx_lattice.{package}\n\n{text}\n\n"
-        yield (
-            FOLDER / f"{package}.md",
-            body + entries(f"mlx_lattice.{package}", list(names(module))),
-        )
+    for package, module in known.items():
+        shown = set(names(module))
+        body = f"{head}# mlx_lattice.{package}\n\n{sentence(module)}\n\n"
+        body += entries(module.__name__, sorted(shown, key=str.lower))
+        for name, part in inner(module):
+            rest = [n for n in names(part) if n not in shown]
+            if rest:
+                body += f"## {name}\n\n{sentence(part)}\n\n{entries(name, rest)}"
+        yield FOLDER / f"{package}.md", body
 
 
 def entries(module, found):

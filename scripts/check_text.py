@@ -59,7 +59,8 @@ PER = (
     "cells?|elements?|values?|outputs?|inputs?|groups?|layers?|epochs?|ranks?|seconds?|kernels?|"
     "blocks?|segments?|neighbors?|sides?|lanes?|batch|scans?|clouds?|tiles?|nodes?|symbols?|bytes?|"
     "items?|cores?|calls?|launch|pairs?|samples?|class|buckets?|targets?|sources?|threadgroups?|"
-    "words?|vectors?|registers?|panels?|columns?|triplets?|matrix|iterations?|cycles?|files?|lines?|"
+    "words?|vectors?|registers?|panels?|columns?|triplets?|matrix|iterations?|cycles?|files?|"
+    "lines?|"
     "minutes?|hours?|days?|leaf|level|dimension|feature"
 )
 PER_RULE = re.compile(rf"\b({COUNTED})\s+an?\s+({PER})\b")

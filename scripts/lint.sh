@@ -15,6 +15,7 @@ check clang-format scripts/format.sh --check
 check 'ruff format' "$tools/ruff" format --quiet --check .
 check 'ruff check' "$tools/ruff" check --quiet .
 check mypy "$tools/mypy" --no-error-summary
+check clang-tidy scripts/tidy.py --quick --seconds 30
 check text "$tools/python" scripts/check_text.py
 if [ ${#failed[@]} -gt 0 ]; then
   echo "FAILED: ${failed[*]}" >&2

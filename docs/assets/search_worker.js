@@ -1,5 +1,5 @@
-// Search of the site without a server. A browser starts no Worker from a file:// address; this class
-// runs the script of the worker in a hidden frame of the same page instead. Written for this site.
+// Search of the site without a server. A browser starts no Worker from a file:// address. This
+// class runs the script of the worker in a hidden frame of the same page. Written for this site.
 "use strict";
 class IFrameWorker extends EventTarget {
   constructor(url) {

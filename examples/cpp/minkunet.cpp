@@ -1,8 +1,8 @@
-// Inference of a saved MinkUNet without Python: minkunet <folder>
+// Inference of a saved MinkUNet without Python, dense and packed: minkunet <folder>
 //
-// `python examples/write_minkunet.py <folder>` writes the folder: net.safetensors and net.json of a
-// model, and scan.safetensors with coords, feats and the logits that Python computed. The program
-// compares its logits with these. Exit status 77: no folder.
+// `python examples/write_minkunet.py <folder>` writes the folder: net.safetensors, the same network
+// as `mlx-lattice quantize` packed it, and scan.safetensors with coords, feats and the logits that
+// Python computed with both. The program compares its logits with these. Exit status 77: no folder.
 #include <mlx/mlx.h>
 
 #include <chrono>
@@ -13,10 +13,11 @@
 #include <regex>
 #include <sstream>
 
-#include "lattice/core/plan.h"
+#include "lattice/core/geometry_plan.h"
 #include "lattice/ops/algebra.h"
 #include "lattice/ops/conv.h"
 #include "lattice/ops/features.h"
+#include "lattice/ops/quantize_file.h"
 
 namespace mx = mlx::core;
 using lattice::SparseTensor;
@@ -35,8 +36,7 @@ class MinkUNet {
     for (const char* needed : {"\"version\": *1[^0-9]", "\"model\": *\"MinkUNet\""})
       if (!std::regex_search(text.str(), std::regex(needed)))
         throw std::runtime_error(path + ": its JSON has no " + needed);
-    const auto loaded = mx::load_safetensors(path).first;
-    weights_.insert(loaded.begin(), loaded.end());
+    weights_ = lattice::load_weights(path);  // arrays, and packed weights where the file has them
   }
 
   SparseTensor operator()(SparseTensor x) const {
@@ -52,7 +52,7 @@ class MinkUNet {
       const SparseTensor risen = layer("ups." + std::to_string(i), x, {.onto = skip});
       x = stage("decoders." + std::to_string(i), lattice::cat({risen, skip}));
     }
-    return lattice::linear(x, weights_.at("head.weight"), weights_.at("head.bias"));
+    return lattice::linear(x, weights_.at("head.weight"), array("head.bias"));
   }
 
  private:
@@ -61,12 +61,23 @@ class MinkUNet {
     return found != weights_.end() && found->first.starts_with(prefix + ".");
   }
 
+  const mx::array& array(const std::string& name) const {
+    return std::get<mx::array>(weights_.at(name));
+  }
+
+  static lattice::Triple kernel_size(const lattice::Weight& weight) {
+    if (const auto* packed = std::get_if<lattice::QuantizedWeight>(&weight))
+      return packed->kernel_size();
+    const mx::array& w = std::get<mx::array>(weight);  // (C_out, Kx, Ky, Kz, C_in)
+    return {w.shape(1), w.shape(2), w.shape(3)};
+  }
+
   // relu(norm(conv(x)) + residual). An even kernel halves the resolution, or with `onto` doubles
   // it.
   SparseTensor layer(const std::string& name, const SparseTensor& x,
                      const Options& options = {}) const {
-    const mx::array& w = weights_.at(name + ".conv.weight");  // (C_out, Kx, Ky, Kz, C_in)
-    const lattice::Triple size = {w.shape(1), w.shape(2), w.shape(3)};
+    const lattice::Weight& w = weights_.at(name + ".conv.weight");
+    const lattice::Triple size = kernel_size(w);
     const bool even = size[0] % 2 == 0;
     lattice::ConvOptions conv;
     conv.spec =
@@ -76,7 +87,7 @@ class MinkUNet {
                      : even       ? lattice::conv3d
                                   : lattice::subm_conv3d;
     const SparseTensor y = run(x, w, std::nullopt, conv, {});
-    const auto norm = [&](const char* what) { return weights_.at(name + ".norm." + what); };
+    const auto norm = [&](const char* what) { return array(name + ".norm." + what); };
     lattice::NormOptions act;
     act.relu = options.relu;
     if (options.residual) act.residual = options.residual->feats();
@@ -103,19 +114,12 @@ class MinkUNet {
     return y;
   }
 
-  std::map<std::string, mx::array> weights_;
+  std::map<std::string, lattice::Weight> weights_;
 };
 
-int main(int count, char** arguments) {
-  const std::filesystem::path folder = count > 1 ? arguments[1] : "net";
-  if (!std::filesystem::is_directory(folder)) {
-    std::cerr << "no folder " << folder << "; write one with: python examples/write_minkunet.py "
-              << folder << "\n";
-    return 77;
-  }
-  mx::set_cache_limit(
-      size_t{4} << 30);  // MLX keeps memory between layers instead of asking the system again
-  const MinkUNet model((folder / "net.safetensors").string());
+// Runs one network and returns the largest difference to the logits of Python.
+double run(const std::filesystem::path& folder, const std::string& name) {
+  const MinkUNet model((folder / (name + ".safetensors")).string());
   const auto scan = mx::load_safetensors((folder / "scan.safetensors").string()).first;
   const SparseTensor x(scan.at("coords"), scan.at("feats"));
 
@@ -128,10 +132,23 @@ int main(int count, char** arguments) {
   const auto built = now();
   logits.eval();
   const auto done = now();
-  const double worst =
-      double{mx::max(mx::abs(mx::subtract(logits, scan.at("logits")))).item<float>()};
-  std::cout << plan.text() << "\n"
-            << x.active_count() << " voxels, geometry " << ms(built - begin) << " ms, arithmetic "
+  const double worst = double{mx::max(mx::abs(mx::subtract(logits, scan.at(name)))).item<float>()};
+  std::cout << name << ": " << std::filesystem::file_size(folder / (name + ".safetensors"))
+            << " bytes, " << x.active_count() << " voxels\n"
+            << plan.text() << "\ngeometry " << ms(built - begin) << " ms, arithmetic "
             << ms(done - built) << " ms, largest difference to Python " << worst << "\n";
-  return worst <= 1e-5 ? 0 : 1;
+  return worst;
+}
+
+int main(int count, char** arguments) {
+  const std::filesystem::path folder = count > 1 ? arguments[1] : "net";
+  if (!std::filesystem::is_directory(folder)) {
+    std::cerr << "no folder " << folder << "; write one with: python examples/write_minkunet.py "
+              << folder << "\n";
+    return 77;
+  }
+  mx::set_cache_limit(
+      size_t{4} << 30);  // MLX keeps memory between layers instead of asking the system again
+  const double dense = run(folder, "net"), packed = run(folder, "packed");
+  return dense <= 1e-5 && packed <= 1e-5 ? 0 : 1;
 }

@@ -1,6 +1,10 @@
 #include "lattice/core/quantized_weight.h"
 
+#include <charconv>
+#include <map>
+#include <sstream>
 #include <stdexcept>
+#include <vector>
 
 #include "lattice/graph/dtype.h"
 
@@ -17,6 +21,23 @@ void check_shape(const char* what, const mx::array& a, const mx::Shape& expected
   if (a.shape() != expected)
     fail(std::string(what) + " must have shape " + shape_text(expected) + ", got " +
          shape_text(a.shape()));
+}
+
+int64_t number(const std::string& form, const std::string& text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size())
+    fail("form must hold integers, found \"" + text + "\" in \"" + form + "\"");
+  return value;
+}
+
+Triple numbers(const std::string& form, const std::string& text) {
+  std::istringstream rest(text);
+  std::string part;
+  std::vector<int64_t> found;
+  while (std::getline(rest, part, ',')) found.push_back(number(form, part));
+  if (found.size() != 3) fail("form must have a kernel_size of 3 integers, got \"" + form + "\"");
+  return {found[0], found[1], found[2]};
 }
 
 }  // namespace
@@ -100,6 +121,40 @@ std::string QuantizedWeight::text() const {
   return "QuantizedWeight(" + std::string(layout_name(layout_)) + " " + shape_text(dense_shape()) +
          " as int" + std::to_string(bits_) + ", groups of " + std::to_string(group_size_) + ", " +
          graph::dtype_name(dtype()) + ", " + std::to_string(nbytes()) + " bytes)";
+}
+
+std::string QuantizedWeight::form() const {
+  const auto& [x, y, z] = kernel_size_;
+  std::ostringstream out;
+  out << "layout=" << layout_name(layout_) << " kernel_size=" << x << "," << y << "," << z
+      << " in_channels=" << in_channels_ << " out_channels=" << out_channels_ << " bits=" << bits_
+      << " group_size=" << group_size_;
+  return out.str();
+}
+
+QuantizedWeight with_form(QuantizedParts parts, const std::string& form) {
+  std::map<std::string, std::string> words;
+  std::istringstream text(form);
+  for (std::string word; text >> word;) {
+    const size_t at = word.find('=');
+    if (at == std::string::npos || !words.emplace(word.substr(0, at), word.substr(at + 1)).second)
+      fail("form must be words such as bits=4, each once, got \"" + form + "\"");
+  }
+  const auto take = [&](const char* name) {
+    const auto found = words.find(name);
+    if (found == words.end())
+      fail(std::string("form must have ") + name + ", got \"" + form + "\"");
+    return words.extract(found).mapped();
+  };
+  parts.layout = layout_named(take("layout"));
+  parts.kernel_size = numbers(form, take("kernel_size"));
+  parts.in_channels = number(form, take("in_channels"));
+  parts.out_channels = number(form, take("out_channels"));
+  parts.bits = number(form, take("bits"));
+  parts.group_size = number(form, take("group_size"));
+  if (!words.empty())
+    fail("form has the unknown word \"" + words.begin()->first + "\"; a newer library wrote it");
+  return QuantizedWeight(std::move(parts));
 }
 
 }  // namespace lattice

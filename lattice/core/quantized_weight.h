@@ -60,6 +60,9 @@ class QuantizedWeight {
   mx::Shape dense_shape() const;
   // One line.
   std::string text() const;
+  // What a file says beside the arrays, and `with_form` reads:
+  // layout=dense_5d kernel_size=3,3,3 in_channels=32 out_channels=64 bits=8 group_size=32
+  std::string form() const;
 
  private:
   mx::array weight_, scales_, biases_;
@@ -67,6 +70,10 @@ class QuantizedWeight {
   Triple kernel_size_;
   WeightLayout layout_;
 };
+
+// The weight of three arrays and a form. Throws std::invalid_argument for a form that `form()` does
+// not write, and for arrays that do not fit. `parts` gives the arrays only.
+QuantizedWeight with_form(QuantizedParts parts, const std::string& form);
 
 // 64 when there are as many input channels, else 32.
 int64_t default_group_size(int64_t in_channels);

@@ -147,14 +147,18 @@ GpuLaunch describe_metal(const Ready& ready, const std::vector<mx::array>& input
 // MLX builds no node for CUDA without CUDA: what it would get.
 GpuLaunch describe_cuda(const Ready& ready) {
   const GpuCall& call = ready.call;
-  GpuLaunch found{GpuBackend::cuda, call.name, std::string(call.header.cuda), call.grid,
-                  call.threadgroup};
-  found.outputs = call.outputs;
-  found.init_value = call.init_value;
-  found.source = call.source;
-  found.input_names = call.input_names;
-  found.output_names = call.output_names;
-  found.template_args = call.template_args;
+  GpuLaunch found{.backend = GpuBackend::cuda,
+                  .name = call.name,
+                  .text = std::string(call.header.cuda),
+                  .grid = call.grid,
+                  .threadgroup = call.threadgroup,
+                  .shape_info = {},
+                  .outputs = call.outputs,
+                  .init_value = call.init_value,
+                  .source = call.source,
+                  .input_names = call.input_names,
+                  .output_names = call.output_names,
+                  .template_args = call.template_args};
   for (const std::string& name : call.input_names) {
     const auto named = [&](const char* what) {
       return call.source.find(name + what) != std::string::npos;

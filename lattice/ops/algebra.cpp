@@ -35,13 +35,6 @@ SparseAlignment aligned(std::string_view op, const SparseTensor& a, const Sparse
                                 join);
 }
 
-// Rows as a grouping: row j of the result belongs to row rows[j] of the source.
-RowGroups::Ptr groups_of(const mx::array& rows, int64_t n) {
-  cpu::Buffer<int32_t> copy(static_cast<int64_t>(rows.size()));
-  if (!copy.empty()) std::copy_n(rows.data<int32_t>(), copy.size(), copy.begin());
-  return RowGroups::create(std::move(copy), n);
-}
-
 bool is_identity(const mx::array& rows, int64_t n) {
   if (static_cast<int64_t>(rows.size()) != n) return false;
   const int32_t* r = n ? rows.data<int32_t>() : nullptr;

@@ -1,14 +1,13 @@
 #include "lattice/ops/attention.h"
 
 #include <mlx/ops.h>
-#include <mlx/transforms.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "lattice/graph/differentiable.h"
 #include "lattice/kernels/cpu/features/attention.h"
+#include "lattice/ops/attention_rules.h"
 #include "lattice/ops/check.h"
 #include "lattice/ops/reduce_rows.h"
 #include "lattice/routes/attention.h"
@@ -115,46 +114,12 @@ void check_table(const PositionBias& p, const SegmentPairs& segments, int heads)
 // {out, log-sum-exp} in differentiable operations.
 Arrays formula(const Attend& a, const Arrays& in, mx::StreamOrDevice s) {
   return attention_formula(a, in, s, [s](const mx::array& table, const mx::array& indices) {
-    const mx::array known = evaluated(indices, kName, "positions");
-    cpu::Buffer<int32_t> rows(static_cast<int64_t>(known.size()));
-    std::copy_n(known.data<int32_t>(), known.size(), rows.begin());
-    const mx::array entries = gather_rows(mx::transpose(table, s),
-                                          RowGroups::create(std::move(rows), table.shape(1)), 0, s);
+    const auto rows = groups_of(evaluated(indices, kName, "positions"), table.shape(1));
+    const mx::array entries = gather_rows(mx::transpose(table, s), rows, 0, s);
     mx::Shape shape = indices.shape();
     shape.insert(shape.begin(), table.shape(0));
     return mx::reshape(mx::transpose(entries, s), shape, s);
   });
-}
-
-// A function of (inputs, g) whose own derivatives are those of the formula's gradient. What the
-// forward pass made rides along.
-Arrays backward(const Attend& a, const Arrays& in, const mx::array& g, const Arrays& made,
-                mx::StreamOrDevice s) {
-  const size_t n = a.inputs();
-  Arrays all = in;
-  all.insert(all.end(), {made[0], made[1], g});
-  const auto forward = [=](const Arrays& x) {
-    return run_all(attention_call(Operation::attention_vjp, a, x, s));
-  };
-  const auto twice = [=](const Arrays& x) {
-    return mx::vjp([&](const Arrays& y) { return Arrays{formula(a, y, s)[0]}; },
-                   Arrays(x.begin(), x.end() - 1), {x.back()})
-        .second;
-  };
-  const auto without_made = [n](const Arrays& x) {
-    Arrays kept(x.begin(), x.begin() + static_cast<int64_t>(n));
-    kept.push_back(x.back());
-    return kept;
-  };
-  const auto vjp = [=](const Arrays& x, const Arrays& ct, const Arrays&) {
-    Arrays grads = mx::vjp(twice, without_made(x), ct).second;
-    grads.insert(grads.end() - 1, {mx::zeros_like(x[n], s), mx::zeros_like(x[n + 1], s)});
-    return grads;
-  };
-  const auto jvp = [=](const Arrays& x, const Arrays& t) {
-    return mx::jvp(twice, without_made(x), without_made(t)).second;
-  };
-  return graph::differentiable(all, forward, vjp, jvp);
 }
 
 }  // namespace
@@ -229,16 +194,14 @@ mx::array attention(const mx::array& q, const mx::array& k, const mx::array& v,
                       "; add numbers to the logits with bias");
     a.mask = mask;
   }
-  const auto forward = [=](const Arrays& in) {
-    return run_all(attention_call(Operation::attention, a, in, s));
-  };
-  const auto vjp = [=](const Arrays& in, const Arrays& ct, const Arrays& made) {
-    return backward(a, in, ct[0], made, s);
-  };
-  const auto jvp = [=](const Arrays& in, const Arrays& t) {
-    return mx::jvp([&](const Arrays& x) { return formula(a, x, s); }, in, t).second;
-  };
-  return graph::differentiable(inputs, forward, vjp, jvp)[0];
+  return attend(
+      inputs,
+      {[=](const Arrays& in) { return run_all(attention_call(Operation::attention, a, in, s)); },
+       [=](const Arrays& in) {
+         return run_all(attention_call(Operation::attention_vjp, a, in, s));
+       },
+       [=](const Arrays& in) { return formula(a, in, s); }},
+      s);
 }
 
 }  // namespace lattice

@@ -1,10 +1,8 @@
-// Attention along edges: checks and derivative rules.
-#include <mlx/transforms.h>
-
+// Attention along edges: checks, and the formula that has derivatives of any order.
 #include <cmath>
 
-#include "lattice/graph/differentiable.h"
 #include "lattice/ops/attention.h"
+#include "lattice/ops/attention_rules.h"
 #include "lattice/ops/check.h"
 #include "lattice/ops/reduce_rows.h"
 #include "lattice/routes/decide.h"
@@ -26,12 +24,6 @@ void check_rows(const char* what, const mx::array& x, int64_t rows, const mx::ar
                     graph::dtype_name(v.dtype()));
 }
 
-RowGroups::Ptr groups_of(const mx::array& rows, int64_t n) {
-  cpu::Buffer<int32_t> group_of(static_cast<int64_t>(rows.size()));
-  if (rows.size()) std::copy_n(rows.data<int32_t>(), rows.size(), group_of.begin());
-  return RowGroups::create(std::move(group_of), n);
-}
-
 // {out, log-sum-exp} in operations that have derivatives of any order.
 Arrays formula(const AttendEdges& a, const Arrays& in, mx::StreamOrDevice s) {
   const EdgeSegments& edges = *a.edges;
@@ -44,37 +36,6 @@ Arrays formula(const AttendEdges& a, const Arrays& in, mx::StreamOrDevice s) {
        [=](const mx::array& x) { return reduce_rows(x, queries, Reduction::sum, s); },
        [=](const mx::array& x) { return reduce_rows(x, queries, Reduction::max, s); }},
       s);
-}
-
-// A function of (inputs, g) whose own derivatives are those of the formula's gradient. What the
-// forward pass made rides along.
-Arrays backward(const AttendEdges& a, const Arrays& in, const mx::array& g, const Arrays& made,
-                mx::StreamOrDevice s) {
-  const size_t n = a.inputs();
-  Arrays all = in;
-  all.insert(all.end(), {made[0], made[1], g});
-  const auto forward = [=](const Arrays& x) {
-    return run_all(neighbor_attention_call(Operation::neighbor_attention_vjp, a, x, s));
-  };
-  const auto twice = [=](const Arrays& x) {
-    return mx::vjp([&](const Arrays& y) { return Arrays{formula(a, y, s)[0]}; },
-                   Arrays(x.begin(), x.end() - 1), {x.back()})
-        .second;
-  };
-  const auto without_made = [n](const Arrays& x) {
-    Arrays kept(x.begin(), x.begin() + static_cast<int64_t>(n));
-    kept.push_back(x.back());
-    return kept;
-  };
-  const auto vjp = [=](const Arrays& x, const Arrays& ct, const Arrays&) {
-    Arrays grads = mx::vjp(twice, without_made(x), ct).second;
-    grads.insert(grads.end() - 1, {mx::zeros_like(x[n], s), mx::zeros_like(x[n + 1], s)});
-    return grads;
-  };
-  const auto jvp = [=](const Arrays& x, const Arrays& t) {
-    return mx::jvp(twice, without_made(x), without_made(t)).second;
-  };
-  return graph::differentiable(all, forward, vjp, jvp);
 }
 
 }  // namespace
@@ -112,16 +73,15 @@ mx::array neighbor_attention(const std::optional<mx::array>& q, const std::optio
                                  : wide);
   }
   a.edges = std::make_shared<const EdgeSegments>(std::move(edges));
-  const auto forward = [=](const Arrays& in) {
-    return run_all(neighbor_attention_call(Operation::neighbor_attention, a, in, s));
-  };
-  const auto vjp = [=](const Arrays& in, const Arrays& ct, const Arrays& made) {
-    return backward(a, in, ct[0], made, s);
-  };
-  const auto jvp = [=](const Arrays& in, const Arrays& t) {
-    return mx::jvp([&](const Arrays& x) { return formula(a, x, s); }, in, t).second;
-  };
-  return graph::differentiable(inputs, forward, vjp, jvp)[0];
+  return attend(inputs,
+                {[=](const Arrays& in) {
+                   return run_all(attention_call(Operation::neighbor_attention, a, in, s));
+                 },
+                 [=](const Arrays& in) {
+                   return run_all(attention_call(Operation::neighbor_attention_vjp, a, in, s));
+                 },
+                 [=](const Arrays& in) { return formula(a, in, s); }},
+                s);
 }
 
 }  // namespace lattice

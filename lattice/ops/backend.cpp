@@ -1,7 +1,5 @@
 #include "lattice/ops/backend.h"
 
-#include <mlx/backend/cuda/cuda.h>
-#include <mlx/backend/metal/metal.h>
 #include <mlx/version.h>
 
 #include "lattice/kernels/cpu/base/simd.h"
@@ -32,19 +30,9 @@ void limit_simd(const std::string& name) { cpu::limit_simd(name); }
 int thread_count() { return cpu::thread_count(); }
 
 BackendInfo backend_info() {
-  return {LATTICE_VERSION,
-          LATTICE_MLX_VERSION,
-          mx::version(),
-          true,
-          mx::metal::is_available(),
-          has_cuda(),
-          cpu::simd_name(),
-          cpu::thread_count(),
-          tensor_ops(),
-          mlx_products(),
-          probes(),
-          kMetalStatus,
-          kCudaStatus};
+  return {LATTICE_VERSION, LATTICE_MLX_VERSION, mx::version(),       true,         has_metal(),
+          has_cuda(),      cpu::simd_name(),    cpu::thread_count(), tensor_ops(), mlx_products(),
+          probes(),        kMetalStatus,        kCudaStatus};
 }
 
 }  // namespace lattice

@@ -6,8 +6,8 @@
 
 #include "lattice/core/coordinate_manager.h"
 #include "lattice/graph/dtype.h"
+#include "lattice/kernels/cpu/geometry/child_masks.h"
 #include "lattice/kernels/cpu/geometry/curves.h"
-#include "lattice/kernels/cpu/geometry/occupancy.h"
 #include "lattice/ops/geometry.h"
 
 namespace lattice {

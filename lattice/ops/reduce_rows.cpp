@@ -2,6 +2,8 @@
 
 #include <mlx/ops.h>
 
+#include <algorithm>
+
 #include "lattice/graph/differentiable.h"
 #include "lattice/ops/check.h"
 #include "lattice/routes/decide.h"
@@ -51,6 +53,12 @@ mx::array max_gradient(const mx::array& x, const mx::array& y, const mx::array& 
 }
 
 }  // namespace
+
+RowGroups::Ptr groups_of(const mx::array& group_of, int64_t n_groups) {
+  cpu::Buffer<int32_t> copy(static_cast<int64_t>(group_of.size()));
+  if (!copy.empty()) std::copy_n(group_of.data<int32_t>(), copy.size(), copy.begin());
+  return RowGroups::create(std::move(copy), n_groups);
+}
 
 Reduction parse_reduction(std::string_view name, std::string_view operation,
                           std::string_view argument) {

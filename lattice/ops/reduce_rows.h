@@ -26,6 +26,9 @@ using cpu::Reduction;
 // the smallest row.
 enum class Ties { split, all, first };
 
+// Row r belongs to group group_of[r], an evaluated int32 array that the caller has checked.
+RowGroups::Ptr groups_of(const mx::array& group_of, int64_t n_groups);
+
 Reduction parse_reduction(std::string_view name, std::string_view operation,
                           std::string_view argument);
 

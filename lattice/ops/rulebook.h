@@ -86,8 +86,8 @@ Partition build_partition_rulebook(const PointSet& src, float stride, int64_t ks
 
 // Targets so that every source lies within R = grid * sqrt(3) / 2 * stride * (1 + margin) of a
 // target. They are the points nearest the centers of the cells of side stride * grid, and a maximal
-// net over the other points (kernels/cpu/geometry/cover.h). Edges are the sources within R. Offsets
-// are never clamped: ks >= 2 ceil(R / grid) + 1. The way back is rulebook.transposed(true).
+// net over the other points (kernels/cpu/geometry/full_cover.h). Edges are the sources within R.
+// Offsets are never clamped: ks >= 2 ceil(R / grid) + 1. The way back is rulebook.transposed(true).
 struct FullCover {
   Rulebook rulebook;
   PointSet targets;   // grid: stride * grid

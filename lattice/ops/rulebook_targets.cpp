@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numbers>
 
-#include "lattice/kernels/cpu/geometry/cover.h"
+#include "lattice/kernels/cpu/geometry/full_cover.h"
 #include "lattice/kernels/cpu/geometry/generate.h"
 #include "lattice/ops/rulebook.h"
 #include "lattice/ops/rulebook_parts.h"

@@ -106,9 +106,7 @@ mx::array scatter_reduce(const mx::array& x, const mx::array& ids, int64_t n,
   if (static_cast<int64_t>(rows.size()) != x.shape(0))
     fail(kName, "ids must have " + std::to_string(x.shape(0)) + " entries, got " +
                     std::to_string(rows.size()));
-  cpu::Buffer<int32_t> group_of(static_cast<int64_t>(rows.size()));
-  std::copy_n(rows.data<int32_t>(), rows.size(), group_of.begin());
-  return reduce_groups(x, RowGroups::create(std::move(group_of), n), options, kName, s);
+  return reduce_groups(x, groups_of(rows, n), options, kName, s);
 }
 
 mx::array indexed_segment_reduce(const mx::array& x, const mx::array& indices,

@@ -2,14 +2,18 @@
 #pragma once
 
 #include <functional>
+#include <variant>
 
+#include "lattice/graph/output_spec.h"
 #include "lattice/routes/route.h"
 
 namespace lattice {
 
-// Inputs as Attend documents them.
-Call attention_call(Operation operation, const Attend& attend, graph::Arrays inputs,
-                    mx::StreamOrDevice s);
+// Inputs as the payload documents them.
+Call attention_call(Operation operation, std::variant<Attend, AttendEdges> payload,
+                    graph::Arrays inputs, mx::StreamOrDevice s);
+// Shapes and dtypes of the first n inputs, which those of their cotangents are too.
+std::vector<graph::OutputSpec> cotangents(const Call& call, size_t n);
 
 // {out, log-sum-exp}.
 graph::Arrays attention_tiles(const Call& call, const Route& route);

@@ -64,17 +64,24 @@ cpu::Attention described(const Attend& attend, std::span<const graph::Input> in,
 
 }  // namespace
 
-Call attention_call(Operation operation, const Attend& attend, graph::Arrays inputs,
-                    mx::StreamOrDevice s) {
+Call attention_call(Operation operation, std::variant<Attend, AttendEdges> payload,
+                    graph::Arrays inputs, mx::StreamOrDevice s) {
   const int64_t channels = int64_t{inputs[0].shape(1)} * inputs[0].shape(2);
   const mx::Dtype dtype = inputs[0].dtype();
-  return {.operation = operation,
-          .inputs = std::move(inputs),
-          .c_in = channels,
-          .c_out = channels,
-          .dtype = dtype,
-          .payload = attend,
-          .stream = s};
+  Call call{.operation = operation,
+            .inputs = std::move(inputs),
+            .c_in = channels,
+            .c_out = channels,
+            .dtype = dtype,
+            .stream = s};
+  std::visit([&](auto& attend) { call.payload = std::move(attend); }, payload);
+  return call;
+}
+
+std::vector<graph::OutputSpec> cotangents(const Call& call, size_t n) {
+  std::vector<graph::OutputSpec> specs;
+  for (size_t i = 0; i < n; ++i) specs.push_back({call.inputs[i].shape(), call.inputs[i].dtype()});
+  return specs;
 }
 
 graph::Arrays attention_tiles(const Call& call, const Route& route) {
@@ -90,10 +97,8 @@ graph::Arrays attention_tiles(const Call& call, const Route& route) {
 
 graph::Arrays attention_vjp_tiles(const Call& call, const Route& route) {
   const Attend& attend = call.get<Attend>();
-  std::vector<graph::OutputSpec> specs;
-  for (size_t i = 0; i < attend.inputs(); ++i)
-    specs.push_back({call.inputs[i].shape(), call.inputs[i].dtype()});
-  return cpu_nodes(call, route, node_inputs(call), key_of(attend), std::move(specs),
+  return cpu_nodes(call, route, node_inputs(call), key_of(attend),
+                   cotangents(call, attend.inputs()),
                    [attend](std::span<const graph::Input> in, std::span<const graph::Output> out) {
                      const size_t n = attend.inputs();
                      cpu::AttentionGradients y;

@@ -1,11 +1,11 @@
-// attention and its gradient on Metal: kernels/metal/attention.metal.
+// attention and its gradient on Metal: kernels/metal/{attention,attention_backward}.metal.
 #include <mlx/ops.h>
 
 #include <cmath>
 
-#include "lattice/graph/gpu_call.h"
-#include "lattice/kernels/metal/text.h"
+#include "lattice/kernels/portable/attention_sizes.h"
 #include "lattice/routes/attention.h"
+#include "lattice/routes/kernel_call.h"
 
 namespace lattice {
 namespace {
@@ -39,98 +39,97 @@ mx::array pairs_array(const SegmentPairs& segments) {
   return integers(pairs, {static_cast<int>(pairs.size())});
 }
 
-// What the three kernels share.
-struct Launch {
-  const Call& call;
-  const Attend& a;
-  std::string variant, suffix;
-  mx::array q_offsets, k_offsets, pairs, mask, sizes, scale;
+AttentionSizes sizes_of(const Call& call) {
+  const Attend& a = call.get<Attend>();
+  const graph::Arrays& in = call.inputs;
+  AttentionSizes sizes{.heads = in[0].shape(1),
+                       .key_heads = in[1].shape(1),
+                       .head_size = in[0].shape(2),
+                       .axes = 0,
+                       .bound = {},
+                       .entries = 0,
+                       .scale = a.scale};
+  if (a.positions) {
+    sizes.axes = static_cast<int>(a.positions->bounds.size());
+    for (size_t i = 0; i < a.positions->bounds.size(); ++i) sizes.bound[i] = a.positions->bounds[i];
+    sizes.entries = in[3].shape(1);
+  }
+  return sizes;
+}
 
-  explicit Launch(const Call& given)
-      : call(given),
-        a(given.get<Attend>()),
-        q_offsets(offsets_array(a.segments->q_offsets(), a.segments->n_segments())),
-        k_offsets(offsets_array(a.segments->k_offsets(), a.segments->n_segments())),
-        pairs(a.mask || (a.biased && !a.positions) ? pairs_array(*a.segments) : q_offsets),
-        mask(a.mask ? *a.mask : q_offsets),
-        sizes(size_array()),
-        scale(mx::array({a.scale}, {1})) {
+// One of the three kernels, with what they share: rows of q, k and v, terms of the logits, segments
+// and sizes. There is one group per block of 32 rows and head.
+struct AttendKernel : KernelCall {
+  std::string variant, terms, slopes;
+
+  AttendKernel(const Call& c, const std::string& function, const int32_t* block_offsets, int heads)
+      : KernelCall(function, function == "attention_tile" ? "attention" : "attention_backward") {
+    const Attend& a = c.get<Attend>();
+    const graph::Arrays& in = c.inputs;
+    const int64_t n = a.segments->n_segments();
     const char* bias = !a.biased            ? "kNoBias"
                        : !a.positions       ? "kPairBias"
                        : a.positions->joint ? "kJointBias"
                                             : "kAxesBias";
-    const int parts = (call.inputs[0].shape(2) + kSpan - 1) / kSpan;
-    const auto flag = [](bool on) { return on ? "true" : "false"; };
-    variant.append("<").append(std::to_string(parts)).append(", lattice::").append(bias);
-    variant.append(", ").append(flag(a.mask.has_value())).append(", ").append(flag(a.causal));
-    variant.append(">");
-    suffix.append("_").append(std::to_string(parts)).append("_").append(bias);
-    suffix.append(a.mask ? "_mask" : "").append(a.causal ? "_causal" : "");
-  }
-
-  mx::array size_array() const {
-    const graph::Arrays& in = call.inputs;
-    std::vector<int32_t> sizes = {in[0].shape(1), in[1].shape(1), in[0].shape(2), 0, 0, 0, 0, 0};
+    const std::string parts = std::to_string((in[0].shape(2) + kSpan - 1) / kSpan);
+    const auto flag = [](bool on) { return on ? ", true" : ", false"; };
+    variant = function + "<" + parts + ", lattice::" + bias + flag(a.mask.has_value()) +
+              flag(a.causal) + ">";
+    call.name += "_" + parts + "_" + bias + (a.mask ? "_mask" : "") + (a.causal ? "_causal" : "");
+    add("q", in[0]), add("k", in[1]), add("v", in[2]);
+    add("q_offsets", offsets_array(a.segments->q_offsets(), n));
+    add("k_offsets", offsets_array(a.segments->k_offsets(), n));
+    add("blocks", blocks_of(block_offsets, n));
+    if (a.biased) add("bias", in[3]);
     if (a.positions) {
-      sizes[3] = static_cast<int32_t>(a.positions->bounds.size());
-      for (size_t i = 0; i < a.positions->bounds.size(); ++i) sizes[4 + i] = a.positions->bounds[i];
-      sizes[7] = in[3].shape(1);
+      add("of_queries", a.positions->of_queries);
+      add("of_keys", a.positions->of_keys);
     }
-    return integers(sizes, {8});
+    if (a.mask) add("mask", *a.mask);
+    if (needs_pairs(a)) add("pairs", pairs_array(*a.segments));
+    // What is switched off is not read: any pointer will do.
+    terms = std::string("lattice::attend_terms(") + (a.biased ? "bias, " : "q, ") +
+            (a.positions ? "of_queries, of_keys, " : "q_offsets, q_offsets, ") +
+            (a.mask ? "mask), " : "q_offsets), ") +
+            "lattice::attend_segments(q_offsets, k_offsets, " +
+            (needs_pairs(a) ? "pairs" : "q_offsets") + ", blocks), sizes, ";
+    add_sizes("AttentionSizes", sizes_of(c));
+    call.grid = {kThreads, inputs[5].shape(0), heads};
+    call.threadgroup = {kThreads, 1, 1};
   }
+  static bool needs_pairs(const Attend& a) { return a.mask || (a.biased && !a.positions); }
 
-  // One group for each of 32 rows and each head. `names` are those of the inputs and stand in the
-  // call in this order behind two outputs.
-  graph::Arrays run(const std::string& function, std::vector<std::string> outputs,
-                    std::vector<graph::OutputSpec> specs, std::vector<std::string> names,
-                    graph::Arrays inputs, const mx::array& blocks, int heads, bool slopes) const {
-    graph::GpuCall launch;
-    launch.name = function + suffix;
-    launch.header = metal::text("attention");
-    std::vector<std::string> tiles = {"left", "right", "weights"};
-    if (slopes) tiles.push_back("slopes");
-    names.insert(names.end(),
-                 {"mask", "q_offsets", "k_offsets", "pairs", "blocks", "sizes", "scale"});
-    inputs.insert(inputs.end(), {mask, q_offsets, k_offsets, pairs, blocks, sizes, scale});
-    std::string arguments;
-    for (const std::string& name : outputs) arguments.append(name).append(", ");
-    if (outputs.size() == 1) arguments.append(outputs[0]).append(", ");
-    for (const std::string& name : names) arguments.append(name).append(", ");
-    for (const std::string& name : tiles) {
-      launch.shared.push_back({"float", name, "lattice::kSpan * lattice::kSpanPitch"});
-      arguments.append(name).append(", ");
+  // What a gradient reads.
+  void add_slopes(const mx::array& g, const mx::array& lse, const mx::array& delta) {
+    add("g", g), add("lse", lse), add("delta", delta);
+    slopes = "lattice::attend_slopes(g, lse, delta), ";
+  }
+  // variant(to, rows, slopes, terms, segments, sizes, memory{tiles}, place)
+  graph::Arrays run(const std::string& to, const std::string& memory,
+                    const std::vector<std::string>& tiles, mx::StreamOrDevice s) {
+    std::string names;
+    for (const std::string& tile : tiles) {
+      call.shared.push_back({"float", tile, "lattice::kSpan * lattice::kSpanPitch"});
+      names.append(names.empty() ? "" : ", ").append(tile);
     }
-    launch.source.append("lattice::").append(function).append(variant).append("(");
-    launch.source.append(arguments);
-    launch.source.append(
-        "threadgroup_position_in_grid, thread_index_in_threadgroup, thread_index_in_simdgroup, "
-        "simdgroup_index_in_threadgroup);");
-    launch.input_names = std::move(names);
-    launch.output_names = std::move(outputs);
-    launch.outputs = std::move(specs);
-    launch.grid = {kThreads, blocks.shape(0), heads};
-    launch.threadgroup = {kThreads, 1, 1};
-    return graph::gpu_call(launch, inputs, call.stream);
+    enter(variant, to + ", lattice::attend_rows(q, k, v), " + slopes + terms +
+                       "lattice::" + memory + "{" + names + "}, " + kThreadPlace);
+    return KernelCall::run(s);
   }
 };
 
 graph::Arrays forward(const Call& call) {
   const Attend& a = call.get<Attend>();
-  const graph::Arrays& in = call.inputs;
-  const mx::array& q = in[0];
+  const mx::array& q = call.inputs[0];
   const int rows = q.shape(0), heads = q.shape(1);
   if (rows == 0) return {q, mx::zeros({0, heads}, mx::float32, call.stream)};
   if (a.segments->n_keys() == 0)
     return {mx::zeros_like(q, call.stream),
             mx::full({rows, heads}, INFINITY, mx::float32, call.stream)};
-  const Launch launch(call);
-  return launch.run("attention_tile", {"out", "lse"},
-                    {{q.shape(), q.dtype()}, {{rows, heads}, mx::float32}},
-                    {"q", "k", "v", "bias", "of_queries", "of_keys"},
-                    {q, in[1], in[2], a.biased ? in[3] : q,
-                     a.positions ? a.positions->of_queries : launch.q_offsets,
-                     a.positions ? a.positions->of_keys : launch.q_offsets},
-                    blocks_of(a.segments->q_offsets(), a.segments->n_segments()), heads, false);
+  AttendKernel kernel(call, "attention_tile", a.segments->q_offsets(), heads);
+  kernel.add_output("out", {q.shape(), q.dtype()});
+  kernel.add_output("lse", {{rows, heads}, mx::float32});
+  return kernel.run("out, lse", "AttendMemory", {"left", "right", "weights"}, call.stream);
 }
 
 }  // namespace
@@ -162,23 +161,21 @@ graph::Arrays attention_vjp_with_metal(const Call& call, const Route& route) {
     lse = forward(attention_call(Operation::attention, a, of_forward, s))[1];
   const auto wide = [s](const mx::array& x) { return mx::astype(x, mx::float32, s); };
   const mx::array delta = mx::sum(mx::multiply(wide(g), wide(out), s), -1, false, s);
-  const Launch launch(call);
-  const std::vector<std::string> names = {"q", "k", "v", "g", "lse", "delta", "bias"};
-  const graph::Arrays inputs = {q, k, v, g, lse, delta, a.biased ? in[3] : q};
-  const int64_t n = a.segments->n_segments();
+  AttendKernel of_queries(call, "attention_dq", a.segments->q_offsets(), q.shape(1));
+  of_queries.add_slopes(g, lse, delta);
+  of_queries.add_output("dq", {q.shape(), q.dtype()});
+  if (a.biased) of_queries.add_output("dbias", {in[3].shape(), mx::float32});
   // Without a bias the kernel gets dq in the place of dbias, which it does not touch.
-  std::vector<std::string> outputs = {"dq"};
-  std::vector<graph::OutputSpec> specs = {{q.shape(), q.dtype()}};
-  if (a.biased) {
-    outputs.push_back("dbias");
-    specs.push_back({in[3].shape(), mx::float32});
-  }
-  const graph::Arrays found = launch.run("attention_dq", outputs, specs, names, inputs,
-                                         blocks_of(a.segments->q_offsets(), n), q.shape(1), false);
-  const graph::Arrays of_keys =
-      launch.run("attention_dkv", {"dk", "dv"}, {{k.shape(), k.dtype()}, {v.shape(), v.dtype()}},
-                 names, inputs, blocks_of(a.segments->k_offsets(), n), k.shape(1), true);
-  graph::Arrays grads = {found[0], of_keys[0], of_keys[1]};
+  const graph::Arrays found = of_queries.run(
+      a.biased ? "lattice::query_slopes(dq, dbias)" : "lattice::query_slopes(dq, dq)",
+      "AttendMemory", {"left", "right", "weights"}, s);
+  AttendKernel of_keys(call, "attention_dkv", a.segments->k_offsets(), k.shape(1));
+  of_keys.add_slopes(g, lse, delta);
+  of_keys.add_output("dk", {k.shape(), k.dtype()});
+  of_keys.add_output("dv", {v.shape(), v.dtype()});
+  const graph::Arrays keys_found = of_keys.run("lattice::key_slopes(dk, dv)", "KeyMemory",
+                                               {"left", "right", "weights", "slopes"}, s);
+  graph::Arrays grads = {found[0], keys_found[0], keys_found[1]};
   if (a.biased) grads.push_back(found[1]);
   return grads;
 }

@@ -10,10 +10,10 @@
 #include <bit>
 #include <limits>
 
-#include "lattice/graph/gpu_call.h"
-#include "lattice/kernels/metal/text.h"
+#include "lattice/kernels/portable/conv_sizes.h"
 #include "lattice/routes/capability.h"
 #include "lattice/routes/conv.h"
+#include "lattice/routes/kernel_call.h"
 #include "lattice/routes/per_edge.h"
 #include "lattice/routes/segments_metal.h"
 
@@ -28,30 +28,6 @@ static_assert(kRows == kTileEdges);
 constexpr int64_t kMostGroups = (int64_t{1} << 31) / kThreads - 1;  // MLX counts threads in 32 bits
 
 int as_int(int64_t n) { return static_cast<int>(n); }
-
-mx::array numbers(const std::vector<int32_t>& values) {
-  return mx::array(values.begin(), {as_int(static_cast<int64_t>(values.size()))}, mx::int32);
-}
-
-// A call of Metal that grows input by input. Names say everything that changes the text.
-struct Launch {
-  graph::GpuCall call;
-  std::vector<mx::array> inputs;
-
-  Launch(std::string name, const char* topic, mx::Dtype dtype, std::string result,
-         graph::OutputSpec spec) {
-    call.name = std::move(name);
-    call.header = metal::text(topic);
-    call.output_names = {std::move(result)};
-    call.outputs = {std::move(spec)};
-    call.template_args = {{"T", dtype}};
-  }
-  void add(const char* name, const mx::array& input) {
-    call.input_names.push_back(name);
-    inputs.push_back(input);
-  }
-  mx::array run(mx::StreamOrDevice s) const { return graph::gpu_call(call, inputs, s)[0]; }
-};
 
 // Threads of kernels that have one for each element of rows of `columns`.
 std::array<int, 3> row_threads(int64_t columns) {
@@ -70,63 +46,75 @@ mx::array bias_rows(const Call& call) {
                      : mx::zeros(shape, call.dtype, call.stream);
 }
 
-// Inputs x, weight, bias and sizes of a convolution. The body reads the weight as `weight` and the
-// bias as `bias`.
-struct ConvLaunch : Launch {
-  std::string weight, bias = "lattice::NoBias{}";
+// Of a weight: an offset, a group, an input channel.
+struct Strides {
+  int64_t k, g, c;
+};
+// Of w (K, C_in / groups, C_out).
+Strides weight_strides(const Call& call) {
+  return {in_group(call) * call.c_out, out_group(call), call.c_out};
+}
+// Of (K, G, C, M).
+Strides matrix_strides(const Call& call) {
+  const int64_t matrix = in_group(call) * out_group(call);
+  return {call.groups * matrix, matrix, out_group(call)};
+}
 
-  ConvLaunch(const Call& c, const std::string& kernel, const char* topic,
-             const std::vector<int32_t>& strides)
-      : Launch(kernel, topic, c.dtype, "y", {{as_int(c.n_out()), as_int(c.c_out)}, c.dtype}) {
-    const int n_k = as_int(c.relation->n_kernels());
-    std::vector<int32_t> sizes = {as_int(c.n_out()), n_k, as_int(c.groups), as_int(in_group(c)),
-                                  as_int(out_group(c))};
+// A convolution with its inputs x, weight, bias and sizes. The body reads the weight as `weight`
+// and x, bias and y as `arrays`.
+struct ConvKernel : KernelCall {
+  std::string weight, arrays;
+
+  ConvKernel(const Call& c, const std::string& kernel, const char* topic, Strides strides)
+      : KernelCall(kernel, topic) {
+    call.template_args = {{"T", c.dtype}};
+    add_output("y", {{as_int(c.n_out()), as_int(c.c_out)}, c.dtype});
     add("x", c.inputs[0]);
-    if (c.packing().bits) {
+    const bool packed = c.packing().bits != 0;
+    if (packed) {
       const std::string bits = std::to_string(c.packing().bits),
                         transposed = c.packing().transposed ? "true" : "false";
       add("codes", c.inputs[1]), add("scales", c.inputs[2]), add("code_biases", c.inputs[3]);
       weight = "lattice::packed_weight<T, " + bits + ", " + transposed +
                ">(codes, scales, code_biases, sizes)";
       call.name += "_int" + bits + (c.packing().transposed ? "_transposed" : "");
-      sizes.push_back(as_int(c.packing().group_size));
     } else {
       add("w", c.inputs[1]);
       weight = "lattice::dense_weight<T>(w, sizes)";
-      sizes.insert(sizes.end(), strides.begin(), strides.end());
     }
     if (c.bias()) {
       add("bias", *c.bias());
-      bias = "bias";
       call.name += "_bias";
     }
-    add("sizes", numbers(sizes));
+    arrays = std::string("lattice::conv_arrays(x, ") + (c.bias() ? "bias" : "lattice::NoBias{}") +
+             ", y)";
+    if (packed) strides = {};  // its codes have a layout of their own
+    add_sizes("ConvSizes", ConvSizes{.n_out = as_int(c.n_out()),
+                                     .n_k = as_int(c.relation->n_kernels()),
+                                     .groups = as_int(c.groups),
+                                     .in = as_int(in_group(c)),
+                                     .out = as_int(out_group(c)),
+                                     .stride_k = as_int(strides.k),
+                                     .stride_g = as_int(strides.g),
+                                     .stride_c = as_int(strides.c),
+                                     .group_size = as_int(c.packing().group_size)});
   }
 };
 
-// Strides of w (K, C_in / groups, C_out): an offset, a group, an input channel.
-std::vector<int32_t> weight_strides(const Call& call) {
-  return {as_int(in_group(call) * call.c_out), as_int(out_group(call)), as_int(call.c_out)};
-}
-// Of (K, G, C, M).
-std::vector<int32_t> matrix_strides(const Call& call) {
-  const int64_t matrix = in_group(call) * out_group(call);
-  return {as_int(call.groups * matrix), as_int(matrix), as_int(out_group(call))};
-}
-
-mx::array rows_with(const Call& call, const std::vector<int32_t>& strides) {
+mx::array rows_with(const Call& call, Strides strides) {
   if (is_empty(call)) return bias_rows(call);
-  ConvLaunch launch(call, "conv_rows", "conv", strides);
+  ConvKernel kernel(call, "conv_rows", "conv", strides);
   const Relation& r = *call.relation;
-  launch.add("row_offsets", r.output_csr().row_offsets),
-      launch.add("edge_ids", r.output_csr().edge_ids);
-  launch.add("in_rows", r.edges().in_rows), launch.add("kernel_ids", r.edges().kernel_ids);
-  launch.call.source =
-      "lattice::conv_rows(" + launch.weight + ", x, " + launch.bias +
-      ", row_offsets, edge_ids, in_rows, kernel_ids, sizes, y, thread_position_in_grid);";
-  launch.call.grid = {as_int(call.c_out), as_int(call.n_out()), 1};
-  launch.call.threadgroup = row_threads(call.c_out);
-  return launch.run(call.stream);
+  kernel.add("row_offsets", r.output_csr().row_offsets);
+  kernel.add("edge_ids", r.output_csr().edge_ids);
+  kernel.add("in_rows", r.edges().in_rows), kernel.add("kernel_ids", r.edges().kernel_ids);
+  kernel.enter("conv_rows",
+               kernel.weight +
+                   ", lattice::output_edges(row_offsets, edge_ids, in_rows, kernel_ids), " +
+                   kernel.arrays + ", sizes, thread_position_in_grid");
+  kernel.call.grid = {as_int(call.c_out), as_int(call.n_out()), 1};
+  kernel.call.threadgroup = row_threads(call.c_out);
+  return kernel.run(call.stream)[0];
 }
 
 // Masks that rows are sorted by.
@@ -170,46 +158,44 @@ mx::array tiles_with(const Call& call, View view, Unit unit = Unit::matrices) {
   const TileShape shape(call, out_group(call), in_group(call),
                         view == View::buckets ? mx::float32 : call.dtype);
   const int columns = shape.width;
-  const std::string kernel = tensors ? "conv_tensor" : "conv_tiles";
-  ConvLaunch launch(call, kernel + "_" + kNames[static_cast<int>(view)] + shape.name(),
+  const std::string function = tensors ? "conv_tensor" : "conv_tiles";
+  ConvKernel kernel(call, function + "_" + kNames[static_cast<int>(view)] + shape.name(),
                     tensors ? "conv_tensor" : "conv", weight_strides(call));
-  std::string rows = "lattice::SameRows{sizes[0]}";
+  std::string rows = "lattice::SameRows{sizes.n_out}";
   int64_t tiles = (call.n_out() + kRows - 1) / kRows;
   if (view == View::map) {
-    launch.add("map", call.relation->implicit_gemm().out_in_map);
-    launch.add("row_masks", call.relation->implicit_gemm().row_masks);
+    kernel.add("map", call.relation->implicit_gemm().out_in_map);
+    kernel.add("row_masks", call.relation->implicit_gemm().row_masks);
     rows = "lattice::mapped_rows(map, row_masks, sizes)";
   } else if (view == View::sorted) {
     const SortedImplicitGemm& sorted = call.relation->sorted_implicit_gemm();
-    launch.add("map", sorted.sorted_kv_out_in_map), launch.add("tile_masks", sorted.tile_masks);
-    launch.add("order", sorted.reorder_rows);
+    kernel.add("map", sorted.sorted_kv_out_in_map), kernel.add("tile_masks", sorted.tile_masks);
+    kernel.add("order", sorted.reorder_rows);
     rows = "lattice::sorted_rows(map, tile_masks, order, sizes)";
   } else if (view == View::lists) {
     const EdgeParts& parts = call.relation->edge_tiles();
-    launch.add("edge_ids", call.relation->kernel_csr().edge_ids),
-        launch.add("in_rows", call.relation->edges().in_rows);
-    launch.add("out_rows", call.relation->edges().out_rows), launch.add("parts", parts.table);
+    kernel.add("edge_ids", call.relation->kernel_csr().edge_ids);
+    kernel.add("in_rows", call.relation->edges().in_rows);
+    kernel.add("out_rows", call.relation->edges().out_rows), kernel.add("parts", parts.table);
     rows = "lattice::listed_rows(edge_ids, in_rows, out_rows, parts, threadgroup_position_in_grid)";
     tiles = parts.count;
   } else if (view == View::buckets) {
     const TileLists& lists = call.relation->tile_lists();
-    launch.add("bounds", lists.bounds), launch.add("in_rows", lists.in_rows);
-    launch.add("positions", lists.positions), launch.add("order", lists.order);
+    kernel.add("bounds", lists.bounds), kernel.add("in_rows", lists.in_rows);
+    kernel.add("positions", lists.positions), kernel.add("order", lists.order);
     rows = "lattice::bucket_rows(bounds, in_rows, positions, order, sizes)";
   }
   const std::string v = view == View::buckets ? "float" : "T",
                     blocks = tensors ? "conv_tensor_blocks(" : "conv_blocks<" + v + ">(";
-  launch.call.shared = {{"float4", "memory", "lattice::" + blocks + shape.sizes() + ")"},
+  kernel.call.shared = {{"float4", "memory", "lattice::" + blocks + shape.sizes() + ")"},
                         {"uint", "masks", "4"}};
-  launch.call.source =
-      "lattice::" + kernel + "<" + v + ", " + shape.arguments() + ">(" + rows + ", " +
-      launch.weight + ", x, " + launch.bias +
-      ", sizes, y, memory, masks, threadgroup_position_in_grid, " +
-      "thread_index_in_threadgroup, simdgroup_index_in_threadgroup, thread_index_in_simdgroup);";
-  launch.call.grid = {as_int(tiles * kThreads), as_int((out_group(call) + columns - 1) / columns),
+  kernel.enter(function + "<" + v + ", " + shape.arguments() + ">",
+               rows + ", " + kernel.weight + ", " + kernel.arrays +
+                   ", sizes, lattice::TileMemory{memory, masks}, " + kThreadPlace);
+  kernel.call.grid = {as_int(tiles * kThreads), as_int((out_group(call) + columns - 1) / columns),
                       as_int(call.groups)};
-  launch.call.threadgroup = {kThreads, 1, 1};
-  return launch.run(call.stream);
+  kernel.call.threadgroup = {kThreads, 1, 1};
+  return kernel.run(call.stream)[0];
 }
 
 // The call on the relation before it was reversed: a submanifold's offsets in reverse order.
@@ -225,44 +211,47 @@ Call mirrored(const Call& call) {
 }
 
 // Result (K, matrix...), with the strides of a matrix in `strides`.
-mx::array outer_with(const Call& call, const mx::Shape& shape, const std::vector<int32_t>& strides,
+mx::array outer_with(const Call& call, const mx::Shape& shape, Strides strides,
                      std::optional<Unit> unit) {
   const auto s = call.stream;
   if (is_empty(call)) return mx::zeros(shape, call.dtype, s);
   const EdgeParts& parts = call.relation->edge_parts();
-  const int size = strides[0];
   const bool tensors = unit == Unit::tensors;
   const TileShape tiles(call, std::max(in_group(call), out_group(call)), kPartEdges, call.dtype);
-  const std::string kernel = tensors ? "outer_tensor" : unit ? "outer_tiles" : "outer_rows";
+  const std::string function = tensors ? "outer_tensor" : unit ? "outer_tiles" : "outer_rows";
   graph::OutputSpec spec{shape, call.dtype};
-  if (!parts.direct) spec = {{parts.count, size}, mx::float32};
-  Launch launch(kernel + (unit ? tiles.name() : ""), tensors ? "outer_tensor" : "outer", call.dtype,
-                "u", spec);
-  launch.call.template_args.emplace_back("U", spec.dtype);
-  launch.add("x", call.inputs[0]), launch.add("g", call.inputs[1]);
-  launch.add("edge_ids", call.relation->kernel_csr().edge_ids);
-  launch.add("in_rows", call.relation->edges().in_rows),
-      launch.add("out_rows", call.relation->edges().out_rows);
-  launch.add("parts", parts.table);
-  launch.add("sizes", numbers({as_int(call.groups), as_int(in_group(call)), as_int(out_group(call)),
-                               strides[0], strides[1], strides[2]}));
-  const std::string arguments = "(x, g, edge_ids, in_rows, out_rows, parts, sizes, u, ";
+  if (!parts.direct) spec = {{parts.count, as_int(strides.k)}, mx::float32};
+  KernelCall kernel(function + (unit ? tiles.name() : ""), tensors ? "outer_tensor" : "outer");
+  kernel.call.template_args = {{"T", call.dtype}, {"U", spec.dtype}};
+  kernel.add_output("u", spec);
+  kernel.add("x", call.inputs[0]), kernel.add("g", call.inputs[1]);
+  kernel.add("edge_ids", call.relation->kernel_csr().edge_ids);
+  kernel.add("in_rows", call.relation->edges().in_rows);
+  kernel.add("out_rows", call.relation->edges().out_rows), kernel.add("parts", parts.table);
+  kernel.add_sizes("OuterSizes", OuterSizes{.groups = as_int(call.groups),
+                                            .in = as_int(in_group(call)),
+                                            .out = as_int(out_group(call)),
+                                            .stride_k = as_int(strides.k),
+                                            .stride_g = as_int(strides.g),
+                                            .stride_c = as_int(strides.c)});
+  const std::string arguments =
+      "lattice::part_edges(edge_ids, in_rows, out_rows, parts), "
+      "lattice::outer_arrays(x, g, u), sizes, ";
   if (unit) {
     const std::string blocks = tensors ? "outer_tensor_blocks(" : "outer_blocks<T>(";
-    launch.call.shared = {{"float4", "memory", "lattice::" + blocks + tiles.sizes() + ")"}};
-    launch.call.source = "lattice::" + kernel + "<T, U, " + tiles.arguments() + ">" + arguments +
-                         "memory, threadgroup_position_in_grid, thread_index_in_threadgroup, " +
-                         "simdgroup_index_in_threadgroup, thread_index_in_simdgroup);";
+    kernel.call.shared = {{"float4", "memory", "lattice::" + blocks + tiles.sizes() + ")"}};
+    kernel.enter(function + "<T, " + tiles.arguments() + ">",
+                 arguments + "memory, " + kThreadPlace);
     const auto tiles_of = [&](int64_t c) { return (c + tiles.width - 1) / tiles.width; };
-    launch.call.grid = {as_int(int64_t{parts.count} * kThreads), as_int(tiles_of(in_group(call))),
+    kernel.call.grid = {as_int(int64_t{parts.count} * kThreads), as_int(tiles_of(in_group(call))),
                         as_int(call.groups * tiles_of(out_group(call)))};
-    launch.call.threadgroup = {kThreads, 1, 1};
+    kernel.call.threadgroup = {kThreads, 1, 1};
   } else {
-    launch.call.source = "lattice::outer_rows<U>" + arguments + "thread_position_in_grid);";
-    launch.call.grid = {as_int(call.c_out), as_int(in_group(call)), parts.count};
-    launch.call.threadgroup = row_threads(call.c_out);
+    kernel.enter(function, arguments + "thread_position_in_grid");
+    kernel.call.grid = {as_int(call.c_out), as_int(in_group(call)), parts.count};
+    kernel.call.threadgroup = row_threads(call.c_out);
   }
-  const mx::array u = launch.run(s);
+  const mx::array u = kernel.run(s)[0];
   if (parts.direct) return u;
   const mx::array sum =
       metal_reduce(u, {parts.offsets, {}, {}, parts.pieces}, ReduceMode::sum, call.dtype, s);
@@ -311,6 +300,9 @@ Rejection needs_map(const Call& call) {
 }
 
 Rejection needs_one_edge(const Call& call) {
+  // First what costs nothing: the question below counts the edges of every row.
+  const Rejection few = needs_few_groups(call);
+  if (!few.fits()) return few;
   if (!call.relation->has_one_edge_per_output())
     return {Step::relation, "some output row has no edge or several"};
   return {};

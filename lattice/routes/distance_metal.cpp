@@ -3,9 +3,9 @@
 
 #include <limits>
 
-#include "lattice/graph/gpu_call.h"
-#include "lattice/kernels/metal/text.h"
+#include "lattice/kernels/portable/distance_sizes.h"
 #include "lattice/routes/distance.h"
+#include "lattice/routes/kernel_call.h"
 
 namespace lattice {
 namespace {
@@ -21,7 +21,7 @@ Rejection needs_whole_tiles(const Call& call) {
     if (a.shape(0) > kMostRows)
       return {Rejection::Step::shape,
               std::to_string(a.shape(0)) + " rows: MLX launches fewer than 2^31 threads"};
-  return needs_metal(call);
+  return needs_gpu_kernels(call);
 }
 
 mx::array distance_with_metal(const Call& call) {
@@ -34,21 +34,19 @@ mx::array distance_with_metal(const Call& call) {
                              : kind == Distance::euclidean ? "kEuclidean"
                                                            : "kSquared";
   const auto whole = [](int rows) { return (rows + kSide - 1) / kSide * kSide; };
-  graph::GpuCall launch;
-  launch.name = std::string("distance_") + name(kind);
-  launch.header = metal::text("distance");
-  launch.shared = {{"float", "left", "lattice::kSide * lattice::kPitch"},
-                   {"float", "right", "lattice::kSide * lattice::kPitch"}};
-  launch.source =
-      "lattice::distance_tile<lattice::" + metric +
-      ">(d, a, a_shape[0], b, b_shape[0], a_shape[1], left, right, thread_position_in_grid.xy, "
-      "thread_position_in_threadgroup.xy);";
-  launch.input_names = {"a", "b"};
-  launch.output_names = {"d"};
-  launch.outputs = {{{n, m}, mx::float32}};
-  launch.grid = {whole(m), whole(n), 1};
-  launch.threadgroup = {kSide, kSide, 1};
-  return graph::gpu_call(launch, {a, b}, call.stream)[0];
+  KernelCall kernel(std::string("distance_") + name(kind), "distance");
+  kernel.add("a", a), kernel.add("b", b);
+  kernel.add_output("d", {{n, m}, mx::float32});
+  kernel.add_sizes("DistanceSizes",
+                   DistanceSizes{.n = n, .m = m, .channels = static_cast<int>(call.c_in)});
+  kernel.call.shared = {{"float", "left", "lattice::kSide * lattice::kPitch"},
+                        {"float", "right", "lattice::kSide * lattice::kPitch"}};
+  kernel.enter("distance_tile<lattice::" + metric + ">",
+               "d, a, b, sizes, lattice::DistanceMemory{left, right}, thread_position_in_grid.xy, "
+               "thread_position_in_threadgroup.xy");
+  kernel.call.grid = {whole(m), whole(n), 1};
+  kernel.call.threadgroup = {kSide, kSide, 1};
+  return kernel.run(call.stream)[0];
 }
 
 }  // namespace lattice

@@ -8,9 +8,9 @@
 #include <limits>
 
 #include "lattice/graph/dtype.h"
-#include "lattice/graph/gpu_call.h"
-#include "lattice/kernels/metal/text.h"
+#include "lattice/kernels/portable/geometry_sizes.h"
 #include "lattice/routes/geometry.h"
+#include "lattice/routes/kernel_call.h"
 
 namespace lattice {
 namespace {
@@ -19,55 +19,67 @@ constexpr int kTile = 64;  // as in neighbors.metal
 
 int rows_of(const mx::array& a) { return a.shape(0); }
 
-struct Input {
-  const char* name;
-  mx::array array;
-};
-
-// One launch of `n` threads on x, for each of `words` on y.
-std::vector<mx::array> launch(const char* topic, const std::string& name, const std::string& source,
-                              const std::vector<Input>& inputs,
-                              std::vector<graph::OutputSpec> outputs, int n, int words, int group,
-                              std::optional<float> init_value, mx::StreamOrDevice s,
-                              std::vector<graph::SharedArray> shared = {}) {
-  graph::GpuCall call;
-  call.shared = std::move(shared);
-  call.name = std::string(topic) + "_" + name;
-  call.header = metal::text(topic);
-  call.source = source;
-  std::vector<mx::array> arrays;
-  for (const Input& in : inputs) {
-    call.input_names.push_back(in.name);
-    arrays.push_back(in.array);
+// A kernel with one thread per row.
+struct RowKernel : KernelCall {
+  RowKernel(const char* topic, const std::string& name, int n)
+      : KernelCall(std::string(topic) + "_" + name, topic) {
+    call.grid = {n, 1, 1};
+    call.threadgroup = {256, 1, 1};
   }
-  call.output_names = {"out", "distances"};
-  call.output_names.resize(outputs.size());
-  call.outputs = std::move(outputs);
-  call.grid = {n, words, 1};
-  call.threadgroup = {group, 1, 1};
-  call.init_value = init_value;
-  return graph::gpu_call(call, arrays, s);
-}
+};
 
 // Slots with every row of coords; twice as many as rows, or more.
 mx::array table_of(const mx::array& coords, mx::StreamOrDevice s) {
-  const int slots = static_cast<int>(std::bit_ceil(static_cast<uint32_t>(2 * rows_of(coords) + 2)));
-  return launch(
-      "coords", "insert",
-      "lattice::insert_coordinate(out, uint(size[0]), coords, int(thread_position_in_grid.x));",
-      {{"coords", coords}, {"size", mx::array({slots}, {1}, mx::int32)}}, {{{slots}, mx::int32}},
-      rows_of(coords), 1, 256, -1.0f, s)[0];
+  const int n = rows_of(coords),
+            slots = static_cast<int>(std::bit_ceil(static_cast<uint32_t>(2 * n + 2)));
+  RowKernel kernel("coords", "insert", n);
+  kernel.add("coords", coords);
+  kernel.add_output("out", {{slots}, mx::int32});
+  kernel.add_sizes("TableSizes", TableSizes{.n_slots = slots, .n_rows = n});
+  kernel.enter("insert_coordinate", "out, coords, sizes, thread_position_in_grid");
+  kernel.call.init_value = -1.0f;
+  return kernel.run(s)[0];
 }
 
 mx::array find(const mx::array& coords, const mx::array& queries, mx::StreamOrDevice s) {
   const int n = rows_of(queries);
   if (n == 0 || rows_of(coords) == 0) return mx::full({n}, -1, mx::int32, s);
-  return launch("coords", "find",
-                "const int q = int(thread_position_in_grid.x);\n"
-                "out[q] = lattice::find_coordinate(slots, uint(slots_shape[0]), coords, "
-                "lattice::coordinate(queries, q));",
-                {{"slots", table_of(coords, s)}, {"coords", coords}, {"queries", queries}},
-                {{{n}, mx::int32}}, n, 1, 256, {}, s)[0];
+  const mx::array slots = table_of(coords, s);
+  RowKernel kernel("coords", "find", n);
+  kernel.add("slots", slots), kernel.add("coords", coords), kernel.add("queries", queries);
+  kernel.add_output("out", {{n}, mx::int32});
+  kernel.add_sizes("TableSizes", TableSizes{.n_slots = rows_of(slots), .n_rows = rows_of(coords)});
+  kernel.enter("find_row", "out, slots, coords, queries, sizes, thread_position_in_grid");
+  return kernel.run(s)[0];
+}
+
+// Neighbors of all queries by comparing each of them with every source. The kernel `function`,
+// count or take, keeps `width` neighbors per query in its outputs.
+graph::Arrays search(const std::string& function, const Call& call, int width,
+                     const std::vector<graph::OutputSpec>& outputs) {
+  const int n = rows_of(call.inputs[1]);
+  const bool points = call.geometry().points;
+  KernelCall kernel("neighbors_" + function + (points ? "_points" : "_coords"), "neighbors");
+  kernel.add("source", call.inputs[0]), kernel.add("query", call.inputs[1]);
+  std::string arguments;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    kernel.add_output(i ? "distances" : "out", outputs[i]);
+    arguments += i ? "distances, " : "out, ";
+  }
+  kernel.add_sizes(
+      "SearchSizes",
+      SearchSizes{.n_sources = rows_of(call.inputs[0]),
+                  .n_queries = n,
+                  .width = width,
+                  .reach = call.geometry().reach.value_or(std::numeric_limits<float>::infinity())});
+  kernel.call.shared = {{"int4", "tile", "lattice::kTile"}};
+  kernel.enter(function + "_neighbors<" + (points ? "true>" : "false>"),
+               arguments + "source, query, sizes, tile, lattice::SearchPlace{" +
+                   "thread_position_in_grid, thread_position_in_threadgroup}");
+  kernel.call.grid = {(n + kTile - 1) / kTile * kTile, 1, 1};
+  kernel.call.threadgroup = {kTile, 1, 1};
+  if (function == "take") kernel.call.init_value = -1.0f;
+  return kernel.run(call.stream);
 }
 
 }  // namespace
@@ -76,7 +88,7 @@ Rejection needs_hash(const Call& call) {
   for (const mx::array& a : call.inputs)
     if (a.dtype() == mx::int64 || a.size() >= size_t{1} << 31)
       return {Rejection::Step::shape, "coordinates are int64 or have 2^29 rows or more"};
-  return needs_metal(call);
+  return needs_gpu_kernels(call);
 }
 
 Rejection needs_map_by_hash(const Call& call) {
@@ -114,10 +126,13 @@ mx::array unique_with_metal(const Call& call) {
   const mx::array is_first = mx::equal(first, mx::arange(n, mx::int32, s), s);
   const mx::array number = mx::subtract(
       mx::cumsum(mx::astype(is_first, mx::int32, s), 0, false, true, s), mx::array(1), s);
-  return launch(
-      "coords", "compact",
-      "lattice::compact_row(out, first, number, first_shape[0], int(thread_position_in_grid.x));",
-      {{"first", first}, {"number", number}}, {{{2, n}, mx::int32}}, n, 1, 256, -1.0f, s)[0];
+  RowKernel kernel("coords", "compact", n);
+  kernel.add("first", first), kernel.add("number", number);
+  kernel.add_output("out", {{2, n}, mx::int32});
+  kernel.add_sizes("TableSizes", TableSizes{.n_slots = 0, .n_rows = n});
+  kernel.enter("compact_row", "out, first, number, sizes, thread_position_in_grid");
+  kernel.call.init_value = -1.0f;
+  return kernel.run(s)[0];
 }
 
 mx::array relate_with_metal(const Call& call) {
@@ -130,53 +145,36 @@ mx::array relate_with_metal(const Call& call) {
     const mx::array none = mx::full({n, n_k}, -1, mx::int32, s);
     return mx::concatenate({none, mx::zeros({n, n_words}, mx::int32, s)}, 1, s);
   }
-  std::vector<int32_t> offsets, steps;
-  for (const Triple& offset :
-       kernel_offsets(spec.size, spec.dilation, !offsets_start_at_zero(kind)))
+  const bool scatters = offsets_start_at_zero(kind);
+  const mx::array slots = table_of(in, s);
+  RelateSizes sizes{.n_slots = rows_of(slots), .n_k = n_k, .stride = {}, .padding = {}};
+  for (size_t a = 0; a < 3; ++a) {
+    sizes.stride[a] = static_cast<int>(spec.stride[a]);
+    sizes.padding[a] = static_cast<int>(spec.padding[a]);
+  }
+  std::vector<int32_t> offsets;
+  for (const Triple& offset : kernel_offsets(spec.size, spec.dilation, !scatters))
     for (const int64_t v : offset) offsets.push_back(static_cast<int32_t>(v));
-  for (const Triple* t : {&spec.stride, &spec.padding})
-    for (const int64_t v : *t) steps.push_back(static_cast<int32_t>(v));
-  const std::string scatter = offsets_start_at_zero(kind) ? "true" : "false";
-  return launch(
-      "relations", offsets_start_at_zero(kind) ? "scatter" : "gather",
-      "lattice::relate_row<" + scatter +
-          ">(out, slots, uint(slots_shape[0]), rows, targets, offsets, steps, offsets_shape[0], "
-          "thread_position_in_grid.xy);",
-      {{"slots", table_of(in, s)},
-       {"rows", in},
-       {"targets", out},
-       {"offsets", mx::array(offsets.data(), {n_k, 3}, mx::int32)},
-       {"steps", mx::array(steps.data(), {6}, mx::int32)}},
-      {{{n, n_k + n_words}, mx::int32}}, n, n_words, 256, {}, s)[0];
+  RowKernel kernel("relations", scatters ? "scatter" : "gather", n);
+  kernel.add("slots", slots), kernel.add("rows", in), kernel.add("targets", out);
+  kernel.add("offsets", mx::array(offsets.data(), {n_k, 3}, mx::int32));
+  kernel.add_output("out", {{n, n_k + n_words}, mx::int32});
+  kernel.add_sizes("RelateSizes", sizes);
+  kernel.enter(std::string("relate_row<") + (scatters ? "true>" : "false>"),
+               "out, slots, rows, targets, offsets, sizes, thread_position_in_grid.xy");
+  kernel.call.grid[1] = n_words;
+  return kernel.run(s)[0];
 }
 
 mx::array neighbors_with_metal(const Call& call) {
-  const mx::array &source = call.inputs[0], &query = call.inputs[1];
-  const auto s = call.stream;
-  const int n = rows_of(query);
+  const int n = rows_of(call.inputs[1]);
   const int64_t limit = call.geometry().limit;
-  const float reach = call.geometry().reach.value_or(std::numeric_limits<float>::infinity());
   std::vector<int32_t> result = {0, 0, 0};  // truncated in two words, the first offset
-  if (n == 0 || rows_of(source) == 0) {
+  if (n == 0 || rows_of(call.inputs[0]) == 0) {
     result.resize(static_cast<size_t>(n) + 3, 0);
     return mx::array(result.data(), {n + 3}, mx::int32);
   }
-  const std::string kind = call.geometry().points ? "points" : "coords";
-  const std::string visit = std::string("lattice::visit_sources<") +
-                            (call.geometry().points ? "true" : "false") +
-                            ">(found, source, source_shape[0], query, n, q, reach[0], tile, "
-                            "int(thread_position_in_threadgroup.x));\n";
-  const std::string head =
-      "const int n = query_shape[0], q = "
-      "int(thread_position_in_grid.x);\n";
-  const std::vector<graph::SharedArray> tile = {{"int4", "tile", "lattice::kTile"}};
-  const std::vector<Input> inputs = {
-      {"source", source}, {"query", query}, {"reach", mx::array(&reach, {1}, mx::float32)}};
-  const int threads = (n + kTile - 1) / kTile * kTile;
-  mx::array counts =
-      launch("neighbors", "count_" + kind,
-             head + "lattice::Counted found = {0};\n" + visit + "if (q < n) out[q] = found.n;",
-             inputs, {{{n}, mx::int32}}, threads, 1, kTile, {}, s, tile)[0];
+  mx::array counts = search("count", call, 0, {{{n}, mx::int32}})[0];
   counts.eval();
   const int32_t* count = counts.data<int32_t>();
   const int64_t most = *std::max_element(count, count + n);
@@ -192,14 +190,8 @@ mx::array neighbors_with_metal(const Call& call) {
   result[1] = static_cast<int32_t>(truncated >> 30);
   std::vector<int32_t> distances;
   if (width > 0) {
-    std::vector<Input> with_width = inputs;
-    with_width.push_back({"width", mx::array({width}, {1}, mx::int32)});
-    std::vector<mx::array> found = launch(
-        "neighbors", "take_" + kind,
-        head + "const size_t first = size_t(min(q, n - 1)) * size_t(width[0]);\n" +
-            "lattice::Nearest found = {out + first, distances + first, width[0], 0};\n" + visit,
-        with_width, {{{n, width}, mx::int32}, {{n, width}, mx::float32}}, threads, 1, kTile, -1.0f,
-        s, tile);
+    std::vector<mx::array> found =
+        search("take", call, width, {{{n, width}, mx::int32}, {{n, width}, mx::float32}});
     mx::eval(found);
     std::vector<int32_t> sources;
     for (int q = 0; q < n; ++q) {

@@ -6,13 +6,9 @@
 #include <functional>
 #include <limits>
 
-#include "lattice/routes/route.h"
+#include "lattice/routes/attention.h"
 
 namespace lattice {
-
-// Inputs as AttendEdges documents them.
-Call neighbor_attention_call(Operation operation, const AttendEdges& attend, graph::Arrays inputs,
-                             mx::StreamOrDevice s);
 
 // {out, log-sum-exp}.
 graph::Arrays neighbor_attention_rows(const Call& call, const Route& route);

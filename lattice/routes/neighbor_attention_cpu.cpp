@@ -34,19 +34,6 @@ cpu::NeighborAttention described(const AttendEdges& attend, std::span<const grap
 
 }  // namespace
 
-Call neighbor_attention_call(Operation operation, const AttendEdges& attend, graph::Arrays inputs,
-                             mx::StreamOrDevice s) {
-  const int64_t channels = int64_t{inputs[0].shape(1)} * inputs[0].shape(2);
-  const mx::Dtype dtype = inputs[0].dtype();
-  return {.operation = operation,
-          .inputs = std::move(inputs),
-          .c_in = channels,
-          .c_out = channels,
-          .dtype = dtype,
-          .payload = attend,
-          .stream = s};
-}
-
 graph::Arrays neighbor_attention_rows(const Call& call, const Route& route) {
   const AttendEdges& attend = call.get<AttendEdges>();
   const mx::array& v = call.inputs[0];
@@ -61,10 +48,8 @@ graph::Arrays neighbor_attention_rows(const Call& call, const Route& route) {
 
 graph::Arrays neighbor_attention_vjp_rows(const Call& call, const Route& route) {
   const AttendEdges& attend = call.get<AttendEdges>();
-  std::vector<graph::OutputSpec> specs;
-  for (size_t i = 0; i < attend.inputs(); ++i)
-    specs.push_back({call.inputs[i].shape(), call.inputs[i].dtype()});
-  return cpu_nodes(call, route, contiguous_inputs(call), key_of(attend), std::move(specs),
+  return cpu_nodes(call, route, contiguous_inputs(call), key_of(attend),
+                   cotangents(call, attend.inputs()),
                    [attend](std::span<const graph::Input> in, std::span<const graph::Output> out) {
                      const size_t n = attend.inputs();
                      const EdgeSegments& edges = *attend.edges;

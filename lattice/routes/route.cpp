@@ -10,7 +10,7 @@ const char* name(Rejection::Step step) {
   return kNames[static_cast<int>(step)];
 }
 
-Rejection needs_metal(const Call&) {
+Rejection needs_gpu_kernels(const Call&) {
   if (graph::gpu_backend() == graph::GpuBackend::none)
     return {Rejection::Step::capability, "MLX has no Metal and no CUDA here"};
   return {};

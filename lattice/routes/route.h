@@ -19,7 +19,7 @@ struct Rejection {
 };
 const char* name(Rejection::Step step);
 // Rejects where MLX has neither Metal nor CUDA, for which there are kernels of ours.
-Rejection needs_metal(const Call& call);
+Rejection needs_gpu_kernels(const Call& call);
 
 // Whose code runs in a row of the table. `host`: code of the CPU, also for a GPU that shares
 // memory. `metal` and `cuda`: one text in the words of either.

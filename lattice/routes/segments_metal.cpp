@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "lattice/graph/gpu_call.h"
-#include "lattice/kernels/metal/text.h"
+#include "lattice/kernels/portable/segment_sizes.h"
+#include "lattice/routes/kernel_call.h"
 #include "lattice/routes/pool.h"
 
 namespace lattice {
@@ -13,40 +13,35 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// The call function<channels of a thread, flags>(out, arguments, place) for an (n, channels)
-// result. A thread computes one value or, with `wide`, four neighbors where channels are a multiple
-// of 4.
-mx::array launch(std::string name, const std::string& function, const std::string& flags,
-                 const std::string& arguments, std::vector<std::string> names,
-                 const std::vector<mx::array>& inputs, int64_t n, int channels, mx::Dtype dtype,
-                 mx::StreamOrDevice s, bool wide = true) {
-  const int each = wide && channels % 4 == 0 ? 4 : 1, across = std::min(channels / each, kThreads);
-  if (each > 1) name += "_by4";
-  graph::GpuCall call;
-  call.name = "segments_" + name;
-  call.header = metal::text("segments");
-  call.source = "lattice::" + function + "<" + std::to_string(each) + flags + ">(out, " +
-                arguments + ", thread_position_in_grid.xy);";
-  call.input_names = std::move(names);
-  call.output_names = {"out"};
-  call.outputs = {{{static_cast<int>(n), channels}, dtype}};
-  call.grid = {channels / each, static_cast<int>(n), 1};
-  call.threadgroup = {across, kThreads / across, 1};
-  return graph::gpu_call(call, inputs, s)[0];
-}
-
 const char* flag(bool on) { return on ? "true" : "false"; }
 
-// Arrays that a kernel may do without: their names and, where there is none, a pointer that is not
-// read.
-struct Inputs {
-  std::vector<std::string> names;
-  std::vector<mx::array> arrays;
-  std::string add(const char* name, const std::optional<mx::array>& array) {
+// A kernel with an (n, channels) result. A thread computes one value or, where channels are a
+// multiple of 4 and `wide` says so, four neighbors.
+struct SegmentKernel : KernelCall {
+  int each;
+
+  SegmentKernel(const std::string& name, int64_t n, int channels, mx::Dtype dtype, bool wide = true)
+      : KernelCall("segments_" + name, "segments"), each(wide && channels % 4 == 0 ? 4 : 1) {
+    if (each > 1) call.name += "_by4";
+    const int across = std::min(channels / each, kThreads);
+    add_output("out", {{static_cast<int>(n), channels}, dtype});
+    call.grid = {channels / each, static_cast<int>(n), 1};
+    call.threadgroup = {across, kThreads / across, 1};
+  }
+  // The name of an input that the kernel may do without: where there is none, a pointer that is not
+  // read.
+  std::string add_maybe(const char* name, const std::optional<mx::array>& array) {
     if (!array) return "offsets";
-    names.push_back(name);
-    arrays.push_back(*array);
+    add(name, *array);
     return name;
+  }
+  // function<channels of a thread, flags>(out, arguments, sizes, place)
+  mx::array run(const std::string& function, const std::string& flags, const std::string& arguments,
+                mx::StreamOrDevice s, float fill = 0.0f) {
+    add_sizes("SegmentSizes", SegmentSizes{call.outputs[0].shape[1], fill});
+    enter(function + "<" + std::to_string(each) + flags + ">",
+          "out, " + arguments + ", sizes, thread_position_in_grid.xy");
+    return KernelCall::run(s)[0];
   }
 };
 
@@ -63,34 +58,37 @@ bool is_empty(const MetalSegments& segments, const mx::array& x) {
 // Without cutting.
 mx::array reduce_plain(const mx::array& x, const MetalSegments& segments, ReduceMode mode,
                        mx::Dtype dtype, mx::StreamOrDevice s) {
-  Inputs in{{"x", "offsets"}, {x, segments.offsets}};
-  const std::string rows = in.add("rows", segments.rows),
-                    weights = in.add("weights", segments.weights);
+  SegmentKernel kernel(name(mode) + std::string(segments.rows ? "_rows" : "") +
+                           (segments.weights ? "_weighted" : ""),
+                       segments.n(), x.shape(1), dtype);
+  kernel.add("x", x), kernel.add("offsets", segments.offsets);
+  const std::string rows = kernel.add_maybe("rows", segments.rows),
+                    weights = kernel.add_maybe("weights", segments.weights);
   const std::string constant = mode == ReduceMode::max    ? "lattice::kMax"
                                : mode == ReduceMode::min  ? "lattice::kMin"
                                : mode == ReduceMode::mean ? "lattice::kMean"
                                                           : "lattice::kSum";
-  const std::string flags = ", " + constant + ", " + flag(segments.rows.has_value()) + ", " +
-                            flag(segments.weights.has_value());
-  return launch(name(mode) + std::string(segments.rows ? "_rows" : "") +
-                    (segments.weights ? "_weighted" : ""),
-                "reduce_segments", flags, "x, x_shape[1], offsets, " + rows + ", " + weights,
-                in.names, in.arrays, segments.n(), x.shape(1), dtype, s);
+  return kernel.run("reduce_segments",
+                    ", " + constant + ", " + flag(segments.rows.has_value()) + ", " +
+                        flag(segments.weights.has_value()),
+                    "x, lattice::entries(offsets, " + rows + ", " + weights + ")", s);
 }
 
 mx::array match_plain(const mx::array& a, const mx::array& b, const std::optional<mx::array>& x,
                       const MetalSegments& segments, const std::optional<mx::array>& owners,
                       mx::StreamOrDevice s) {
-  Inputs in{{"a", "b", "offsets"}, {a, b, segments.offsets}};
-  const std::string values = x ? in.add("x", x) : "b", rows = in.add("rows", segments.rows);
-  const std::string owner = in.add("owners", owners);
-  const std::string flags = std::string(", ") + flag(!x) + ", " + flag(segments.rows.has_value()) +
-                            ", " + flag(owners.has_value());
-  return launch(std::string(x ? "match" : "count") + (segments.rows ? "_rows" : "") +
-                    (owners ? "_pieces" : ""),
-                "match_segments", flags,
-                "a, b, " + values + ", b_shape[1], offsets, " + rows + ", " + owner, in.names,
-                in.arrays, segments.n(), b.shape(1), mx::float32, s);
+  SegmentKernel kernel(std::string(x ? "match" : "count") + (segments.rows ? "_rows" : "") +
+                           (owners ? "_pieces" : ""),
+                       segments.n(), b.shape(1), mx::float32);
+  kernel.add("a", a), kernel.add("b", b), kernel.add("offsets", segments.offsets);
+  const std::string values = x ? kernel.add_maybe("x", x) : "b",
+                    rows = kernel.add_maybe("rows", segments.rows),
+                    owner = kernel.add_maybe("owners", owners);
+  return kernel.run("match_segments",
+                    std::string(", ") + flag(!x) + ", " + flag(segments.rows.has_value()) + ", " +
+                        flag(owners.has_value()),
+                    "a, b, " + values + ", lattice::entries(offsets, " + rows + ", " + owner + ")",
+                    s);
 }
 
 }  // namespace
@@ -138,15 +136,16 @@ mx::array metal_argmax(const mx::array& x, const MetalSegments& segments, bool m
   // `rows`: of the entries, or chosen for each channel, or none.
   const auto plain = [&](const mx::array& offsets, const std::optional<mx::array>& rows) {
     const bool chosen = rows && rows->ndim() == 2;
-    Inputs in{{"x", "offsets"}, {x, offsets}};
-    const std::string from = in.add("rows", rows);
-    const std::string flags =
-        std::string(", ") + flag(minimum) + ", " + flag(rows && !chosen) + ", " + flag(chosen);
-    return launch(std::string(minimum ? "argmin" : "argmax") + (chosen ? "_chosen"
-                                                                : rows ? "_rows"
-                                                                       : ""),
-                  "argmax_segments", flags, "x, x_shape[1], offsets, " + from, in.names, in.arrays,
-                  offsets.shape(0) - 1, channels, mx::int32, s, !chosen);
+    SegmentKernel kernel(std::string(minimum ? "argmin" : "argmax") + (chosen ? "_chosen"
+                                                                       : rows ? "_rows"
+                                                                              : ""),
+                         offsets.shape(0) - 1, channels, mx::int32, !chosen);
+    kernel.add("x", x), kernel.add("offsets", offsets);
+    const std::string from = kernel.add_maybe("rows", rows);
+    return kernel.run(
+        "argmax_segments",
+        std::string(", ") + flag(minimum) + ", " + flag(rows && !chosen) + ", " + flag(chosen),
+        "x, lattice::entries(offsets, " + from + ", offsets)", s);
   };
   mx::array offsets = segments.offsets;
   std::optional<mx::array> rows = segments.rows;
@@ -161,8 +160,9 @@ mx::array metal_gather(const mx::array& x, const mx::array& rows, float fill,
                        mx::StreamOrDevice s) {
   const int n = rows.shape(0), channels = x.shape(1);
   if (n == 0 || x.size() == 0) return mx::full({n, channels}, mx::array(fill, x.dtype()), s);
-  return launch("gather", "gather_rows", "", "x, x_shape[1], rows, fill[0]", {"x", "rows", "fill"},
-                {x, rows, mx::array(&fill, {1}, mx::float32)}, n, channels, x.dtype(), s);
+  SegmentKernel kernel("gather", n, channels, x.dtype());
+  kernel.add("x", x), kernel.add("rows", rows);
+  return kernel.run("gather_rows", "", "x, rows", s, fill);
 }
 
 MetalSegments group_segments(const RowGroups& groups) {

@@ -6,6 +6,7 @@
 #include "lattice/routes/attention.h"
 #include "lattice/routes/columns.h"
 #include "lattice/routes/conv.h"
+#include "lattice/routes/cuda_twins.h"
 #include "lattice/routes/distance.h"
 #include "lattice/routes/gelu.h"
 #include "lattice/routes/geometry.h"
@@ -39,36 +40,6 @@ namespace {
 
 constexpr auto kCpu = mx::Device::cpu, kGpu = mx::Device::gpu;
 
-// Every row of Metal has a twin for CUDA, whose kernels are the same text: behind a run of rows
-// "metal.x" stand their twins "cuda.x". Tensor operations of Metal have none.
-std::vector<Route> with_cuda(std::initializer_list<Route> rows) {
-  std::vector<Route> all, twins;
-  all.reserve(2 * rows.size());
-  const auto end_run = [&] {
-    for (const Route& twin : twins) all.push_back(twin);
-    twins.clear();
-  };
-  for (const Route& row : rows) {
-    if (row.code != Code::metal || (!twins.empty() && twins[0].operation != row.operation))
-      end_run();
-    all.push_back(row);
-    if (row.code != Code::metal || row.name.find("tensor") != std::string::npos) continue;
-    Route& twin = twins.emplace_back(row);
-    twin.code = Code::cuda;
-    const auto rename = [](std::string& text, const std::string& from, const std::string& to) {
-      for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
-        text.replace(at, from.size(), to);
-    };
-    rename(twin.name, "metal.", "cuda.");
-    rename(twin.predicate, "metal.", "cuda.");
-    rename(twin.predicate, "Metal", "CUDA");
-    rename(twin.predicate, "threadgroup memory", "shared memory");
-    rename(twin.predicate, "threadgroup", "block of threads");
-  }
-  end_run();
-  return all;
-}
-
 }  // namespace
 
 std::span<const Route> routes() {
@@ -90,70 +61,74 @@ std::span<const Route> routes() {
        LATTICE_SLOW "; packed weights are made dense", always, one<conv_reference>},
       {Operation::conv, kGpu, Code::metal, "metal.tensor_sorted",
        LATTICE_TENSOR "the tiles of metal.sorted on the tensor unit",
-       all_of<needs_sorted_map, dense_only, needs_tensor_unit, needs_few_groups, needs_metal>,
+       all_of<needs_sorted_map, dense_only, needs_tensor_unit, needs_few_groups, needs_gpu_kernels>,
        one<conv_metal_tensor_sorted>},
       {Operation::conv, kGpu, Code::metal, "metal.tensor_mirrored",
        LATTICE_TENSOR "the tiles of metal.mirrored on the tensor unit",
-       all_of<needs_mirror, dense_only, needs_tensor_unit, needs_few_groups, needs_metal>,
+       all_of<needs_mirror, dense_only, needs_tensor_unit, needs_few_groups, needs_gpu_kernels>,
        one<conv_metal_tensor_mirrored>},
       {Operation::conv, kGpu, Code::metal, "metal.tensor_lists",
        LATTICE_TENSOR "the tiles of metal.lists on the tensor unit",
-       all_of<needs_one_edge, dense_only, needs_tensor_unit, needs_few_groups, needs_metal>,
+       all_of<needs_one_edge, dense_only, needs_tensor_unit, needs_few_groups, needs_gpu_kernels>,
        one<conv_metal_tensor_lists>},
       {Operation::conv, kGpu, Code::metal, "metal.tensor_packed_lists",
        LATTICE_TENSOR "packed weights; the tiles of metal.packed_lists on the tensor unit",
        all_of<needs_map, needs_one_edge, packed_only, needs_tensor_unit, needs_few_groups,
-              needs_metal>,
+              needs_gpu_kernels>,
        one<conv_metal_tensor_lists>},
       {Operation::conv, kGpu, Code::metal, "metal.tensor_packed_sorted",
        LATTICE_TENSOR "packed weights; the tiles of metal.packed_sorted on the tensor unit",
-       all_of<needs_sorted_map, packed_only, needs_tensor_unit, needs_few_groups, needs_metal>,
+       all_of<needs_sorted_map, packed_only, needs_tensor_unit, needs_few_groups,
+              needs_gpu_kernels>,
        one<conv_metal_tensor_sorted>},
       {Operation::conv, kGpu, Code::metal, "metal.tensor_packed_mirrored",
        LATTICE_TENSOR "packed weights; the tiles of metal.packed_mirrored on the tensor unit",
-       all_of<needs_mirror, packed_only, needs_tensor_unit, needs_few_groups, needs_metal>,
+       all_of<needs_mirror, packed_only, needs_tensor_unit, needs_few_groups, needs_gpu_kernels>,
        one<conv_metal_tensor_mirrored>},
       {Operation::conv, kGpu, Code::metal, "metal.sorted",
        LATTICE_DENSE
        "forward, target or submanifold relation of at most 32 offsets: tiles of 64 rows sorted by "
        "mask; matrix units skip offsets that 16 rows lack",
-       all_of<needs_sorted_map, dense_only, needs_tiles, needs_metal>, one<conv_metal_sorted>},
+       all_of<needs_sorted_map, dense_only, needs_tiles, needs_gpu_kernels>,
+       one<conv_metal_sorted>},
       {Operation::conv, kGpu, Code::metal, "metal.mirrored",
        LATTICE_DENSE
        "reversed submanifold relation of at most 32 offsets: metal.sorted on the relation itself "
        "with the offsets in reverse order",
-       all_of<needs_mirror, dense_only, needs_tiles, needs_metal>, one<conv_metal_mirrored>},
+       all_of<needs_mirror, dense_only, needs_tiles, needs_gpu_kernels>, one<conv_metal_mirrored>},
       {Operation::conv, kGpu, Code::metal, "metal.lists",
        LATTICE_DENSE
        "exactly one edge per output row (up by 2 x 2 x 2, and the gradient of down by 2 x 2 x 2): "
        "tiles of 64 edges of one offset",
-       all_of<needs_one_edge, dense_only, needs_tiles, needs_metal>, one<conv_metal_lists>},
+       all_of<needs_one_edge, dense_only, needs_tiles, needs_gpu_kernels>, one<conv_metal_lists>},
       {Operation::conv, kGpu, Code::metal, "metal.tiles",
        LATTICE_DENSE "no custom relation: tiles of 64 rows in the given order",
-       all_of<needs_map, dense_only, needs_tiles, needs_metal>, one<conv_metal_tiles>},
+       all_of<needs_map, dense_only, needs_tiles, needs_gpu_kernels>, one<conv_metal_tiles>},
       {Operation::conv, kGpu, Code::metal, "metal.buckets",
        LATTICE_DENSE "at most 4 lists of a tile and an offset per edge: tiles of 64 rows in local "
                      "order; rows that "
                      "share output and offset are added first",
-       all_of<needs_full_tiles, dense_only, needs_tiles, needs_metal>, one<conv_metal_buckets>},
+       all_of<needs_full_tiles, dense_only, needs_tiles, needs_gpu_kernels>,
+       one<conv_metal_buckets>},
       {Operation::conv, kGpu, Code::metal, "metal.packed_lists",
        LATTICE_PACKED "exactly one edge per output row: the tiles of metal.lists",
-       all_of<needs_map, needs_one_edge, packed_only, needs_tiles, needs_metal>,
+       all_of<needs_map, needs_one_edge, packed_only, needs_tiles, needs_gpu_kernels>,
        one<conv_metal_lists>},
       {Operation::conv, kGpu, Code::metal, "metal.packed_mirrored",
        LATTICE_PACKED
        "reversed submanifold relation of at most 32 offsets: the tiles of metal.mirrored",
-       all_of<needs_mirror, packed_only, needs_tiles, needs_metal>, one<conv_metal_mirrored>},
+       all_of<needs_mirror, packed_only, needs_tiles, needs_gpu_kernels>, one<conv_metal_mirrored>},
       {Operation::conv, kGpu, Code::metal, "metal.packed_sorted",
        LATTICE_PACKED
        "forward, target or submanifold relation of at most 32 offsets: the tiles of metal.sorted",
-       all_of<needs_sorted_map, packed_only, needs_tiles, needs_metal>, one<conv_metal_sorted>},
+       all_of<needs_sorted_map, packed_only, needs_tiles, needs_gpu_kernels>,
+       one<conv_metal_sorted>},
       {Operation::conv, kGpu, Code::metal, "metal.packed_tiles",
        LATTICE_PACKED "no custom relation: the tiles of metal.tiles",
-       all_of<needs_map, packed_only, needs_tiles, needs_metal>, one<conv_metal_tiles>},
+       all_of<needs_map, packed_only, needs_tiles, needs_gpu_kernels>, one<conv_metal_tiles>},
       {Operation::conv, kGpu, Code::metal, "metal.rows",
        "any shape, relation and storage on Metal: one thread per output value, edges by row",
-       needs_metal, one<conv_metal_rows>},
+       needs_gpu_kernels, one<conv_metal_rows>},
       {Operation::conv, kGpu, Code::mlx, "gpu.mlx",
        "any shape: gather, matmul and scatter-add of MLX, in float32; packed weights: one offset "
        "dequantized at a time",
@@ -170,11 +145,11 @@ std::span<const Route> routes() {
        LATTICE_SLOW "; packed weights are made dense", always, one<conv_reference>},
       {Operation::linear, kGpu, Code::metal, "metal.tensor",
        LATTICE_TENSOR "packed weights; the tiles of metal.packed on the tensor unit",
-       all_of<packed_only, needs_tensor_unit, needs_few_groups, needs_metal>,
+       all_of<packed_only, needs_tensor_unit, needs_few_groups, needs_gpu_kernels>,
        one<conv_metal_tensor_same>},
       {Operation::linear, kGpu, Code::metal, "metal.packed",
        "packed weights on Metal: tiles of 64 rows; codes are expanded as they are used",
-       all_of<packed_only, needs_few_groups, needs_metal>, one<conv_metal_tiles>},
+       all_of<packed_only, needs_few_groups, needs_gpu_kernels>, one<conv_metal_tiles>},
       {Operation::linear, kGpu, Code::mlx, "gpu.mlx",
        "any shape: matmul of MLX, whose kernels are tuned for each GPU; packed weights are made "
        "dense, in float32",
@@ -192,14 +167,14 @@ std::span<const Route> routes() {
        one<outer_reference>},
       {Operation::outer, kGpu, Code::metal, "metal.tensor",
        LATTICE_TENSOR "the tiles of metal.outer on the tensor unit",
-       all_of<needs_tensor_unit, needs_few_groups, needs_metal>, one<outer_metal_tensor>},
+       all_of<needs_tensor_unit, needs_few_groups, needs_gpu_kernels>, one<outer_metal_tensor>},
       {Operation::outer, kGpu, Code::metal, "metal.outer",
        "8 or more channels on both sides of a group: edges of an offset in parts of 1,024, added "
        "in "
        "order",
-       all_of<needs_tiles, needs_metal>, one<outer_metal_tiles>},
+       all_of<needs_tiles, needs_gpu_kernels>, one<outer_metal_tiles>},
       {Operation::outer, kGpu, Code::metal, "metal.rows",
-       "any shape on Metal: one thread per value of the result, the same parts", needs_metal,
+       "any shape on Metal: one thread per value of the result, the same parts", needs_gpu_kernels,
        one<outer_metal_rows>},
       {Operation::outer, kGpu, Code::mlx, "gpu.mlx",
        "any shape: gather, matmul and scatter-add of MLX, in float32", always, one<outer_with_mlx>,
@@ -220,10 +195,10 @@ std::span<const Route> routes() {
       {Operation::per_edge_apply, kGpu, Code::metal, "metal.buckets",
        "2 or more edges per matrix, 8 or more channels on both sides of a group: the tiles of "
        "metal.buckets of conv",
-       all_of<are_many_edges_per_matrix, needs_full_tiles, needs_tiles, needs_metal>,
+       all_of<are_many_edges_per_matrix, needs_full_tiles, needs_tiles, needs_gpu_kernels>,
        one<per_edge_apply_metal_buckets>},
       {Operation::per_edge_apply, kGpu, Code::metal, "metal.rows",
-       "any shape on Metal: one thread per output value, edges by output row", needs_metal,
+       "any shape on Metal: one thread per output value, edges by output row", needs_gpu_kernels,
        one<per_edge_apply_metal_rows>},
       {Operation::per_edge_apply, kGpu, Code::mlx, "gpu.mlx",
        "any shape: gather, products and scatter-add of MLX, in float32", always,
@@ -242,11 +217,11 @@ std::span<const Route> routes() {
       {Operation::per_edge_outer, kGpu, Code::metal, "metal.outer",
        "2 or more edges per matrix, 8 or more channels on both sides of a group: the kernel of "
        "metal.outer of outer",
-       all_of<are_many_edges_per_matrix, needs_tiles, needs_metal>,
+       all_of<are_many_edges_per_matrix, needs_tiles, needs_gpu_kernels>,
        one<per_edge_outer_metal_tiles>},
       {Operation::per_edge_outer, kGpu, Code::metal, "metal.rows",
        "any shape on Metal: one thread per value of a matrix, edges of a matrix in parts of 1,024",
-       needs_metal, one<per_edge_outer_metal_rows>},
+       needs_gpu_kernels, one<per_edge_outer_metal_rows>},
       {Operation::per_edge_outer, kGpu, Code::mlx, "gpu.mlx",
        "any shape: gather, products and scatter-add of MLX, in float32", always,
        one<per_edge_outer_with_mlx>},
@@ -259,7 +234,7 @@ std::span<const Route> routes() {
       {Operation::pool, kGpu, Code::metal, "metal.rows",
        "any shape: one thread per value or per four channels, edges by output row, long rows in "
        "pieces",
-       needs_metal, one<pool_with_metal>},
+       needs_gpu_kernels, one<pool_with_metal>},
       {Operation::pool, kGpu, Code::mlx, "gpu.mlx",
        "any shape: gather and scatter of MLX, in float32", always, one<pool_with_mlx>},
 
@@ -271,7 +246,7 @@ std::span<const Route> routes() {
        "any shape: one value at a time, sums in float64", always, one<segments_reference>},
       {Operation::segments, kGpu, Code::metal, "metal.rows",
        "any sizes of groups: one thread per value or per four channels, long groups in pieces",
-       needs_metal, one<segments_with_metal>},
+       needs_gpu_kernels, one<segments_with_metal>},
       {Operation::segments, kGpu, Code::mlx, "gpu.mlx", "any shape: scatter of MLX, in float32",
        always, one<segments_with_mlx>},
       {Operation::argmax, kCpu, Code::host, "cpu.segments",
@@ -279,13 +254,14 @@ std::span<const Route> routes() {
        one<argmax_segments>},
       {Operation::argmax, kGpu, Code::metal, "metal.rows",
        "any relation or groups: one thread per value or per four channels, long rows in pieces",
-       needs_metal, one<argmax_with_metal>},
+       needs_gpu_kernels, one<argmax_with_metal>},
       {Operation::argmax, kGpu, Code::host, "cpu.unified",
        "always: the CPU's code in shared memory", always, one<argmax_segments>},
       {Operation::gather, kCpu, Code::host, "cpu.rows", "any shape: copies of rows", always,
        one<gather_by_rows>},
       {Operation::gather, kGpu, Code::metal, "metal.rows",
-       "any shape: one thread per value or per four channels", needs_metal, one<gather_with_metal>},
+       "any shape: one thread per value or per four channels", needs_gpu_kernels,
+       one<gather_with_metal>},
       {Operation::gather, kGpu, Code::mlx, "gpu.mlx", "any shape: take of MLX", always,
        one<gather_with_mlx>},
 
@@ -296,7 +272,7 @@ std::span<const Route> routes() {
       {Operation::map_rows, kCpu, Code::host, "cpu.reference",
        "any map: one value at a time, sums in float64", always, one<map_rows_reference>},
       {Operation::map_rows, kGpu, Code::metal, "metal.rows",
-       "any map: one thread per value or per four channels, long rows in pieces", needs_metal,
+       "any map: one thread per value or per four channels, long rows in pieces", needs_gpu_kernels,
        one<map_rows_with_metal>},
       {Operation::map_rows, kGpu, Code::mlx, "gpu.mlx",
        "any map: take and scatter of MLX, in float32", always, one<map_rows_with_mlx>},
@@ -363,7 +339,7 @@ std::span<const Route> routes() {
        "scaled_dot_product_attention of MLX",
        needs_equal_segments, attention_with_sdpa},
       {Operation::attention, kGpu, Code::metal, "metal.tiles",
-       "any segments: 32 queries of a head per threadgroup, tiles of 32 keys", needs_metal,
+       "any segments: 32 queries of a head per threadgroup, tiles of 32 keys", needs_gpu_kernels,
        attention_with_metal},
       {Operation::attention, kGpu, Code::mlx, "gpu.mlx",
        "any segments: matmul of MLX for each run of segments of one length, in float32", always,
@@ -373,7 +349,7 @@ std::span<const Route> routes() {
        attention_vjp_tiles},
       {Operation::attention_vjp, kGpu, Code::metal, "metal.tiles",
        "no table by position: queries, then keys and values, 32 rows of a head per threadgroup",
-       all_of<has_no_table, needs_metal>, attention_vjp_with_metal},
+       all_of<has_no_table, needs_gpu_kernels>, attention_vjp_with_metal},
       {Operation::attention_vjp, kGpu, Code::mlx, "gpu.mlx",
        "any segments: MLX's gradient of the formula", always, attention_vjp_with_mlx, products_note,
        true},

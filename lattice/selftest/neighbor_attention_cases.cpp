@@ -39,7 +39,7 @@ void add_edges(std::vector<OracleCase>& cases, Random& random, const Shape& z, m
   graph::Arrays inputs;
   for (const Values& v : in) inputs.push_back(v.array);
   OracleCase test, back;
-  test.call = neighbor_attention_call(Operation::neighbor_attention, a, inputs, {});
+  test.call = attention_call(Operation::neighbor_attention, a, inputs, {});
   const auto at = [&](int64_t row, int64_t head, int64_t c) {
     return static_cast<size_t>((row * z.heads + head) * z.size + c);
   };
@@ -79,7 +79,7 @@ void add_edges(std::vector<OracleCase>& cases, Random& random, const Shape& z, m
                               mx::Device::cpu));
   inputs.push_back(mx::array(lse.data(), {n_out, z.heads}, mx::float32));
   inputs.push_back(g.array);
-  back.call = neighbor_attention_call(Operation::neighbor_attention_vjp, a, inputs, {});
+  back.call = attention_call(Operation::neighbor_attention_vjp, a, inputs, {});
   test.label = std::to_string(edges.n_edges()) + " edges, " + std::to_string(z.heads) +
                " heads of " + std::to_string(z.size) + (z.products ? " products" : "") +
                (z.biased ? " bias " : " ") + graph::dtype_name(dtype);

@@ -23,6 +23,12 @@ float number(nb::handle value, const char* operation, const char* argument);
 std::array<float, 3> floats3(nb::handle value, const char* operation, const char* argument);
 // An MLX array as it is; a NumPy array or nested lists of numbers become one.
 mlx::core::array array(nb::handle value, const char* operation, const char* argument);
+// An argument that `array` makes; constructors take it, because calls of a class cannot be wrapped
+// in Python as functions are.
+struct Given {
+  std::optional<mlx::core::array> value;
+  const mlx::core::array& operator*() const { return *value; }
+};
 nb::tuple to_python(const lattice::Triple& t);
 
 // From the four arguments of a kernel. `size` may itself be a KernelSpec; then the others are not
@@ -33,3 +39,16 @@ lattice::KernelSpec kernel_spec(const char* operation, nb::handle size, nb::hand
 // Output coordinates: None, a SparseTensor, a CoordinateMapKey or an array.
 std::optional<lattice::TargetCoords> target_coords(nb::handle value, const char* operation,
                                                    const char* argument);
+
+template <>
+struct nb::detail::type_caster<Given> {
+  NB_TYPE_CASTER(Given, const_name("mlx.core.array"))
+  bool from_python(handle source, uint8_t, cleanup_list*) noexcept {
+    try {
+      value.value = ::array(source, "", "");
+      return true;
+    } catch (const std::exception&) {  // the call is refused with the types that are expected
+      return false;
+    }
+  }
+};

@@ -55,15 +55,15 @@ void bind_attention(nb::module_& m) {
       "the product over the axes.")
       .def(
           "__init__",
-          [](PositionBias* self, const mx::array& table, nb::handle q_positions,
-             nb::handle k_positions, nb::handle bounds, bool joint) {
+          [](PositionBias* self, const Given& table, nb::handle q_positions, nb::handle k_positions,
+             nb::handle bounds, bool joint) {
             constexpr const char* kName = "PositionBias";
             const std::vector<int64_t> limits = bounds_of(bounds);
             const mx::array queries = array(q_positions, kName, "q_positions");
             const Optional keys =
                 k_positions.is_none() ? Optional() : array(k_positions, kName, "k_positions");
             Release release;
-            new (self) PositionBias(table, queries, keys, limits, joint);
+            new (self) PositionBias(*table, queries, keys, limits, joint);
           },
           nb::arg("table"), nb::arg("q_positions"), nb::arg("k_positions") = nb::none(),
           nb::kw_only(), nb::arg("bounds"), nb::arg("joint") = false,

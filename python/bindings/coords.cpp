@@ -65,9 +65,9 @@ void bind_values(nb::module_& m) {
       "Coordinate rows with their sorted index, which is built once on first use.")
       .def(
           "__init__",
-          [](CoordinateSet* self, const mx::array& coords) {
+          [](CoordinateSet* self, const Given& coords) {
             Release release;
-            new (self) CoordinateSet(coords, "CoordinateSet");
+            new (self) CoordinateSet(*coords, "CoordinateSet");
           },
           nb::arg("coords"))
       .def_prop_ro("coords", &CoordinateSet::python_array)

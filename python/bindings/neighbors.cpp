@@ -27,10 +27,10 @@ std::optional<int64_t> limit(nb::handle value, const char* operation) {
 }
 
 // A relation of given edges, checked.
-std::shared_ptr<Neighbors> neighbors_of_edges(const mx::array& query_rows,
-                                              const mx::array& source_rows,
-                                              const Optional& distances, nb::handle n_query,
-                                              nb::handle n_source, nb::handle max_neighbors) {
+std::shared_ptr<Neighbors> neighbors_of_edges(const Given& query_rows, const Given& source_rows,
+                                              const std::optional<Given>& given_distances,
+                                              nb::handle n_query, nb::handle n_source,
+                                              nb::handle max_neighbors) {
   constexpr const char* kName = "NeighborRelation";
   const int64_t queries = integer(n_query, kName, "n_query"),
                 sources = integer(n_source, kName, "n_source");
@@ -38,9 +38,10 @@ std::shared_ptr<Neighbors> neighbors_of_edges(const mx::array& query_rows,
   constexpr int64_t kMost = INT32_MAX - 1;
   if (queries < 0 || sources < 0 || queries > kMost || sources > kMost)
     throw std::invalid_argument("[NeighborRelation] n_query and n_source must be in 0..2^31-2");
+  const Optional distances = given_distances ? Optional(**given_distances) : std::nullopt;
   Release release;
-  const mx::array q = checked_rows(query_rows, queries, kName, "query_rows"),
-                  r = checked_rows(source_rows, sources, kName, "source_rows");
+  const mx::array q = checked_rows(*query_rows, queries, kName, "query_rows"),
+                  r = checked_rows(*source_rows, sources, kName, "source_rows");
   const auto n = static_cast<int64_t>(q.size());
   if (r.size() != q.size() || (distances && distances->shape() != q.shape()))
     throw std::invalid_argument(
@@ -107,9 +108,9 @@ void bind_index(nb::module_& m) {
       "Integer coordinates (N, 4) or float points (N, 3), sorted once for any number of queries.")
       .def(
           "__init__",
-          [](NeighborIndex* self, const mx::array& coords, const Optional& batch_indices) {
+          [](NeighborIndex* self, const Given& coords, const std::optional<Given>& clouds) {
             Release release;
-            new (self) NeighborIndex(coords, batch_indices);
+            new (self) NeighborIndex(*coords, clouds ? Optional(**clouds) : std::nullopt);
           },
           "coords"_a, nb::kw_only(), "batch_indices"_a = nb::none())
       .def(

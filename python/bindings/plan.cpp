@@ -1,5 +1,5 @@
 // Geometry plans. Arguments and files only.
-#include "lattice/core/plan.h"
+#include "lattice/core/geometry_plan.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>

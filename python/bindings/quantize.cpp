@@ -18,13 +18,13 @@ void bind_quantize(nb::module_& m) {
       "A weight as codes of 4 or 8 bits with a scale and a bias for each group of input channels.")
       .def(
           "__init__",
-          [](Q* self, const mx::array& weight, const mx::array& scales, const mx::array& biases,
+          [](Q* self, const Given& weight, const Given& scales, const Given& biases,
              nb::handle group_size, nb::handle bits, nb::handle in_channels,
              nb::handle out_channels, nb::handle kernel_size, const std::string& layout) {
             const char* op = "QuantizedWeight";
-            new (self) Q({.weight = weight,
-                          .scales = scales,
-                          .biases = biases,
+            new (self) Q({.weight = *weight,
+                          .scales = *scales,
+                          .biases = *biases,
                           .group_size = integer(group_size, op, "group_size"),
                           .bits = integer(bits, op, "bits"),
                           .in_channels = integer(in_channels, op, "in_channels"),
@@ -50,6 +50,8 @@ void bind_quantize(nb::module_& m) {
                    "in_channels rounded up to the group.")
       .def_prop_ro("is_pointwise", &Q::is_pointwise)
       .def_prop_ro("nbytes", &Q::nbytes, "Of codes, scales and biases.")
+      .def_prop_ro("form", &Q::form,
+                   "Layout, sizes, bits and group in one line; files of packed weights say it.")
       .def("__repr__", &Q::text);
 
   m.def(

@@ -141,10 +141,9 @@ void bind_relation(nb::module_& m) {
                        "first use and kept.",
                        nb::dynamic_attr())
       .def(
-          nb::new_([](const mx::array& in_rows, const mx::array& out_rows,
-                      const mx::array& kernel_ids, nb::object n_in, nb::object n_out,
-                      nb::object n_kernels, nb::object kernel_offsets, nb::object out_coords,
-                      nb::object n_in_capacity) {
+          nb::new_([](const Given& in_rows, const Given& out_rows, const Given& kernel_ids,
+                      nb::object n_in, nb::object n_out, nb::object n_kernels,
+                      nb::object kernel_offsets, nb::object out_coords, nb::object n_in_capacity) {
             const char* name = "KernelRelation";
             // The older names say the same: rows of the input, of the coordinates, of the offsets.
             if (n_in.is_none()) n_in = n_in_capacity;
@@ -164,7 +163,7 @@ void bind_relation(nb::module_& m) {
             {
               Release release;
               made = std::const_pointer_cast<Relation>(
-                  Relation::from_edges(in_rows, out_rows, kernel_ids, in, out, k));
+                  Relation::from_edges(*in_rows, *out_rows, *kernel_ids, in, out, k));
             }
             nb::object self = nb::cast(made);
             if (!out_coords.is_none()) self.attr("_out_coords") = out_coords;

@@ -21,8 +21,15 @@ void bind_rulebook(nb::module_& m) {
   nb::class_<PointSet>(
       m, "PointSet",
       "Points (N, 3) of clouds that follow each other, with the size of a kernel cell. Immutable.")
-      .def(nb::init<const mx::array&, const Array&, float>(), nb::arg("positions"),
-           nb::arg("lengths") = nb::none(), nb::kw_only(), nb::arg("grid") = 1.0f, Guard())
+      .def(
+          "__init__",
+          [](PointSet* self, const Given& positions, const std::optional<Given>& lengths,
+             float grid) {
+            Release release;
+            new (self) PointSet(*positions, lengths ? Array(**lengths) : std::nullopt, grid);
+          },
+          nb::arg("positions"), nb::arg("lengths") = nb::none(), nb::kw_only(),
+          nb::arg("grid") = 1.0f)
       .def_prop_ro("positions", &PointSet::positions)
       .def_prop_ro("lengths", &PointSet::lengths)
       .def_prop_ro("grid", &PointSet::grid)

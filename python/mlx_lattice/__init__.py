@@ -16,7 +16,7 @@ from . import _boundary  # noqa: E402
 _boundary.install(_ext)
 
 from . import (  # noqa: E402
-    _edge,
+    _error_names,
     _help,
     core,
     models,
@@ -64,7 +64,7 @@ for _prefix, _package in (
     ("points", points),
     ("models", models),
 ):
-    _edge.guard(vars(_package))
+    _error_names.guard(vars(_package))
     _help.install(_package, _prefix)
 
 # Loaded at first use: the package itself needs only MLX.

@@ -46,35 +46,81 @@ def signature(function: Any) -> inspect.Signature:
     for p, node_default in zip(a.kwonlyargs, a.kw_defaults):
         default = inspect.Parameter.empty if node_default is None else values.pop(0)
         found.append(_parameter(p, inspect.Parameter.KEYWORD_ONLY, default))
-    returns = ast.unparse(node.returns) if node.returns else inspect.Signature.empty
+    returns: Any = inspect.Signature.empty
+    if node.returns:
+        returns = result_type(node.name, ast.unparse(node.returns))
     return inspect.Signature(found, return_annotation=returns)
 
 
 def _parameter(p: ast.arg, kind: Any, default: Any) -> inspect.Parameter:
     given = ast.unparse(p.annotation) if p.annotation else "object"
-    annotation = TRIPLES.get(p.arg) or (OBJECTS.get(p.arg, given) if given == "object" else given)
-    return inspect.Parameter(p.arg, kind, default=default, annotation=annotation)
+    return inspect.Parameter(p.arg, kind, default=default, annotation=argument_type(p.arg, given))
 
 
-TRIPLES = dict.fromkeys(
-    ("kernel_size", "stride", "padding", "dilation", "min_coord", "max_coord"),
-    "int | tuple[int, int, int]",
-)
+def argument_type(name: str, given: str) -> str:
+    """The type of an argument that the extension takes as any object, to check it itself."""
+    kind, *rest = given.split(" | ")
+    return " | ".join([OBJECTS.get(name, kind) if kind in PLAIN else kind, *rest])
+
+
+PLAIN = ("tuple", "list", "dict", "object", "Iterator")
+TRIPLES = ("kernel_size", "stride", "padding", "dilation", "min_coord", "max_coord", "shift")
 SETS = {"coords", "queries", "lhs", "rhs", "source", "target", "coordinates", "target_coords", "x"}
-# Arguments that the extension takes as any object, to check them itself.
+COUNTS = {"groups", "bits", "group_size", "in_channels", "out_channels", "k", "count", "start"}
+COUNTS |= {"n_query", "n_source", "n", "n_in", "n_out", "n_kernels", "batch_size", "max_neighbors"}
 OBJECTS = {
     **dict.fromkeys(SETS, "mx.array | CoordinateSet | SparseTensor"),
-    **dict.fromkeys(
-        ("groups", "bits", "group_size", "in_channels", "out_channels", "k", "count", "start")
-        + ("n_query", "n_source", "n"),
-        "int",
-    ),
+    **dict.fromkeys((*COUNTS, "depth"), "int"),
+    **dict.fromkeys(TRIPLES, "int | tuple[int, int, int]"),
+    "kernel_size": "int | tuple[int, int, int] | KernelSpec",
+    "target": "mx.array | CoordinateSet | SparseTensor | CoordinateMapKey",
+    "coordinates": "mx.array | CoordinateSet | SparseTensor | CoordinateMapKey",
     "radius": "float",
     "counts": "int | mx.array",
+    "batch_counts": "Sequence[int] | mx.array",
     "feats": "mx.array",
-    "size": "int | tuple[int, int, int]",
+    "relation": "KernelRelation | NeighborRelation",
+    "size": "int | tuple[int, int, int] | KernelSpec",
+    "shape": "tuple[int, int, int, int]",
+    "attributes": "dict[str, mx.array]",
+    "path": "str | os.PathLike[str]",
+    "bounds": "int | Sequence[int]",
+    **dict.fromkeys(("q_positions", "k_positions", "out_coords", "kernel_offsets"), "mx.array"),
     **dict.fromkeys(("voxel_size", "origin", "viewpoint"), "float | tuple[float, float, float]"),
 }
+# Results that C++ gives as a plain tuple, list, dict or object.
+RESULTS = {
+    **dict.fromkeys(("size", "stride", "padding", "dilation"), "tuple[int, int, int]"),
+    "kernel_size": "tuple[int, int, int]",
+    "shape": "tuple[int, int]",
+    "bounds": "tuple[int, ...]",
+    "kernel_offsets": "tuple[tuple[int, int, int], ...]",
+    "batch_counts": "tuple[int, ...] | None",
+    "out_coords": "mx.array | None",
+    "backend_info": "dict[str, Any]",
+    "stats": "dict[str, int]",
+    "attributes": "dict[str, mx.array]",
+    "routes": "list[Route]",
+    "rejected": "list[tuple[str, str, str]]",
+    "relations": "list[KernelRelation]",
+    "outputs": "list[tuple[list[int], mx.Dtype]]",
+    "batch_norm_act": "tuple[mx.array, mx.array, mx.array]",
+    "decomposed_coordinates_and_features": "tuple[list[mx.array], list[mx.array]]",
+    "__copy__": "SparseTensor",
+    "__deepcopy__": "SparseTensor",
+    "__enter__": "DecisionLog",
+    "__iter__": "Iterator[mx.array]",
+    "__getitem__": "mx.array",
+    "__getattr__": "Any",
+    "__eq__": "Any",
+    "__reduce__": "tuple[Any, ...]",
+    "__getstate__": "tuple[Any, ...]",
+}
+
+
+def result_type(name: str, given: str) -> str:
+    """The type of a result, where the extension only says that there is one."""
+    return RESULTS.get(name, given) if given in PLAIN else given
 
 
 def wrap(function: Any) -> Callable[..., Any]:
@@ -223,13 +269,23 @@ def _fits(text: str, value: Any) -> bool:
 
 
 def install(extension: ModuleType) -> None:
-    """Replaces the functions of the extension by their wrapped forms; classes get a signature."""
+    """Replaces the functions of the extension by their wrapped forms, and so methods of classes."""
     for name, value in list(vars(extension).items()):
         if type(value).__name__ == "nb_func":
             setattr(extension, name, wrap(value))
         elif isinstance(value, type):
-            made = vars(value).get("__init__")
-            if hasattr(made, "__nb_signature__"):
-                known = signature(made)
-                parameters = list(known.parameters.values())[1:]
-                setattr(value, "__signature__", known.replace(parameters=parameters))  # noqa: B010
+            _install_class(value)
+
+
+def _install_class(kind: type) -> None:
+    """Methods with array arguments are wrapped; the class gets the signature of its constructor."""
+    for name, value in list(vars(kind).items()):
+        if not hasattr(value, "__nb_signature__"):
+            continue
+        known = signature(value)
+        parameters = list(known.parameters.values())
+        if name == "__init__":
+            setattr(kind, "__signature__", known.replace(parameters=parameters[1:]))  # noqa: B010
+        elif not name.startswith("_") and any(map(_takes_array, parameters)):
+            method = wrap(value)
+            setattr(kind, name, method if parameters[0].name == "self" else staticmethod(method))

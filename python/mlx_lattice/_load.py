@@ -6,9 +6,10 @@ Checks, in this order:
    import name;
 2. no MLX;
 3. MLX without its library libmlx: on Linux it comes with one of the extras cpu, cuda12, cuda13;
-4. another version of MLX: MLX changes its C++ ABI in patch releases, so that a wrong pair ends in
+4. the MLX for CUDA on a machine without a driver of NVIDIA, or with an old one;
+5. another version of MLX: MLX changes its C++ ABI in patch releases, so that a wrong pair ends in
    undefined symbols or worse;
-5. an extension that the system cannot load.
+6. an extension that the system cannot load.
 """
 
 import importlib
@@ -61,6 +62,15 @@ def missing_libmlx(version: str) -> str:
     )
 
 
+def missing_driver(version: str, error: ImportError) -> str:
+    return (
+        f"[mlx_lattice] found the MLX for CUDA, which cannot start here: {error}. "
+        "Install a driver of NVIDIA that is new enough; without an NVIDIA GPU use the MLX for the "
+        "CPU: pip uninstall mlx-cuda-12 mlx-cuda-13, "
+        f"then pip install --force-reinstall 'mlx[cpu]=={version}'."
+    )
+
+
 def wrong_mlx(built: str, running: str) -> str:
     return (
         f"[mlx_lattice] lattice-mlx {_build.VERSION} was built for MLX {built}, "
@@ -99,6 +109,8 @@ def _load_mlx(built: str) -> str:
     except ImportError as error:
         if "libmlx" in str(error):
             raise ImportError(missing_libmlx(built)) from error
+        if "cuda" in str(error).lower():
+            raise ImportError(missing_driver(built, error)) from error
         raise
 
 

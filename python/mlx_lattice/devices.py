@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import mlx.core as mx
 
 from ._ext import start_on_gpu
 
+Lazy = TypeVar("Lazy")  # anything that holds arrays
 _answers: dict[
     tuple[Any, ...], tuple[Any, ...]
 ] = {}  # key: (function, answer); the function is kept, so that its id stays its own
@@ -17,7 +18,7 @@ _MOST_ANSWERS = 256
 
 
 @contextlib.contextmanager
-def on(device: mx.Device | mx.DeviceType) -> Iterator[Any]:
+def on(device: mx.Device | mx.DeviceType) -> Iterator[None]:
     """Makes `device` the default inside a `with` block; the old default always comes back."""
     before = mx.default_device()
     mx.set_default_device(device)
@@ -27,7 +28,7 @@ def on(device: mx.Device | mx.DeviceType) -> Iterator[Any]:
         mx.set_default_device(before)
 
 
-def _signature(value: Any) -> Any:
+def _signature(value: Any) -> object:
     """What of an argument can change the answer: shapes and dtypes of arrays, values of scalars."""
     if isinstance(value, mx.array):
         return ("array", value.shape, str(value.dtype))
@@ -44,7 +45,7 @@ def _signature(value: Any) -> Any:
     return repr(value)
 
 
-def _arrays(value: Any) -> Any:
+def _arrays(value: Any) -> list[mx.array]:
     if isinstance(value, mx.array):
         return [value]
     if hasattr(value, "feats"):
@@ -56,7 +57,7 @@ def _arrays(value: Any) -> Any:
     return []
 
 
-def async_eval(x: Any) -> Any:
+def async_eval(x: Lazy) -> Lazy:
     """Starts to compute the features of `x` on the GPU while the program goes on; returns `x`.
 
     Geometry is made at once, on the CPU. A network that calls this after each level lets the CPU
@@ -69,8 +70,8 @@ def async_eval(x: Any) -> Any:
 
 
 def supported_on(
-    device: mx.Device | mx.DeviceType, fn: Callable[..., Any], *args: Any, **kwargs: Any
-) -> Any:
+    device: mx.Device | mx.DeviceType, fn: Callable[..., object], *args: object, **kwargs: object
+) -> bool:
     """Whether `fn(*args, **kwargs)` runs on `device`.
 
     The first call runs `fn` and remembers the answer for arguments of this kind.

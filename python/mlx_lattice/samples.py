@@ -36,11 +36,16 @@ def tensor(channels: int = 4, stride: int = 1) -> SparseTensor:
     Returns:
         A `SparseTensor` with feats of shape (6, C), float32.
 
+    Raises:
+        ValueError: channels or stride is less than 1.
+
     Example:
         >>> from mlx_lattice import samples
         >>> samples.tensor(channels=2).shape
         (6, 2)
     """
+    if channels < 1:
+        raise ValueError(f"[tensor] channels: found {channels}, expected at least 1")
     rows = [[0, 0, 0, 0], [0, 1, 0, 0], [0, 1, 1, 0], [0, 2, 1, 1], [0, 3, 2, 1], [1, 0, 0, 0]]
     feats = mx.arange(6)[:, None] + mx.arange(channels)[None] / 10
     return SparseTensor(mx.array(rows), feats.astype(mx.float32), stride)
@@ -56,6 +61,9 @@ def scan(seed: int = 0, points: int = 6000) -> PointCloud:
     Returns:
         A `PointCloud` with the columns `label` (uint8) and `intensity` (float32).
 
+    Raises:
+        ValueError: seed is negative, or points is less than 4.
+
     Example:
         >>> from mlx_lattice import samples
         >>> cloud = samples.scan(seed=3)
@@ -66,6 +74,9 @@ def scan(seed: int = 0, points: int = 6000) -> PointCloud:
 
     from .io import PointCloud
 
+    if seed < 0 or points < 4:
+        found = f"seed {seed} and points {points}"
+        raise ValueError(f"[scan] found {found}, expected a seed of 0 or more and 4 points or more")
     rng = np.random.default_rng(seed)
     counts = [points - 3 * (points // 4), points // 4, points // 4, points // 4]
     ground = np.concatenate([rng.uniform(-4, 4, (counts[0], 2)), np.zeros((counts[0], 1))], 1)
@@ -78,7 +89,10 @@ def scan(seed: int = 0, points: int = 6000) -> PointCloud:
     label = np.repeat(np.arange(4, dtype=np.uint8), counts)
     order = rng.permutation(points)
     intensity = (0.2 + 0.2 * label + rng.normal(0, 0.1, points)).astype(np.float32)
-    columns = {"label": label[order], "intensity": np.clip(intensity, 0, 1)[order]}
+    columns: dict[str, np.ndarray] = {
+        "label": label[order],
+        "intensity": np.clip(intensity, 0, 1)[order],
+    }
     return PointCloud(xyz[order].astype(np.float32), columns)
 
 

@@ -10,10 +10,12 @@ import random
 import resource
 import signal
 import warnings
+from pathlib import Path
 
 import mlx.core as mx
 import numpy as np
 from calls import arguments, changed, follow, parameters, public
+from mlx_lattice.io._check import FileError
 from values import prepare_files, told
 
 ALLOWED = (ValueError, TypeError, OverflowError, IndexError, MemoryError, NotImplementedError)
@@ -33,6 +35,8 @@ def finite(value) -> bool:
         return True
     if isinstance(value, (list, tuple)):
         return all(map(finite, value))
+    if isinstance(value, (str, Path)):  # a file's bytes are any numbers
+        return not os.path.exists(value)
     return not isinstance(value, int) or abs(value) < 1e3
 
 
@@ -62,6 +66,8 @@ def complaint(error, names, small) -> str:
         return ""  # the system's own words, with the file
     if isinstance(error, ImportError) and "pip install" in text:
         return ""
+    if isinstance(error, FileError) and os.path.exists(text.split(": ")[0]):
+        return ""  # the file that a folder holds
     if not isinstance(error, ALLOWED):
         return f"foreign exception {kind}: {text[:300]}"
     if isinstance(error, MemoryError) and small:

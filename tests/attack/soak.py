@@ -2,8 +2,9 @@
 
     python tests/attack/soak.py --steps 2000
 
-After a tenth of the steps the resident memory is read. At the end it may be 2 % higher, and 16 MB
-for the allocator.
+After a tenth of the steps the resident memory is read. At the end it may be 2 % higher; a run below
+1,000 steps may take 16 MB more, because it ends before every size of buffer was seen. Buffers that
+MLX keeps for later calls do not count: mx.set_cache_limit bounds them.
 """
 
 import argparse
@@ -18,9 +19,9 @@ from mlx_lattice import SparseTensor, core, models, ops
 
 
 def resident() -> int:
-    """Bytes of this process in memory."""
+    """Bytes of this process in memory, without the buffers that MLX keeps for later calls."""
     with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096
+        return int(file.read().split()[1]) * 4096 - mx.get_cache_memory()
 
 
 def cloud(rng, n=2000):
@@ -78,10 +79,11 @@ def main() -> int:
     wrong = threads(max(steps // 20, 5))
     early, late = train(steps)
     print(
-        f"{steps} steps: {early >> 20} MB after a tenth, {late >> 20} MB at the end; "
+        f"{steps} steps: {early / 2**20:.1f} MB after a tenth, {late / 2**20:.1f} MB at the end; "
         f"threads: {wrong or 'right'}"
     )
-    return int(bool(wrong) or late > 1.02 * early + (16 << 20))
+    slack = 0 if steps >= 1000 else 16 << 20
+    return int(bool(wrong) or late > 1.02 * early + slack)
 
 
 if __name__ == "__main__":

@@ -113,7 +113,7 @@ def count(name, text, calls):
 
 
 FETCH, PUT = "if (left != 0) stage.fetch(c0);", "stage.put(xs, Product::kXs, ws, Product::kWs);"
-LOOK_UP = "if (left != 0) stage.visit(rows.k(word, int(ctz(left))));"
+LOOK_UP = "if (left != 0) stage.visit(stage.rows.k(word, int(ctz(left))));"
 
 
 def per_16_channels(dtype=mx.float16):

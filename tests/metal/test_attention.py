@@ -1,9 +1,12 @@
-"""Gradients of attention on Metal's text: those of keys, values and bias against the CPU's."""
+"""Attention on Metal's text: gradients against the CPU's, and planted mistakes."""
+
+import re
 
 import mlx.core as mx
 import numpy as np
 import pytest
 from metal.host import MetalHost
+from metal.planted import outcome, plant
 from mlx_lattice import ops
 
 LENGTHS = [33, 0, 5]
@@ -45,3 +48,57 @@ def test_gradients(needs_host, options):
     assert all(kernel in names for kernel in ("attention_tile", "attention_dq", "attention_dkv"))
     for a, b in zip(got, expected):
         assert np.abs(np.array(a - b)).max() < 2e-5 * np.abs(np.array(b)).max()
+
+
+BARRIER = "threadgroup_barrier(mem_flags::mem_threadgroup);"
+# Kernel, options, text, mistake, which of the places, what the host or the oracle says.
+MISTAKES = {
+    "a tile that nobody waits for": ("tile", "plain", BARRIER, "", 1, "race: "),
+    "a tile that is written too early": ("tile", "plain", BARRIER, "", 2, "race: "),
+    "queries that nobody waits for": ("dq", "plain", BARRIER, "", 5, "race: "),
+    "keys that nobody waits for": ("dkv", "plain", BARRIER, "", 11, "race: "),
+    "rows past the end": (
+        "tile",
+        "plain",
+        "rows.first + r < rows.last && c0",
+        "c0",
+        0,
+        "out of bounds: read",
+    ),
+    "queries past the end": (
+        "tile",
+        "plain",
+        "if (i >= z.n_q) continue;",
+        "",
+        0,
+        "out of bounds: write",
+    ),
+    "a key too many": (
+        "tile",
+        "causal",
+        "j <= i + z.n_k",
+        "j <= 1 + i + z.n_k",
+        0,
+        "wrong numbers",
+    ),
+    "sums under an old maximum": ("tile", "plain", "* keep[r], memory", ", memory", 0, "wrong"),
+    "a mask that is not read": ("tile", "mask", "if (seen && kMask)", "if (false)", 0, "wrong"),
+    "a bias of another head": ("tile", "bias", "size_t(head) * size_t(z.n_q)", "0", 0, "wrong"),
+    "a slope without delta": (
+        "dq",
+        "plain",
+        "(dp[r] - float(slopes.delta[row]))",
+        "dp[r]",
+        0,
+        "wrong",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_are_found_and_named(needs_host, name):
+    kernel, options, old, new, nth, message = MISTAKES[name]
+    inputs, extra = problem(options)
+    change = plant(old, new, nth)
+    text = outcome(lambda: gradients(inputs, extra), f"attention_{kernel}", change)
+    assert re.search(message, text), text

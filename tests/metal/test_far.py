@@ -41,7 +41,7 @@ def sorted_convolution(backend="metal", tensor=False):
     arrays = {
         "x": Far(ROWS, tail),
         "w": w,
-        "sizes": ints(ROWS, 27, 1, CHANNELS, CHANNELS, CHANNELS * CHANNELS, CHANNELS, CHANNELS),
+        "words": ints(ROWS, 27, 1, CHANNELS, CHANNELS, CHANNELS * CHANNELS, CHANNELS, CHANNELS, 0),
         "map": Far(27 * ROWS, rows),
         "tile_masks": Far(ROWS // 16, np.full(4, 1 << 26, np.int32)),
         "order": Far(ROWS, rows[::-1]),
@@ -64,7 +64,7 @@ def convolution_by_rows(backend="metal"):
     arrays = {
         "x": Far(ROWS, tail),
         "w": w,
-        "sizes": ints(ROWS, 27, CHANNELS, 1, 1, CHANNELS, 1, CHANNELS),
+        "words": ints(ROWS, 27, CHANNELS, 1, 1, CHANNELS, 1, CHANNELS, 0),
         "row_offsets": Far(ROWS + 1, np.arange(65, dtype=np.int32)),
         "edge_ids": np.arange(64, dtype=np.int32),
         "in_rows": np.arange(ROWS - 1, ROWS - 65, -1, dtype=np.int32),
@@ -86,7 +86,7 @@ def packed_linear(backend="metal"):
         "codes": np.array(packed.weight),
         "scales": np.array(packed.scales),
         "code_biases": np.array(packed.biases),
-        "sizes": ints(ROWS, 1, 1, CHANNELS, CHANNELS, packed.group_size),
+        "words": ints(ROWS, 1, 1, CHANNELS, CHANNELS, 0, 0, 0, packed.group_size),
         "y": Far(ROWS, np.zeros((64, CHANNELS), np.float16)),
     }
     dense = np.array(ops.linear_features(mx.array(tail), packed).astype(mx.float32))
@@ -112,7 +112,7 @@ def weight_gradient(backend="metal"):
         "in_rows": i + (ROWS - 64),
         "out_rows": o + (ROWS - 64),
         "parts": ints(0, 0, 40, 0),
-        "sizes": ints(1, CHANNELS, CHANNELS, size, CHANNELS, CHANNELS),
+        "words": ints(1, CHANNELS, CHANNELS, size, CHANNELS, CHANNELS, 0, 0),
         "u": np.zeros((CHANNELS, CHANNELS), np.float16),
     }
     expected = left[i].astype(np.float32).T @ right[o].astype(np.float32)
@@ -131,7 +131,7 @@ def segment_sum(backend="metal"):
     tail, rows = numbers(64, CHANNELS), RANDOM.integers(0, 64, 32).astype(np.int32)
     arrays = {
         "x": Far(ROWS, tail),
-        "x_shape": ints(ROWS, CHANNELS),
+        "words": ints(CHANNELS, 0, 0, 0, 0, 0, 0, 0),
         "offsets": Far(ROWS + 1, np.arange(0, 34, 2, dtype=np.int32)),
         "rows": rows + (ROWS - 64),
         "out": Far(ROWS, np.zeros((16, CHANNELS), np.float16)),
@@ -147,9 +147,8 @@ def gathered_rows(backend="metal"):
     tail, rows = numbers(64, CHANNELS), RANDOM.integers(0, 64, 16).astype(np.int32)
     arrays = {
         "x": Far(ROWS, tail),
-        "x_shape": ints(ROWS, CHANNELS),
+        "words": ints(CHANNELS, 0, 0, 0, 0, 0, 0, 0),
         "rows": Far(ROWS, rows + (ROWS - 64)),
-        "fill": np.zeros(1, np.float32),
         "out": Far(ROWS, np.zeros((16, CHANNELS), np.float16)),
     }
     return launch, arrays, (CHANNELS // 4, ROWS, 1), 1, tail[rows]
@@ -190,21 +189,25 @@ def plant(old, new):
 
 
 PLANTS = {
-    "rows of x": (sorted_convolution, "size_t(row) * size_t(stride)", "size_t(row * stride)"),
+    "rows of x": (
+        sorted_convolution,
+        "size_t(at.row) * size_t(at.stride)",
+        "size_t(at.row * at.stride)",
+    ),
     "rows of x, tensors": (
         tensor_convolution,
-        "size_t(row) * size_t(stride)",
-        "size_t(row * stride)",
+        "size_t(at.row) * size_t(at.stride)",
+        "size_t(at.row * at.stride)",
     ),
     "rows of y": (
         sorted_convolution,
-        "size_t(rows.out_row(row)) * size_t(c_out)",
-        "size_t(int(rows.out_row(row)) * c_out)",
+        "size_t(rows.out_row(row)) * size_t(sizes.groups * sizes.out)",
+        "size_t(int(rows.out_row(row)) * (sizes.groups * sizes.out))",
     ),
     "rows of g": (
         weight_gradient,
-        "size_t(to) * size_t(groups * out)",
-        "size_t(to * (groups * out))",
+        "size_t(to) * size_t(sizes.groups * out)",
+        "size_t(to * (sizes.groups * out))",
     ),
     "rows of a segment": (segment_sum, "size_t(row) * size_t(channels)", "size_t(row * channels)"),
 }

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from metal.host import CompileError, MetalError, MetalHost
 from metal.host.capture import run
+from metal.planted import outcome, plant
 from mlx_lattice import ops
 
 pytestmark = pytest.mark.usefixtures("needs_host")
@@ -50,17 +51,6 @@ def reduction():
     want = call()
     mx.eval(want)
     return want, call
-
-
-def plant(old, new, nth=0):
-    """Replaces the n-th occurrence of `old`."""
-
-    def change(text):
-        parts = text.split(old)
-        assert len(parts) > nth + 1, f"the kernel has no place {nth} for this mistake: {old}"
-        return old.join(parts[: nth + 1]) + new + old.join(parts[nth + 1 :])
-
-    return change
 
 
 def found(case, change, variant="check", order="forward"):
@@ -109,27 +99,27 @@ def apart():
 # ------------------------------------------------------------------------------- before it runs
 STATIC = {
     "wrong address space": (
-        "threadgroup float4* memory",
-        "device float4* memory",
-        "no matching function",
+        "threadgroup float4* tiles;",
+        "device float4* tiles;",
+        "converts between",
     ),
     "constant taken for device": (
-        "W w, X x, B bias, S sizes",
-        "W w, X x, B bias, const device int* sizes",
+        "read_fields(const device int* words)",
+        "read_fields(const constant int* words)",
         "no matching function",
     ),
     "no address space": ("clear(thread Sums* sums)", "clear(Sums* sums)", "without address space"),
     "write to an input": (
         "const int first = rows.first(",
-        "sizes[0] = 1; const int first = rows.first(",
+        "arrays.x[0] = 1; const int first = rows.first(",
         "not assignable",
     ),
     "threadgroup memory in a function": (BEGIN, BEGIN + " threadgroup float t[4];", ""),
     "double": ("float sum = 0.0f;", "double sum = 0.0;", "'double' does not exist in MSL"),
     "unknown function": ("ctz(left)", "count_trailing_zeros(left)", "undeclared identifier"),
     "mixed types": (
-        "int(rows.in_row(p, k)) : -1",
-        "min(rows.in_row(p, k), 1u) : -1",
+        "int(rows.in_row(at.p, offset)) : -1",
+        "min(rows.in_row(at.p, offset), 1u) : -1",
         "ambiguous",
     ),
     "matrix of integers": (
@@ -149,7 +139,7 @@ def test_text_that_is_no_msl(name, conv):
 
 def test_implicit_conversion_to_bfloat():
     case = convolution(mx.bfloat16)
-    mistake = plant("= T(sum + float(bias[m]));", "= sum + float(bias[m]);")
+    mistake = plant("T(sum + float(arrays.bias[m]));", "sum + float(arrays.bias[m]);")
     assert "implicit conversion" in found(case, mistake, "fast")
 
 
@@ -176,13 +166,13 @@ def test_threads_of_a_simdgroup_do_not_run_in_step(nth, conv):
 
 CHECKED = {
     "row past the end": (
-        "if (row >= rows.end() || column >= out) return;",
-        "if (column >= out) return;",
+        "if (row >= rows.end() || column >= sizes.out) return;",
+        "if (column >= sizes.out) return;",
         "out of bounds: write",
     ),
     "no neighbor": (
-        "from = row < 0 ? 0 : size_t(row) * size_t(stride) + size_t(g * in);",
-        "from = size_t(row) * size_t(stride) + size_t(g * in); row = max(row, 0);",
+        "at.from = at.row < 0 ? 0 : size_t(at.row) * size_t(at.stride) + size_t(at.first);",
+        "at.from = size_t(at.row) * size_t(at.stride); at.row = max(at.row, 0);",
         "out of bounds: read",
     ),
     "small threadgroup memory": (
@@ -207,12 +197,12 @@ CHECKED = {
     ),
     "return before a barrier": (
         BEGIN,
-        BEGIN + " if (int(group.x) * 64 + int(thread_id) > sizes[0]) return;",
+        BEGIN + " if (int(place.group.x) * 64 + int(place.id) > sizes.n_out) return;",
         "divergent barrier",
     ),
     "matrices of half a simdgroup": (
         "if (counts) product",
-        "if (counts && lane < 16) product",
+        "if (counts && place.lane < 16) product",
         "divergent simdgroup operation",
     ),
     "too much threadgroup memory": (
@@ -239,8 +229,8 @@ ASAN = {
     "no neighbor": (*CHECKED["no neighbor"][:2], "overflowed to"),
     "small threadgroup memory": (*CHECKED["small threadgroup memory"][:2], "use-after-poison"),
     "numbers too large": (
-        "first + int(thread_id / 2u), thread_id};",
-        "first + int(thread_id / 2u) + 2147483647 - 2147483647, thread_id};",
+        "{first + int(id / 2u), 0,",
+        "{first + int(id / 2u) + 2147483647 - 2147483647, 0,",
         "signed integer overflow",
     ),
 }
@@ -274,13 +264,9 @@ PUT = "put_values(out + place<kWide>(int(at.y), channels, at), result);"
             "race: two writes of device",
         ),
         (
-            "int channels, Offsets offsets, Rows rows,\n"
-            "                                Weights weights, uint2 at) {\n"
-            "  const int first",
-            "int channels, const threadgroup int* offsets, Rows rows,\n"
-            "                                Weights weights, uint2 at) {\n"
-            "  const int first",
-            "no matching function",
+            "struct Entries {\n  Offsets offsets;",
+            "struct Entries {\n  const threadgroup int* offsets;",
+            "cannot initialize a member",
         ),
     ],
     ids=["segment past the end", "empty segment", "segments on each other", "wrong address space"],
@@ -294,7 +280,7 @@ def test_wrong_numbers_are_the_oracles(conv):
     want, call = conv
     with MetalHost(change=plant("c < min(kDepth, channels); c += 8", "c < kDepth; c += 8")):
         same = np.allclose(np.array(call()), np.array(want), rtol=1e-5, atol=1e-5)
-    with MetalHost(change=plant("row < 0 ? 0 : in - c", "row <= 0 ? 0 : in - c")):
+    with MetalHost(change=plant("at.row < 0 ? 0 : sizes.in - c", "at.row <= 0 ? 0 : sizes.in - c")):
         other = np.allclose(np.array(call()), np.array(want), rtol=1e-5, atol=1e-5)
     assert same and not other  # channels past the end are zeros; row 0 does count
 
@@ -321,28 +307,6 @@ def forward_and_gradient(tier=None):
         return mx.vjp(convolve, [weight], [g])[1]
 
     return forward, gradient
-
-
-def outcome(call, kernel, change=None, variant="check", tier="neural_accelerator", layout=None):
-    """What the host says of the launches with the mistake; "wrong numbers" if only they are."""
-    want = call()
-    mx.eval(want)
-    host = MetalHost(
-        variant,
-        tier=tier,
-        layout=layout,
-        change=lambda text: change(text) if change and kernel + "<" in text else text,
-    )
-    try:
-        with host:
-            found = call()
-            mx.eval(found)
-    except (CompileError, MetalError) as error:
-        return str(error)
-    assert any(kernel in ran.name for ran in host.launches)
-    a, b = (np.array(v[0]).astype(np.float32) for v in (want, found))
-    right = np.allclose(a, b, rtol=4e-3, atol=4e-3 * np.abs(a).max())
-    return "right" if right else "wrong numbers"
 
 
 ASKED = "const auto at = sums.get_multidimensional_index(i);"
@@ -381,8 +345,8 @@ OUTER = {
     ),
     "a tile that is written too early": (f"{BARRIER}  // the tiles are read", "", "race: "),
     "edges past the end": (
-        "at < end ? int(edge_ids[at]) : -1",
-        "int(edge_ids[at])",
+        "at < end ? int(edges.edge_ids[at]) : -1",
+        "int(edges.edge_ids[at])",
         "wrong|out of",
     ),
 }

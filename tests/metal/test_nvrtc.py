@@ -82,8 +82,8 @@ MISTAKES = {
     "wrong word": ("__syncthreads();", "__syncthread();", "undefined"),
     "unknown instruction": ("m16n8k8.row.col.f32.f16", "m16n8k9.row.col.f32.f16", "Unknown"),
     "write to an input": (
-        "const int groups = sizes[2]",
-        "sizes[0] = 1; const int groups = sizes[2]",
+        "const int first = rows.first(",
+        "arrays.x[0] = 1; const int first = rows.first(",
         "const",
     ),
     "too much shared memory": ("memory[lattice::", "memory[100 * lattice::", "too much shared"),

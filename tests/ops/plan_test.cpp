@@ -1,6 +1,6 @@
 // Geometry plans: the second use builds nothing, stored plans give the same relations, hostile
 // bytes are errors.
-#include "lattice/core/plan.h"
+#include "lattice/core/geometry_plan.h"
 
 #include <gtest/gtest.h>
 #include <mlx/mlx.h>

@@ -661,7 +661,7 @@ def test_29_rows_that_have_no_length(value):
 
 def test_30_an_error_without_a_name_gets_one(tmp_path):
     for call, kind, text in (
-        (lambda: points.SetAbstraction(4, 3), TypeError, r"\[SetAbstraction\].*channels: 3"),
+        (lambda: points.SetAbstraction(4, 3), TypeError, r"\[SetAbstraction\] channels.*found 3"),
         (lambda: nn.GELU(mx.ones((3,))), ValueError, r"\[GELU\].*approximate: .*shape \(3,\)"),
         (lambda: io.read(mx.ones((3,))), TypeError, r"\[\w+\].*path: .*array of shape \(3,\)"),
         (lambda: io.read_npz(None), TypeError, r"\[io\] path: found NoneType"),
@@ -680,3 +680,19 @@ def test_30_an_error_without_a_name_gets_one(tmp_path):
     trainer = training.Trainer(nn.Linear(1, 1), training.adamw(0.1, 1), mine, quiet=True)
     with pytest.raises(KeyError, match=r"^'my own'$"):  # a user's own error stays as it is
         trainer.fit([1], 1)
+
+
+def test_31_features_of_other_rows_are_not_gathered():
+    """Rows are gathered by number: features with fewer rows read foreign memory."""
+    positions, x = mx.random.normal((6, 3)), mx.ones((2, 4))
+    down = points.SetAbstraction(4, (5,))
+    up = points.FeaturePropagation(4, (5,))
+    for call in (
+        lambda: down(x, positions, mx.array([6])),
+        lambda: up(x, positions, mx.array([6]), None, positions, mx.array([6])),
+        lambda: up(mx.ones((6, 4)), positions, mx.array([6]), x, positions, mx.array([6])),
+    ):
+        with pytest.raises(ValueError, match=r"\[\w+n\] features must have shape \(6, C\)"):
+            call()
+    with pytest.raises(ValueError, match=r"\[SetAbstraction\] lengths must be >= 0 and sum to 6"):
+        down(mx.ones((6, 4)), positions, mx.array([7]))

@@ -62,6 +62,26 @@ def test_mlx_without_its_library(copy, tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    "reason",  # of mlx[cuda13] 0.32.4: without a driver, and with a driver that does not answer
+    [
+        "libcuda.so.1: cannot open shared object file: No such file or directory",
+        "cudaMallocManaged(&data, size) failed: CUDA driver version is insufficient for CUDA "
+        "runtime version",
+    ],
+)
+def test_mlx_for_cuda_without_a_driver(copy, tmp_path, reason):
+    mlx = tmp_path / "other" / "mlx"
+    mlx.mkdir(parents=True)
+    (mlx / "core.py").write_text(f"raise ImportError({reason!r})\n")
+    assert last_line(copy, tmp_path / "other") == (
+        "ImportError: [mlx_lattice] found the MLX for CUDA, which cannot start here: "
+        f"{reason}. Install a driver of NVIDIA that is new enough; without an NVIDIA GPU use the "
+        "MLX for the CPU: pip uninstall mlx-cuda-12 mlx-cuda-13, then pip install "
+        f"--force-reinstall 'mlx[cpu]=={MLX}'."
+    )
+
+
 def test_another_mlx(copy):
     build = copy / "_build.py"
     build.write_text(build.read_text().replace(MLX, "0.0.1"))

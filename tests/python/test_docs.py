@@ -8,9 +8,13 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import mlx.nn
 import mlx_lattice
 import pytest
-from mlx_lattice.cli.main import build_parser
+import trees
+from mlx_lattice import models
+from mlx_lattice.cli.main import build_parser, main
+from mlx_lattice.transforms import TRANSFORMS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -48,8 +52,14 @@ io.write("scan.ply", io.PointCloud(made.points, columns))""",
 model, optimizer, items = nn.Linear(4, 2), training.AdamW(1e-3), [x]
 loss = lambda model, x: model(x).feats.square().mean()""",
 }
-# Blocks that need another machine or hours: they are compiled only.
-COMPILED_ONLY = {"docs/metal.md", "docs/cuda.md", "docs/datasets.md", "docs/training.md"}
+# What stands for a data set that must be downloaded, and for hours of training.
+SMALL = {"/data/SemanticKITTI": "kitti", "/fast/cache": "cache", "epochs=20": "epochs=1"}
+SMALL["MinkUNet(pipeline.channels, len(data.classes))"] = (
+    "MinkUNet(pipeline.channels, len(data.classes), depth=14, width=8)"
+)
+LANGUAGES = {"python", "sh", "json", "toml", "cpp", "cmake"}  # those that tests below run
+# Text without a language: formulas and what a program prints.
+PLAIN = {"docs/metal.md": 1, "docs/ops/entropy.md": 1}
 
 
 def blocks(page, *languages):
@@ -77,19 +87,53 @@ WITH_PYTHON = [p for p in PAGES if any(True for _ in blocks(p, "python"))]
 
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=name)
 def test_python_blocks_run(page, tmp_path, monkeypatch, capsys):
+    if name(page) in ("docs/metal.md", "docs/cuda.md"):
+        from metal.host import missing
+
+        if reason := missing():
+            pytest.skip(reason)
     monkeypatch.chdir(tmp_path)
     for golden in (Path(__file__).with_name("goldens")).glob("*.npz"):
         shutil.copy(golden, tmp_path)
+    (tmp_path / "kitti").mkdir()
+    trees.semantic_kitti(tmp_path / "kitti", scans=1, n=100)
     names = {"__name__": "docs"}
     exec(BEFORE.get(name(page), ""), names)
     for _language, body, line in blocks(page, "python"):
-        code = compile("\n" * (line - 1) + body, str(page), "exec")
-        if name(page) not in COMPILED_ONLY:
-            exec(code, names)
+        for large, small in SMALL.items():
+            body = body.replace(large, small)
+        exec(compile("\n" * (line - 1) + body, str(page), "exec"), names)
         if name(page) == "docs/ops/quantize.md":
             names["model"] = names[
                 "Model"
             ]()  # each block begins with the network as it was trained
+
+
+def test_no_block_escapes():
+    """Every block of code has a language that a test of this file runs."""
+    for page in PAGES:
+        found = [match[1] for match in re.finditer(r"^ *```(\S*)", page.read_text(), re.MULTILINE)]
+        opened = found[::2]
+        assert set(opened) - {""} <= LANGUAGES, name(page)
+        assert opened.count("") == PLAIN.get(name(page), 0), name(page)
+
+
+def test_tables_of_transforms_are_right():
+    tomllib = pytest.importorskip("tomllib")
+    from mlx_lattice import transforms
+
+    found = [body for page in PAGES for _, body, _ in blocks(page, "toml")]
+    assert found
+    for body in found:
+        assert transforms.build(tomllib.loads(body)["augment"]).transforms
+
+
+def test_the_quick_start_runs_as_commands(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (_, body, _), *_ = blocks(DOCS / "start/quick.md", "sh")
+    for text in body.replace("--epochs 10", "--epochs 2").strip().split("\n"):
+        assert main(shlex.split(text, comments=True)[1:]) == 0, text
+    assert (tmp_path / "yard.html").is_file() and (tmp_path / "look.html").is_file()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -131,27 +175,65 @@ def test_figures_and_lists_are_up_to_date():
     assert script("api_pages").main(check=True) == 0
 
 
+def test_every_figure_is_made_by_the_project():
+    """A script or command makes each file of docs/figures, and a page shows it."""
+    made = {f"{name}.svg" for name in script("figures").FIGURES}
+    made |= set(re.findall(r"(?:performance|share|neighbors_growth)(?=[,}])", charts_text()))
+    made = {n if n.endswith(".svg") else f"{n}.svg" for n in made}
+    made |= {f"transforms/{name}.png" for name in TRANSFORMS}
+    if "mlx-lattice demo --output docs/figures/street.png" in (DOCS / "index.md").read_text():
+        made.add("street.png")
+    folder = DOCS / "figures"
+    found = {str(p.relative_to(folder)) for p in folder.rglob("*.*")}
+    assert found == made
+    text = "".join(page.read_text() for page in PAGES)
+    assert {f for f in found if f"figures/{f}" not in text} == set()
+
+
+def charts_text():
+    return (ROOT / "scripts/performance_chart.py").read_text().split('"""')[1]
+
+
+def test_keys_of_backend_info_are_on_its_page():
+    text = (DOCS / "ops/backend.md").read_text()
+    assert set(re.findall(r"^\| `(\w+)` \|", text, re.M)) == set(mlx_lattice.backend_info())
+
+
 def test_the_check_of_the_site_finds_what_it_looks_for(tmp_path):
     (tmp_path / "a.html").write_text(
-        '<script src="https://cdn.example/x.js"></script><a href="b.html">b</a><a href="a.html">a</a>'
+        '<script src="https://cdn.example/x.js"></script><a href="b.html">b</a>'
+        '<a href="a.html">a</a>'
     )
     problems = list(script("check_site").problems(tmp_path))
     assert len(problems) == 2 and "cdn.example" in problems[0] and "b.html" in problems[1]
 
 
 @pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler here")
-def test_cpp_blocks_compile(tmp_path):
-    package = Path(mlx_lattice.__file__).parent
-    mlx = Path(importlib.util.find_spec("mlx.core").origin).parent
-    source = tmp_path / "all.cpp"
-    parts = []
+def test_cpp_blocks_run(tmp_path):
+    """All programs of the pages in one, built by the CMake file of the page."""
+    ((_, project, _),) = [b for page in PAGES for b in blocks(page, "cmake")]
+    (tmp_path / "CMakeLists.txt").write_text(project)
+    parts, calls = [], []
     for page in PAGES:
         for _language, body, line in blocks(page, "cpp"):
-            if "int main" in body:
-                body = body.replace("int main()", f"int main_{len(parts)}()")
-                parts.append(f'#line {line} "{name(page)}"\n{body}')
+            given = "(2, arguments)" if "char**" in body else "()"
+            calls.append(f"if (main_{len(parts)}{given}) return {len(parts) + 1};")
+            body = body.replace("int main(", f"int main_{len(parts)}(")
+            parts.append(f'#line {line} "{name(page)}"\n{body}')
     assert parts
-    source.write_text("\n".join(parts))
-    flags = ["-std=c++20", "-fsyntax-only", f"-I{package / 'include'}", f"-I{mlx / 'include'}"]
-    done = subprocess.run(["c++", *flags, str(source)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[:3000]
+    weights = tmp_path / "net.safetensors"
+    net = models.SparseResNet(32, 8, depth=18, width=32)
+    mlx.nn.quantize(net, group_size=32, bits=8)
+    net.save(weights)
+    calls.insert(0, f'char path[] = "{weights}"; char* arguments[] = {{path, path}};')
+    parts.append("int main() {\n" + "\n".join([*calls, "return 0;"]) + "\n}\n")
+    (tmp_path / "mine.cpp").write_text("\n".join(parts))
+    package = Path(mlx_lattice.__file__).parent
+    for command in (
+        ["cmake", "-S", ".", "-B", "build", f"-DCMAKE_PREFIX_PATH={package}"],
+        ["cmake", "--build", "build"],
+        ["build/mine"],
+    ):
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+    assert "QuantizedWeight(dense_5d" in done.stdout

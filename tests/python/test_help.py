@@ -3,51 +3,107 @@
 import doctest
 import importlib
 import inspect
+import pkgutil
+import re
+import types
 
 import mlx.core as mx
 import mlx_lattice as ml
 import numpy as np
 import pytest
-from mlx_lattice import _help, nn, ops, samples
+import trees
+from mlx_lattice import _help, core, nn, ops, points, samples
 from mlx_lattice._help import compose
 
-PACKAGES = {
-    "ml": "mlx_lattice",
-    **{
-        name: f"mlx_lattice.{name}"
-        for name in (
-            "core",
-            "ops",
-            "nn",
-            "points",
-            "models",
-            "io",
-            "viewer",
-            "training",
-            "samples",
-        )
-    },
+
+def modules_with_names():
+    """Name behind `mlx_lattice.` -> module, for those without an underscore that have `__all__`."""
+    for info in pkgutil.walk_packages(ml.__path__, "mlx_lattice."):
+        name = info.name.partition(".")[2]
+        if not re.search(r"(^|\.)_", name):
+            module = importlib.import_module(info.name)
+            if hasattr(module, "__all__"):
+                yield name, module
+
+
+def shown_by(module):
+    """Modules that a module shows, also over several steps."""
+    for value in (getattr(module, name) for name in module.__all__):
+        if inspect.ismodule(value):
+            yield value.__name__.partition(".")[2]
+            yield from shown_by(value)
+
+
+WITH_NAMES = dict(modules_with_names())
+FOLDERS = {
+    info.name
+    for info in pkgutil.iter_modules(ml.__path__)
+    if info.ispkg and not info.name.startswith("_")
 }
+PUBLIC = FOLDERS.union(shown_by(ml), *(shown_by(WITH_NAMES[f]) for f in FOLDERS))
+MODULES = {"ml": ml} | {name: WITH_NAMES[name] for name in sorted(PUBLIC)}
 
 
-@pytest.mark.parametrize("prefix", PACKAGES)
+def test_no_name_escapes():
+    """A module with `__all__` is public, or its package shows all of its names."""
+    assert {"datasets", "transforms", "training.losses", "models.convert"} <= PUBLIC
+    for name, module in WITH_NAMES.items():
+        if name not in PUBLIC:
+            package = WITH_NAMES[name.rpartition(".")[0]]
+            assert set(module.__all__) <= set(package.__all__), name
+
+
+@pytest.mark.parametrize("prefix", MODULES)
 def test_every_public_name_is_explained(prefix):
-    assert _help.lacking(importlib.import_module(PACKAGES[prefix]), prefix) == {}
+    assert _help.lacking(MODULES[prefix], prefix) == {}
+
+
+def test_what_lacks_help_is_found():
+    module = types.ModuleType("planted")
+
+    def silent(weight: int) -> int:
+        return weight
+
+    module.__all__, module.silent = ["silent"], silent
+    told = _help.lacking(module, "planted")["planted.silent"]
+    assert told == ["example", "sentence", "argument weight", "returns", "raises"]
 
 
 def documented():
     seen = set()
-    for prefix, module in PACKAGES.items():
-        for name, value in compose.public(importlib.import_module(module), prefix):
+    for prefix, module in MODULES.items():
+        for name, value in compose.public(module, prefix):
             if id(value) not in seen:
                 seen.add(id(value))
                 yield pytest.param(name, value, id=name)
 
 
+@pytest.fixture(scope="module")
+def data_sets(tmp_path_factory):
+    """A folder with a small tree of each published data set, by the names of the examples."""
+    folder = tmp_path_factory.mktemp("data")
+    for make in (
+        trees.semantic_kitti,
+        trees.nuscenes,
+        trees.scannet,
+        trees.s3dis,
+        trees.modelnet40,
+        trees.shapenetpart,
+    ):
+        root = folder / make.__name__.replace("_", "")
+        root.mkdir()
+        make(root)
+    return folder
+
+
 @pytest.mark.parametrize("name, value", list(documented()))
-def test_the_example_runs(name, value):
+def test_the_example_runs(name, value, data_sets, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for tree in data_sets.iterdir():
+        (tmp_path / tree.name).symlink_to(tree)
     threads = ml.core.thread_count()
     test = doctest.DocTestParser().get_doctest(value.__doc__, {}, name, None, 0)
+    assert test.examples
     told = []
     runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS)
     runner.run(test, out=told.append)
@@ -56,19 +112,14 @@ def test_the_example_runs(name, value):
 
 
 def test_examples_belong_to_names():
-    names = {
-        name
-        for prefix, module in PACKAGES.items()
-        for name, _ in compose.public(importlib.import_module(module), prefix)
-    }
+    names = {name for prefix, m in MODULES.items() for name, _ in compose.public(m, prefix)}
     assert set(compose.examples()) - names == set()
 
 
-@pytest.mark.parametrize("prefix", [*PACKAGES, "datasets", "transforms"])
+@pytest.mark.parametrize("prefix", MODULES)
 def test_signatures_are_typed(prefix):
     """Every argument of every public function and class has a type, and so has every result."""
-    package = importlib.import_module(PACKAGES.get(prefix, f"mlx_lattice.{prefix}"))
-    for name, value in compose.public(package, prefix):
+    for name, value in compose.public(MODULES[prefix], prefix):
         try:
             known = inspect.signature(value)
         except ValueError:  # made by a function of the library only
@@ -81,7 +132,7 @@ def test_signatures_are_typed(prefix):
 
 def test_types_are_shown_by_help():
     text = str(inspect.signature(ops.conv3d))
-    assert "x: 'SparseTensor'" in text and "kernel_size: 'int | tuple[int, int, int]' = 3" in text
+    assert "x: 'SparseTensor'" in text and "stride: 'int | tuple[int, int, int]' = 1" in text
 
 
 def test_numpy_arrays_and_lists_are_arrays():
@@ -95,6 +146,29 @@ def test_numpy_arrays_and_lists_are_arrays():
         assert ops.lookup_coords(c, [[0, 1, 0, 0]]).tolist() == [1]
     both = ops.sparse_collate([coords[:, 1:], coords[:, 1:]], [feats, feats])
     assert both.shape == (4, 4)
+
+
+def test_methods_and_constructors_take_numpy_arrays_and_lists():
+    x, q = samples.tensor(), ml.quantize_weight(mx.ones((8, 32)))
+    coords, feats = np.array(x.coords), np.ones((6, 4), np.float32)
+    positions = np.random.default_rng(0).random((5, 3)).astype(np.float32)
+    arrays = (np.array(a) for a in (q.weight, q.scales, q.biases))
+    sizes = (q.group_size, q.bits, q.in_channels, q.out_channels, q.kernel_size, q.layout)
+    assert ml.QuantizedWeight(*arrays, *sizes).form == q.form
+    for rows in (coords, coords.tolist()):
+        assert len(core.CoordinateSet(rows)) == 6
+        assert core.CoordinateManager().insert_coords(rows).stride == (1, 1, 1)
+    for values in (feats, feats.tolist()):
+        for y in (x.replace(feats=values), x.with_feats(values)):
+            assert mx.array_equal(y.feats, mx.ones((6, 4)))
+    assert core.SparseTensor.from_dense(np.ones((1, 2, 2, 2, 1), np.float32)).shape == (8, 1)
+    assert core.KernelRelation([0, 1], [1, 0], [0, 0], n_in=2, n_out=2, n_kernels=1).edge_count == 2
+    assert core.NeighborRelation([0, 1], [1, 0], n_query=2, n_source=2).n_query == 2
+    for given in (positions, positions.tolist()):
+        assert core.NeighborIndex(given).knn(given, k=1).edge_count == 5
+        assert len(points.PointSet(given, [2, 3], grid=0.1)) == 5
+    with pytest.raises(TypeError, match=r"\[replace\] feats: found str, expected"):
+        x.replace(feats="ones")
 
 
 def test_tensors_are_easy():
@@ -138,7 +212,7 @@ def test_stubs_are_shipped():
     folder = __import__("pathlib").Path(ml.__file__).parent
     assert (folder / "py.typed").is_file()
     text = (folder / "_ext.pyi").read_text()
-    assert "def conv3d(x: SparseTensor, weight: mlx.core.array | QuantizedWeight" in text
+    assert "def conv3d(x: SparseTensor, weight: ArrayLike | QuantizedWeight" in text
 
 
 def test_padding_warns_once():

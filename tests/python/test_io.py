@@ -192,7 +192,7 @@ BAD = {
     "end.ply": (b"ply\nformat ascii 1.0\n", "without 'end_header'"),
     "magic.ply": (b"PK\nend_header\n", "expected 'ply'"),
     "empty.ply": (b"", "header of a PLY file"),
-    "novertex.ply": (b"ply\nformat ascii 1.0\nend_header\n", "no element vertex"),
+    "novertex.ply": (b"ply\nformat ascii 1.0\nend_header\n", "no `element vertex`"),
     "noz.ply": (
         b"ply\nformat ascii 1.0\nelement vertex 0\nproperty float x\nproperty float y\n"
         b"end_header\n",

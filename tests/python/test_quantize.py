@@ -361,6 +361,9 @@ def test_command(tmp_path, capsys):
     assert error == pytest.approx(expected.item(), rel=0.01)
     arrays, metadata = mx.load(str(target), return_metadata=True)
     assert json.loads(metadata["quantization"]) == {"bits": 8, "group_size": None}
+    packed = {name: text for name, text in metadata.items() if name.endswith(".weight")}
+    assert {f"{name[:-6]}scales" for name in packed} == {n for n in arrays if n.endswith("scales")}
+    assert packed["down.weight"] == ml.quantize_weight(model.down.weight, bits=8).form
     other = UNet()
     mlx.nn.quantize(other, bits=8, class_predicate=lambda path, m: f"{path}.scales" in arrays)
     other.load_weights(str(target))
@@ -399,6 +402,9 @@ def test_a_packed_network_round_trips(bits, tmp_path):
     coords = np.unique(np.random.default_rng(0).integers(0, 40, (500, 4)) * [0, 1, 1, 1], axis=0)
     x = SparseTensor(mx.array(coords.astype(np.int32)), mx.random.normal((len(coords), 3)))
     assert mx.array_equal(model(x).feats, again(x).feats)
+    _, forms = mx.load(str(tmp_path / "net.safetensors"), return_metadata=True)
+    assert set(forms) == {f"{n}.weight" for n, m in model.named_modules() if hasattr(m, "bits")}
+    assert forms["head.weight"].startswith("layout=linear kernel_size=1,1,1 in_channels=")
     layers = [m for _, m in again.named_modules() if isinstance(m, nn.QuantizedSubmConv3d)]
     assert layers and all(m.bits == bits for m in layers)
     path = tmp_path / "net.json"

@@ -127,5 +127,8 @@ def test_budget_of_the_manager():
 
 
 def test_chart_is_that_of_the_page():
-    chart = script("performance_chart").chart((ROOT / "docs/performance.md").read_text())
-    assert (ROOT / "docs/figures/performance.svg").read_text() == chart
+    charts, page = script("performance_chart"), (ROOT / "docs/performance.md").read_text()
+    assert (ROOT / "docs/figures/performance.svg").read_text() == charts.chart(page)
+    assert (ROOT / "docs/figures/share.svg").read_text() == charts.share_chart(page)
+    growth = charts.growth_chart((ROOT / "docs/notebook.md").read_text())
+    assert (ROOT / "docs/figures/neighbors_growth.svg").read_text() == growth

@@ -20,7 +20,7 @@ from mlx_lattice.training.average import WeightAverage
 from mlx_lattice.training.inference import predict_points, probabilities, standard_views, windows
 from mlx_lattice.training.loader import ClassBalanced, Loader, LoaderError, class_counts
 from mlx_lattice.training.precision import Precision
-from mlx_lattice.training.stages import checkpoint_stages
+from mlx_lattice.training.recompute import checkpoint_stages
 
 
 class Clouds:

@@ -181,7 +181,7 @@ def test_png_shows_the_nearest_point():
     assert picture[32, 32].argmax() == 0 and picture[32, 32, 0] > 150
 
 
-def screenshot(page, path):
+def browse(page, *options):
     return subprocess.run(
         [
             CHROMIUM,
@@ -189,9 +189,8 @@ def screenshot(page, path):
             "--no-sandbox",
             "--use-angle=swiftshader",
             "--enable-unsafe-swiftshader",
-            "--window-size=600,400",
             "--virtual-time-budget=3000",
-            f"--screenshot={path}",
+            *options,
             page.as_uri(),
         ],
         capture_output=True,
@@ -209,7 +208,9 @@ def test_a_browser_draws_the_page(tmp_path):
     )
     blue = PointCloud(red.points, {"color": np.tile(np.array([[0, 0, 255]], np.uint8), (20000, 1))})
     viewer.write(tmp_path / "a.html", [Panel(red), Panel(blue)], color="rgb")
-    result = screenshot(tmp_path / "a.html", tmp_path / "a.png")
+    result = browse(
+        tmp_path / "a.html", "--window-size=600,400", f"--screenshot={tmp_path / 'a.png'}"
+    )
     assert (tmp_path / "a.png").is_file(), result.stderr
     picture = np.asarray(image.open(tmp_path / "a.png").convert("RGB"), int)[100:300]
     left, right = picture[:, :300], picture[:, 300:]
@@ -248,21 +249,7 @@ def test_mouse_fingers_and_legend(tmp_path):
     (tmp_path / "a.html").write_text(
         viewer.page(a_cloud(), color="label").replace("</body>", USE + "</body>")
     )
-    result = subprocess.run(
-        [
-            CHROMIUM,
-            "--headless",
-            "--no-sandbox",
-            "--use-angle=swiftshader",
-            "--enable-unsafe-swiftshader",
-            "--virtual-time-budget=3000",
-            "--dump-dom",
-            (tmp_path / "a.html").as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    result = browse(tmp_path / "a.html", "--dump-dom")
     body = re.search(r'<body[^>]*data-seen="([^"]*)"[^>]*>', result.stdout)
     assert body, result.stdout[-2000:] + result.stderr[-2000:]
     start, turned, moved, wheeled, pinched, again = np.array(json.loads(body[1]))
@@ -303,6 +290,23 @@ def test_errors_and_the_table_of_iou():
     assert data_of(viewer.page(points))["scores"] == []
     with pytest.raises(ValueError, match=r"prediction: found int64 of shape \(3,\), expected"):
         viewer.compare(points, truth, prediction[:3])
+
+
+COVERED = """<script>
+const boxes = ["legend", "scores", "bar", "help"].map(id => $(id).getBoundingClientRect());
+document.body.dataset.covered = cells.filter(c => boxes.some(b => b.width && b.left < c.x + c.w &&
+    b.right > c.x && b.top < c.y + c.h && b.bottom > c.y)).length;
+</script>"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: the page is not laid out")
+@pytest.mark.parametrize("size", ["1400,800", "1024,640", "500,900"])
+def test_no_box_covers_a_panel(tmp_path, size):
+    points, truth, prediction = compared(300)
+    page = viewer.page(viewer.compare(points, truth, prediction), title="a street")
+    (tmp_path / "a.html").write_text(page.replace("</body>", COVERED + "</body>"))
+    result = browse(tmp_path / "a.html", f"--window-size={size}", "--dump-dom")
+    assert 'data-covered="0"' in result.stdout, result.stdout[-2000:] + result.stderr[-2000:]
 
 
 def test_page_and_png_look_from_the_same_direction():

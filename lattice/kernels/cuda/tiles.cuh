@@ -5,7 +5,7 @@
 // Two blocks below each other are the 16 x 8 result of one mma.sync.
 #pragma once
 
-#include "lattice/kernels/metal/eights.metal"
+#include "lattice/kernels/metal/tile_loads.metal"
 
 namespace lattice {
 using namespace metal;

@@ -22,20 +22,18 @@ METAL_FUNC constexpr int conv_tensor_blocks(int columns, int depth) {
 }
 
 template <typename T, int kColumns, int kDepth, bool kX, bool kW, typename Rows, typename W,
-          typename X, typename B, typename S>
-METAL_FUNC void conv_tensor(Rows rows, W w, X x, B bias, S sizes, device T* y,
-                            threadgroup float4* memory, threadgroup uint* masks, uint3 group,
-                            uint thread_id, uint strip, uint lane) {
-  const int groups = sizes[2], in = sizes[3], out = sizes[4];
-  const int first = rows.first(int(group.x)), column = int(group.y) * kColumns, g = int(group.z);
+          typename X, typename B>
+METAL_FUNC void conv_tensor(Rows rows, W w, ConvArrays<X, B, T> arrays, ConvSizes sizes,
+                            TileMemory memory, ThreadPlace place) {
+  const int first = rows.first(int(place.group.x)), column = int(place.group.y) * kColumns,
+            g = int(place.group.z);
   auto sums = tensor_sums<T, 16, kColumns, kDepth, false>();
   const ConvTensors<kColumns, kDepth, T, decltype(sums)> product = {&sums};
   ConvStage<kColumns, kDepth, kX, kW, T, Rows, W, X> stage = {
-      rows, w, x, in, out, g, groups * in, column, first + int(thread_id / 2u), thread_id};
-  threadgroup T* xs = (threadgroup T*)memory;
-  sum_offsets(product, stage, rows, first, in, kDepth, xs, xs + 64 * kDepth, masks, strip, lane);
-  const RowsOut<T, Rows, B> to = {y, bias, rows, out, g, groups * out};
-  put_tensor(sums, to, first + 16 * int(strip), column);
+      rows, w, arrays.x, sizes, g, column, place.id, row_at(first, g, sizes, place.id)};
+  sum_offsets<T, kDepth>(product, stage, first, memory, place);
+  const RowsOut<Rows, X, B, T> to = {rows, arrays, sizes, g};
+  put_tensor(sums, to, first + 16 * int(place.simdgroup), column);
 }
 
 }  // namespace lattice

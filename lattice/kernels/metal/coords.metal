@@ -11,6 +11,9 @@
 // every search ends.
 #pragma once
 
+#include "lattice/kernels/metal/arguments.metal"
+#include "lattice/kernels/portable/geometry_sizes.h"
+
 namespace lattice {
 using namespace metal;
 
@@ -33,9 +36,10 @@ METAL_FUNC uint mixed(uint h, int word) {
 }
 METAL_FUNC uint hash_of(int4 c) { return mixed(mixed(mixed(mixed(0u, c.x), c.y), c.z), c.w); }
 
-// n_slots is a power of two.
 template <typename Rows>
-METAL_FUNC void insert_coordinate(device int* slots, uint n_slots, Rows rows, int r) {
+METAL_FUNC void insert_coordinate(device int* slots, Rows rows, TableSizes sizes, uint3 thread_at) {
+  const int r = int(thread_at.x);
+  const uint n_slots = uint(sizes.n_slots);
   const int4 c = coordinate(rows, r);
   uint at = hash_of(c) & (n_slots - 1);
   while (true) {
@@ -53,6 +57,7 @@ METAL_FUNC void insert_coordinate(device int* slots, uint n_slots, Rows rows, in
   }
 }
 
+// n_slots is a power of two.
 template <typename Slots, typename Rows>
 METAL_FUNC int find_coordinate(Slots slots, uint n_slots, Rows rows, int4 c) {
   for (uint at = hash_of(c) & (n_slots - 1);; at = (at + 1) & (n_slots - 1)) {
@@ -61,12 +66,20 @@ METAL_FUNC int find_coordinate(Slots slots, uint n_slots, Rows rows, int4 c) {
   }
 }
 
-// out is (2, n).
+template <typename Slots, typename Rows, typename Queries>
+METAL_FUNC void find_row(device int* out, Slots slots, Rows rows, Queries queries, TableSizes sizes,
+                         uint3 thread_at) {
+  const int q = int(thread_at.x);
+  out[q] = find_coordinate(slots, uint(sizes.n_slots), rows, coordinate(queries, q));
+}
+
+// out is (2, n_rows).
 template <typename First, typename Number>
-METAL_FUNC void compact_row(device int* out, First first, Number number, int n, int r) {
-  const int f = first[r];
+METAL_FUNC void compact_row(device int* out, First first, Number number, TableSizes sizes,
+                            uint3 thread_at) {
+  const int r = int(thread_at.x), f = first[r];
   out[r] = number[f];
-  if (f == r) out[size_t(n) + number[r]] = r;
+  if (f == r) out[size_t(sizes.n_rows) + number[r]] = r;
 }
 
 }  // namespace lattice

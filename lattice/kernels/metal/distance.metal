@@ -5,6 +5,8 @@
 //   cosine:    d[i, j] = 1 - <a[i], b[j]> / max(|a[i]| |b[j]|, 1e-8)
 //
 // float32; sums by ascending c.
+#include "lattice/kernels/metal/arguments.metal"
+#include "lattice/kernels/portable/distance_sizes.h"
 
 namespace lattice {
 using namespace metal;
@@ -14,12 +16,19 @@ enum Metric { kSquared, kEuclidean, kCosine };
 constant constexpr int kSide = 16;
 constant constexpr int kPitch = kSide + 1;  // rows of a tile start in different banks
 
-// at = (j, i), lane = the place in the group. left and right have kSide * kPitch values. All
-// threads of a group take part.
+// Tiles of a and b, kSide * kPitch values each.
+struct DistanceMemory {
+  threadgroup float* left;
+  threadgroup float* right;
+};
+
+// at = (j, i), lane = the place in the group. All threads of a group take part.
 template <int kMetric, typename A, typename B>
-METAL_FUNC void distance_tile(device float* d, A a, int n, B b, int m, int channels,
-                              threadgroup float* left, threadgroup float* right, uint2 at,
-                              uint2 lane) {
+METAL_FUNC void distance_tile(device float* d, A a, B b, DistanceSizes sizes, DistanceMemory memory,
+                              uint2 at, uint2 lane) {
+  const int n = sizes.n, m = sizes.m, channels = sizes.channels;
+  threadgroup float* left = memory.left;
+  threadgroup float* right = memory.right;
   const int i = int(at.y), j = int(at.x), x = int(lane.x), y = int(lane.y),
             row = j - x + y;  // of b that this thread reads
   float sum = 0.0f, of_a = 0.0f, of_b = 0.0f;

@@ -74,12 +74,18 @@ struct Counted {
   void add(float, int) thread { ++n; }
 };
 
+// Where a thread of a group is: its query, and its place in the group.
+struct SearchPlace {
+  uint3 grid, group;
+};
+
 // Adds the sources of the query's batch within reach to `found`. All threads of a group take part;
 // those without a query add none.
 template <bool kPoints, typename Found, typename Sources, typename Queries>
-METAL_FUNC void visit_sources(thread Found& found, Sources sources, int n, Queries queries,
-                              int n_query, int q, float reach, threadgroup int4* tile, int lane) {
-  const bool asks = q < n_query;
+METAL_FUNC void visit_sources(thread Found& found, Sources sources, Queries queries,
+                              SearchSizes sizes, threadgroup int4* tile, SearchPlace at) {
+  const int n = sizes.n_sources, q = int(at.grid.x), lane = int(at.group.x);
+  const bool asks = q < sizes.n_queries;
   const int4 query = asks ? coordinate(queries, q) : int4(0, 0, 0, 0);
   for (int first = 0; first < n; first += kTile) {
     const int size = min(kTile, n - first);
@@ -89,9 +95,28 @@ METAL_FUNC void visit_sources(thread Found& found, Sources sources, int n, Queri
     for (int j = 0; asks && j < size; ++j) {
       if (tile[j].x != query.x) continue;
       const float d2 = distance_of<kPoints>(query, tile[j]);
-      if (d2 <= reach) found.add(d2, first + j);
+      if (d2 <= sizes.reach) found.add(d2, first + j);
     }
   }
+}
+
+template <bool kPoints, typename Sources, typename Queries>
+METAL_FUNC void count_neighbors(device int* counts, Sources sources, Queries queries,
+                                SearchSizes sizes, threadgroup int4* tile, SearchPlace at) {
+  Counted found = {0};
+  visit_sources<kPoints>(found, sources, queries, sizes, tile, at);
+  if (int(at.grid.x) < sizes.n_queries) counts[at.grid.x] = found.n;
+}
+
+// rows and distances are (n_queries, width).
+template <bool kPoints, typename Sources, typename Queries>
+METAL_FUNC void take_neighbors(device int* rows, device float* distances, Sources sources,
+                               Queries queries, SearchSizes sizes, threadgroup int4* tile,
+                               SearchPlace at) {
+  const int q = min(int(at.grid.x), sizes.n_queries - 1);
+  const size_t first = size_t(q) * size_t(sizes.width);
+  Nearest found = {rows + first, distances + first, sizes.width, 0};
+  visit_sources<kPoints>(found, sources, queries, sizes, tile, at);
 }
 
 }  // namespace lattice

@@ -7,52 +7,93 @@
 // The edges of an offset are split into parts of a fixed length. `parts` has four numbers per part:
 // k, begin, end, place in u. Each part is summed in float32 in the order of its edges. Then the
 // parts are added in order (segments.metal). So the bits are the same every time, without atomics.
-// sizes: groups, input and output channels of a group, then the strides of u: a place, a group, an
-// input channel.
+#include "lattice/kernels/metal/arguments.metal"
 #include "lattice/kernels/metal/tiles.metal"
+#include "lattice/kernels/portable/conv_sizes.h"
 
 namespace lattice {
 using namespace metal;
 
-template <typename T, typename X, typename G, typename E, typename I, typename O, typename P,
-          typename S>
-METAL_FUNC void outer_rows(X x, G g, E edge_ids, I in_rows, O out_rows, P parts, S sizes,
-                           device T* u, uint3 at) {
-  const int groups = sizes[0], in = sizes[1], out = sizes[2];
-  const int column = int(at.x), c = int(at.y), part = 4 * int(at.z), group = column / out;
-  float sum = 0.0f;
-  for (int p = parts[part + 1]; p < parts[part + 2]; ++p) {
-    const int e = edge_ids[p];
-    sum += float(x[size_t(in_rows[e]) * size_t(groups * in) + size_t(group * in + c)]) *
-           float(g[size_t(out_rows[e]) * size_t(groups * out) + size_t(column)]);
+// What a gradient of a weight reads and writes besides its edges.
+template <typename X, typename G, typename U>
+struct OuterArrays {
+  X x;
+  G g;
+  device U* u;
+};
+
+template <typename X, typename G, typename U>
+METAL_FUNC OuterArrays<X, G, U> outer_arrays(X x, G g, device U* u) {
+  return {x, g, u};
+}
+
+// Edges by offset, in parts.
+template <typename E, typename I, typename O, typename P>
+struct PartEdges {
+  E edge_ids;
+  I in_rows;
+  O out_rows;
+  P parts;
+  int begin(int part) const thread { return parts[4 * part + 1]; }
+  int end(int part) const thread { return parts[4 * part + 2]; }
+  // Where the result of a part begins in u, for a group of channels.
+  long place(int part, int group, OuterSizes sizes) const thread {
+    return parts[4 * part + 3] * long(sizes.stride_k) + group * sizes.stride_g;
   }
-  u[parts[part + 3] * long(sizes[3]) + group * sizes[4] + c * sizes[5] + column % out] = T(sum);
+};
+
+template <typename E, typename I, typename O, typename P>
+METAL_FUNC PartEdges<E, I, O, P> part_edges(E edge_ids, I in_rows, O out_rows, P parts) {
+  return {edge_ids, in_rows, out_rows, parts};
+}
+
+template <typename Edges, typename X, typename G, typename U>
+METAL_FUNC void outer_rows(Edges edges, OuterArrays<X, G, U> arrays, OuterSizes sizes, uint3 at) {
+  const int groups = sizes.groups, in = sizes.in, out = sizes.out;
+  const int column = int(at.x), c = int(at.y), part = int(at.z), group = column / out;
+  float sum = 0.0f;
+  for (int p = edges.begin(part); p < edges.end(part); ++p) {
+    const int e = edges.edge_ids[p];
+    const size_t from = size_t(edges.in_rows[e]) * size_t(groups * in) + size_t(group * in + c),
+                 to = size_t(edges.out_rows[e]) * size_t(groups * out) + size_t(column);
+    sum += float(arrays.x[from]) * float(arrays.g[to]);
+  }
+  arrays.u[edges.place(part, group, sizes) + c * sizes.stride_c + column % out] = U(sum);
+}
+
+// The tile of u that a group computes: its part of the edges, its group of channels, and its first
+// input and output channel.
+struct OuterTile {
+  int part, group, c0, m0;
+};
+
+template <int kTile>
+METAL_FUNC OuterTile outer_tile(uint3 at, OuterSizes sizes) {
+  const int columns = (sizes.out + kTile - 1) / kTile;
+  return {int(at.x), int(at.z) / columns, int(at.y) * kTile, int(at.z) % columns * kTile};
 }
 
 // Takes sums of outer_tiles: rounds and stores what lies inside u.
 template <typename T>
 struct MatrixOut {
   device T* u;
-  int in, out, stride_c;
+  OuterSizes sizes;
   void put(int c, int m, float sum) const thread {
-    if (c < in && m < out) u[c * stride_c + m] = T(sum);
+    if (c < sizes.in && m < sizes.out) u[c * sizes.stride_c + m] = T(sum);
   }
 };
 
 // What one of 128 threads holds of the next kEdges edges: kTile channels of x and of g. A thread
 // moves 8 neighboring channels of one edge at a time. Where kX is set, the input channels of a
 // group are a multiple of 8. Where kG is set, the output channels are.
-template <int kTile, int kEdges, bool kX, bool kG, typename T, typename X, typename G, typename E,
-          typename I, typename O>
+template <int kTile, int kEdges, bool kX, bool kG, typename T, typename Edges, typename Arrays>
 struct OuterStage {
   static constant constexpr int kThreads = 128, kLines = 8 * kThreads / kTile;
   static constant constexpr int kEach = kEdges > kLines ? kEdges / kLines : 1;
-  X x;
-  G g;
-  E edge_ids;
-  I in_rows;
-  O out_rows;
-  int groups, in, out, a, c0, m0;
+  Edges edges;
+  Arrays arrays;
+  OuterSizes sizes;
+  OuterTile tile;
   uint t;
   Eight<T> xv[kEach], gv[kEach];
 
@@ -61,16 +102,18 @@ struct OuterStage {
   METAL_FUNC int own() const thread { return int(t % uint(kTile / 8) * 8u); }
   // Reads edges p .. p + kEdges, those before `end`.
   METAL_FUNC void fetch(int p, int end) thread {
-    const int c = c0 + own(), m = m0 + own();
+    const int in = sizes.in, out = sizes.out, c = tile.c0 + own(), m = tile.m0 + own();
 #pragma clang loop unroll(full)
     for (int i = 0; i < kEach; ++i) {
       const int at = p + line() + kLines * i;
-      const int e = at < end ? int(edge_ids[at]) : -1;
-      const int from = e < 0 ? 0 : int(in_rows[e]), to = e < 0 ? 0 : int(out_rows[e]);
-      xv[i] = load_eight<kX, T>(x, size_t(from) * size_t(groups * in) + size_t(a * in + c),
-                                e < 0 ? 0 : in - c);
-      gv[i] = load_eight<kG, T>(g, size_t(to) * size_t(groups * out) + size_t(a * out + m),
-                                e < 0 ? 0 : out - m);
+      const int e = at < end ? int(edges.edge_ids[at]) : -1;
+      const int from = e < 0 ? 0 : int(edges.in_rows[e]), to = e < 0 ? 0 : int(edges.out_rows[e]);
+      xv[i] = load_eight<kX, T>(
+          arrays.x, size_t(from) * size_t(sizes.groups * in) + size_t(tile.group * in + c),
+          e < 0 ? 0 : in - c);
+      gv[i] = load_eight<kG, T>(
+          arrays.g, size_t(to) * size_t(sizes.groups * out) + size_t(tile.group * out + m),
+          e < 0 ? 0 : out - m);
     }
   }
   template <typename Product>
@@ -125,30 +168,25 @@ METAL_FUNC constexpr int outer_blocks(int tile, int edges) {
 }
 
 // `memory` has outer_blocks(). The four simdgroups own a quarter of the tile each.
-template <typename T, typename U, int kTile, int kEdges, bool kX, bool kG, typename X, typename G,
-          typename E, typename I, typename O, typename P, typename S>
-METAL_FUNC void outer_tiles(X x, G g, E edge_ids, I in_rows, O out_rows, P parts, S sizes,
-                            device U* u, threadgroup float4* memory, uint3 group, uint thread_id,
-                            uint quarter, uint lane) {
+template <typename T, int kTile, int kEdges, bool kX, bool kG, typename Edges, typename X,
+          typename G, typename U>
+METAL_FUNC void outer_tiles(Edges edges, OuterArrays<X, G, U> arrays, OuterSizes sizes,
+                            threadgroup float4* memory, ThreadPlace place) {
   constexpr int kHalf = kTile / 2, kBlocks = kHalf / 8;
-  const int groups = sizes[0], in = sizes[1], out = sizes[2];
-  const int columns = (out + kTile - 1) / kTile,
-            a = int(group.z) / columns;  // a: the group of channels
-  const int c0 = int(group.y) * kTile, m0 = int(group.z) % columns * kTile, part = 4 * int(group.x);
-  const int top = int(quarter / 2) * kHalf, side = int(quarter % 2) * kHalf;
+  const OuterTile tile = outer_tile<kTile>(place.group, sizes);
+  const int quarter = int(place.simdgroup), top = quarter / 2 * kHalf, side = quarter % 2 * kHalf;
   using Product = OuterMatrices<kTile, kEdges, T>;
   Sums sums[kBlocks * kBlocks];
   clear<kBlocks * kBlocks>(sums);
   const Product product = {sums, top, side};
-  OuterStage<kTile, kEdges, kX, kG, T, X, G, E, I, O> stage = {
-      x, g, edge_ids, in_rows, out_rows, groups, in, out, a, c0, m0, thread_id};
+  OuterStage<kTile, kEdges, kX, kG, T, Edges, OuterArrays<X, G, U>> stage = {edges, arrays, sizes,
+                                                                             tile, place.id};
   threadgroup T* xs = (threadgroup T*)memory;
-  sum_edges<kEdges>(product, stage, parts[part + 1], parts[part + 2], xs,
+  sum_edges<kEdges>(product, stage, edges.begin(tile.part), edges.end(tile.part), xs,
                     xs + kEdges * Product::kStride);
-  const MatrixOut<U> to = {u + (parts[part + 3] * long(sizes[3]) + a * sizes[4]), in, out,
-                           sizes[5]};
-  put_sums<kBlocks, kBlocks>(sums, (threadgroup float*)memory + 256 * quarter, to, c0 + top,
-                             m0 + side, lane);
+  const MatrixOut<U> to = {arrays.u + edges.place(tile.part, tile.group, sizes), sizes};
+  put_sums<kBlocks, kBlocks>(sums, (threadgroup float*)memory + 256 * quarter, to, tile.c0 + top,
+                             tile.m0 + side, place.lane);
 }
 
 }  // namespace lattice

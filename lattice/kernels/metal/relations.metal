@@ -23,22 +23,23 @@ METAL_FUNC bool find_place(int out, int offset, int stride, int padding, thread 
   return at == long(place);
 }
 
-// steps: stride x, y, z, then padding. `at` is (output row, word): neighboring threads take
-// neighboring rows.
-template <bool kScatter, typename Slots, typename In, typename Out, typename Offsets,
-          typename Steps>
-METAL_FUNC void relate_row(device int* map, Slots slots, uint n_slots, In in, Out out,
-                           Offsets offsets, Steps steps, int n_k, uint2 at) {
+// `at` is (output row, word): neighboring threads take neighboring rows.
+template <bool kScatter, typename Slots, typename In, typename Out, typename Offsets>
+METAL_FUNC void relate_row(device int* map, Slots slots, In in, Out out, Offsets offsets,
+                           RelateSizes sizes, uint2 at) {
   const int4 o = coordinate(out, int(at.x));
-  const int n_words = (n_k + 31) / 32, first = int(at.y) * 32, last = min(n_k, first + 32);
+  const int n_k = sizes.n_k, n_words = (n_k + 31) / 32, first = int(at.y) * 32,
+            last = min(n_k, first + 32);
   device int* row = map + size_t(at.x) * size_t(n_k + n_words);
   uint mask = 0;
   for (int k = first; k < last; ++k) {
     int x = 0, y = 0, z = 0;
-    const bool inside = find_place<kScatter>(o.y, offsets[k * 3], steps[0], steps[3], x) &&
-                        find_place<kScatter>(o.z, offsets[k * 3 + 1], steps[1], steps[4], y) &&
-                        find_place<kScatter>(o.w, offsets[k * 3 + 2], steps[2], steps[5], z);
-    const int found = inside ? find_coordinate(slots, n_slots, in, int4(o.x, x, y, z)) : -1;
+    const bool inside =
+        find_place<kScatter>(o.y, offsets[k * 3], sizes.stride[0], sizes.padding[0], x) &&
+        find_place<kScatter>(o.z, offsets[k * 3 + 1], sizes.stride[1], sizes.padding[1], y) &&
+        find_place<kScatter>(o.w, offsets[k * 3 + 2], sizes.stride[2], sizes.padding[2], z);
+    const int found =
+        inside ? find_coordinate(slots, uint(sizes.n_slots), in, int4(o.x, x, y, z)) : -1;
     row[k] = found;
     mask |= (found >= 0 ? 1u : 0u) << uint(k - first);
   }

@@ -12,12 +12,28 @@
 // once. Threads of a group lie along the channels, so that a row is read in whole lines. An empty
 // segment gives 0; a NaN wins a maximum. `at` is (kWide channels, segment). What a template
 // argument switches off is not read: any pointer will do.
+#include "lattice/kernels/metal/arguments.metal"
 #include "lattice/kernels/metal/vectors.metal"
+#include "lattice/kernels/portable/segment_sizes.h"
 
 namespace lattice {
 using namespace metal;
 
 enum Reduction { kSum, kMean, kMax, kMin };
+
+// The entries of each segment: where they begin, the row of each of them, its weight or, of match,
+// the owner of each segment.
+template <typename Offsets, typename Rows, typename Extra>
+struct Entries {
+  Offsets offsets;
+  Rows rows;
+  Extra extra;
+};
+
+template <typename Offsets, typename Rows, typename Extra>
+METAL_FUNC Entries<Offsets, Rows, Extra> entries(Offsets offsets, Rows rows, Extra extra) {
+  return {offsets, rows, extra};
+}
 
 // Where the values of a thread begin in row `row`.
 template <int kWide>
@@ -25,20 +41,18 @@ METAL_FUNC size_t place(int row, int channels, uint2 at) {
   return size_t(row) * size_t(channels) + size_t(at.x) * size_t(kWide);
 }
 
-template <int kWide, int kMode, bool kRows, bool kWeights, typename Out, typename X,
-          typename Offsets, typename Rows, typename Weights>
-METAL_FUNC void reduce_segments(device Out* out, X x, int channels, Offsets offsets, Rows rows,
-                                Weights weights, uint2 at) {
-  const int first = offsets[at.y], last = offsets[at.y + 1];
+template <int kWide, int kMode, bool kRows, bool kWeights, typename Out, typename X, typename From>
+METAL_FUNC void reduce_segments(device Out* out, X x, From from, SegmentSizes sizes, uint2 at) {
+  const int channels = sizes.channels, first = from.offsets[at.y], last = from.offsets[at.y + 1];
   float value[kWide];
 #pragma clang loop unroll(full)
   for (int j = 0; j < kWide; ++j)
     value[j] = kMode == kMax ? -INFINITY : kMode == kMin ? INFINITY : 0.0f;
   float total = 0.0f;
   for (int e = first; e < last; ++e) {
-    const int row = kRows ? int(rows[e]) : e;
+    const int row = kRows ? int(from.rows[e]) : e;
     const auto found = values_at<kWide>(x + place<kWide>(row, channels, at));
-    const float w = kWeights ? float(weights[e]) : 1.0f;
+    const float w = kWeights ? float(from.extra[e]) : 1.0f;
     total += w;
 #pragma clang loop unroll(full)
     for (int j = 0; j < kWide; ++j) {
@@ -60,18 +74,18 @@ METAL_FUNC void reduce_segments(device Out* out, X x, int channels, Offsets offs
   put_values(out + place<kWide>(int(at.y), channels, at), result);
 }
 
-// Row owners[s] of a belongs to segment s; without owners row s.
+// Row `owner` of a belongs to a segment; without owners it has the segment's number.
 template <int kWide, bool kCount, bool kRows, bool kOwners, typename Out, typename A, typename B,
-          typename X, typename Offsets, typename Rows, typename Owners>
-METAL_FUNC void match_segments(device Out* out, A a, B b, X x, int channels, Offsets offsets,
-                               Rows rows, Owners owners, uint2 at) {
-  const int owner = kOwners ? int(owners[at.y]) : int(at.y);
+          typename X, typename From>
+METAL_FUNC void match_segments(device Out* out, A a, B b, X x, From from, SegmentSizes sizes,
+                               uint2 at) {
+  const int channels = sizes.channels, owner = kOwners ? int(from.extra[at.y]) : int(at.y);
   const auto wanted = values_at<kWide>(a + place<kWide>(owner, channels, at));
   float value[kWide] = {};
-  for (int e = offsets[at.y]; e < int(offsets[at.y + 1]); ++e) {
-    const size_t from = place<kWide>(kRows ? int(rows[e]) : e, channels, at);
-    const auto found = values_at<kWide>(b + from);
-    const auto added = values_at<kWide>(x + from);
+  for (int e = from.offsets[at.y]; e < int(from.offsets[at.y + 1]); ++e) {
+    const size_t row = place<kWide>(kRows ? int(from.rows[e]) : e, channels, at);
+    const auto found = values_at<kWide>(b + row);
+    const auto added = values_at<kWide>(x + row);
 #pragma clang loop unroll(full)
     for (int j = 0; j < kWide; ++j)
       if (float(found.v[j]) == float(wanted.v[j])) value[j] += kCount ? 1.0f : float(added.v[j]);
@@ -83,16 +97,17 @@ METAL_FUNC void match_segments(device Out* out, A a, B b, X x, int channels, Off
 }
 
 // kChosen: the row of entry e is rows[e, c], chosen from a piece before; then kWide is 1.
-template <int kWide, bool kMinimum, bool kRows, bool kChosen, typename X, typename Offsets,
-          typename Rows>
-METAL_FUNC void argmax_segments(device int* out, X x, int channels, Offsets offsets, Rows rows,
-                                uint2 at) {
+template <int kWide, bool kMinimum, bool kRows, bool kChosen, typename X, typename From>
+METAL_FUNC void argmax_segments(device int* out, X x, From from, SegmentSizes sizes, uint2 at) {
+  const int channels = sizes.channels;
   Values<int, kWide> best;
   float most[kWide] = {};
 #pragma clang loop unroll(full)
   for (int j = 0; j < kWide; ++j) best.v[j] = -1;
-  for (int e = offsets[at.y]; e < int(offsets[at.y + 1]); ++e) {
-    const int row = kChosen ? int(rows[place<1>(e, channels, at)]) : kRows ? int(rows[e]) : e;
+  for (int e = from.offsets[at.y]; e < int(from.offsets[at.y + 1]); ++e) {
+    const int row = kChosen ? int(from.rows[place<1>(e, channels, at)])
+                    : kRows ? int(from.rows[e])
+                            : e;
     const auto found = values_at<kWide>(x + place<kWide>(row, channels, at));
 #pragma clang loop unroll(full)
     for (int j = 0; j < kWide; ++j) {
@@ -109,12 +124,12 @@ METAL_FUNC void argmax_segments(device int* out, X x, int channels, Offsets offs
 }
 
 template <int kWide, typename Out, typename X, typename Rows>
-METAL_FUNC void gather_rows(device Out* out, X x, int channels, Rows rows, float fill, uint2 at) {
-  const int row = rows[at.y];
+METAL_FUNC void gather_rows(device Out* out, X x, Rows rows, SegmentSizes sizes, uint2 at) {
+  const int row = rows[at.y], channels = sizes.channels;
   Values<Out, kWide> values;
   if (row < 0) {
 #pragma clang loop unroll(full)
-    for (int j = 0; j < kWide; ++j) values.v[j] = static_cast<Out>(fill);
+    for (int j = 0; j < kWide; ++j) values.v[j] = static_cast<Out>(sizes.fill);
   } else {
     values = values_at<kWide>(x + place<kWide>(row, channels, at));
   }

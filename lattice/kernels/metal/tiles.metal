@@ -7,7 +7,7 @@
 #include <metal_simdgroup>
 #include <metal_simdgroup_matrix>
 
-#include "lattice/kernels/metal/eights.metal"
+#include "lattice/kernels/metal/tile_loads.metal"
 
 namespace lattice {
 using namespace metal;

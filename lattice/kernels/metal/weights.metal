@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lattice/kernels/metal/tiles.metal"
+#include "lattice/kernels/portable/conv_sizes.h"
 
 namespace lattice {
 using namespace metal;
@@ -25,10 +26,9 @@ struct DenseWeight {
   }
 };
 
-// sizes from 5 on: stride_k, stride_g, stride_c.
-template <typename T, typename P, typename S>
-METAL_FUNC DenseWeight<T, P> dense_weight(P data, S sizes) {
-  return {data, long(sizes[5]), sizes[6], sizes[7]};
+template <typename T, typename P>
+METAL_FUNC DenseWeight<T, P> dense_weight(P data, ConvSizes sizes) {
+  return {data, long(sizes.stride_k), sizes.stride_g, sizes.stride_c};
 }
 
 // T(scale * code + bias of the code's group), as kernels/cpu/features/packed.h says. A word holds
@@ -109,15 +109,20 @@ struct PackedWeight {
   }
 };
 
-// sizes from 5 on: codes that share a scale.
-template <typename T, int kBits, bool kTurned, typename C, typename A, typename B, typename S>
+template <typename T, int kBits, bool kTurned, typename C, typename A, typename B>
 METAL_FUNC PackedWeight<T, kBits, kTurned, C, A, B> packed_weight(C codes, A scales, B biases,
-                                                                  S sizes) {
-  const int in = kTurned ? sizes[4] : sizes[3], out = kTurned ? sizes[3] : sizes[4],
-            group_size = sizes[5];
-  const int n_groups = (in + group_size - 1) / group_size;
-  return {codes,    scales,         biases, group_size,   n_groups * group_size * kBits / 32,
-          n_groups, sizes[2] * out, out,    sizes[1] == 1};
+                                                                  ConvSizes sizes) {
+  const int in = kTurned ? sizes.out : sizes.in, out = kTurned ? sizes.in : sizes.out,
+            group_size = sizes.group_size, n_groups = (in + group_size - 1) / group_size;
+  return {codes,
+          scales,
+          biases,
+          group_size,
+          n_groups * group_size * kBits / 32,
+          n_groups,
+          sizes.groups * out,
+          out,
+          sizes.n_k == 1};
 }
 
 }  // namespace lattice

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from .data_words import OWN
 from .words import ARGUMENTS, RAISES, RETURNS
 
 # Lines that an example needs before it, by a name that the example uses.
@@ -23,9 +24,27 @@ IMPORTS = {
     "tempfile": "import tempfile",
     "ml": "import mlx_lattice as ml",
 }
-PACKAGES = ("core", "io", "models", "nn", "ops", "points", "samples", "training", "viewer")
+PACKAGES = (
+    "cli",
+    "core",
+    "datasets",
+    "io",
+    "models",
+    "nn",
+    "ops",
+    "points",
+    "samples",
+    "training",
+    "transforms",
+    "viewer",
+)
 SETUP = {
     "x": "x = samples.tensor()",
+    "yard": "yard = samples.scan(0)",
+    "colored": (
+        'colored = io.PointCloud(yard.points, {"color": np.full((len(yard), 3), 99, np.uint8)})'
+    ),
+    "rng": "rng = transforms.rng_of(seed=0, epoch=0, index=0)",
     "cloud": (
         "cloud = points.PointSet(mx.arange(24).reshape(8, 3) / 10, mx.array([4, 4]), grid=0.2)"
     ),
@@ -52,12 +71,11 @@ def example(name: str) -> str | None:
 
 
 def _before(lines: str) -> list[str]:
-    head = []
-    for word, setup in SETUP.items():
-        if re.search(rf"\b{word}\b", lines) and not re.search(
-            rf"^>>> {word} =", lines, re.MULTILINE
-        ):
-            head.append(f">>> {setup}")
+    head: list[str] = []
+    for word, setup in reversed(SETUP.items()):  # a later setup may use an earlier one
+        needed = re.search(rf"\b{word}\b", "\n".join([*head, lines]))
+        if needed and not re.search(rf"^>>> {word} =", lines, re.MULTILINE):
+            head.insert(0, f">>> {setup}")
     whole = "\n".join([*head, lines])
     imports = [
         f">>> {line}"
@@ -83,10 +101,12 @@ def complete(name: str, value: Any) -> str:
     except (TypeError, ValueError):
         known = None
     if known and "Args:" not in text:
-        lines = [f"    {p}: {word}" for p, word in _arguments(known)]
+        lines = [f"    {p}: {word}" for p, word in _arguments(name, known)]
         if lines:
             parts.append("Args:\n" + "\n".join(lines))
     returned = known.return_annotation if known and not inspect.isclass(value) else None
+    if isinstance(returned, type):  # of a module whose annotations are values
+        returned = "mx.array" if returned.__name__ == "array" else returned.__name__
     if "Returns:" not in text and isinstance(returned, str) and returned not in ("None", "Any"):
         parts.append(f"Returns:\n    {RETURNS.get(returned, f'{returned}.')}")
     if "Raises:" not in text and not inspect.isclass(value) and known and known.parameters:
@@ -97,10 +117,13 @@ def complete(name: str, value: Any) -> str:
     return "\n\n".join(parts)
 
 
-def _arguments(known: inspect.Signature) -> Iterator[tuple[str, str]]:
-    for p in known.parameters.values():
-        if p.name not in SKIPPED and not p.name.startswith("_"):
-            yield p.name, ARGUMENTS.get(p.name, "")
+def _arguments(name: str, known: inspect.Signature) -> Iterator[tuple[str, str]]:
+    """(argument, what it is): as the name says it, else as its package does, else as all do."""
+    package = name.rpartition(".")[0]
+    for p in known.parameters:
+        if p not in SKIPPED and not p.startswith("_"):
+            words = (OWN.get(f"{name}.{p}"), OWN.get(f"{package}.{p}"), ARGUMENTS.get(p, ""))
+            yield p, next(word for word in words if word is not None)
 
 
 def public(package: ModuleType, prefix: str) -> Iterator[tuple[str, Any]]:
@@ -114,7 +137,8 @@ def public(package: ModuleType, prefix: str) -> Iterator[tuple[str, Any]]:
 def install(package: ModuleType, prefix: str) -> None:
     """Completes the docstrings of a package.
 
-    A name that several packages show is completed once.
+    A name that several packages show is completed once. Modules that the package shows are
+    completed too.
     """
     for name, value in public(package, prefix):
         if "<locals>" in getattr(value, "__qualname__", ""):  # made by a function: give it its name
@@ -127,6 +151,9 @@ def install(package: ModuleType, prefix: str) -> None:
                         value.__lattice_help__ = name
             except (AttributeError, TypeError):  # a class that does not take a docstring
                 continue
+    for name in package.__all__ if prefix != "ml" else ():
+        if inspect.ismodule(inner := getattr(package, name)):
+            install(inner, f"{prefix}.{name}")
 
 
 def lacking(package: ModuleType, prefix: str) -> dict[str, list[str]]:
@@ -152,9 +179,14 @@ def lacking(package: ModuleType, prefix: str) -> dict[str, list[str]]:
             missing += [f"argument {p}" for p in silent if not p.startswith("_")]
             missing += [
                 f"argument {p}"
-                for p, word in _arguments(known)
+                for p, _ in _arguments(name, known)
                 if re.search(rf"^ *{p}: ?$", text, re.M)
             ]
+            if not inspect.isclass(value):
+                if known.return_annotation not in ("None", None) and "Returns:" not in text:
+                    missing.append("returns")
+                if known.parameters and "Raises:" not in text:
+                    missing.append("raises")
         if missing:
             found[name] = missing
     return found

@@ -141,9 +141,9 @@ def _voxels(cloud: PointCloud, size: Any, with_attributes: Any) -> tuple[Any, ..
     cells = np.floor((points - origin) / size)
     if len(cells) and cells.max() > 2**31 - 1:
         raise ValueError(f"--voxel {size}: the points span more than 2^31 voxels")
-    rows = np.zeros((len(points), 4), np.int32)
-    rows[:, 1:] = cells
-    rows = mx.array(rows)
+    table = np.zeros((len(points), 4), np.int32)
+    table[:, 1:] = cells
+    rows = mx.array(table)
     coords = ops.downsample_coords(rows, 1)
     attributes: dict[str, mx.array] = {}
     if with_attributes and cloud.columns:

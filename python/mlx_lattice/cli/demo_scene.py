@@ -149,7 +149,8 @@ def _cast(boxes: Any) -> tuple[Any, ...]:
         axis=-1,
     )
     origin = np.array([0.0, 0.0, HEIGHT])
-    nearest, hit = np.full(rays.shape[:2], REACH), np.full(rays.shape[:2], -1)
+    nearest: np.ndarray = np.full(rays.shape[:2], REACH)
+    hit: np.ndarray = np.full(rays.shape[:2], -1)
     with np.errstate(divide="ignore"):
         inverse = 1.0 / rays
     for i, (low, high) in enumerate(

@@ -20,6 +20,7 @@ COMMANDS = (
     "demo",
     "scans",
     "train",
+    "predict",
     "evaluate",
     "bench",
     "routes",
@@ -32,7 +33,7 @@ EXAMPLES = """examples:
   mlx-lattice info scan.ply                            what a file holds
   mlx-lattice voxelize scan.ply --voxel 0.05 small.ply one point per voxel
   mlx-lattice view small.ply small.html                a page that opens offline
-    mlx-lattice compress scan.ply scan.mlat --voxel 0.01 lossless voxels; decompress gives points
+  mlx-lattice compress scan.ply scan.mlat --voxel 0.01 lossless voxels; decompress gives points
   mlx-lattice train scans/ --voxel 0.1 --output run    a network that labels points; predict uses it
   mlx-lattice selftest                                 every kernel against a float64 oracle
 

@@ -84,16 +84,16 @@ def _is_weight(name: str, value: Any) -> Any:
 def _relative_error(weight: Any, restored: Any) -> Any:
     """|W - W'| / |W| in the L2 norm."""
     weight, restored = weight.astype(mx.float32), restored.astype(mx.float32)
-    norm = mx.linalg.norm(weight.flatten()).item()
-    return mx.linalg.norm((weight - restored).flatten()).item() / norm if norm > 0 else 0.0
+    norm = float(mx.linalg.norm(weight.flatten()))
+    return float(mx.linalg.norm((weight - restored).flatten())) / norm if norm > 0 else 0.0
 
 
 def pack(arrays: Any, bits: int, group_size: int | None = None, skip: Any = ()) -> tuple[Any, ...]:
-    """(arrays with packed weights, rows for the printed table).
+    """(arrays with packed weights, rows for the printed table, forms of the packed weights).
 
     A row is (name, text of the packing, bytes before, bytes after, error or None).
     """
-    packed, rows = {}, []
+    packed, rows, forms = {}, [], {}
     for name, value in arrays.items():
         packed[name] = value
         if not _is_weight(name, value):
@@ -107,6 +107,7 @@ def pack(arrays: Any, bits: int, group_size: int | None = None, skip: Any = ()) 
             continue
         stem = name[: -len("weight")]
         packed |= {name: q.weight, f"{stem}scales": q.scales, f"{stem}biases": q.biases}
+        forms[name] = q.form
         rows.append(
             (
                 name,
@@ -116,7 +117,7 @@ def pack(arrays: Any, bits: int, group_size: int | None = None, skip: Any = ()) 
                 _relative_error(value, dequantize_weight(q)),
             )
         )
-    return packed, rows
+    return packed, rows, forms
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -139,7 +140,7 @@ def run(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--output must be another file than the model, got {target} for both")
     if target and not target.resolve().parent.is_dir():
         raise ValueError(f"there is no folder {target.resolve().parent} for --output")
-    packed, rows = pack(arrays, arguments.bits, arguments.group_size, skip)
+    packed, rows, forms = pack(arrays, arguments.bits, arguments.group_size, skip)
     if not any(error is not None for *_, error in rows):
         raise ValueError(
             f"{source} has no float weight that packing makes smaller: "
@@ -160,7 +161,7 @@ def run(arguments: argparse.Namespace) -> None:
         if model is None:
             form = {"bits": arguments.bits, "group_size": arguments.group_size}
             with atomic_path(target) as temporary:
-                save_safetensors(temporary, packed, {"quantization": json.dumps(form)})
+                save_safetensors(temporary, packed, {"quantization": json.dumps(form), **forms})
         else:
             layers = {
                 name[: -len(".weight")]: {"group_size": int(size), "bits": arguments.bits}
@@ -168,7 +169,7 @@ def run(arguments: argparse.Namespace) -> None:
                 if error is not None
                 for size in [form.split("/")[1]]
             }
-            save_parts(target, packed, type(model).__name__, model.config, layers)
+            save_parts(target, packed, type(model).__name__, model.config, layers, forms)
             recipe = source.with_name(RECIPE)
             if recipe.is_file() and not target.with_name(RECIPE).exists():
                 write_bytes(target.with_name(RECIPE), recipe.read_bytes())

@@ -1,4 +1,4 @@
-"""Commands `train` (labeled clouds in, a network out) and `predict` (labels for a cloud)."""
+"""Command `train`: labeled clouds in, a network out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import argparse
 import importlib
 import math
 import os
-import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -138,29 +137,9 @@ def add_command(commands: argparse._SubParsersAction[Any]) -> None:
     add_device(train)
     train.set_defaults(run=_train)
 
-    predict = commands.add_parser(
-        "predict",
-        help="labels the points of a cloud with a trained network",
-        formatter_class=raw,
-        description="Writes the cloud with the predicted class of each point in column `label`.\n"
-        "If the cloud has labels, the command prints the intersection over union, keeps the old\n"
-        "labels in column `truth`, and a page shows both side by side.",
-        epilog="examples:\n"
-        "  mlx-lattice predict run scan.ply labeled.ply\n"
-        f"  mlx-lattice predict run scan.ply look.html\n\n{FORMATS}; "
-        "also .html and .png for the output",
-    )
-    predict.add_argument("model", help="folder that `train` wrote, or its model.safetensors")
-    predict.add_argument("cloud", help="file to read")
-    predict.add_argument("output", help="file to write; the extension is its format")
-    predict.add_argument(
-        "--format", metavar="F", help="format of the input where its extension does not tell"
-    )
-    add_device(predict)
-    predict.set_defaults(run=_predict)
 
-
-def _modules() -> list[Any]:
+def modules() -> list[Any]:
+    """io, training.scans, training, training.distributed and training.checkpoint."""
     try:
         return [
             importlib.import_module(f"mlx_lattice.{name}")
@@ -220,7 +199,7 @@ def _train(arguments: argparse.Namespace) -> None:
         train_recipe(arguments)
         return
     if arguments.format:
-        _modules()[0].format_of("--format", arguments.format)  # before the work
+        modules()[0].format_of("--format", arguments.format)  # before the work
     if arguments.data:
         raise ValueError("--data belongs to --recipe; without it, name files or folders")
     if not arguments.files:
@@ -230,7 +209,7 @@ def _train(arguments: argparse.Namespace) -> None:
     for name, value in {**DEFAULTS, "learning_rate": RATES[arguments.model]}.items():
         if getattr(arguments, name) is None:
             setattr(arguments, name, value)
-    io, scans, training, distributed, checkpoint = _modules()
+    io, scans, training, distributed, checkpoint = modules()
     for name, least in (
         ("voxel", 0),
         ("learning_rate", 0),
@@ -325,7 +304,7 @@ def _run_training(
     clouds: Any,
 ) -> None:
     """Resumes, trains, and keeps the best network."""
-    _, scans, *_ = _modules()
+    _, scans, *_ = modules()
     from ..training.metrics import epoch_score
 
     model = trainer.model
@@ -378,14 +357,14 @@ def _finish(output: Any, history: Any, held: Any, recipe: Any, scans: Any, cloud
         for scan in held:
             classes = scans.predict(model, scan)
             voxels.add(scan.labels, classes)
-            _count_points(points, recipe, scan, classes, clouds[scan.name])
+            count_points(points, recipe, scan, classes, clouds[scan.name])
         print(f"\nIoU per voxel\n{voxels}\n\nIoU per point\n{points}")
         example = held[0].name
     print(f"\nnetwork: {output / MODEL}\nhistory: {output / HISTORY}")
     print(f"next: mlx-lattice predict {output} {example} look.html")
 
 
-def _count_points(confusion: Any, recipe: Any, scan: Any, classes: Any, cloud: PointCloud) -> None:
+def count_points(confusion: Any, recipe: Any, scan: Any, classes: Any, cloud: PointCloud) -> None:
     """Adds the points of one cloud.
 
     Points without a voxel or with an ignored label do not count.
@@ -400,71 +379,3 @@ def _count_points(confusion: Any, recipe: Any, scan: Any, classes: Any, cloud: P
     index = known[np.searchsorted(np.unique(truth), truth)]
     inside = scan.rows >= 0
     confusion.add(index[inside], np.asarray(classes)[scan.rows[inside]])
-
-
-def _predict(arguments: argparse.Namespace) -> None:
-    io, scans, *_ = _modules()
-    path = Path(arguments.model)
-    path = path / MODEL if path.is_dir() else path
-    if not path.with_name(RECIPE).is_file():
-        raise ValueError(
-            f"{path.with_name(RECIPE)} is missing: expected a folder that `mlx-lattice train` wrote"
-        )
-    picture = Path(arguments.output).suffix.lower() in (".html", ".htm", ".png")
-    if not picture:
-        io.format_of(arguments.output, write=True)  # before the work
-    recipe, model = scans.VoxelPipeline.load(path.with_name(RECIPE)), models.load(path)
-    if (model.config["in_channels"], model.config["out_channels"]) != (
-        recipe.channels,
-        len(recipe.classes),
-    ):
-        raise ValueError(f"{path} and {RECIPE} do not belong together")
-    cloud = io.read(arguments.cloud, arguments.format)
-    begin = time.perf_counter()
-    scan = recipe.scan(cloud, arguments.cloud)
-    voxelized = time.perf_counter()
-    classes = scans.predict(model, scan)
-    done = time.perf_counter()
-    labels = recipe.point_labels(scan, classes)
-    others = {
-        name: values
-        for name, values in cloud.columns.items()
-        if name not in (recipe.label, "label", "truth")
-    }
-    truth = cloud.columns.get(recipe.label)
-    labeled = io.PointCloud(
-        cloud.points,
-        {**others, "label": labels, **({} if truth is None else {"truth": truth})},
-        dict(cloud.meta),
-    )
-    print(
-        f"{len(cloud):,} points, {len(classes):,} voxels: {(voxelized - begin) * 1e3:.0f} ms "
-        f"for voxels, {(done - voxelized) * 1e3:.0f} ms for the network"
-    )
-    if truth is not None:
-        confusion = scans.Confusion(recipe.names)
-        confusion.add(scan.labels, classes)
-        points = scans.Confusion(recipe.names, unit="points")
-        _count_points(points, recipe, scan, classes, cloud)
-        print(f"\nIoU per voxel\n{confusion}\n\nIoU per point\n{points}\n")
-    if picture:
-        _draw(arguments.output, labeled, recipe, truth, io)
-    else:
-        io.write(arguments.output, labeled)
-    print(f"wrote {arguments.output}")
-    print(
-        f"next: open {arguments.output}"
-        if picture
-        else f"next: mlx-lattice view {arguments.output} look.html --color label"
-    )
-
-
-def _draw(path: str | os.PathLike[str], labeled: Any, recipe: Any, truth: Any, io: Any) -> None:
-    try:
-        from .. import viewer
-    except ImportError as error:
-        raise ValueError(str(error)) from None
-    panels = [viewer.Panel(labeled, "prediction")]
-    if truth is not None:
-        panels = viewer.compare(labeled, truth, labeled.columns["label"])
-    viewer.write(path, panels, color="label", classes=dict(recipe.classes))

@@ -22,7 +22,7 @@ __all__ += [
 ]
 
 # Names of the older package, which need no help of their own.
-from ._older import QuantizedWeightLayout, Triple, triple  # noqa: E402, F401
+from ._older_names import QuantizedWeightLayout, Triple, triple  # noqa: E402, F401
 from .coords import (  # noqa: E402, F401
     build_sparse_alignment,
     child_coords_from_indices,

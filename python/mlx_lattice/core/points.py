@@ -6,7 +6,7 @@ import mlx.core as mx
 
 from .. import _ext
 from .._ext import PointVoxelMap, SparseQuantization, interpolate_point_features  # noqa: F401
-from ._older import active
+from ._older_names import active
 
 # The other names are those of the older package; they are the same objects as elsewhere.
 __all__ = [

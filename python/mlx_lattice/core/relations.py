@@ -19,7 +19,7 @@ from .._ext import (  # noqa: F401
     target_transposed_kernel_relation,
     transposed_kernel_relation,
 )
-from ._older import (  # noqa: F401
+from ._older_names import (  # noqa: F401
     RelationCSRView,
     RelationEdges,
     RelationImplicitGemmView,

@@ -7,9 +7,9 @@ from .._ext import (
     SparseTensor,
     SparseTensorComponents,
 )
-from . import _ease
+from . import _conveniences
 
-_ease.install()
+_conveniences.install()
 
 __all__ = [
     "CoordinateManager",

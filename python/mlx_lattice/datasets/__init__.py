@@ -2,7 +2,9 @@
 docs/datasets.md.
 """
 
-from .._edge import guard
+import sys as _sys
+
+from .. import _error_names, _help
 from .base import Dataset, DatasetError
 from .cache import Cached, DiskCache
 from .folder import Folder
@@ -42,4 +44,5 @@ __all__ = [
     "write_submission_notes",
 ]
 
-guard(globals())
+_error_names.guard(globals())
+_help.install(_sys.modules[__name__], "datasets")

@@ -24,7 +24,10 @@ class DatasetError(ValueError):
 
 
 class Dataset(Sequence[Any]):
-    """Subclasses define `_names`, `_read(i)`, TREE (the expected tree) and SOURCE (its origin)."""
+    """Base class of the data sets: a sequence of clouds that are read when they are asked for.
+
+    Subclasses define `_names`, `_read(i)`, TREE (the expected tree) and SOURCE (its origin).
+    """
 
     TREE = ""
     SOURCE = ""

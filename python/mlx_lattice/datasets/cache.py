@@ -28,7 +28,7 @@ SUFFIX = ".item"
 
 
 class DiskCache:
-    """cache.get(key, make) is the cloud of `key`, made where it is not on disk."""
+    """Clouds on disk: `get(key, make)` reads the cloud of `key`, or makes and keeps it."""
 
     def __init__(self, directory: str | os.PathLike[str], budget: int = 20 << 30) -> None:
         if budget <= 0:
@@ -95,15 +95,14 @@ class Cached(Dataset):
     """A data set whose items are prepared once: prepare(cloud) is kept on disk.
 
     prepare needs no seed: it must give the same cloud each time. Its repr is part of the key, so
-    that
-    another voxel size is another item; so are the sizes and times of the item's files.
+    that another voxel size is another item. So are the sizes and times of the files of the item.
     """
 
     def __init__(
         self,
         dataset: Dataset,
         directory: str | os.PathLike[str],
-        prepare: Any = None,
+        prepare: Callable[[PointCloud], PointCloud] | None = None,
         budget: int = 20 << 30,
     ) -> None:
         self._dataset, self._prepare = dataset, prepare
@@ -112,10 +111,10 @@ class Cached(Dataset):
         self.cache = DiskCache(directory, budget)
 
     @property
-    def labeled(self) -> Any:
+    def labeled(self) -> bool:
         return self._dataset.labeled
 
-    def source(self, i: int) -> Any:
+    def source(self, i: int) -> list[Path]:
         return self._dataset.source(i)
 
     def __getattr__(self, name: str) -> Any:  # targets, prediction_path, ... of the data set
@@ -123,7 +122,7 @@ class Cached(Dataset):
             raise AttributeError(name)
         return getattr(self._dataset, name)
 
-    def _read(self, i: int) -> Any:
+    def _read(self, i: int) -> PointCloud:
         about = [(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in self.source(i)]
         key = json.dumps([repr(self._dataset), self._names[i], about, repr(self._prepare)])
         prepare = self._prepare or (lambda cloud: cloud)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..io import READERS, PointCloud, format_of, read
 from .base import Dataset
 from .tables import LabelTable
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Folder(Dataset):
@@ -35,7 +38,7 @@ velodyne/000000.bin   and labels/000000.label
         split: str = "all",
         *,
         label: str = "label",
-        classes: Any = None,
+        classes: dict[int, str] | None = None,
         ignored: Sequence[int] = (),
         held: float = 0.2,
         seed: int = 0,
@@ -86,7 +89,7 @@ velodyne/000000.bin   and labels/000000.label
             )
         return values
 
-    def source(self, i: int) -> Any:
+    def source(self, i: int) -> list[Path]:
         return [self._paths[i]]
 
     def _read(self, i: int) -> PointCloud:

@@ -86,7 +86,7 @@ panoptic/v1.0-trainval/TOKEN_panoptic.npz       with panoptic=True, and panoptic
         if not found:
             self._missing(f"{tables / 'sample_data.json'} lists no scan of samples/LIDAR_TOP")
 
-    def source(self, i: int) -> Any:
+    def source(self, i: int) -> list[Path]:
         return [self._paths[i], *self._labels[i : i + 1]]
 
     def _read(self, i: int) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -53,7 +52,7 @@ xbox/test/...
             self._names += [f"{name}/{p.stem}" for p in found]
             self.targets += [index] * len(found)
 
-    def source(self, i: int) -> Any:
+    def source(self, i: int) -> list[Path]:
         return [self._paths[i]]
 
     def _read(self, i: int) -> PointCloud:
@@ -100,7 +99,7 @@ train_test_split/shuffled_train_file_list.json   also val and test: "shape_data/
         self._paths = [self._file(self.root / synset / f"{name}.txt") for synset, name in entries]
         self._names = ["/".join(entry) for entry in entries]
 
-    def source(self, i: int) -> Any:
+    def source(self, i: int) -> list[Path]:
         return [self._paths[i]]
 
     def _read(self, i: int) -> PointCloud:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -44,7 +43,7 @@ Area_6/...
             self._paths += rooms
             self._names += [f"{folder.name}/{room.name}" for room in rooms]
 
-    def source(self, i: int) -> Any:
+    def source(self, i: int) -> list[Path]:
         found = sorted((self._paths[i] / "Annotations").glob("*.txt"))
         if not found:
             self._missing(f"{self._paths[i] / 'Annotations'} holds no .txt file")

@@ -94,7 +94,7 @@ scannetv2-labels.combined.tsv                           (200 classes)
             raise ValueError(f"{path}: expected the columns id and raw_category")
         return {row["raw_category"]: int(row["id"]) for row in rows}
 
-    def source(self, i: int) -> Any:
+    def source(self, i: int) -> list[Path]:
         return [self._paths[i], *(self._label_paths(self._paths[i].parent) if self.labeled else [])]
 
     def _read(self, i: int) -> Any:

@@ -70,7 +70,7 @@ sequences/21/velodyne/...
         self._paths += found
         self._names += [f"{folder.name}/{p.stem}" for p in found]
 
-    def source(self, i: int) -> Any:
+    def source(self, i: int) -> list[Path]:
         first = max(self._first[i], i - self._scans + 1)
         scans = self._paths[first : i + 1]
         return scans + ([self._label_path(p) for p in scans] if self.labeled else [])

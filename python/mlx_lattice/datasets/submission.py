@@ -48,7 +48,7 @@ def write_prediction(
 
 
 def write_submission_notes(dataset: Dataset, directory: str | os.PathLike[str]) -> Path | None:
-    """nuScenes asks for one more file, which says what the method used."""
+    """Writes the file of nuScenes that says what a method used; None for other data sets."""
     if not isinstance(getattr(dataset, "_dataset", dataset), NuScenes):
         return None
     path = Path(directory) / {"valid": "val"}.get(dataset.split, dataset.split) / "submission.json"

@@ -11,7 +11,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class LabelTable:
-    """names of the classes; ids: {id of the files: class index or -1}; written: id per class."""
+    """Joins the ids that files have to class indices, and class indices to ids in predictions."""
 
     names: tuple[str, ...]
     ids: dict[int, int]

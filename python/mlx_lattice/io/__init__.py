@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial as _partial
 from typing import Any
 
-from .. import _edge, _help
+from .. import _error_names, _help
 from .cloud import PointCloud
 from .e57 import read_e57
 from .kitti import (
@@ -163,5 +163,5 @@ def _called(
         raise
 
 
-_edge.guard(globals())
+_error_names.guard(globals())
 _help.install(_sys.modules[__name__], "io")

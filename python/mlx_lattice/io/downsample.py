@@ -30,7 +30,7 @@ def downsample(cloud: PointCloud, size: Any, points: str = "mean") -> tuple[Any,
     bad = int((~finite).sum())
     if bad:
         cloud = cloud[finite]
-    low = cloud.bounds()[0] if len(cloud) else np.zeros(3)
+    low, _ = cloud.bounds() or (np.zeros(3), None)
     local, origin = cloud.local(np.floor(low / size) * size)
     q = ops.sparse_quantize(local, size)
     voxels, inverse, counts = np.array(q.coords), np.array(q.inverse_rows), np.array(q.counts)

@@ -59,7 +59,9 @@ def read_bin(path: str | os.PathLike[str], **options: Any) -> PointCloud:
 PRECISION = 0.005  # of a coordinate, in the unit of the file: what float32 may lose
 
 
-def read_kitti(path: str | os.PathLike[str], labels: Any = None) -> PointCloud:
+def read_kitti(
+    path: str | os.PathLike[str], labels: str | os.PathLike[str] | bool | None = None
+) -> PointCloud:
     """PointCloud with `intensity`, and with `label` and `instance` where there are labels.
 
     labels: path of a .label file; False for none. By default `labels/NAME.label` beside
@@ -71,13 +73,15 @@ def read_kitti(path: str | os.PathLike[str], labels: Any = None) -> PointCloud:
     if labels is None:
         beside = _beside(path, "velodyne", "labels", ".label")
         labels = beside if beside is not None and beside.is_file() else False
-    if labels is not False:
+    if not isinstance(labels, bool):
         label, instance = read_label(labels, len(rows))
         columns |= {"label": label, "instance": instance}
     return PointCloud(rows[:, :3], columns)
 
 
-def read_label(path: str | os.PathLike[str], count: int | None = None) -> np.ndarray[Any, Any]:
+def read_label(
+    path: str | os.PathLike[str], count: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """(label, instance) of a SemanticKITTI .label file, each (N,) uint16. count: the number of
     points it must have.
     """
@@ -102,8 +106,8 @@ def read_labeled(path: str | os.PathLike[str]) -> PointCloud:
 
 def read_nuscenes(
     path: str | os.PathLike[str],
-    labels: Any = None,
-    panoptic: Any = None,
+    labels: str | os.PathLike[str] | None = None,
+    panoptic: str | os.PathLike[str] | None = None,
 ) -> PointCloud:
     """PointCloud with `intensity` and `ring`; labels: path of a _lidarseg.bin; panoptic: of a
     _panoptic.npz.
@@ -125,7 +129,7 @@ def read_nuscenes(
     return PointCloud(rows[:, :3], columns)
 
 
-def read_lidarseg(path: str | os.PathLike[str], count: int | None = None) -> np.ndarray[Any, Any]:
+def read_lidarseg(path: str | os.PathLike[str], count: int | None = None) -> np.ndarray:
     """(N,) uint8 class of each point of a nuScenes _lidarseg.bin."""
     with naming(path, "nuScenes label"), open(path, "rb") as file:
         label = np.fromfile(file, np.uint8)
@@ -133,7 +137,9 @@ def read_lidarseg(path: str | os.PathLike[str], count: int | None = None) -> np.
     return label
 
 
-def read_panoptic(path: str | os.PathLike[str], count: int | None = None) -> tuple[Any, ...]:
+def read_panoptic(
+    path: str | os.PathLike[str], count: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """(label, instance) of a nuScenes _panoptic.npz: uint8 and uint16; its array `data` is class *
     1000 + object.
     """

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._atomic import atomic_file
 from ._check import file_size, naming, require, short
 from .cloud import PointCloud, gather, whole_numbers
+
+if TYPE_CHECKING:
+    from .._types import ArrayLike
 
 PIECE = 16 << 20  # bytes decoded at once
 # A LAZ file may become 4096 times its size and 64 MiB more: layers of equal values take no bytes.
@@ -167,8 +170,8 @@ def write_las(
     path: str | os.PathLike[str],
     cloud: PointCloud,
     *,
-    scale: Any = None,
-    offset: Any = None,
+    scale: ArrayLike | float | None = None,
+    offset: ArrayLike | float | None = None,
     compressed: bool | None = None,
 ) -> None:
     """Writes LAS 1.4; the extension says whether compressed (LAZ), unless `compressed` is given.
@@ -298,8 +301,8 @@ def _field(path: str | os.PathLike[str], name: str, values: Any, header: Any) ->
     wrong = whole_numbers(values, low, high)
     if wrong:
         raise ValueError(
-            f"{path}: column {name!r}: {wrong}, which the LAS field of that name holds; rename the"
-            " column to keep it"
+            f"{path}: column {name!r}: {wrong}, because LAS stores {name!r} in {bits} bits; give"
+            " the column another name, and it is stored as an extra dimension"
         )
     return values
 

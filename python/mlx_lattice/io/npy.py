@@ -68,7 +68,9 @@ def _cloud(array: Any) -> Any:
             raise ValueError(f"structured array of shape {array.shape}, expected (N,)")
         return gather({n: _native(array[n]) for n in array.dtype.names}, "structured array")
     if array.ndim != 2 or array.shape[1] < 3:
-        raise ValueError(f"shape {array.shape}, expected (N, 3) or more columns")
+        raise ValueError(
+            f"found an array of shape {array.shape}, expected (N, C) with C >= 3: x, y, z first"
+        )
     array = _native(array)
     return PointCloud(array[:, :3], {"features": array[:, 3:]} if array.shape[1] > 3 else {})
 

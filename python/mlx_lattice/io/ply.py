@@ -58,7 +58,7 @@ def read_ply(path: str | os.PathLike[str]) -> PointCloud:
             if name != "vertex":
                 _skip(file, dtype, count, left, form)
                 continue
-            if len(dtype) == 0:
+            if not dtype.names:
                 raise ValueError("element vertex without properties")
             if form == "ascii":
                 rows = read_rows(file, dtype, count, left)
@@ -69,7 +69,10 @@ def read_ply(path: str | os.PathLike[str]) -> PointCloud:
             return gather(
                 {p: rows[p].astype(native[p], copy=False) for p in rows.dtype.names}, "vertices"
             )
-        raise ValueError(f"no element vertex; found {', '.join(e[0] for e in elements) or 'none'}")
+        raise ValueError(
+            "the header has no `element vertex`, which holds the points; found the elements "
+            + (", ".join(e[0] for e in elements) or "none")
+        )
 
 
 def _header(lines: Any) -> tuple[Any, ...]:

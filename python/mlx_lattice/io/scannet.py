@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,9 @@ from .cloud import PointCloud
 from .ply import read_ply
 
 
-def read_scannet(path: str | os.PathLike[str], labels: Any = None) -> PointCloud:
+def read_scannet(
+    path: str | os.PathLike[str], labels: str | os.PathLike[str] | bool | None = None
+) -> PointCloud:
     """PointCloud of SCENE_vh_clean_2.ply with color, and with `label` (NYU40 ids) of a second PLY.
 
     labels: path of the second PLY; False for none. By default the file beside the first is read
@@ -23,7 +24,7 @@ def read_scannet(path: str | os.PathLike[str], labels: Any = None) -> PointCloud
     if labels is None:
         beside = path.with_name(path.stem + ".labels.ply")
         labels = beside if beside.is_file() else False
-    if labels is False:
+    if isinstance(labels, bool):
         return cloud
     second = read_ply(labels)
     if "label" not in second.columns:

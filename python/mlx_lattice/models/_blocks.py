@@ -147,7 +147,7 @@ class Encoder(mlx.nn.Module):
         return levels
 
 
-def checked(model: Module, **numbers: Any) -> dict[Any, Any]:
+def checked(model: Module, **numbers: Any) -> dict[str, Any]:
     """The numbers as plain ints >= 1; errors name the model's class."""
     return {name: integer(model, name, value) for name, value in numbers.items()}
 

@@ -21,14 +21,17 @@ from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 import mlx.nn
-from mlx.utils import tree_flatten
 
 from .._atomic import atomic_path, save_safetensors, write_bytes
-from ..core import GeometryPlan
+from .._trees import leaves, load_arrays
+from ..core import GeometryPlan, QuantizedWeight
 from ..nn._quantized import _Quantized
 
 if TYPE_CHECKING:
     from mlx.nn import Module
+    from typing_extensions import Self
+
+    from ..core import SparseTensor
 
 FORMAT, VERSION = "mlx-lattice-model", 1
 _REGISTRY: dict[str, Any] = {}
@@ -46,11 +49,11 @@ class Model(mlx.nn.Module):
         self._config = config
 
     @property
-    def config(self) -> Any:
+    def config(self) -> dict[str, Any]:
         """The arguments that make this network again: `type(model)(**model.config)`."""
         return dict(self._config)
 
-    def plan(self, x: Any, gradients: bool = True) -> Any:
+    def plan(self, x: SparseTensor, gradients: bool = True) -> GeometryPlan:
         """All relations that this network needs on x's coordinates, as a GeometryPlan.
 
         The relations stay with the coordinate manager of x. Afterwards the network builds nothing
@@ -69,11 +72,12 @@ class Model(mlx.nn.Module):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the weights to `path` (.safetensors) and the configuration beside it (.json)."""
         path = _weights_path(path)
-        weights = dict(tree_flatten(self.parameters()))
-        save_parts(path, weights, type(self).__name__, self._config, packed_layers(self))
+        weights = dict(leaves(self.parameters()))
+        layers, forms = packed_layers(self)
+        save_parts(path, weights, type(self).__name__, self._config, layers, forms)
 
     @classmethod
-    def load(cls, path: Any) -> Any:
+    def load(cls, path: str | os.PathLike[str]) -> Self:
         """The network that `save` wrote, in evaluation mode."""
         model = load(path)
         if not isinstance(model, cls):
@@ -84,7 +88,7 @@ class Model(mlx.nn.Module):
         return model
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: str | os.PathLike[str]) -> Model:
     """A saved network of any class, in evaluation mode."""
     weights = _weights_path(path)
     beside = weights.with_suffix(".json")
@@ -107,34 +111,57 @@ def load(path: str | os.PathLike[str]) -> Any:
     return model
 
 
-def _weights_path(path: str | os.PathLike[str]) -> Any:
+def _weights_path(path: str | os.PathLike[str]) -> Path:
     path = Path(path)
     if path.suffix != ".safetensors":
         raise ValueError(f"[models] path must end in .safetensors, got {path.name!r}")
     return path
 
 
-def save_parts(path: Any, weights: Any, name: Any, config: Any, packed: Any) -> None:
-    """Both files of a network: weights by name, its class, configuration and packed layers."""
+def save_parts(
+    path: Path,
+    weights: dict[str, mx.array],
+    name: str,
+    config: dict[str, Any],
+    packed: dict[str, dict[str, int]],
+    forms: dict[str, str],
+) -> None:
+    """Both files of a network: weights by name, its class, configuration and packed layers.
+
+    forms: of each packed weight what `lattice::load_weights` needs, in the header of the weights.
+    """
     text = {"format": FORMAT, "version": VERSION, "model": name, "config": config}
     if packed:
         text["quantization"] = packed
     with atomic_path(path) as temporary:
-        save_safetensors(temporary, weights)
+        save_safetensors(temporary, weights, forms)
     write_bytes(path.with_suffix(".json"), (json.dumps(text, indent=2) + "\n").encode())
 
 
-def packed_layers(model: Module) -> dict[Any, Any]:
-    """{layer: {"group_size", "bits"}} of the layers that mlx.nn.quantize packed."""
-    kinds = (_Quantized, mlx.nn.QuantizedLinear)
-    return {
-        name: {"group_size": module.group_size, "bits": module.bits}
-        for name, module in model.named_modules()
-        if isinstance(module, kinds)
-    }
+def packed_layers(model: Module) -> tuple[dict[str, dict[str, int]], dict[str, str]]:
+    """The layers that mlx.nn.quantize packed.
+
+    First {layer: {"group_size", "bits"}}, then {name of the weight: its form}.
+    """
+    layers, forms = {}, {}
+    for name, module in model.named_modules():
+        if not isinstance(module, (_Quantized, mlx.nn.QuantizedLinear)):
+            continue
+        layers[name] = {"group_size": module.group_size, "bits": module.bits}
+        forms[f"{name}.weight"] = _packed(module).form
+    return layers, forms
 
 
-def _pack(model: Module, packed: Any, path: str | os.PathLike[str]) -> None:
+def _packed(module: Module) -> QuantizedWeight:
+    if isinstance(module, _Quantized):
+        return module._weight()
+    out_channels, words = module.weight.shape  # of mlx.nn.QuantizedLinear: no axis of offsets
+    weight, scales, biases = (module[name][None] for name in ("weight", "scales", "biases"))
+    sizes = (module.group_size, module.bits, words * 32 // module.bits, out_channels)
+    return QuantizedWeight(weight, scales, biases, *sizes, 1, "linear")
+
+
+def _pack(model: Module, packed: dict[str, dict[str, int]], path: str | os.PathLike[str]) -> None:
     """Packs the layers that the file says were packed.
 
     Their values come from the file afterwards.
@@ -157,14 +184,14 @@ def _pack(model: Module, packed: Any, path: str | os.PathLike[str]) -> None:
         raise ValueError(f"[models.load] {path}: quantization: {error}") from None
 
 
-def _read_json(path: Any) -> Any:
+def _read_json(path: Path) -> object:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"[models.load] {path}: not JSON: {error}") from None
 
 
-def _read_config(path: Any, text: Any) -> tuple[Any, ...]:
+def _read_config(path: Path, text: Any) -> tuple[str, dict[str, Any], dict[str, dict[str, int]]]:
     """Name, configuration and packed layers."""
 
     def fail(what: str) -> None:
@@ -190,20 +217,20 @@ def _read_config(path: Any, text: Any) -> tuple[Any, ...]:
     return name, config, packed
 
 
-def _read_weights(path: Any) -> Any:
+def _read_weights(path: Path) -> dict[str, mx.array]:
     if not path.is_file():
         raise FileNotFoundError(f"[models.load] {path} does not exist")
     try:
-        return mx.load(str(path))
+        return load_arrays(path)[0]
     except Exception as error:  # MLX raises RuntimeError and others for broken files
         raise ValueError(f"[models.load] {path}: not a safetensors file: {error}") from None
 
 
-def _set_weights(model: Module, path: str | os.PathLike[str], found: Any) -> None:
+def _set_weights(model: Module, path: str | os.PathLike[str], found: dict[str, mx.array]) -> None:
     def fail(what: str) -> None:
         raise ValueError(f"[models.load] {path}: {what}")
 
-    expected = dict(tree_flatten(model.parameters()))
+    expected = dict(leaves(model.parameters()))
     if missing := sorted(set(expected) - set(found)):
         fail(f"lacks {len(missing)} weights, the first {missing[0]!r}")
     if unknown := sorted(set(found) - set(expected)):

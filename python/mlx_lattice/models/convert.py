@@ -35,15 +35,29 @@ from .pointcept import from_pointcept  # noqa: F401
 if TYPE_CHECKING:
     from mlx_lattice.core import SparseTensor
 
+    from .._types import ArrayLike, Target
+
+__all__ = [
+    "ConvertedLayer",
+    "from_legacy_points",
+    "from_minkowski",
+    "from_spconv1",
+    "from_spconv2",
+    "from_torchsparse",
+    "minkowski_layer",
+    "spconv2_layer",
+    "torchsparse_layer",
+]
+
 MOST_TAPS = 11  # of one axis: a larger number is one of channels
 
 
-def from_minkowski(weight: Any, kernel_size: int | tuple[int, int, int] = 3) -> Any:
+def from_minkowski(weight: ArrayLike, kernel_size: int | tuple[int, int, int] = 3) -> mx.array:
     """(K, C_in, C_out) with the first axis fastest."""
     return _from_kernel_major("from_minkowski", weight, kernel_size, first_fastest=True)
 
 
-def from_torchsparse(weight: Any, kernel_size: int | tuple[int, int, int] = 3) -> Any:
+def from_torchsparse(weight: ArrayLike, kernel_size: int | tuple[int, int, int] = 3) -> mx.array:
     """From (K, C_in, C_out): the first axis runs fastest for odd K, the last axis for even K."""
     volume = KernelSpec(kernel_size).volume
     return _from_kernel_major(
@@ -51,22 +65,22 @@ def from_torchsparse(weight: Any, kernel_size: int | tuple[int, int, int] = 3) -
     )
 
 
-def from_spconv1(weight: Any, axes: str = "zyx") -> Any:
+def from_spconv1(weight: ArrayLike, axes: str = "zyx") -> mx.array:
     """From (K1, K2, K3, C_in, C_out); `axes` names the three columns after the batch column."""
-    weight = _array("from_spconv1", weight, 5, "(K1, K2, K3, C_in, C_out)")
+    given = _array("from_spconv1", weight, 5, "(K1, K2, K3, C_in, C_out)")
     order = _axes("from_spconv1", axes)
-    return weight.transpose(4, *order, 3)
+    return given.transpose(4, *order, 3)
 
 
 def from_spconv2(
-    weight: Any,
+    weight: ArrayLike,
     axes: str = "zyx",
     *,
     kind: str = "conv",
     stride: int | tuple[int, int, int] = 1,
     kernel_size: int | tuple[int, int, int] | None = None,
     layout: str | None = None,
-) -> Any:
+) -> mx.array:
     """(C_out, K1, K2, K3, C_in); `axes` as in from_spconv1.
 
     In 1x1x1 layers spconv multiplies the features by `weight.view(C_in, C_out)`, whatever the
@@ -79,31 +93,31 @@ def from_spconv2(
     kernel_size: helps to decide.
     """
     name = "from_spconv2"
-    weight = _array(name, weight, 5, "(C_out, K1, K2, K3, C_in)")
+    w = _array(name, weight, 5, "(C_out, K1, K2, K3, C_in)")
     _choice(name, "kind", kind, ("conv", "subm", "inverse", "transpose"))
-    if _layout(name, tuple(weight.shape), kernel_size, layout) == "native":
-        weight = weight.transpose(3, 0, 1, 2, 4)
-    c_out, *size, c_in = weight.shape
+    if _layout(name, tuple(w.shape), kernel_size, layout) == "native":
+        w = w.transpose(3, 0, 1, 2, 4)
+    c_out, *size, c_in = w.shape
     if size == [1, 1, 1]:
         plain = kind in ("conv", "transpose") and tuple(KernelSpec(1, stride).stride) != (1, 1, 1)
         if not plain:
-            weight = weight.reshape(c_in, c_out).T.reshape(c_out, 1, 1, 1, c_in)
+            w = w.reshape(c_in, c_out).T.reshape(c_out, 1, 1, 1, c_in)
     order = _axes(name, axes)
-    return weight.transpose(0, *(1 + a for a in order), 4)
+    return w.transpose(0, *(1 + a for a in order), 4)
 
 
-def from_legacy_points(weight: Any, groups: int = 1) -> Any:
+def from_legacy_points(weight: ArrayLike, groups: int = 1) -> mx.array:
     """The weight of `points.PointConv3d` from (C_in, C_out / G, K) of an old PointCNN++ checkpoint.
 
     new[k, g, c, m] = old[g C_in / G + c, m, k]
     """
-    weight = _array("from_legacy_points", weight, 3, "(C_in, C_out / G, K)")
-    c_in, c_out, volume = weight.shape
+    given = _array("from_legacy_points", weight, 3, "(C_in, C_out / G, K)")
+    c_in, c_out, volume = given.shape
     if groups < 1 or c_in % groups:
         raise ValueError(
             f"[from_legacy_points] groups must divide {c_in} input channels, got {groups}"
         )
-    return weight.reshape(groups, c_in // groups, c_out, volume).transpose(3, 0, 1, 2)
+    return given.reshape(groups, c_in // groups, c_out, volume).transpose(3, 0, 1, 2)
 
 
 def _from_kernel_major(
@@ -140,12 +154,12 @@ class ConvertedLayer:
     kind: str
     weight: mx.array  # (C_out, Kx, Ky, Kz, C_in)
     bias: mx.array | None
-    kernel_size: tuple[Any, ...]
-    stride: tuple[Any, ...]
-    padding: tuple[Any, ...]
-    dilation: tuple[Any, ...]
+    kernel_size: tuple[int, int, int]
+    stride: tuple[int, int, int]
+    padding: tuple[int, int, int]
+    dilation: tuple[int, int, int]
 
-    def __call__(self, x: Any, coordinates: SparseTensor | None = None) -> Any:
+    def __call__(self, x: SparseTensor, coordinates: Target | None = None) -> SparseTensor:
         """On a SparseTensor.
 
         coordinates: the output rows; strided layers of spconv and all transposed layers need them.
@@ -170,14 +184,14 @@ class ConvertedLayer:
 
 
 def minkowski_layer(
-    weight: Any,
-    bias: Any = None,
+    weight: ArrayLike,
+    bias: ArrayLike | None = None,
     *,
     kind: str = "conv",
     kernel_size: int | tuple[int, int, int] = 3,
     stride: int | tuple[int, int, int] = 1,
     dilation: int | tuple[int, int, int] = 1,
-) -> Any:
+) -> ConvertedLayer:
     """ConvertedLayer of MinkowskiConvolution, MinkowskiConvolutionTranspose or the generative one.
 
     kind: "conv" or "transpose"; a generative layer is "transpose" called without coordinates.
@@ -191,14 +205,14 @@ def minkowski_layer(
 
 
 def torchsparse_layer(
-    weight: Any,
-    bias: Any = None,
+    weight: ArrayLike,
+    bias: ArrayLike | None = None,
     *,
     kind: str = "conv",
     kernel_size: int | tuple[int, int, int] = 3,
     stride: int | tuple[int, int, int] = 1,
     dilation: int | tuple[int, int, int] = 1,
-) -> Any:
+) -> ConvertedLayer:
     """ConvertedLayer of torchsparse.nn.Conv3d (1.4): "conv", or "transpose" for transposed=True.
 
     Offsets run from -((k - 1) // 2) to k // 2. TorchSparse 1.4 ignores dilation, and so does this
@@ -212,8 +226,8 @@ def torchsparse_layer(
 
 
 def spconv2_layer(
-    weight: Any,
-    bias: Any = None,
+    weight: ArrayLike,
+    bias: ArrayLike | None = None,
     *,
     kind: str = "subm",
     stride: int | tuple[int, int, int] = 1,
@@ -222,7 +236,7 @@ def spconv2_layer(
     axes: str = "zyx",
     kernel_size: int | tuple[int, int, int] | None = None,
     layout: str | None = None,
-) -> Any:
+) -> ConvertedLayer:
     """ConvertedLayer of a layer of spconv 2.
 
     kind: "subm" (SubMConv3d), "conv" (SparseConv3d), "inverse" (SparseInverseConv3d) or "transpose"
@@ -239,9 +253,11 @@ def spconv2_layer(
     moved = from_spconv2(
         weight, axes, kind=kind, stride=stride, kernel_size=kernel_size, layout=layout
     )
-    size = tuple(moved.shape[1:4])
+    _, kx, ky, kz, _ = moved.shape
+    size, (a, b, c) = (kx, ky, kz), order
     strides, paddings, dilations = (
-        tuple(values[a] for a in order) for values in (given.stride, given.padding, given.dilation)
+        (values[a], values[b], values[c])
+        for values in (given.stride, given.padding, given.dilation)
     )
     spec = KernelSpec(size, strides, 0, dilations)
     if size == (1, 1, 1) and (kind in ("subm", "inverse") or strides == (1, 1, 1)):
@@ -249,9 +265,10 @@ def spconv2_layer(
     if kind == "subm":
         return _layer("subm", moved, bias, KernelSpec(size), (0, 0, 0), dilations)
     if kind == "conv":  # in = out * stride - padding + tap * dilation
-        paddings = tuple(
+        px, py, pz = (
             p - d * (k // 2) if k % 2 else p for p, k, d in zip(paddings, size, dilations)
         )
+        paddings = px, py, pz
         return _layer("conv", moved, bias, spec, paddings, dilations)
     return _layer("transpose", moved, bias, spec, paddings, dilations)
 
@@ -299,14 +316,14 @@ def _layout(name: str, shape: Any, kernel_size: Any, layout: Any) -> Any:
     return fits[0]
 
 
-def _array(name: str, weight: Any, ndim: Any, shape: Any) -> Any:
-    weight = mx.array(weight)
-    if weight.ndim != ndim:
-        raise ValueError(f"[{name}] weight must have shape {shape}, got {weight.shape}")
-    return weight
+def _array(name: str, weight: ArrayLike, ndim: int, shape: str) -> mx.array:
+    made = mx.array(weight)
+    if made.ndim != ndim:
+        raise ValueError(f"[{name}] weight must have shape {shape}, got {made.shape}")
+    return made
 
 
-def _axes(name: str, axes: str) -> list[Any]:
+def _axes(name: str, axes: str) -> list[int]:
     """Where x, y and z are among the three kernel axes."""
     if not isinstance(axes, str) or sorted(axes) != ["x", "y", "z"]:
         raise ValueError(f"[{name}] axes must be an order of 'xyz', got {axes!r}")

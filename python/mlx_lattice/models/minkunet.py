@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import nn, ops
 from ..devices import async_eval
@@ -69,7 +69,7 @@ class MinkUNet(Model):
             self.decoders.append(blocks)
         self.head = nn.Linear(c, config["out_channels"])
 
-    def features(self, x: SparseTensor) -> Any:
+    def features(self, x: SparseTensor) -> SparseTensor:
         """What the head sees: (N, head.weight.shape[1]) features on x's coordinates."""
         *skips, x = self.encoder(x)
         for rise, blocks, skip in zip(self.ups, self.decoders, reversed(skips)):

@@ -8,13 +8,18 @@ import mlx.core as mx
 import mlx.nn
 
 from .. import nn, ops
-from ..nn._checks import integer, layer_count, number, sizes
+from ..nn._checks import integer, integers, layer_count, number, sizes
 from ..nn._transformer import stochastic_depth
 from ._blocks import checked
 from ._model import Model
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mlx.nn import Module
+
+    from ..core import SparseTensor
+    from ..core.layouts import GridPooling
 
 
 class _Stage(mlx.nn.Module):
@@ -62,19 +67,19 @@ class PointTransformerV3(Model):
         self,
         in_channels: int = 6,
         out_channels: int | None = None,
-        order: Any = ("z", "z-trans", "hilbert", "hilbert-trans"),
-        stride: Any = (2, 2, 2, 2),
-        enc_depths: Any = (2, 2, 2, 6, 2),
-        enc_channels: Any = (32, 64, 128, 256, 512),
-        enc_num_head: Any = (2, 4, 8, 16, 32),
-        enc_patch_size: Any = (1024, 1024, 1024, 1024, 1024),
-        dec_depths: Any = (2, 2, 2, 2),
-        dec_channels: Any = (64, 64, 128, 256),
-        dec_num_head: Any = (4, 4, 8, 16),
-        dec_patch_size: Any = (1024, 1024, 1024, 1024),
+        order: Sequence[str] = ("z", "z-trans", "hilbert", "hilbert-trans"),
+        stride: Sequence[int] = (2, 2, 2, 2),
+        enc_depths: Sequence[int] = (2, 2, 2, 6, 2),
+        enc_channels: Sequence[int] = (32, 64, 128, 256, 512),
+        enc_num_head: Sequence[int] = (2, 4, 8, 16, 32),
+        enc_patch_size: Sequence[int] = (1024, 1024, 1024, 1024, 1024),
+        dec_depths: Sequence[int] = (2, 2, 2, 2),
+        dec_channels: Sequence[int] = (64, 64, 128, 256),
+        dec_num_head: Sequence[int] = (4, 4, 8, 16),
+        dec_patch_size: Sequence[int] = (1024, 1024, 1024, 1024),
         mlp_ratio: int = 4,
         qkv_bias: bool = True,
-        qk_scale: Any = None,
+        qk_scale: float | None = None,
         attn_drop: float = 0.0,
         proj_drop: float = 0.0,
         drop_path: float = 0.3,
@@ -165,13 +170,13 @@ class PointTransformerV3(Model):
             for s, stage_rates in enumerate(rates)
         ]
 
-    def _shuffled(self, orders: Any, wanted: Any) -> Any:
+    def _shuffled(self, orders: list[str], wanted: bool) -> list[str]:
         mixed = wanted and (self.training or self._config["shuffle_in_evaluation"])
         if not mixed or len(orders) < 2:
             return orders
-        return [orders[i] for i in mx.random.permutation(len(orders)).tolist()]
+        return [orders[i] for i in integers(mx.random.permutation(len(orders)))]
 
-    def encode(self, x: Any) -> Any:
+    def encode(self, x: SparseTensor) -> list[tuple[SparseTensor, list[str], GridPooling | None]]:
         """[(tensor, orders, pooling that made it)] of all stages, finest first."""
         config = self._config
         x = self.activation(self.stem_norm(self.stem(x)))
@@ -186,7 +191,7 @@ class PointTransformerV3(Model):
             levels.append((x, orders, pooling))
         return levels
 
-    def features(self, x: Any) -> Any:
+    def features(self, x: SparseTensor) -> SparseTensor:
         """What the head sees: the finest tensor, or in cls_mode the coarsest."""
         levels = self.encode(x)
         y, _, pooling = levels.pop()
@@ -201,7 +206,7 @@ class PointTransformerV3(Model):
             pooling = before
         return y
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: SparseTensor) -> SparseTensor | mx.array:
         y = self.features(x)
         if "head" not in self:
             return y

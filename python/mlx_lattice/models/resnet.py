@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import nn, ops
 from ._blocks import BasicBlock, Bottleneck, Encoder, checked, choose
 from ._model import Model
 
 if TYPE_CHECKING:
+    import mlx.core as mx
+
     from mlx_lattice.core import SparseTensor
 
 _DEPTHS = {
@@ -68,11 +70,11 @@ class SparseResNet(Model):
         if out_channels is not None:
             self.head = nn.Linear(self.encoder.channels[-1], config["out_channels"])
 
-    def pyramid(self, x: SparseTensor) -> Any:
+    def pyramid(self, x: SparseTensor) -> list[SparseTensor]:
         """Tensors of all levels, finest first."""
         return self.encoder(x)
 
-    def __call__(self, x: SparseTensor) -> SparseTensor:
+    def __call__(self, x: SparseTensor) -> SparseTensor | mx.array:
         y = self.pyramid(x)[-1]
         if "head" not in self:
             return y

@@ -9,12 +9,14 @@ import mlx.core as mx
 
 from .. import nn
 from ..devices import async_eval
-from ..nn._checks import integer
+from ..nn._checks import integer, integers
 from ._blocks import ConvNorm, checked, run, subm
 from ._model import Model
 
 if TYPE_CHECKING:
     from mlx.nn import Module
+
+    from ..core import SparseTensor
 
 
 class SecondBackbone(Model):
@@ -51,38 +53,36 @@ class SecondBackbone(Model):
             c = width
         self.squeeze = _strided(c, config["out_channels"], (1, 1, 3), (1, 1, 2))
 
-    def sparse(self, x: Any) -> Any:
+    def sparse(self, x: SparseTensor) -> SparseTensor:
         """The sparse tensor of the last layer, at stride (8, 8, 16)."""
         for layers in self.levels:
             x = async_eval(run(layers, x))
         return self.squeeze(x)
 
     @property
-    def output_shape(self) -> tuple[Any, ...]:
+    def output_shape(self) -> tuple[int, int, int]:
         """(X', Y', C') of the bird's-eye view."""
         nx, ny, nz = (-(-n // s) for n, s in zip(self._config["grid_size"], (8, 8, 16)))
         return nx, ny, self._config["out_channels"] * nz
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: SparseTensor) -> mx.array:
         self._check_inside(x)
         y = self.sparse(x)
-        size = [-(-n // s) for n, s in zip(self._config["grid_size"], (8, 8, 16))]
+        sx, sy, sz = (-(-n // s) for n, s in zip(self._config["grid_size"], (8, 8, 16)))
         counts = x.batch_counts
         batch = (
             len(counts)
             if counts is not None
             else (int(mx.max(x.coords[:, 0])) + 1 if x.active_count else 0)
         )
-        dense = y.to_dense((batch, *size))
+        dense = y.to_dense((batch, sx, sy, sz))
         return mx.swapaxes(dense, 3, 4).reshape(batch, *self.output_shape)
 
-    def _check_inside(self, x: Any) -> None:
+    def _check_inside(self, x: SparseTensor) -> None:
         if x.active_count == 0:
             return
-        low, high = (
-            mx.min(x.coords[:, 1:], axis=0).tolist(),
-            mx.max(x.coords[:, 1:], axis=0).tolist(),
-        )
+        low = integers(mx.min(x.coords[:, 1:], axis=0))
+        high = integers(mx.max(x.coords[:, 1:], axis=0))
         for axis, a, b, n in zip("xyz", low, high, self._config["grid_size"]):
             if a < 0 or b >= n:
                 raise ValueError(

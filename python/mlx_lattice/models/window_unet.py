@@ -1,7 +1,9 @@
 """A U-Net on sparse voxels of residual convolutions and attention in windows."""
 
+from __future__ import annotations
+
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 import mlx.nn
@@ -11,6 +13,12 @@ from ..nn._checks import layer_count, number, sizes
 from ..nn._transformer import stochastic_depth
 from ._blocks import checked
 from ._model import Model
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .._types import Triple
+    from ..core import SparseTensor
 
 
 class SparseResBlock(mlx.nn.Module):
@@ -65,15 +73,15 @@ class WindowUNet(Model):
 
     def __init__(
         self,
-        in_channels: Any,
-        out_channels: Any,
-        channels: Any = (32, 64, 128),
-        depths: Any = (2, 2, 2),
-        head_size: Any = 16,
-        window: Any = 8,
-        table: Any = "axial",
-        mlp_ratio: Any = 4,
-        drop_path: Any = 0.0,
+        in_channels: int,
+        out_channels: int,
+        channels: Sequence[int] = (32, 64, 128),
+        depths: Sequence[int] = (2, 2, 2),
+        head_size: int = 16,
+        window: Triple = 8,
+        table: str | None = "axial",
+        mlp_ratio: float = 4,
+        drop_path: float = 0.0,
     ) -> None:
         config = checked(
             self,
@@ -129,7 +137,7 @@ class WindowUNet(Model):
             for i, rate in enumerate(rates)
         ]
 
-    def features(self, x: Any) -> Any:
+    def features(self, x: SparseTensor) -> SparseTensor:
         """What the head sees: the finest tensor behind the last norm."""
         levels: list[Any] = []
         x, pooling = self.stem(x), None
@@ -148,7 +156,7 @@ class WindowUNet(Model):
             pooling = before
         return self.norm(x)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: SparseTensor) -> SparseTensor:
         return self.head(self.features(x))
 
 

@@ -8,7 +8,7 @@ the segments, and the coordinate manager of the tensor keeps them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -21,11 +21,17 @@ from ._features import Dropout
 if TYPE_CHECKING:
     from mlx.nn import Module
 
+    from .._types import Triple
+    from ..core import SparseTensor
+    from ..core.layouts import AttentionLayout
+
 
 class _Attention(nn.Module):
     """What attention in segments shares: linear layers, heads, slots."""
 
-    def __init__(self, channels: Any, heads: Any, qkv_bias: Any, scale: Any, dropout: Any) -> None:
+    def __init__(
+        self, channels: int, heads: int, qkv_bias: bool, scale: float | None, dropout: float
+    ) -> None:
         super().__init__()
         channels, heads = integer(self, "channels", channels), integer(self, "heads", heads)
         if channels % heads:
@@ -40,11 +46,15 @@ class _Attention(nn.Module):
         if number(self, "dropout", dropout, 0, 1, high_included=False):
             self.drop = Dropout(dropout)
 
-    def _attend(self, x: Any, layout: Any, bias: Any) -> Any:
+    def _attend(
+        self, x: SparseTensor, layout: AttentionLayout, bias: ops.PositionBias | None
+    ) -> SparseTensor:
         y = self.proj(self._between(self.qkv(x.feats), layout, bias))
         return x.with_feats(self.drop(y) if "drop" in self else y)
 
-    def _between(self, qkv: Any, layout: Any, bias: Any) -> Any:
+    def _between(
+        self, qkv: mx.array, layout: AttentionLayout, bias: ops.PositionBias | None
+    ) -> mx.array:
         """What attention makes of queries, keys and values of the rows."""
         parts = ops.to_slots(qkv, layout, parts=3)
         size = self._channels // self._heads
@@ -56,7 +66,7 @@ class _Attention(nn.Module):
         return f"{self._channels}, heads={self._heads}, scale={self._scale:.4g}"
 
 
-def rpe_bound(patch_size: Any) -> int:
+def rpe_bound(patch_size: int) -> int:
     """The farthest relative position of Point Transformer V3: int((4 P)^(1/3) * 2)."""
     return int((4 * patch_size) ** (1 / 3) * 2)
 
@@ -71,13 +81,13 @@ class SerializedAttention(_Attention):
 
     def __init__(
         self,
-        channels: Any,
-        heads: Any,
+        channels: int,
+        heads: int,
         patch_size: int = 1024,
         order: str = "z",
         *,
         qkv_bias: bool = True,
-        scale: Any = None,
+        scale: float | None = None,
         rpe: bool = False,
         shrink: bool = False,
         dropout: float = 0.0,
@@ -90,13 +100,13 @@ class SerializedAttention(_Attention):
             rows = 3 * (2 * rpe_bound(self._patch_size) + 1)
             self.rpe_table = mx.random.normal((rows, self._heads), scale=0.02)
 
-    def layout(self, x: Any, order: Any = None) -> Any:
+    def layout(self, x: SparseTensor, order: str | None = None) -> AttentionLayout:
         """The patches on the coordinates of x, along `order` instead of the module's own."""
         return ops.attention_patches(
             x, self._patch_size, self._order if order is None else order, shrink=self._shrink
         )
 
-    def __call__(self, x: Any, order: Any = None) -> Any:
+    def __call__(self, x: SparseTensor, order: str | None = None) -> SparseTensor:
         checked_input(self, x, self._channels)
         layout = self.layout(x, order)
         bias = None
@@ -125,14 +135,14 @@ class WindowAttention(_Attention):
 
     def __init__(
         self,
-        channels: Any,
-        heads: Any,
-        window: int = 8,
-        shift: int = 0,
+        channels: int,
+        heads: int,
+        window: Triple = 8,
+        shift: Triple = 0,
         *,
-        table: str = "full",
+        table: str | None = "full",
         qkv_bias: bool = True,
-        scale: Any = None,
+        scale: float | None = None,
         dropout: float = 0.0,
     ) -> None:
         super().__init__(channels, heads, qkv_bias, scale, dropout)
@@ -153,11 +163,11 @@ class WindowAttention(_Attention):
             rows = sizes[0] * sizes[1] * sizes[2] if table == "full" else sum(sizes)
             self.position_table = mx.random.normal((rows, self._heads), scale=0.02)
 
-    def layout(self, x: Any) -> Any:
+    def layout(self, x: SparseTensor) -> AttentionLayout:
         """The windows on the coordinates of x."""
         return ops.attention_windows(x, self._window, self._shift)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: SparseTensor) -> SparseTensor:
         checked_input(self, x, self._channels)
         layout = self.layout(x)
         bias = None
@@ -177,10 +187,11 @@ class WindowAttention(_Attention):
         )
 
 
-def _triple(module: Module, name: str, value: Any) -> Any:
+def _triple(module: Module, name: str, value: Triple) -> tuple[int, int, int]:
     values = value if isinstance(value, (list, tuple)) else (value,) * 3
     if len(values) != 3:
         raise ValueError(
             f"[{type(module).__name__}] {name} must be one integer or three, got {value!r}"
         )
-    return tuple(integer(module, name, v, least=0) for v in values)
+    x, y, z = (integer(module, name, v, least=0) for v in values)
+    return x, y, z

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import mlx.core as mx
 
@@ -13,12 +13,14 @@ from ..core import SparseTensor
 if TYPE_CHECKING:
     from mlx.nn import Module
 
+    from .._types import ArrayLike
+
 MOST = 2**31 - 1  # the largest size of an axis in MLX
 MOST_LAYERS = 1024
 MOST_VALUES = 2**30  # of one parameter: 4 GiB of float32
 
 
-def integer(module: Module, name: str, value: Any, least: int = 1) -> Any:
+def integer(module: object, name: str, value: Any, least: int = 1) -> int:
     """An int, also from a NumPy or MLX integer scalar."""
     number = value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
     if isinstance(number, bool) or not isinstance(number, int):
@@ -28,6 +30,11 @@ def integer(module: Module, name: str, value: Any, least: int = 1) -> Any:
     if number > MOST:
         raise ValueError(f"[{type(module).__name__}] {name} must be below 2^31, got {number}")
     return number
+
+
+def integers(values: ArrayLike) -> list[int]:
+    """The plain integers of an array of one axis."""
+    return cast("list[int]", mx.array(values).tolist())
 
 
 def parameter_shape(module: Module, *shape: int) -> tuple[int, ...]:
@@ -40,7 +47,7 @@ def parameter_shape(module: Module, *shape: int) -> tuple[int, ...]:
     return shape
 
 
-def layer_count(module: Module, name: str, value: Any, least: int = 1) -> Any:
+def layer_count(module: object, name: str, value: Any, least: int = 1) -> int:
     """An int of layers or blocks: above MOST_LAYERS it is a mistake that would build for hours."""
     count = integer(module, name, value, least)
     if count > MOST_LAYERS:
@@ -50,7 +57,7 @@ def layer_count(module: Module, name: str, value: Any, least: int = 1) -> Any:
     return count
 
 
-def sizes(module: Module, name: str, values: Any) -> list[Any]:
+def sizes(module: object, name: str, values: Any) -> list[int]:
     """A list of at least one integer >= 1."""
     if not isinstance(values, (list, tuple)) or not values:
         raise TypeError(

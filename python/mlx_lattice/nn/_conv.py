@@ -6,7 +6,7 @@ Weights are (C_out, Kx, Ky, Kz, C_in), uniform in +-sqrt(1 / (C_in * K)); biases
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -15,12 +15,35 @@ from .. import ops
 from ..core import KernelSpec, SparseTensor
 from ._checks import checked_input, integer, parameter_shape, told, warn_of_padding
 
+if TYPE_CHECKING:
+    from .._types import Rows, Target
+    from ..core import QuantizedWeight
 
-class _Conv(nn.Module):
-    """What all convolutions share: checked arguments, weight, bias, repr."""
+
+class _Packable(nn.Module):
+    """A module whose weights can be packed."""
+
+    def to_quantized(
+        self,
+        group_size: int | None = None,
+        bits: int | None = None,
+        mode: str = "affine",
+        quantize_input: bool = False,
+    ) -> Any:
+        """The module with packed weights; what mlx.nn.quantize calls."""
+        from ._quantized import quantized_form
+
+        return quantized_form(self, group_size, bits, mode, quantize_input)
+
+
+class _Conv(_Packable):
+    """What all convolutions share: checked arguments, weight, bias, call, repr."""
+
+    _run: Any  # the operation
+    _takes: tuple[str, ...] = ("stride", "padding", "dilation")  # beside kernel_size
 
     def __init__(
-        self, in_channels: int, out_channels: int, spec: Any, groups: int, bias: bool
+        self, in_channels: int, out_channels: int, spec: KernelSpec, groups: int, bias: bool
     ) -> None:
         super().__init__()
         in_channels = integer(self, "in_channels", in_channels)
@@ -41,37 +64,39 @@ class _Conv(nn.Module):
         if bias:
             self.bias = mx.zeros((out_channels,))
 
-    def _weight(self) -> Any:
+    def _weight(self) -> mx.array | QuantizedWeight:
         """What the operation takes as weight."""
         return self.weight
 
-    def _checked(self, x: SparseTensor) -> Any:
+    def _checked(self, x: SparseTensor) -> SparseTensor:
         """x, if the module can take it."""
         return checked_input(self, x, self._channels[0])
 
-    def _arguments(self) -> dict[Any, Any]:
+    def _arguments(self) -> dict[str, Any]:
         """Further arguments of the operation."""
         return {}
 
-    def to_quantized(
-        self,
-        group_size: int | None = None,
-        bits: int | None = None,
-        mode: str = "affine",
-        quantize_input: bool = False,
-    ) -> Any:
-        """The module with packed weights; what mlx.nn.quantize calls."""
-        from ._quantized import quantized_form
-
-        return quantized_form(self, group_size, bits, mode, quantize_input)
+    def _convolve(self, x: SparseTensor, **options: Any) -> SparseTensor:
+        """The operation `_run` on x, with the sizes of the kernel that it takes."""
+        s = self._spec
+        sizes = {"stride": s.stride, "padding": s.padding, "dilation": s.dilation}
+        options |= {name: sizes[name] for name in self._takes} | self._arguments()
+        return self._run(
+            self._checked(x),
+            self._weight(),
+            self.get("bias"),
+            kernel_size=s.size,
+            groups=self._groups,
+            **options,
+        )
 
     @property
-    def spec(self) -> Any:
+    def spec(self) -> KernelSpec:
         """The KernelSpec."""
         return self._spec
 
     @property
-    def groups(self) -> Any:
+    def groups(self) -> int:
         return self._groups
 
     def _extra_repr(self) -> str:
@@ -88,6 +113,8 @@ class Conv3d(_Conv):
 
     A second argument of the call gives the output coordinates.
     """
+
+    _run = staticmethod(ops.conv3d)
 
     def __init__(
         self,
@@ -109,25 +136,15 @@ class Conv3d(_Conv):
         )
         warn_of_padding(self, self._spec)
 
-    def __call__(self, x: SparseTensor, coordinates: SparseTensor | None = None) -> SparseTensor:
-        s = self._spec
-        return ops.conv3d(
-            self._checked(x),
-            self._weight(),
-            self.get("bias"),
-            kernel_size=s.size,
-            stride=s.stride,
-            padding=s.padding,
-            dilation=s.dilation,
-            coordinates=coordinates,
-            groups=self._groups,
-        )
+    def __call__(self, x: SparseTensor, coordinates: Target | None = None) -> SparseTensor:
+        return self._convolve(x, coordinates=coordinates)
 
 
 class SubmConv3d(_Conv):
     """Submanifold convolution: the output has the input's coordinates. Odd sizes only."""
 
     _run = staticmethod(ops.subm_conv3d)
+    _takes = ("dilation",)
 
     def __init__(
         self,
@@ -147,16 +164,7 @@ class SubmConv3d(_Conv):
         super().__init__(in_channels, out_channels, spec, groups, bias)
 
     def __call__(self, x: SparseTensor) -> SparseTensor:
-        s = self._spec
-        return self._run(
-            self._checked(x),
-            self._weight(),
-            self.get("bias"),
-            kernel_size=s.size,
-            dilation=s.dilation,
-            groups=self._groups,
-            **self._arguments(),
-        )
+        return self._convolve(x)
 
 
 class ConvTranspose3d(_Conv):
@@ -186,26 +194,15 @@ class ConvTranspose3d(_Conv):
             bias,
         )
 
-    def __call__(self, x: SparseTensor, coordinates: SparseTensor | None = None) -> SparseTensor:
-        s = self._spec
-        return self._run(
-            self._checked(x),
-            self._weight(),
-            self.get("bias"),
-            kernel_size=s.size,
-            stride=s.stride,
-            padding=s.padding,
-            dilation=s.dilation,
-            coordinates=coordinates,
-            groups=self._groups,
-            **self._arguments(),
-        )
+    def __call__(self, x: SparseTensor, coordinates: Target | None = None) -> SparseTensor:
+        return self._convolve(x, coordinates=coordinates)
 
 
 class GenerativeConvTranspose3d(_Conv):
     """Transposed convolution that makes its support: one output row per input row and offset."""
 
     _run = staticmethod(ops.generative_conv_transpose3d)
+    _takes = ("stride",)
 
     def __init__(
         self,
@@ -220,18 +217,8 @@ class GenerativeConvTranspose3d(_Conv):
             in_channels, out_channels, KernelSpec(kernel_size, stride, 0, 1), groups, bias
         )
 
-    def __call__(self, x: SparseTensor, coordinates: SparseTensor | None = None) -> SparseTensor:
-        s = self._spec
-        return self._run(
-            self._checked(x),
-            self._weight(),
-            self.get("bias"),
-            kernel_size=s.size,
-            stride=s.stride,
-            coordinates=coordinates,
-            groups=self._groups,
-            **self._arguments(),
-        )
+    def __call__(self, x: SparseTensor, coordinates: Target | None = None) -> SparseTensor:
+        return self._convolve(x, coordinates=coordinates)
 
 
 class _Normalized(nn.Module):
@@ -243,7 +230,7 @@ class _Normalized(nn.Module):
             raise ValueError(f"[{type(self).__name__}] eps must be > 0 and finite, got {eps}")
         self._eps = eps
 
-    def _arguments(self) -> dict[Any, Any]:
+    def _arguments(self) -> dict[str, Any]:
         return {"eps": self._eps}
 
     @property
@@ -267,7 +254,7 @@ class NormalizedGenerativeConvTranspose3d(_Normalized, GenerativeConvTranspose3d
     _run = staticmethod(ops.normalized_generative_conv_transpose3d)
 
 
-class Linear(nn.Module):
+class Linear(_Packable):
     """y = x W^T + bias on the features of a sparse tensor, or on an (N, C) array."""
 
     def __init__(self, in_channels: int, out_channels: int, bias: bool = True) -> None:
@@ -281,10 +268,10 @@ class Linear(nn.Module):
         if bias:
             self.bias = mx.zeros((out_channels,))
 
-    def _weight(self) -> Any:
+    def _weight(self) -> mx.array | QuantizedWeight:
         return self.weight
 
-    def __call__(self, x: SparseTensor) -> SparseTensor:
+    def __call__(self, x: Rows) -> Rows:
         if not isinstance(x, (mx.array, SparseTensor)):
             raise TypeError(
                 f"[{type(self).__name__}] x must be a SparseTensor or an array (N, C), found"
@@ -293,18 +280,6 @@ class Linear(nn.Module):
         checked_input(self, x, self._channels[0], arrays=True)
         run = ops.linear_features if isinstance(x, mx.array) else ops.linear
         return run(x, self._weight(), self.get("bias"))
-
-    def to_quantized(
-        self,
-        group_size: int | None = None,
-        bits: int | None = None,
-        mode: str = "affine",
-        quantize_input: bool = False,
-    ) -> Any:
-        """The module with packed weights; what mlx.nn.quantize calls."""
-        from ._quantized import quantized_form
-
-        return quantized_form(self, group_size, bits, mode, quantize_input)
 
     def _extra_repr(self) -> str:
         return f"{self._channels[0]}, {self._channels[1]}, bias={'bias' in self}"

@@ -16,10 +16,14 @@ from ..core import SparseTensor
 from ._checks import integer, number, parameter_shape, told
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mlx.nn import Module
 
+    from .._types import Rows
 
-def _on_rows(module: Module, x: Any, run: Any) -> Any:
+
+def _on_rows(module: Module, x: Rows, run: Callable[[mx.array], mx.array]) -> Rows:
     """run on the features of a tensor, or on an array."""
     if isinstance(x, mx.array):
         return run(x)
@@ -34,10 +38,10 @@ def _on_rows(module: Module, x: Any, run: Any) -> Any:
 class _Activation(nn.Module):
     _kind = ""
 
-    def _options(self) -> dict[Any, Any]:
+    def _options(self) -> dict[str, Any]:
         return {}
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Rows) -> Rows:
         return _on_rows(self, x, lambda f: ops.activation(f, kind=self._kind, **self._options()))
 
     def _extra_repr(self) -> str:
@@ -73,7 +77,7 @@ class GELU(_Activation):
 
     _kind = "gelu"
 
-    def __init__(self, approximate: bool = False) -> None:
+    def __init__(self, approximate: bool | str = False) -> None:
         super().__init__()
         if approximate not in (True, False, "none", "tanh"):
             raise TypeError(
@@ -81,7 +85,7 @@ class GELU(_Activation):
             )
         self._approximate = approximate in (True, "tanh")
 
-    def _options(self) -> dict[Any, Any]:
+    def _options(self) -> dict[str, Any]:
         return {"approximate": self._approximate}
 
 
@@ -96,7 +100,7 @@ class LeakyReLU(_Activation):
             self, "negative_slope", negative_slope, high_included=False, low_included=False
         )
 
-    def _options(self) -> dict[Any, Any]:
+    def _options(self) -> dict[str, Any]:
         return {"negative_slope": self._negative_slope}
 
 
@@ -110,7 +114,7 @@ class Softplus(_Activation):
         self._beta = number(self, "beta", beta, 0, low_included=False, high_included=False)
         self._threshold = number(self, "threshold", threshold)
 
-    def _options(self) -> dict[Any, Any]:
+    def _options(self) -> dict[str, Any]:
         return {"beta": self._beta, "threshold": self._threshold}
 
 
@@ -121,7 +125,7 @@ class Dropout(nn.Module):
         super().__init__()
         self._p = number(self, "p", p, 0, 1, high_included=False)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Rows) -> Rows:
         return _on_rows(self, x, lambda f: ops.dropout_features(f, self._p, training=self.training))
 
     def _extra_repr(self) -> str:
@@ -158,7 +162,7 @@ class BatchNorm(nn.Module):
             self.running_var = mx.ones((num_features,))
             self.freeze(keys=["running_mean", "running_var"], recurse=False)
 
-    def unfreeze(self, *args: Any, **kwargs: Any) -> Any:
+    def unfreeze(self, *args: Any, **kwargs: Any) -> BatchNorm:
         """Running statistics stay frozen."""
         super().unfreeze(*args, **kwargs)
         if self._track:
@@ -167,11 +171,11 @@ class BatchNorm(nn.Module):
 
     def __call__(
         self,
-        x: Any,
-        residual: SparseTensor | None = None,
+        x: Rows,
+        residual: Rows | None = None,
         relu: bool = False,
         only_reader: bool = False,
-    ) -> Any:
+    ) -> Rows:
         """relu(norm(x) + residual) in one pass; residual has x's kind, shape and coordinates.
 
         only_reader: nobody else reads x. In evaluation mode the convolution on the CPU that makes x
@@ -185,10 +189,14 @@ class BatchNorm(nn.Module):
                 )
             if not x.same_coords(residual):
                 raise ValueError("[BatchNorm] residual must share x's coordinates")
-            residual = residual.feats
-        return _on_rows(self, x, lambda f: self._normalize(f, residual, relu, only_reader))
+            added: mx.array | None = residual.feats
+        else:
+            added = residual
+        return _on_rows(self, x, lambda f: self._normalize(f, added, relu, only_reader))
 
-    def _normalize(self, f: Any, residual: Any, relu: bool, only_reader: bool) -> Any:
+    def _normalize(
+        self, f: mx.array, residual: mx.array | None, relu: bool, only_reader: bool
+    ) -> mx.array:
         mean = var = None
         if self._track and not self.training:
             mean, var = self.running_mean, self.running_var
@@ -235,7 +243,7 @@ class LayerNorm(nn.Module):
             if bias:
                 self.bias = mx.zeros((self._channels,))
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Rows) -> Rows:
         return _on_rows(
             self,
             x,
@@ -260,7 +268,7 @@ class RMSNorm(nn.Module):
         self._eps = number(self, "eps", eps, 0, math.inf, high_included=False)
         self.weight = mx.ones((self._channels,))
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Rows) -> Rows:
         return _on_rows(self, x, lambda f: ops.rms_norm_features(f, self.weight, eps=self._eps))
 
     def _extra_repr(self) -> str:

@@ -1,6 +1,8 @@
 """Attention of each row to its neighbors, along the edges of a relation."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -10,6 +12,9 @@ from ..core import KernelRelation, KernelSpec, NeighborRelation, SparseTensor
 from ._checks import checked_input, integer, number, told
 from ._conv import Linear
 from ._features import Dropout
+
+if TYPE_CHECKING:
+    from .._types import Rows, Triple
 
 
 class NeighborAttention(nn.Module):
@@ -27,14 +32,14 @@ class NeighborAttention(nn.Module):
 
     def __init__(
         self,
-        channels: Any,
-        heads: Any,
-        kernel_size: Any = 3,
+        channels: int,
+        heads: int,
+        kernel_size: Triple = 3,
         *,
         kind: str = "scalar",
         qkv_bias: bool = True,
-        scale: Any = None,
-        dropout: Any = 0.0,
+        scale: float | None = None,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         channels, heads = integer(self, "channels", channels), integer(self, "heads", heads)
@@ -57,11 +62,16 @@ class NeighborAttention(nn.Module):
         if number(self, "dropout", dropout, 0, 1, high_included=False):
             self.drop = Dropout(dropout)
 
-    def __call__(self, x: Any, relation: Any = None, positions: Any = None) -> Any:
+    def __call__(
+        self,
+        x: Rows,
+        relation: KernelRelation | NeighborRelation | None = None,
+        positions: mx.array | None = None,
+    ) -> Rows:
         checked_input(self, x, self._channels, arrays=True)
         feats = x.feats if isinstance(x, SparseTensor) else x
         offsets = relation is None
-        if offsets:
+        if relation is None:
             if not isinstance(x, SparseTensor):
                 raise TypeError("[NeighborAttention] an array needs a relation, found none")
             relation = ops.submanifold_kernel_relation(x, self._spec.size)
@@ -75,7 +85,13 @@ class NeighborAttention(nn.Module):
         y = self.drop(y) if "drop" in self else y
         return x.with_feats(y) if isinstance(x, SparseTensor) else y
 
-    def _attend(self, feats: Any, relation: Any, sources: Any, bias: Any) -> Any:
+    def _attend(
+        self,
+        feats: mx.array,
+        relation: KernelRelation | NeighborRelation,
+        sources: mx.array,
+        bias: mx.array,
+    ) -> mx.array:
         shape = (feats.shape[0], self._heads, self._channels // self._heads)
         if self._kind == "vector":
             bias = bias + self.weigh(feats)[sources]
@@ -85,18 +101,20 @@ class NeighborAttention(nn.Module):
         bias = mx.broadcast_to(bias, (sources.shape[0], self._heads))
         return ops.neighbor_attention(q, k, v, relation, bias=bias, scale=self._scale)
 
-    def _extra_repr(self) -> Any:
+    def _extra_repr(self) -> str:
         return (
             f"{self._channels}, heads={self._heads}, kernel_size={tuple(self._spec.size)}, "
             f"kind={self._kind}"
         )
 
 
-def _edges(relation: Any) -> Any:
+def _edges(
+    relation: KernelRelation | NeighborRelation,
+) -> tuple[mx.array, mx.array, mx.array | None]:
     """(query row, source row, kernel offset) of each edge."""
     if isinstance(relation, KernelRelation):
-        edges = relation.edges
-        return edges.out_rows, edges.in_rows, edges.kernel_ids
+        kernel = relation.edges
+        return kernel.out_rows, kernel.in_rows, kernel.kernel_ids
     if isinstance(relation, NeighborRelation):
         edges = relation.edges
         return edges.query_rows, edges.source_rows, None

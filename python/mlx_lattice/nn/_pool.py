@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import mlx.nn as nn
 
@@ -11,7 +11,10 @@ from ..core import KernelSpec
 from ._checks import checked_input, integer
 
 if TYPE_CHECKING:
-    from mlx_lattice.core import SparseTensor
+    import mlx.core as mx
+
+    from .._types import Target
+    from ..core import SparseTensor
 
 
 class _Local(nn.Module):
@@ -26,7 +29,7 @@ class _Local(nn.Module):
         self._spec = KernelSpec(kernel_size, stride, padding, dilation)
 
     @property
-    def spec(self) -> Any:
+    def spec(self) -> KernelSpec:
         """The KernelSpec."""
         return self._spec
 
@@ -61,7 +64,9 @@ class Pool3d(_Local):
         return f"mode={self._mode}, {super()._extra_repr()}"
 
 
-class SumPool3d(Pool3d):
+class _OneMode(Pool3d):
+    _only: str
+
     def __init__(
         self,
         kernel_size: int | tuple[int, int, int] = 2,
@@ -69,37 +74,27 @@ class SumPool3d(Pool3d):
         padding: int | tuple[int, int, int] = 0,
         dilation: int | tuple[int, int, int] = 1,
     ) -> None:
-        super().__init__("sum", kernel_size, stride, padding, dilation)
+        super().__init__(self._only, kernel_size, stride, padding, dilation)
 
 
-class AvgPool3d(Pool3d):
+class SumPool3d(_OneMode):
+    _only = "sum"
+
+
+class AvgPool3d(_OneMode):
     """Divides by the number of rows in the window."""
 
-    def __init__(
-        self,
-        kernel_size: int | tuple[int, int, int] = 2,
-        stride: int | tuple[int, int, int] = 2,
-        padding: int | tuple[int, int, int] = 0,
-        dilation: int | tuple[int, int, int] = 1,
-    ) -> None:
-        super().__init__("avg", kernel_size, stride, padding, dilation)
+    _only = "avg"
 
 
-class MaxPool3d(Pool3d):
-    def __init__(
-        self,
-        kernel_size: int | tuple[int, int, int] = 2,
-        stride: int | tuple[int, int, int] = 2,
-        padding: int | tuple[int, int, int] = 0,
-        dilation: int | tuple[int, int, int] = 1,
-    ) -> None:
-        super().__init__("max", kernel_size, stride, padding, dilation)
+class MaxPool3d(_OneMode):
+    _only = "max"
 
 
 class PoolTranspose3d(_Local):
     """Mean of the contributors on finer coordinates, those of `target` where it is given."""
 
-    def __call__(self, x: SparseTensor, target: Any = None) -> SparseTensor:
+    def __call__(self, x: SparseTensor, target: Target | None = None) -> SparseTensor:
         return ops.pool_transpose3d(checked_input(self, x), target, kernel_size=self._spec)
 
 
@@ -108,11 +103,11 @@ class TrilinearUpsample3d(nn.Module):
 
     def __init__(self, stride: int | tuple[int, int, int] = 2) -> None:
         super().__init__()
-        self._stride = tuple(KernelSpec(1, stride, 0, 1).stride)
+        self._stride = KernelSpec(1, stride, 0, 1).stride
         if max(self._stride) > 64:
             raise ValueError(f"[TrilinearUpsample3d] stride must be in 1..64, got {self._stride}")
 
-    def __call__(self, x: SparseTensor, target: Any = None) -> SparseTensor:
+    def __call__(self, x: SparseTensor, target: Target | None = None) -> SparseTensor:
         return ops.trilinear_upsample3d(checked_input(self, x), target, stride=self._stride)
 
     def _extra_repr(self) -> str:
@@ -126,10 +121,10 @@ class _Global(nn.Module):
             None if batch_size is None else integer(self, "batch_size", batch_size, least=0)
         )
 
-    def __call__(self, x: SparseTensor) -> SparseTensor:
+    def __call__(self, x: SparseTensor) -> mx.array:
         return self._run(checked_input(self, x), batch_size=self._batch_size)
 
-    def _extra_repr(self) -> Any:
+    def _extra_repr(self) -> str:
         return "" if self._batch_size is None else f"batch_size={self._batch_size}"
 
 

@@ -15,7 +15,11 @@ from ..ops import quantize_weight
 from ._conv import Conv3d, ConvTranspose3d, GenerativeConvTranspose3d, Linear, SubmConv3d
 
 if TYPE_CHECKING:
+    import mlx.core as mx
     from mlx.nn import Module
+    from typing_extensions import Self
+
+    from ._conv import _Conv
 
 
 class _Quantized(nn.Module):
@@ -29,14 +33,14 @@ class _Quantized(nn.Module):
         super().__init__(*args, **kwargs)
         self._pack(self.weight, group_size, bits)
 
-    def _pack(self, weight: Any, group_size: Any, bits: int) -> None:
+    def _pack(self, weight: mx.array, group_size: int | None, bits: int) -> None:
         q = quantize_weight(weight, group_size=group_size, bits=bits)
         self.weight, self.scales, self.biases = q.weight, q.scales, q.biases
         self._form = (q.group_size, q.bits, q.in_channels, q.out_channels, q.kernel_size, q.layout)
         self.freeze()
 
     @classmethod
-    def _from(cls, dense: Any, group_size: Any, bits: int) -> Any:
+    def _from(cls, dense: Module, group_size: int | None, bits: int) -> Self:
         of = cls._dense
         if not isinstance(dense, of) or not hasattr(dense, "to_quantized"):
             raise TypeError(
@@ -52,15 +56,15 @@ class _Quantized(nn.Module):
         module._pack(dense.weight, group_size, bits)
         return module
 
-    def _weight(self) -> Any:
+    def _weight(self) -> QuantizedWeight:
         return QuantizedWeight(self.weight, self.scales, self.biases, *self._form)
 
     @property
-    def group_size(self) -> Any:
+    def group_size(self) -> int:
         return self._form[0]
 
     @property
-    def bits(self) -> Any:
+    def bits(self) -> int:
         return self._form[1]
 
     @property
@@ -68,7 +72,7 @@ class _Quantized(nn.Module):
         """Absent: mlx.nn.quantize leaves a packed module as it is."""
         raise AttributeError(f"{type(self).__name__} is packed already")
 
-    def unfreeze(self, *args: Any, **kwargs: Any) -> Any:
+    def unfreeze(self, *args: Any, **kwargs: Any) -> Self:
         """Its own parameters stay frozen, as in mlx.nn.QuantizedLinear: codes have no gradient."""
         super().unfreeze(*args, **kwargs)
         self.freeze(recurse=False)
@@ -80,7 +84,7 @@ class _Quantized(nn.Module):
 
 class _QuantizedConv(_Quantized):
     @classmethod
-    def from_conv(cls, conv: Any, group_size: int | None = None, bits: int = 4) -> Any:
+    def from_conv(cls, conv: _Conv, group_size: int | None = None, bits: int = 4) -> Self:
         """The packed form of a convolution; shares its bias."""
         return cls._from(conv, group_size, bits)
 
@@ -135,14 +139,14 @@ class QuantizedLinear(_Quantized, Linear):
         )
 
     @classmethod
-    def from_linear(cls, linear: Any, group_size: int | None = None, bits: int = 4) -> Any:
+    def from_linear(cls, linear: Linear, group_size: int | None = None, bits: int = 4) -> Self:
         """The packed form of a Linear; shares its bias."""
         return cls._from(linear, group_size, bits)
 
 
 def quantized_form(
-    module: Module, group_size: Any, bits: Any, mode: str, quantize_input: bool
-) -> Any:
+    module: Module, group_size: int | None, bits: int | None, mode: str, quantize_input: bool
+) -> Module:
     """What `to_quantized` of a dense module returns."""
     if mode != "affine" or quantize_input:
         raise ValueError(
@@ -159,4 +163,4 @@ def quantized_form(
     ):
         if isinstance(module, form._dense):
             return form.from_conv(module, group_size, bits)
-    return QuantizedLinear.from_linear(module, group_size, bits)
+    return QuantizedLinear._from(module, group_size, bits)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -13,14 +13,20 @@ from ._checks import checked_input, integer, number
 from ._conv import Linear, SubmConv3d
 from ._features import GELU, BatchNorm, Dropout, LayerNorm, _on_rows
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .._types import Rows
+    from ..core.layouts import GridPooling
+
 
 class MLP(nn.Module):
     """Two linear layers with GELU between them, on a SparseTensor or an array (N, C)."""
 
     def __init__(
         self,
-        channels: Any,
-        hidden: Any = None,
+        channels: int,
+        hidden: int | None = None,
         out_channels: int | None = None,
         dropout: float = 0.0,
     ) -> None:
@@ -33,7 +39,7 @@ class MLP(nn.Module):
         if number(self, "dropout", dropout, 0, 1, high_included=False):
             self.drop = Dropout(dropout)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Rows) -> Rows:
         y = self.activation(self.first(x))
         if "drop" in self:
             return self.drop(self.second(self.drop(y)))
@@ -51,12 +57,12 @@ class DropPath(nn.Module):
         super().__init__()
         self._p = number(self, "p", p, 0, 1, high_included=False)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Rows) -> Rows:
         if not self.training or self._p == 0:
             return x
         return _on_rows(self, x, self._drop)
 
-    def _drop(self, f: Any) -> Any:
+    def _drop(self, f: mx.array) -> mx.array:
         kept = mx.random.bernoulli(1 - self._p, (f.shape[0], 1))
         return f * (kept / (1 - self._p)).astype(f.dtype)
 
@@ -67,13 +73,13 @@ class DropPath(nn.Module):
 class ConvPositionEncoding(nn.Module):
     """norm(linear(conv(x))): a submanifold convolution tells each row who its neighbors are."""
 
-    def __init__(self, channels: Any, kernel_size: int | tuple[int, int, int] = 3) -> None:
+    def __init__(self, channels: int, kernel_size: int | tuple[int, int, int] = 3) -> None:
         super().__init__()
         self.conv = SubmConv3d(channels, channels, kernel_size)
         self.linear = Linear(channels, channels)
         self.norm = LayerNorm(channels)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: SparseTensor) -> SparseTensor:
         return self.norm(self.linear(self.conv(x)))
 
 
@@ -89,10 +95,10 @@ class TransformerBlock(nn.Module):
 
     def __init__(
         self,
-        channels: Any,
-        attention: Any,
+        channels: int,
+        attention: nn.Module,
         *,
-        mlp_ratio: int = 4,
+        mlp_ratio: float = 4,
         drop_path: float = 0.0,
         dropout: float = 0.0,
         pre_norm: bool = True,
@@ -109,7 +115,9 @@ class TransformerBlock(nn.Module):
         self.drop_path = DropPath(drop_path)
         self._pre_norm = bool(pre_norm)
 
-    def __call__(self, x: Any, order: Any = None, seen: Any = None) -> Any:
+    def __call__(
+        self, x: SparseTensor, order: str | None = None, seen: SparseTensor | None = None
+    ) -> SparseTensor:
         checked_input(self, x, self._channels)
         if "position" in self:
             x = _plus(x, self.position(x if seen is None else seen))
@@ -117,13 +125,15 @@ class TransformerBlock(nn.Module):
         x = self._step(x, self.norm1, lambda y: self.attention(y, **options))
         return self._step(x, self.norm2, self.mlp)
 
-    def _step(self, x: Any, norm: Any, run: Any) -> Any:
+    def _step(
+        self, x: SparseTensor, norm: nn.Module, run: Callable[[SparseTensor], SparseTensor]
+    ) -> SparseTensor:
         if self._pre_norm:
             return _plus(x, self.drop_path(run(norm(x))))
         return norm(_plus(x, self.drop_path(run(x))))
 
 
-def _plus(x: Any, y: Any) -> Any:
+def _plus(x: SparseTensor, y: SparseTensor) -> SparseTensor:
     return x.with_feats(x.feats + y.feats)
 
 
@@ -138,7 +148,7 @@ class GridPool(nn.Module):
         self,
         in_channels: int,
         out_channels: int,
-        stride: int | tuple[int, int, int] = 2,
+        stride: int = 2,
         order: str = "z",
         mode: str = "max",
         momentum: float = 0.01,
@@ -152,7 +162,9 @@ class GridPool(nn.Module):
         self.norm = BatchNorm(out_channels, eps=1e-3, momentum=momentum)
         self.activation = GELU()
 
-    def __call__(self, x: Any, order: Any = None) -> tuple[Any, ...]:
+    def __call__(
+        self, x: SparseTensor, order: str | None = None
+    ) -> tuple[SparseTensor, GridPooling]:
         checked_input(self, x, self._channels)
         pooling = ops.grid_pooling(x, self._stride, self._order if order is None else order)
         y = ops.grid_pool(self.linear(x), pooling, self._mode)
@@ -185,7 +197,9 @@ class GridUnpool(nn.Module):
         self.skip_norm = BatchNorm(out_channels, eps=1e-3, momentum=momentum)
         self.activation = GELU()
 
-    def __call__(self, x: Any, skip: Any, pooling: Any) -> tuple[Any, ...]:
+    def __call__(
+        self, x: SparseTensor, skip: SparseTensor, pooling: GridPooling
+    ) -> tuple[SparseTensor, SparseTensor]:
         if not isinstance(x, SparseTensor) or not isinstance(skip, SparseTensor):
             raise TypeError(
                 "[GridUnpool] x and skip must be SparseTensors, found a "
@@ -196,7 +210,7 @@ class GridUnpool(nn.Module):
         return kept.with_feats(kept.feats + ops.grid_unpool(y.feats, pooling)), kept
 
 
-def stochastic_depth(rate: float, depths: Any) -> list[Any]:
+def stochastic_depth(rate: float, depths: Sequence[int]) -> list[list[float]]:
     """Drop rates that rise from 0 to `rate` over all blocks, as one list per stage."""
     total = sum(depths)
     rates = [rate * i / max(total - 1, 1) for i in range(total)]

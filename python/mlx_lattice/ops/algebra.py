@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import mlx.core as mx
 
@@ -70,5 +71,6 @@ def cat(
     Raises:
         ValueError: No tensor, or tensors that differ in stride or dtype.
     """
-    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+    one = len(tensors) == 1 and isinstance(tensors[0], (list, tuple))
+    given = cast("Sequence[SparseTensor]", tensors[0] if one else tensors)
     return _ext.cat(list(given), join=join, stream=stream)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import mlx.core as mx
 
 from .. import _ext
@@ -25,9 +23,13 @@ __all__ = [
 ]
 
 
-def _data(data: Any, stream: Any, operation: str) -> tuple[Any, ...]:
+def _data(
+    data: bytes | None, stream: bytes | mx.Stream | mx.Device | None, operation: str
+) -> tuple[bytes, mx.Stream | mx.Device | None]:
     """(data, stream): bytes under the older name `stream` are data."""
-    if data is None and isinstance(stream, bytes):
+    if isinstance(stream, bytes):
+        if data is not None:
+            raise TypeError(f"[{operation}] stream must be a stream or device, found bytes")
         return stream, None
     if data is None:
         raise TypeError(f"[{operation}] data must be bytes, found None")
@@ -38,8 +40,8 @@ def range_decode(
     cdf: mx.array, data: bytes | None = None, *, stream: bytes | mx.Stream | mx.Device | None = None
 ) -> mx.array:
     """The symbols of range_encode, (R,) int32. Bytes given as `stream` are data."""
-    data, stream = _data(data, stream, "range_decode")
-    return _ext.range_decode(cdf, data, stream=stream)
+    given, where = _data(data, stream, "range_decode")
+    return _ext.range_decode(cdf, given, stream=where)
 
 
 def range_decode_from_prob(
@@ -49,8 +51,8 @@ def range_decode_from_prob(
     stream: bytes | mx.Stream | mx.Device | None = None,
 ) -> mx.array:
     """The symbols of range_encode_from_prob, (R,) int32. Bytes given as `stream` are data."""
-    data, stream = _data(data, stream, "range_decode_from_prob")
-    return _ext.range_decode_from_prob(prob, data, stream=stream)
+    given, where = _data(data, stream, "range_decode_from_prob")
+    return _ext.range_decode_from_prob(prob, given, stream=where)
 
 
 def rans_decode_from_prob(
@@ -60,5 +62,5 @@ def rans_decode_from_prob(
     stream: bytes | mx.Stream | mx.Device | None = None,
 ) -> mx.array:
     """The symbols of rans_encode_from_prob, (R,) int32. Bytes given as `stream` are data."""
-    data, stream = _data(data, stream, "rans_decode_from_prob")
-    return _ext.rans_decode_from_prob(prob, data, stream=stream)
+    given, where = _data(data, stream, "rans_decode_from_prob")
+    return _ext.rans_decode_from_prob(prob, given, stream=where)

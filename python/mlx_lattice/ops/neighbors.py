@@ -6,7 +6,7 @@ import mlx.core as mx
 
 from .. import _ext
 from .._ext import NeighborRelation, gather_neighbor_features, knn_relation, radius_relation
-from ..core._older import active
+from ..core._older_names import active
 
 __all__ = [
     "build_knn_relation",

@@ -12,7 +12,7 @@ from .._ext import (
 )
 from .._ext import devoxelize as _devoxelize
 from .._ext import voxelize as _voxelize
-from ..core._older import active
+from ..core._older_names import active
 from ..core.points import build_point_voxel_map, interpolate_point_features
 
 __all__ = [

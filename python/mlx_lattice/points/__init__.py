@@ -3,7 +3,7 @@
 from . import aliases, functions, segments
 from .aliases import *  # noqa: F403
 from .batches import OffsetPointCloudBatch, PointCloudBatch
-from .custom import custom_sparse_op_with_grad
+from .custom_gradient import custom_sparse_op_with_grad
 from .functions import *  # noqa: F403
 from .geometry import PointSet
 from .graphs import DGCNN, EdgeConv

@@ -11,25 +11,33 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import mlx.core as mx
 
 from .. import ops
-from ..nn._checks import integer, told
+from ..nn._checks import integer, integers, told
 from .segments import segment_reduce
 
 if TYPE_CHECKING:
-    from mlx_lattice.io.cloud import PointCloud
+    from collections.abc import Callable
+
+    from typing_extensions import Self
+
+    from .._types import ArrayLike, Triple
+    from ..core.layouts import AttentionLayout
+    from .geometry import PointSet
 
 MOST_CLOUDS = 1 << 22  # an index above it is a mistake, not a batch
+# What networks are called with.
+Clouds: TypeAlias = "mx.array | PointCloudBatch | OffsetPointCloudBatch"
 FLOATS = (mx.float32, mx.float16, mx.bfloat16)
 
 
 class _Ragged:
     """What both batches are: positions, features, and the borders of the clouds."""
 
-    def __init__(self, positions: mx.array, features: mx.array, offsets: Any) -> None:
+    def __init__(self, positions: mx.array, features: mx.array | None, offsets: list[int]) -> None:
         self._positions, self._features = positions, features
         self._borders = offsets  # B + 1 plain ints
         self._sets: dict[Any, Any] = {}
@@ -53,7 +61,7 @@ class _Ragged:
     def __len__(self) -> int:
         return self.batch_size
 
-    def __getstate__(self) -> dict[Any, Any]:
+    def __getstate__(self) -> dict[str, Any]:
         """Without the searched neighbors: a copy searches them again."""
         return {**self.__dict__, "_sets": {}}
 
@@ -64,11 +72,11 @@ class _Ragged:
         name, clouds, rows = type(self).__name__, self.batch_size, self.total_points
         return f"{name}({clouds} clouds, {rows} points, {channels})"
 
-    def get_points(self, b: Any) -> Any:
+    def get_points(self, b: int) -> mx.array:
         """Positions of cloud b; a negative b counts from the end."""
         return self._positions[self._rows(b)]
 
-    def get_features(self, b: Any) -> Any:
+    def get_features(self, b: int) -> mx.array | None:
         """Features of cloud b, or None."""
         rows = self._rows(b)
         return None if self._features is None else self._features[rows]
@@ -80,7 +88,7 @@ class _Ragged:
             return [self.get_points(b) for b in clouds]
         return [(self.get_points(b), self.get_features(b)) for b in clouds]
 
-    def with_features(self, features: mx.array) -> Any:
+    def with_features(self, features: mx.array | None) -> Self:
         """The same clouds with other features, or none."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
@@ -90,10 +98,10 @@ class _Ragged:
     def to_dense(
         self,
         max_len: int | None = None,
-        values: Any = None,
+        values: ArrayLike | None = None,
         fill: float = 0.0,
         return_mask: bool = False,
-    ) -> Any:
+    ) -> mx.array | tuple[mx.array, mx.array]:
         """(B, max_len, C): plane b holds cloud b, then `fill`; rows beyond max_len are dropped.
 
         `values` (T, ...) are by default the features, without features the positions. max_len is
@@ -116,16 +124,16 @@ class _Ragged:
             return dense
         return dense, mx.arange(size)[None] < self._lengths[:, None]
 
-    def gather_by_index(self, idx: Any, values: Any = None) -> Any:
+    def gather_by_index(self, idx: ArrayLike, values: ArrayLike | None = None) -> mx.array:
         """values[idx] for rows of the whole batch, any shape of idx; `values` as in to_dense."""
         values = self._values("gather_by_index", values)
         idx = mx.array(idx)
         if not mx.issubdtype(idx.dtype, mx.integer):
             raise TypeError(f"[gather_by_index] idx must hold integers, got {idx.dtype}")
-        if idx.size and (idx.min().item() < 0 or idx.max().item() >= self.total_points):
+        low, high = integers(mx.stack([idx.min(), idx.max()])) if idx.size else (0, -1)
+        if low < 0 or high >= self.total_points:
             raise ValueError(
-                f"[gather_by_index] idx must be in 0..{self.total_points - 1}, "
-                f"found {idx.min().item()}..{idx.max().item()}"
+                f"[gather_by_index] idx must be in 0..{self.total_points - 1}, found {low}..{high}"
             )
         return (
             values[idx]
@@ -133,13 +141,15 @@ class _Ragged:
             else mx.zeros((*idx.shape, *values.shape[1:]), dtype=values.dtype)
         )
 
-    def segment_reduce(self, values: Any = None, operation: str = "sum", **options: Any) -> Any:
+    def segment_reduce(
+        self, values: ArrayLike | None = None, operation: str = "sum", **options: Any
+    ) -> mx.array:
         """sum, mean, max or min of each cloud: (B, ...)."""
         return segment_reduce(
             self._values("segment_reduce", values), self._lengths, operation, **options
         )
 
-    def _values(self, operation: str, values: Any) -> Any:
+    def _values(self, operation: str, values: ArrayLike | None) -> mx.array:
         if values is None:
             return self._positions if self._features is None else self._features
         values = mx.array(values)
@@ -150,7 +160,7 @@ class _Ragged:
             )
         return values
 
-    def _rows(self, b: Any) -> Any:
+    def _rows(self, b: int) -> slice:
         index = integer(self, "b", b, least=-(2**31))
         if not -self.batch_size <= index < self.batch_size:
             raise IndexError(f"[{type(self).__name__}] cloud {index} of {self.batch_size}")
@@ -158,7 +168,7 @@ class _Ragged:
         return slice(self._borders[index], self._borders[index + 1])
 
     @staticmethod
-    def _check_positions(name: str, positions: mx.array) -> Any:
+    def _check_positions(name: str, positions: ArrayLike) -> mx.array:
         positions = _array(name, "positions", positions)
         if positions.ndim != 2 or positions.shape[1] != 3 or positions.dtype not in FLOATS:
             raise ValueError(
@@ -168,7 +178,7 @@ class _Ragged:
         return positions
 
     @staticmethod
-    def _check_features(name: str, features: mx.array, rows: Any) -> Any:
+    def _check_features(name: str, features: ArrayLike | None, rows: int) -> mx.array | None:
         if features is None:
             return None
         features = _array(name, "features", features)
@@ -188,10 +198,10 @@ class PointCloudBatch(_Ragged):
 
     def __init__(
         self,
-        positions: mx.array,
-        features: mx.array | None = None,
-        lengths: mx.array | None = None,
-        indices: Any = None,
+        positions: ArrayLike,
+        features: ArrayLike | None = None,
+        lengths: ArrayLike | None = None,
+        indices: ArrayLike | None = None,
     ) -> None:
         name = type(self).__name__
         positions = self._check_positions(name, positions)
@@ -221,7 +231,7 @@ class PointCloudBatch(_Ragged):
             raise ValueError(f"[{name}] indices must agree with lengths, found other counts")
 
     @classmethod
-    def from_list(cls, clouds: Sequence[PointCloud]) -> Any:
+    def from_list(cls, clouds: Sequence[mx.array | tuple[mx.array, mx.array]]) -> PointCloudBatch:
         """From arrays (n, 3), or from pairs (positions, features); list and clouds may be empty."""
         pairs = [c if isinstance(c, (tuple, list)) else (c, None) for c in clouds]
         if len({features is None for _, features in pairs}) > 1:
@@ -232,20 +242,21 @@ class PointCloudBatch(_Ragged):
         features = [
             cls._check_features(cls.__name__, f, p.shape[0]) for p, (_, f) in zip(positions, pairs)
         ]
+        given = [f is not None for f in features]
         return cls(
             mx.concatenate(positions) if pairs else mx.zeros((0, 3)),
-            mx.concatenate(features) if pairs and features[0] is not None else None,
+            mx.concatenate([f for f in features if f is not None]) if any(given) else None,
             lengths=[p.shape[0] for p in positions],
         )
 
     @classmethod
     def from_dense(
         cls,
-        positions: mx.array,
-        lengths: mx.array | None = None,
-        features: mx.array | None = None,
-        mask: Any = None,
-    ) -> Any:
+        positions: ArrayLike,
+        lengths: ArrayLike | None = None,
+        features: ArrayLike | None = None,
+        mask: ArrayLike | None = None,
+    ) -> PointCloudBatch:
         """From padded planes (B, L, 3) and (B, L, C).
 
         Keeps the first lengths[b] rows of plane b, or the rows where mask is True.
@@ -259,7 +270,7 @@ class PointCloudBatch(_Ragged):
         b, size = positions.shape[:2]
         if (lengths is None) == (mask is None):
             raise ValueError(f"[{cls.__name__}.from_dense] give either lengths or mask")
-        if mask is None:
+        if lengths is not None:
             counts = _integers(cls.__name__, "lengths", lengths)
             if len(counts) != b or not all(0 <= n <= size for n in counts):
                 raise ValueError(
@@ -268,11 +279,12 @@ class PointCloudBatch(_Ragged):
                 )
             keep = [[True] * n + [False] * (size - n) for n in counts]
         else:
-            keep = mx.array(mask).astype(mx.bool_).tolist()
-            if mx.array(mask).shape != (b, size):
+            flags_of = mx.array([] if mask is None else mask).astype(mx.bool_)
+            keep = cast("list[list[bool]]", flags_of.tolist())
+            if flags_of.shape != (b, size):
                 raise ValueError(
                     f"[{cls.__name__}.from_dense] mask must have shape {(b, size)}, "
-                    f"got {mx.array(mask).shape}"
+                    f"got {flags_of.shape}"
                 )
         rows = [
             plane * size + i
@@ -293,7 +305,7 @@ class PointCloudBatch(_Ragged):
         )
 
     @classmethod
-    def concat(cls, batches: Any) -> Any:
+    def concat(cls, batches: Sequence[PointCloudBatch | OffsetPointCloudBatch]) -> PointCloudBatch:
         """The clouds of all batches, in order."""
         if not isinstance(batches, (list, tuple)) or not all(
             isinstance(b, _Ragged) for b in batches
@@ -303,10 +315,10 @@ class PointCloudBatch(_Ragged):
             )
         return cls.from_list([cloud for batch in batches for cloud in batch.unbatch()])
 
-    def to_offsets(self) -> Any:
+    def to_offsets(self) -> OffsetPointCloudBatch:
         return OffsetPointCloudBatch(self._positions, self._features, self._offsets)
 
-    def point_set(self, grid: float) -> Any:
+    def point_set(self, grid: float) -> PointSet:
         """The PointSet of these positions at a grid size.
 
         The batch keeps the set with its rulebooks, so that a second epoch searches nothing.
@@ -319,7 +331,7 @@ class PointCloudBatch(_Ragged):
 
     def attention_patches(
         self, grid: float, size: int, order: str = "z", shrink: bool = False
-    ) -> Any:
+    ) -> AttentionLayout:
         """Patches of `size` points along a curve through the cells of a grid.
 
         The AttentionLayout of `ops.attention_patches` on the cells floor(position / grid); several
@@ -327,11 +339,13 @@ class PointCloudBatch(_Ragged):
         """
         return self._layout(grid, ops.attention_patches, size, order, shrink=bool(shrink))
 
-    def attention_windows(self, grid: float, size: Any, shift: Any = 0) -> Any:
+    def attention_windows(self, grid: float, size: Triple, shift: Triple = 0) -> AttentionLayout:
         """Windows of `size` cells of a grid; the AttentionLayout of `ops.attention_windows`."""
         return self._layout(grid, ops.attention_windows, size, shift)
 
-    def _layout(self, grid: float, make: Any, *args: Any, **kwargs: Any) -> Any:
+    def _layout(
+        self, grid: float, make: Callable[..., AttentionLayout], *args: Any, **kwargs: Any
+    ) -> AttentionLayout:
         key = (make, grid, args, tuple(kwargs.items()))
         if key not in self._sets:
             cells = mx.floor(self._positions.astype(mx.float32) / grid).astype(mx.int32)
@@ -344,7 +358,10 @@ class OffsetPointCloudBatch(_Ragged):
     """Clouds given by B + 1 offsets from 0 to T; without offsets, one cloud."""
 
     def __init__(
-        self, positions: mx.array, features: mx.array | None = None, offsets: Any = None
+        self,
+        positions: ArrayLike,
+        features: ArrayLike | None = None,
+        offsets: ArrayLike | None = None,
     ) -> None:
         name = type(self).__name__
         positions = self._check_positions(name, positions)
@@ -362,17 +379,17 @@ class OffsetPointCloudBatch(_Ragged):
             )
         super().__init__(positions, features, borders)
 
-    def as_lengths(self) -> Any:
+    def as_lengths(self) -> mx.array:
         """(B,) int32."""
         return self._lengths
 
-    def to_lengths(self) -> Any:
+    def to_lengths(self) -> PointCloudBatch:
         return PointCloudBatch(self._positions, self._features, self._lengths)
 
 
 def as_batch(
-    positions: mx.array, features: mx.array | None = None, lengths: mx.array | None = None
-) -> Any:
+    positions: Clouds, features: ArrayLike | None = None, lengths: ArrayLike | None = None
+) -> PointCloudBatch:
     """The batch that models are called with: a batch as it is, or one made of arrays."""
     if isinstance(positions, OffsetPointCloudBatch):
         return positions.to_lengths()
@@ -383,7 +400,7 @@ def as_batch(
     )
 
 
-def _cloud_of_rows(offsets: Any, rows: Any) -> Any:
+def _cloud_of_rows(offsets: mx.array, rows: int) -> mx.array:
     inner = offsets[1:-1]  # a cloud begins at each; several at one row where clouds are empty
     steps = mx.zeros((rows + 1,), dtype=mx.int32)
     if inner.size:
@@ -391,7 +408,7 @@ def _cloud_of_rows(offsets: Any, rows: Any) -> Any:
     return mx.cumsum(steps)[:rows]
 
 
-def _array(name: str, what: str, values: Any) -> Any:
+def _array(name: str, what: str, values: ArrayLike) -> mx.array:
     try:
         return mx.array(values)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -400,7 +417,7 @@ def _array(name: str, what: str, values: Any) -> Any:
         ) from None
 
 
-def _integers(name: str, what: str, values: Any) -> Any:
+def _integers(name: str, what: str, values: ArrayLike) -> list[int]:
     array = _array(name, what, values)
     if array.size == 0 and array.ndim == 1:
         return []
@@ -408,10 +425,10 @@ def _integers(name: str, what: str, values: Any) -> Any:
         raise ValueError(
             f"[{name}] {what} must be integers of one axis, got {array.dtype} {tuple(array.shape)}"
         )
-    return array.tolist()
+    return integers(array)
 
 
-def _checked_indices(name: str, indices: Any, rows: Any) -> Any:
+def _checked_indices(name: str, indices: ArrayLike, rows: int) -> list[int]:
     """The cloud of each row as plain ints."""
     cloud = _integers(name, "indices", indices)
     if (

@@ -5,8 +5,6 @@ See docs/ops/{triplets,distance,rulebook}.md.
 
 from __future__ import annotations
 
-from typing import Any
-
 import mlx.core as mx
 
 from .. import ops
@@ -103,8 +101,11 @@ mvmr_with_grad = sparse_matrix_vector_multiplication_reduction  # it has all der
 
 
 def nearest_neighbors(
-    points: Any, queries: mx.array, lengths: mx.array | None = None, query_lengths: Any = None
-) -> tuple[Any, ...]:
+    points: mx.array,
+    queries: mx.array,
+    lengths: mx.array | None = None,
+    query_lengths: mx.array | None = None,
+) -> tuple[mx.array, mx.array]:
     """(rows, distances) of the nearest point of each query in its own cloud.
 
     Ties go to the lowest row; in an empty cloud row and distance are -1 and inf.

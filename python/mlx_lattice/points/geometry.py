@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from .. import _ext
+from .._ext import PointSet as _PointSet
 from .._ext import (
     build_full_cover_rulebook,
     build_generative_rulebook,
@@ -24,7 +24,12 @@ from .._ext import (
 from ..nn._checks import told
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import mlx.core as mx
+
+    from .._ext import Rulebook
+    from .._types import ArrayLike
 
 _serial = itertools.count()
 
@@ -36,18 +41,18 @@ def _number(name: str, value: Any) -> float:
         raise TypeError(f"[PointSet] {name} must be a number, found {told(value)}") from None
 
 
-class PointSet(_ext.PointSet):  # type: ignore[name-defined]
+class PointSet(_PointSet):
     """Points (N, 3) of clouds that follow each other, with the size of a kernel cell. Immutable."""
 
     def __init__(
-        self, positions: mx.array, lengths: mx.array | None = None, *, grid: float = 1.0
+        self, positions: ArrayLike, lengths: ArrayLike | None = None, *, grid: float = 1.0
     ) -> None:
         super().__init__(positions, lengths, grid=grid)
         self._id = next(_serial)
         self._made: dict[Any, Any] = {}
 
     @classmethod
-    def of(cls, points: Any) -> Any:
+    def of(cls, points: _PointSet) -> PointSet:
         """The set itself, or one that remembers made from one that does not."""
         if not all(hasattr(points, name) for name in ("positions", "lengths", "grid")):
             raise TypeError(
@@ -60,34 +65,36 @@ class PointSet(_ext.PointSet):  # type: ignore[name-defined]
             else cls(points.positions, points.lengths, grid=points.grid)
         )
 
-    def downsample(self, stride: int) -> Any:
+    def downsample(self, stride: float) -> tuple[PointSet, mx.array]:
         """(PointSet, rows): the point nearest the center of each cell of stride * grid.
 
         The rows are those of this set that were kept.
         """
 
-        def make() -> tuple[Any, ...]:
+        def make() -> tuple[PointSet, mx.array]:
             coarse, rows, _ = grid_downsample(self, self.grid * stride)
             return PointSet.of(coarse), rows
 
         return self._once(("downsample", _number("stride", stride)), make)
 
-    def partition(self, stride: int, kernel_size: int) -> Any:
+    def partition(self, stride: int, kernel_size: int) -> tuple[PointSet, Rulebook]:
         """(PointSet, Rulebook): centers of the cells of stride * grid; each point has one edge."""
 
-        def make() -> tuple[Any, ...]:
+        def make() -> tuple[PointSet, Rulebook]:
             book, coarse = build_partition_rulebook(self, stride, kernel_size)
             return PointSet.of(coarse), book
 
         return self._once(("partition", _number("stride", stride), kernel_size), make)
 
-    def full_cover(self, stride: int, kernel_size: int, margin: float = 0.01) -> Any:
+    def full_cover(
+        self, stride: int, kernel_size: int, margin: float = 0.01
+    ) -> tuple[PointSet, Rulebook]:
         """(PointSet, Rulebook): points of this set that cover all its points.
 
         Every point lies within sqrt(3) / 2 * stride * grid of a chosen one.
         """
 
-        def make() -> tuple[Any, ...]:
+        def make() -> tuple[PointSet, Rulebook]:
             book, coarse, _, _ = build_full_cover_rulebook(self, stride, kernel_size, margin)
             return PointSet.of(coarse), book
 
@@ -95,23 +102,25 @@ class PointSet(_ext.PointSet):  # type: ignore[name-defined]
             ("full_cover", _number("stride", stride), kernel_size, _number("margin", margin)), make
         )
 
-    def generate(self, kernel_size: int = 3, expansion: float = 1.0, stencil: Any = None) -> Any:
+    def generate(
+        self, kernel_size: int = 3, expansion: float = 1.0, stencil: mx.array | None = None
+    ) -> tuple[PointSet, Rulebook]:
         """(PointSet, Rulebook): the voxels of grid / expansion around the voxel of each point.
 
         stencil: offsets (K, 3), by default the whole cube.
         """
 
-        def make() -> tuple[Any, ...]:
+        def make() -> tuple[PointSet, Rulebook]:
             book, made = build_generative_rulebook(self, kernel_size, expansion, stencil=stencil)
             return PointSet.of(made), book
 
-        taps = None if stencil is None else tuple(map(tuple, stencil.tolist()))
+        taps = None if stencil is None else repr(stencil.tolist())
         return self._once(("generate", kernel_size, float(expansion), taps), make)
 
-    def subdivide(self, expansion: float = 2) -> Any:
+    def subdivide(self, expansion: int = 2) -> tuple[PointSet, Rulebook]:
         """(PointSet, Rulebook): the expansion^3 parts of the voxel of each point."""
 
-        def make() -> tuple[Any, ...]:
+        def make() -> tuple[PointSet, Rulebook]:
             book, made = build_subdivision_rulebook(self, expansion)
             return PointSet.of(made), book
 
@@ -119,27 +128,32 @@ class PointSet(_ext.PointSet):  # type: ignore[name-defined]
 
     def rulebook(
         self,
-        target: Any = None,
+        target: PointSet | None = None,
         kernel_size: int = 3,
         *,
         rfs: float = 1.0,
         shape: str = "ball",
         radius: float | None = None,
         allow_empty: bool = False,
-    ) -> Any:
+    ) -> Rulebook:
         """build_rulebook(self, target, ...); the target is the set itself where none is given."""
         target = self if target is None else PointSet.of(target)
-        options = {"rfs": rfs, "shape": shape, "radius": radius, "allow_empty": allow_empty}
+        options: dict[str, Any] = {
+            "rfs": rfs,
+            "shape": shape,
+            "radius": radius,
+            "allow_empty": allow_empty,
+        }
         key = ("rulebook", target._id, kernel_size, *options.values())
         return self._once(key, lambda: build_rulebook(self, target, kernel_size, **options))
 
     def near(
-        self, target: Any, kernel_size: int = 3, *, rfs: float = 1.0, shape: str = "ball"
-    ) -> Any:
+        self, target: PointSet, kernel_size: int = 3, *, rfs: float = 1.0, shape: str = "ball"
+    ) -> tuple[mx.array, mx.array]:
         """(rows, counts): the points that a kernel at each target sees, in the order of targets."""
         target = PointSet.of(target)
 
-        def make() -> Any:
+        def make() -> tuple[mx.array, mx.array]:
             radius = self.grid * radius_scaler(kernel_size, rfs, shape)
             found = radius_search(
                 self.positions, target.positions, radius, self.lengths, target.lengths, shape=shape
@@ -148,7 +162,7 @@ class PointSet(_ext.PointSet):  # type: ignore[name-defined]
 
         return self._once(("near", target._id, kernel_size, rfs, shape), make)
 
-    def _once(self, key: Any, make: Any) -> Any:
+    def _once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         try:
             hash(key)
         except TypeError:

@@ -9,7 +9,7 @@ layer. A x_i + B (x_j - x_i) = (A - B) x_i + B x_j: both products are taken per 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import mlx.core as mx
 import mlx.nn
@@ -17,13 +17,17 @@ import mlx.nn
 from .. import ops
 from ..models._model import Model
 from ..nn import Linear
-from ..nn._checks import integer
+from ..nn._checks import integer, integers
 from .batches import as_batch
 from .norms import make_norm
 from .segments import segment_reduce
 
+if TYPE_CHECKING:
+    from .._types import ArrayLike
+    from .batches import Clouds
 
-def feature_graph(x: Any, k: int, lengths: mx.array | None = None) -> Any:
+
+def feature_graph(x: mx.array, k: int, lengths: ArrayLike | None = None) -> mx.array:
     """(T, k) int32: rows of the k nearest features in the cloud of each row, itself among them.
 
     x is (T, C) for any C. In a cloud of fewer than k rows the last places repeat the first
@@ -32,7 +36,7 @@ def feature_graph(x: Any, k: int, lengths: mx.array | None = None) -> Any:
     if not isinstance(k, int) or k < 1:
         raise ValueError(f"[knn_graph] k must be an integer >= 1, got {k!r}")
     x = mx.stop_gradient(x)
-    sizes = [x.shape[0]] if lengths is None else mx.array(lengths).tolist()
+    sizes = [x.shape[0]] if lengths is None else integers(lengths)
     if sum(sizes) != x.shape[0]:
         raise ValueError(f"[knn_graph] lengths must sum to {x.shape[0]}, got {sum(sizes)}")
     parts, begin = [mx.zeros((0, k), dtype=mx.int32)], 0
@@ -67,7 +71,9 @@ class EdgeConv(mlx.nn.Module):
         self.own, self.other = Linear(c_in, c_out, bias=False), Linear(c_in, c_out, bias=False)
         self.norm = make_norm(norm, c_out)
 
-    def __call__(self, x: Any, lengths: mx.array | None = None, graph: Any = None) -> Any:
+    def __call__(
+        self, x: mx.array, lengths: mx.array | None = None, graph: mx.array | None = None
+    ) -> mx.array:
         idx = feature_graph(x, self._k, lengths) if graph is None else graph
         n, k = idx.shape
         b = self.other(x)
@@ -117,8 +123,8 @@ class DGCNN(Model):
         self.head = Linear(256, num_classes)
 
     def __call__(
-        self, positions: mx.array, features: mx.array | None = None, lengths: mx.array | None = None
-    ) -> Any:
+        self, positions: Clouds, features: ArrayLike | None = None, lengths: ArrayLike | None = None
+    ) -> mx.array:
         """Rows are features where there are any, else the positions."""
         batch = as_batch(positions, features, lengths)
         x = batch.positions if batch.features is None else batch.features
@@ -142,5 +148,5 @@ class DGCNN(Model):
     forward = __call__
 
 
-def _leaky(x: Any) -> Any:
+def _leaky(x: mx.array) -> mx.array:
     return mx.maximum(x, 0.2 * x)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import mlx.core as mx
 import mlx.nn
@@ -19,6 +19,9 @@ from .._ext import KernelRelation, Rulebook, point_conv, radius_scaler, voxel_ta
 from ..nn._checks import integer, number, parameter_shape
 from .geometry import PointSet
 from .segments import indexed_segment_reduce, segment_reduce
+
+if TYPE_CHECKING:
+    from .._types import ArrayLike
 
 INITS = ("fan_in", "fan_out")
 
@@ -71,7 +74,7 @@ class PointConv3d(mlx.nn.Module):
             )
         self._fill(self._size**3, bias, init)
 
-    def _fill(self, cells: Any, bias: bool, init: Any) -> None:
+    def _fill(self, cells: int, bias: bool, init: str) -> None:
         c_in, c_out = (c // self._groups for c in self._channels)
         bound = 1 / math.sqrt((c_in if init == "fan_in" else c_out) * cells)
         shape = parameter_shape(self, cells, self._groups, c_in, c_out)
@@ -79,7 +82,21 @@ class PointConv3d(mlx.nn.Module):
         if bias:
             self.bias = mx.random.uniform(-bound, bound, (self._channels[1],))
 
-    def __call__(self, x: Any, where: Any, stride: int = 1, rfs: float | None = None) -> Any:
+    @overload
+    def __call__(self, x: mx.array, where: Rulebook | KernelRelation) -> mx.array: ...
+
+    @overload
+    def __call__(
+        self, x: mx.array, where: PointSet, stride: int = 1, rfs: float | None = None
+    ) -> tuple[mx.array, PointSet]: ...
+
+    def __call__(
+        self,
+        x: mx.array,
+        where: PointSet | Rulebook | KernelRelation,
+        stride: int = 1,
+        rfs: float | None = None,
+    ) -> mx.array | tuple[mx.array, PointSet]:
         if isinstance(where, (Rulebook, KernelRelation)):
             return self._run(x, where)
         points = PointSet.of(where)
@@ -89,7 +106,7 @@ class PointConv3d(mlx.nn.Module):
         )
         return self._run(x, book), target
 
-    def _run(self, x: Any, book: Any) -> Any:
+    def _run(self, x: mx.array, book: Rulebook | KernelRelation) -> mx.array:
         relation = book.relation if isinstance(book, Rulebook) else book
         return point_conv(x, self.weight, relation, self.get("bias"))
 
@@ -122,7 +139,9 @@ class PartitionConv3d(PointConv3d):
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size, groups, bias, init=init)
 
-    def __call__(self, x: Any, points: Any, stride: Any = 2) -> tuple[Any, ...]:
+    def __call__(  # type: ignore[override]
+        self, x: mx.array, points: PointSet, stride: int = 2
+    ) -> tuple[mx.array, PointSet]:
         target, book = PointSet.of(points).partition(stride, self._size)
         return self._run(x, book), target
 
@@ -153,7 +172,17 @@ class FullCoverConv3d(PointConv3d):
         super().__init__(in_channels, out_channels, kernel_size, groups, bias, init=init)
         self._margin = number(self, "margin", margin, 0, math.inf, high_included=False)
 
-    def __call__(self, x: Any, where: Any, stride: Any = 2) -> Any:
+    @overload  # type: ignore[override]
+    def __call__(self, x: mx.array, where: Rulebook | KernelRelation) -> mx.array: ...
+
+    @overload
+    def __call__(
+        self, x: mx.array, where: PointSet, stride: int = 2
+    ) -> tuple[mx.array, PointSet]: ...
+
+    def __call__(
+        self, x: mx.array, where: PointSet | Rulebook | KernelRelation, stride: int = 2
+    ) -> mx.array | tuple[mx.array, PointSet]:
         if isinstance(where, (Rulebook, KernelRelation)):
             return self._run(x, where)
         target, book = PointSet.of(where).full_cover(stride, self._size, self._margin)
@@ -182,7 +211,7 @@ class GenerativeConv3d(PointConv3d):
         bias: bool = True,
         *,
         expansion: float = 1.0,
-        stencil: Any = None,
+        stencil: ArrayLike | None = None,
         subdivide: bool = False,
         init: str = "fan_in",
     ) -> None:
@@ -206,7 +235,9 @@ class GenerativeConv3d(PointConv3d):
                 )
             self._fill(self._stencil.shape[0], bias, init)
 
-    def __call__(self, x: Any, points: Any) -> tuple[Any, ...]:
+    def __call__(  # type: ignore[override]
+        self, x: mx.array, points: PointSet
+    ) -> tuple[mx.array, PointSet]:
         points = PointSet.of(points)
         if self._subdivide:
             target, book = points.subdivide(self._size)
@@ -259,14 +290,16 @@ class Upsample(PointConv3d):
                 stacklevel=2,
             )
 
-    def __call__(self, x: Any, coarse: Any, fine: Any) -> Any:
+    def __call__(  # type: ignore[override]
+        self, x: mx.array, coarse: PointSet, fine: PointSet
+    ) -> mx.array:
         return self._run(x, self.rulebook(coarse, fine))
 
     forward = __call__  # type: ignore[assignment]
 
-    def rulebook(self, coarse: Any, fine: Any) -> Any:
+    def rulebook(self, coarse: PointSet, fine: PointSet) -> Rulebook | KernelRelation:
         coarse, fine = PointSet.of(coarse), PointSet.of(fine)
-        options = {"rfs": self._rfs, "shape": self._shape}
+        options: dict[str, Any] = {"rfs": self._rfs, "shape": self._shape}
         if not (self._transposed or self._requantized):
             return coarse.rulebook(fine, self._size, **options, allow_empty=True)
         up = fine.rulebook(coarse, self._size, **options).transposed()
@@ -306,7 +339,7 @@ class GlobalPool(mlx.nn.Module):
             raise ValueError(f"[GlobalPool] mode must be max, min, mean or sum, got {mode!r}")
         self._mode, self._empty = mode, empty_value
 
-    def __call__(self, x: Any, where: Any) -> Any:
+    def __call__(self, x: mx.array, where: mx.array | PointSet) -> mx.array:
         lengths = where if isinstance(where, mx.array) else where.lengths
         return segment_reduce(x, lengths, self._mode, empty_value=self._empty)
 

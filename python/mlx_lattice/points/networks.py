@@ -8,7 +8,7 @@ with their configuration, as `mlx_lattice.models` does.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import mlx.core as mx
 import mlx.nn
@@ -22,12 +22,18 @@ from .layers import GlobalPool, PointConv3d, Upsample
 from .norms import make_norm
 
 if TYPE_CHECKING:
-    from mlx.nn import Module
+    from .._types import ArrayLike
+    from .batches import Clouds
+    from .geometry import PointSet
 
 
 def _start(
-    model: Module, positions: mx.array, features: mx.array, lengths: mx.array, grid: float
-) -> tuple[Any, ...]:
+    model: Model,
+    positions: Clouds,
+    features: ArrayLike | None,
+    lengths: ArrayLike | None,
+    grid: float,
+) -> tuple[mx.array, PointSet]:
     """(x, points) of what a network was called with."""
     if isinstance(positions, SparseTensor):
         raise TypeError(
@@ -66,7 +72,7 @@ class ConvNormRelu(mlx.nn.Module):
         self.norm = make_norm(norm, out_channels)
         self._relu = relu
 
-    def __call__(self, x: Any, points: Any, stride: int = 1) -> tuple[Any, ...]:
+    def __call__(self, x: mx.array, points: PointSet, stride: int = 1) -> tuple[mx.array, PointSet]:
         y, points = self.conv(x, points, stride)
         y = self.norm(y, points.lengths)
         return (mx.maximum(y, 0) if self._relu else y), points
@@ -88,7 +94,7 @@ class _Residual(mlx.nn.Module):
                 make_norm(norm, out_channels),
             )
 
-    def __call__(self, x: Any, points: Any) -> tuple[Any, ...]:
+    def __call__(self, x: mx.array, points: PointSet) -> tuple[mx.array, PointSet]:
         y, target = self.branch(x, points)
         if "project" in self:
             if self._stride != 1:
@@ -116,7 +122,7 @@ class BasicBlock(_Residual):
         self.second = ConvNormRelu(out_channels, out_channels, norm=norm, rfs=rfs, relu=False)
         self._skip(in_channels, out_channels, stride, norm)
 
-    def branch(self, x: Any, points: Any) -> tuple[Any, ...]:
+    def branch(self, x: mx.array, points: PointSet) -> tuple[mx.array, PointSet]:
         y, target = self.first(x, points, self._stride)
         return self.second(y, target)[0], target
 
@@ -160,7 +166,7 @@ class Bottleneck(_Residual):
         )
         self._skip(in_channels, out_channels, stride, norm)
 
-    def branch(self, x: Any, points: Any) -> tuple[Any, ...]:
+    def branch(self, x: mx.array, points: PointSet) -> tuple[mx.array, PointSet]:
         y = mx.maximum(self.reduce_norm(self.reduce(x), points.lengths), 0)
         y, target = self.conv(y, points, self._stride)
         return self.expand_norm(self.expand(y), target.lengths), target
@@ -205,8 +211,8 @@ class PointClassifier(Model):
         self.pool, self.head = GlobalPool(pool), Linear(channels[-1], num_classes)
 
     def __call__(
-        self, positions: mx.array, features: mx.array | None = None, lengths: mx.array | None = None
-    ) -> Any:
+        self, positions: Clouds, features: ArrayLike | None = None, lengths: ArrayLike | None = None
+    ) -> mx.array:
         x, points = _start(self, positions, features, lengths, self.config["grid"])
         for i, (stage, blocks) in enumerate(zip(self.stages, self.blocks)):
             x, points = stage(x, points, 1 if i == 0 else 2)
@@ -272,8 +278,8 @@ class PointUNet(Model):
         self.head = PointConv3d(below, num_classes, 1)
 
     def __call__(
-        self, positions: mx.array, features: mx.array | None = None, lengths: mx.array | None = None
-    ) -> Any:
+        self, positions: Clouds, features: ArrayLike | None = None, lengths: ArrayLike | None = None
+    ) -> mx.array:
         x, points = _start(self, positions, features, lengths, self.config["grid"])
         x, _ = self.stem(x, points)
         levels = []

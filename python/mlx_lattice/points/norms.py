@@ -17,7 +17,7 @@ need lengths ignore them.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import mlx.core as mx
 import mlx.nn
@@ -26,13 +26,16 @@ from .. import nn
 from ..nn._checks import integer, number, parameter_shape
 from .segments import segment_expand, segment_reduce
 
+if TYPE_CHECKING:
+    from .._types import Rows
+
 CHOICES = ("batch", "row", "instance", "group", "layer", "none")
 
 
 class RowNorm(nn.LayerNorm):
     """The usual LayerNorm: each row over its channels."""
 
-    def __call__(self, x: Any, lengths: mx.array | None = None) -> Any:
+    def __call__(self, x: Rows, lengths: mx.array | None = None) -> Rows:
         return super().__call__(x)
 
 
@@ -42,7 +45,9 @@ class RaggedBatchNorm(nn.BatchNorm):
     One row alone does not change the running statistics.
     """
 
-    def __call__(self, x: Any, lengths: Any = None) -> Any:
+    def __call__(  # type: ignore[override]
+        self, x: mx.array, lengths: mx.array | None = None
+    ) -> mx.array:
         if self.training and x.shape[0] == 1:
             y = mx.zeros_like(x) * x  # variance 0; keeps x in the graph
             return y if "bias" not in self else y + self.bias.astype(x.dtype)
@@ -52,7 +57,7 @@ class RaggedBatchNorm(nn.BatchNorm):
 class _CloudNorm(mlx.nn.Module):
     """Statistics over the rows of a cloud and channels / groups channels."""
 
-    def __init__(self, channels: Any, groups: int, eps: float, affine: bool) -> None:
+    def __init__(self, channels: int, groups: int, eps: float, affine: bool) -> None:
         super().__init__()
         self._channels = integer(self, "channels", channels)
         self._groups = integer(self, "groups", groups)
@@ -66,7 +71,7 @@ class _CloudNorm(mlx.nn.Module):
         if affine:
             self.weight, self.bias = mx.ones((self._channels,)), mx.zeros((self._channels,))
 
-    def __call__(self, x: Any, lengths: mx.array) -> Any:
+    def __call__(self, x: mx.array, lengths: mx.array) -> mx.array:
         f = x.astype(mx.float32)
         f = f - self._mean(f, lengths)
         f = f * segment_expand(mx.rsqrt(self._of_cloud(f * f, lengths) + self._eps), lengths)
@@ -74,10 +79,10 @@ class _CloudNorm(mlx.nn.Module):
             f = f * self.weight + self.bias
         return f.astype(x.dtype)
 
-    def _mean(self, f: Any, lengths: mx.array) -> Any:
+    def _mean(self, f: mx.array, lengths: mx.array) -> mx.array:
         return segment_expand(self._of_cloud(f, lengths), lengths)
 
-    def _of_cloud(self, f: Any, lengths: mx.array) -> Any:
+    def _of_cloud(self, f: mx.array, lengths: mx.array) -> mx.array:
         """(B, C): the mean over a cloud and a group, at each channel of the group."""
         mean = segment_reduce(f, lengths, "mean")
         if self._groups == self._channels:
@@ -96,7 +101,7 @@ class _CloudNorm(mlx.nn.Module):
 class RaggedInstanceNorm(_CloudNorm):
     """Each channel of each cloud by itself; no weight and bias unless asked for."""
 
-    def __init__(self, channels: Any, eps: float = 1e-5, affine: bool = False) -> None:
+    def __init__(self, channels: int, eps: float = 1e-5, affine: bool = False) -> None:
         super().__init__(channels, channels, eps, affine)
 
 
@@ -108,8 +113,8 @@ class RaggedGroupNorm(_CloudNorm):
 
     def __init__(
         self,
-        *unnamed: Any,
-        channels: Any = None,
+        *unnamed: object,
+        channels: int | None = None,
         groups: int | None = None,
         eps: float = 1e-5,
         affine: bool = True,
@@ -125,16 +130,16 @@ class RaggedGroupNorm(_CloudNorm):
 class RaggedLayerNorm(_CloudNorm):
     """One mean and variance per cloud, over points and channels. (RowNorm is the norm of a row.)"""
 
-    def __init__(self, channels: Any, eps: float = 1e-5, affine: bool = True) -> None:
+    def __init__(self, channels: int, eps: float = 1e-5, affine: bool = True) -> None:
         super().__init__(channels, 1, eps, affine)
 
 
 class _NoNorm(mlx.nn.Module):
-    def __call__(self, x: Any, lengths: mx.array | None = None) -> Any:
+    def __call__(self, x: mx.array, lengths: mx.array | None = None) -> mx.array:
         return x
 
 
-def make_norm(kind: str, channels: Any) -> Any:
+def make_norm(kind: str, channels: int) -> mlx.nn.Module:
     """The norm named by `kind`."""
     if not isinstance(kind, str) or kind not in CHOICES:
         raise ValueError(f"[norm] norm must be one of {', '.join(CHOICES)}, got {kind!r}")

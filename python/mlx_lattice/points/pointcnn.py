@@ -10,21 +10,25 @@ geometry is `PointConv3d`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 import mlx.nn
 
 from .. import ops
 from ..nn import Linear
-from ..nn._checks import integer, layer_count, told
+from ..nn._checks import integer, integers, layer_count, told
 from .batches import as_batch
 from .graphs import feature_graph
 from .segments import indexed_segment_reduce
 
+if TYPE_CHECKING:
+    from .._types import ArrayLike
+    from .batches import Clouds
+
 
 def knn_graph(
-    points: mx.array, k: int, lengths: mx.array | None = None
+    points: Clouds, k: int, lengths: ArrayLike | None = None
 ) -> tuple[mx.array, mx.array]:
     """(idx (T, k) int32, rel_pos (T, k, 3)): the k nearest points in the cloud of each point.
 
@@ -41,15 +45,15 @@ def knn_graph(
     batch = as_batch(points, lengths=lengths)
     if not isinstance(k, int) or k < 1:
         raise ValueError(f"[knn_graph] k must be an integer >= 1, got {k!r}")
-    points = batch.positions
+    rows = batch.positions
     if not batch.total_points:
-        return mx.zeros((0, k), dtype=mx.int32), mx.zeros((0, k, 3), dtype=points.dtype)
-    found = ops.build_knn_relation(mx.stop_gradient(points), k=k, batch_indices=batch.indices)
+        return mx.zeros((0, k), dtype=mx.int32), mx.zeros((0, k, 3), dtype=rows.dtype)
+    found = ops.build_knn_relation(mx.stop_gradient(rows), k=k, batch_indices=batch.indices)
     rank = mx.arange(k, dtype=mx.int32)[None]
     place = found.row_offsets[:-1, None] + mx.where(rank < found.query_counts[:, None], rank, 0)
     idx = found.edges.source_rows[place]
     mx.eval(idx)
-    return idx, points[idx] - points[:, None]
+    return idx, rows[idx] - rows[:, None]
 
 
 class PointCNNConv(mlx.nn.Module):
@@ -89,12 +93,12 @@ class PointCNNConv(mlx.nn.Module):
 
     def __call__(
         self,
-        x: Any,
-        coords: Any,
-        neighbors_idx: Any,
-        neighbors_rel_pos: Any = None,
-        batch_indices: Any = None,
-    ) -> Any:
+        x: mx.array,
+        coords: mx.array,
+        neighbors_idx: mx.array,
+        neighbors_rel_pos: mx.array | None = None,
+        batch_indices: mx.array | None = None,
+    ) -> mx.array:
         """(T, out) from x (T, C), rows neighbors_idx (T, k) and neighbors_rel_pos (T, k, 3)."""
         neighbors_idx = _rows_of(x, neighbors_idx)
         if (
@@ -115,17 +119,17 @@ class PointCNNConv(mlx.nn.Module):
     forward = __call__
 
     @staticmethod
-    def _max(y: Any, idx: Any) -> Any:
+    def _max(y: mx.array, idx: mx.array) -> mx.array:
         lengths = mx.full((idx.shape[0],), idx.shape[1], dtype=mx.int32)
         return indexed_segment_reduce(y, idx.reshape(-1), lengths, "max")
 
-    def _relative(self, x: Any, idx: Any, rel: Any) -> Any:
+    def _relative(self, x: mx.array, idx: mx.array, rel: mx.array) -> mx.array:
         n, k = idx.shape
         h = _flat(_take(self.first(x), idx)) + self.relative(_flat(rel))
         y = self.second(mx.maximum(h, 0))
         return y.reshape(n, k, y.shape[1]).max(axis=1)
 
-    def _xconv(self, x: Any, idx: Any, rel: Any) -> Any:
+    def _xconv(self, x: mx.array, idx: mx.array, rel: mx.array) -> mx.array:
         n, k = idx.shape
         if k != self._k:
             raise ValueError(f"[PointCNNConv] this X-Conv is made for {self._k} neighbors, got {k}")
@@ -160,9 +164,9 @@ class PointCNNEncoder(mlx.nn.Module):
             for i in range(count)
         ]
 
-    def __call__(self, x: Any, coords: Any, lengths: mx.array | None = None) -> Any:
+    def __call__(self, x: mx.array, coords: Clouds, lengths: ArrayLike | None = None) -> mx.array:
         batch = as_batch(coords, lengths=lengths)
-        largest = batch.lengths.max().item() if batch.batch_size else 0
+        largest = max(integers(batch.lengths), default=0)
         k = self._k if self._exact else max(1, min(self._k, largest))
         idx, rel = knn_graph(batch, k)
         for i, layer in enumerate(self.layers):
@@ -172,7 +176,7 @@ class PointCNNEncoder(mlx.nn.Module):
     forward = __call__
 
 
-def _rows_of(x: Any, idx: Any) -> Any:
+def _rows_of(x: mx.array, idx: mx.array) -> mx.array:
     """Neighbor rows, checked once for all forms.
 
     A row outside of x would be read from foreign memory.
@@ -189,7 +193,7 @@ def _rows_of(x: Any, idx: Any) -> Any:
             f" {tuple(idx.shape)}"
         )
     if idx.size:
-        low, high = idx.min().item(), idx.max().item()
+        low, high = integers(mx.stack([idx.min(), idx.max()]))
         if low < 0 or high >= x.shape[0]:
             raise ValueError(
                 f"[PointCNNConv] neighbors_idx holds {low if low < 0 else high}, which is "
@@ -198,10 +202,10 @@ def _rows_of(x: Any, idx: Any) -> Any:
     return idx
 
 
-def _take(x: Any, idx: Any) -> Any:
+def _take(x: mx.array, idx: mx.array) -> mx.array:
     return x[idx] if idx.size else mx.zeros((*idx.shape, x.shape[1]), dtype=x.dtype)
 
 
-def _flat(a: Any) -> Any:
+def _flat(a: mx.array) -> mx.array:
     """(n, k, c) -> (n k, c)"""
     return a.reshape(a.shape[0] * a.shape[1], a.shape[2])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import mlx.core as mx
 import mlx.nn
@@ -17,17 +17,23 @@ import mlx.nn
 from .. import ops
 from ..models._model import Model
 from ..nn import Linear
-from ..nn._checks import integer, number
+from ..nn._checks import integer, integers, number
 from ..nn._checks import sizes as widths
-from .batches import as_batch
+from .batches import PointCloudBatch, as_batch
 from .norms import make_norm
 from .segments import segment_reduce
 
+if TYPE_CHECKING:
+    from .._types import ArrayLike
+    from .batches import Clouds
 
-def sample_centers(positions: mx.array, lengths: mx.array, share: Any) -> tuple[Any, ...]:
+
+def sample_centers(
+    positions: mx.array, lengths: mx.array, share: float
+) -> tuple[mx.array, mx.array]:
     """(rows, lengths): farthest points of each cloud, the share of its points, at least one."""
     rows, sizes, begin = [mx.zeros((0,), dtype=mx.int32)], [], 0
-    for size in mx.array(lengths).tolist():
+    for size in integers(lengths):
         count = min(size, max(1, round(size * share)))
         if size:
             cloud = mx.stop_gradient(positions[begin : begin + size])
@@ -40,13 +46,13 @@ def sample_centers(positions: mx.array, lengths: mx.array, share: Any) -> tuple[
 class SharedMLP(mlx.nn.Module):
     """Linear layers with norm and relu on every row."""
 
-    def __init__(self, channels: Any, norm: str = "batch") -> None:
+    def __init__(self, channels: Sequence[int], norm: str = "batch") -> None:
         super().__init__()
         pairs = list(itertools.pairwise(channels))
         self.layers = [Linear(a, b, bias=norm == "none") for a, b in pairs]
         self.norms = [make_norm(norm, b) for _, b in pairs]
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: mx.array) -> mx.array:
         for layer, norm in zip(self.layers, self.norms, strict=True):
             x = mx.maximum(norm(layer(x)), 0)
         return x
@@ -68,10 +74,14 @@ class SetAbstraction(mlx.nn.Module):
         self._share = number(self, "share", share, 0, 1, low_included=False)
         self._radius = number(self, "radius", radius, 0, low_included=False, high_included=False)
         self._most = integer(self, "most", most)
-        self.mlp = SharedMLP([integer(self, "in_channels", in_channels, 0) + 3, *channels], norm)
+        first = integer(self, "in_channels", in_channels, 0) + 3
+        self.mlp = SharedMLP([first, *widths(self, "channels", channels)], norm)
 
-    def __call__(self, x: Any, positions: mx.array, lengths: mx.array) -> tuple[Any, ...]:
-        rows, sizes = sample_centers(positions, lengths, self._share)
+    def __call__(
+        self, x: mx.array | None, positions: mx.array, lengths: mx.array
+    ) -> tuple[mx.array, mx.array, mx.array]:
+        batch = _clouds_of(self, positions, x, lengths)
+        rows, sizes = sample_centers(batch.positions, batch.lengths, self._share)
         centers = positions[rows]
         found = ops.build_radius_relation(
             mx.stop_gradient(positions),
@@ -95,8 +105,16 @@ class FeaturePropagation(mlx.nn.Module):
         self.mlp = SharedMLP([in_channels, *widths(self, "channels", channels)], norm)
 
     def __call__(
-        self, x: Any, centers: Any, sizes: Any, own: Any, positions: mx.array, lengths: mx.array
-    ) -> Any:
+        self,
+        x: mx.array,
+        centers: mx.array,
+        sizes: mx.array,
+        own: mx.array | None,
+        positions: mx.array,
+        lengths: mx.array,
+    ) -> mx.array:
+        _clouds_of(self, centers, x, sizes)
+        _clouds_of(self, positions, own, lengths)
         found = ops.build_knn_relation(
             mx.stop_gradient(centers),
             mx.stop_gradient(positions),
@@ -167,8 +185,8 @@ class PointNet2(Model):
         self.head = Linear(256, num_classes)
 
     def __call__(
-        self, positions: mx.array, features: mx.array | None = None, lengths: mx.array | None = None
-    ) -> Any:
+        self, positions: Clouds, features: ArrayLike | None = None, lengths: ArrayLike | None = None
+    ) -> mx.array:
         batch = as_batch(positions, features, lengths)
         x = batch.features
         if (0 if x is None else x.shape[1]) != self.config["in_channels"]:
@@ -194,8 +212,19 @@ class PointNet2(Model):
     forward = __call__
 
 
-def _clouds(lengths: mx.array) -> Any:
+def _clouds_of(
+    module: mlx.nn.Module, positions: mx.array, features: mx.array | None, lengths: mx.array
+) -> PointCloudBatch:
+    """The batch of these rows, which is checked: rows are gathered by their numbers later."""
+    try:
+        return PointCloudBatch(positions, features, lengths=lengths)
+    except (TypeError, ValueError) as error:
+        name = type(module).__name__
+        raise type(error)(str(error).replace("[PointCloudBatch]", f"[{name}]", 1)) from error
+
+
+def _clouds(lengths: mx.array) -> mx.array:
     """The cloud of each row."""
-    sizes = mx.array(lengths).tolist()
+    sizes = integers(lengths)
     parts = [mx.full((size,), i, dtype=mx.int32) for i, size in enumerate(sizes) if size]
     return mx.concatenate(parts) if parts else mx.zeros((0,), dtype=mx.int32)

@@ -15,7 +15,7 @@ s^2 = r^T r / (pairs - 6), at the last step; its order is rotation, then transla
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import mlx.core as mx
 import numpy as np
@@ -23,10 +23,11 @@ import numpy as np
 from .. import ops
 from ..core import NeighborIndex
 
+if TYPE_CHECKING:
+    from .._types import ArrayLike
 
-def statistical_inliers(
-    points: np.ndarray[Any, Any], k: int = 16, ratio: float = 2.0
-) -> np.ndarray:
+
+def statistical_inliers(points: ArrayLike, k: int = 16, ratio: float = 2.0) -> np.ndarray:
     """(N,) bool: points whose mean distance to their k nearest others is not unusually large."""
     rows = _points("statistical_inliers", "points", points)
     if not 1 <= k < max(len(rows), 2):
@@ -40,7 +41,7 @@ def statistical_inliers(
     return mean <= mean.mean() + ratio * mean.std(ddof=1)
 
 
-def radius_inliers(points: np.ndarray[Any, Any], radius: float, least: int = 2) -> np.ndarray:
+def radius_inliers(points: ArrayLike, radius: float, least: int = 2) -> np.ndarray:
     """(N,) bool: points with at least `least` other points within the radius."""
     rows = _points("radius_inliers", "points", points)
     if least < 1:
@@ -64,11 +65,11 @@ class Registration:
 
 
 def icp(
-    source: np.ndarray[Any, Any],
-    target: np.ndarray[Any, Any],
+    source: ArrayLike,
+    target: ArrayLike,
     *,
-    normals: np.ndarray[Any, Any] | None = None,
-    pose: np.ndarray[Any, Any] | None = None,
+    normals: ArrayLike | None = None,
+    pose: ArrayLike | None = None,
     reach: float = 1.0,
     steps: int = 50,
     tolerance: float = 1e-6,
@@ -88,20 +89,20 @@ def icp(
         raise ValueError(f"[icp] reach: found {reach}, expected above 0")
     if normals is None:
         normals = ops.estimate_normals(mx.array(q), k=k)[0]
-    n = np.array(normals, np.float64)
+    n: np.ndarray = np.array(normals, np.float64)
     if n.shape != q.shape:
         raise ValueError(f"[icp] normals: found shape {n.shape}, expected {q.shape}")
-    pose = np.eye(4) if pose is None else np.array(pose, np.float64)
+    motion = np.eye(4) if pose is None else np.array(pose, np.float64)
     if steps < 1:
         raise ValueError(f"[icp] steps: found {steps}, expected 1 or more")
-    if pose.shape != (4, 4):
-        raise ValueError(f"[icp] pose: found shape {pose.shape}, expected (4, 4)")
+    if motion.shape != (4, 4):
+        raise ValueError(f"[icp] pose: found shape {motion.shape}, expected (4, 4)")
     index, exact = NeighborIndex(mx.array(q)), np.ascontiguousarray(q.T, np.float64)
     n = np.ascontiguousarray(n.T)
     step = 0
     while step < steps:
         step += 1
-        moved = pose[:3, :3] @ p + pose[:3, 3:]
+        moved = motion[:3, :3] @ p + motion[:3, 3:]
         found = index.knn(mx.array(np.ascontiguousarray(moved.T, np.float32)), k=1)
         near = np.flatnonzero(np.array(found.distances) <= reach * reach)
         row = np.array(found.edges.source_rows)[near]
@@ -126,12 +127,12 @@ def icp(
                 "its normals must point in three directions"
             )
         x = -np.linalg.solve(normal_matrix, jacobian @ residual)
-        pose = _motion(x) @ pose
+        motion = _motion(x) @ motion
         if np.linalg.norm(x[:3]) < tolerance and np.linalg.norm(x[3:]) < tolerance:
             break
     scale = residual @ residual / max(len(near) - 6, 1)
     return Registration(
-        pose,
+        motion,
         scale * np.linalg.inv(normal_matrix),
         float(np.sqrt((residual**2).mean())),
         len(near),
@@ -157,7 +158,7 @@ def _motion(x: np.ndarray) -> np.ndarray:
     return motion
 
 
-def _points(operation: str, what: str, points: Any) -> np.ndarray:
+def _points(operation: str, what: str, points: ArrayLike) -> np.ndarray:
     rows = np.array(points, np.float32)
     if rows.ndim != 2 or rows.shape[1] != 3:
         raise ValueError(f"[{operation}] {what}: found shape {rows.shape}, expected (N, 3)")

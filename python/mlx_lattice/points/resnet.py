@@ -17,7 +17,13 @@ from .layers import GlobalPool, max_pool3d
 from .networks import BasicBlock, Bottleneck, ConvNormRelu, _start
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import mlx.core as mx
+
+    from .._types import ArrayLike
+    from .batches import Clouds
+    from .geometry import PointSet
 
 BLOCKS = {
     18: (2, 2, 2, 2),
@@ -71,7 +77,7 @@ class PointResNet(Model):
         self.stem = ConvNormRelu(in_channels, width, stem, norm=norm, rfs=rfs)
         self.stages, channels = [], width
         for stage, n in enumerate(BLOCKS[depth]):
-            blocks = []
+            blocks: list[BasicBlock | Bottleneck] = []
             for i in range(n):
                 options: dict[str, Any] = {
                     "stride": 2 if stage and i == 0 else 1,
@@ -89,16 +95,16 @@ class PointResNet(Model):
         self.pool, self.head = GlobalPool("mean"), Linear(channels, num_classes)
 
     def __call__(
-        self, positions: mx.array, features: mx.array | None = None, lengths: mx.array | None = None
-    ) -> Any:
+        self, positions: Clouds, features: ArrayLike | None = None, lengths: ArrayLike | None = None
+    ) -> mx.array:
         x, points = self.features(positions, features, lengths)
         return self.head(self.pool(x, points))
 
     forward = __call__
 
     def features(
-        self, positions: mx.array, features: mx.array | None = None, lengths: mx.array | None = None
-    ) -> tuple[Any, ...]:
+        self, positions: Clouds, features: ArrayLike | None = None, lengths: ArrayLike | None = None
+    ) -> tuple[mx.array, PointSet]:
         """(x, points) of the last stage."""
         x, points = _start(self, positions, features, lengths, self.config["grid"])
         x, points = self.stem(x, points, 2)
@@ -109,7 +115,7 @@ class PointResNet(Model):
         return x, points
 
 
-def _named(name: str, depth: int, **fixed: Any) -> Any:
+def _named(name: str, depth: int, **fixed: Any) -> Callable[..., PointResNet]:
     def make(in_channels: int = 1, num_classes: int = 10, **options: Any) -> PointResNet:
         return PointResNet(in_channels, num_classes, depth, **fixed, **options)
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import mlx.core as mx
 
@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     from mlx.optimizers import Optimizer
 
 
-def call_model(model: Module, batch: Any) -> Any:
+# Labels and either "batch" or "positions", "features" and "lengths".
+Batch: TypeAlias = "dict[str, Any]"
+
+
+def call_model(model: Module, batch: Batch) -> mx.array:
     """model(batch["batch"]), or model(positions, features, lengths=...)."""
     if "batch" in batch:
         return model(batch["batch"])
@@ -34,18 +38,18 @@ def call_model(model: Module, batch: Any) -> Any:
 
 def train_pointcnn(
     model: Module,
-    data_loader: Any,
+    data_loader: Iterable[Batch],
     optimizer: Optimizer,
-    loss_fn: Callable[..., Any],
+    loss_fn: Callable[[mx.array, mx.array], mx.array],
     epochs: int = 10,
     *,
-    forward: Callable[..., Any] | None = None,
-    eval_loader: Any = None,
-    checkpoint: Any = None,
+    forward: Callable[[Module, Batch], mx.array] | None = None,
+    eval_loader: Iterable[Batch] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
     seed: int = 0,
-    log: Callable[..., Any] = print,
-) -> Any:
+    log: Callable[[str], object] | None = print,
+) -> list[dict[str, float]]:
     """Trains until `epochs` epochs are done in all. Returns the history: one dict per epoch.
 
     The keys of a dict are epoch, loss, seconds and accuracy, and, with `eval_loader`, eval_loss
@@ -89,10 +93,10 @@ def train_pointcnn(
 
 def evaluate(
     model: Module,
-    loader: Any,
-    loss_fn: Callable[..., Any],
-    forward: Callable[..., Any] | None = None,
-) -> Any:
+    loader: Iterable[Batch],
+    loss_fn: Callable[[mx.array, mx.array], mx.array],
+    forward: Callable[[Module, Batch], mx.array] | None = None,
+) -> dict[str, float | None]:
     """dict(loss, accuracy) in evaluation mode; the mode of the model is restored."""
     forward = forward or call_model
     training = model.training
@@ -101,7 +105,7 @@ def evaluate(
     for batch in loader:
         outputs = forward(model, batch)
         loss = loss_fn(outputs, batch["labels"])
-        if not math.isfinite(loss.item()):
+        if not math.isfinite(float(loss)):
             raise TrainingError(
                 f"[evaluate] the loss is {loss.item()} in batch {mean.batches + 1}; "
                 "check its inputs and the weights"
@@ -145,22 +149,22 @@ class _Mean:
     def __init__(self) -> None:
         self.batches, self._loss, self._right, self._rows = 0, 0.0, 0, 0
 
-    def add(self, loss: Any, outputs: Any, labels: mx.array) -> None:
+    def add(self, loss: mx.array, outputs: mx.array, labels: mx.array) -> None:
         self.batches += 1
-        self._loss += loss.item()
+        self._loss += float(loss)
         scores = outputs.ndim == 2 and labels.ndim == 1 and mx.issubdtype(labels.dtype, mx.integer)
         if scores and outputs.shape[0]:
-            self._right += (outputs.argmax(axis=1) == labels).sum().item()
+            self._right += int((outputs.argmax(axis=1) == labels).sum())
             self._rows += outputs.shape[0]
 
-    def row(self) -> dict[Any, Any]:
+    def row(self) -> dict[str, float | None]:
         return {
             "loss": self._loss / self.batches if self.batches else math.nan,
             "accuracy": self._right / self._rows if self._rows else None,
         }
 
 
-def _line(row: Any) -> str:
+def _line(row: dict[str, float | None]) -> str:
     return "  ".join(
         f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in row.items()
@@ -168,7 +172,7 @@ def _line(row: Any) -> str:
     )
 
 
-def _checkpoint_path(path: str | os.PathLike[str]) -> Any:
+def _checkpoint_path(path: str | os.PathLike[str]) -> Path:
     path = Path(path)
     if path.suffix != ".safetensors":
         raise ValueError(f"[train_pointcnn] checkpoint must end in .safetensors, got {path.name!r}")

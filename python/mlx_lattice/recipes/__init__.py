@@ -1,4 +1,6 @@
 """Recipes that come with the package: `mlx-lattice train --recipe NAME --data PATH`.
 
-Docs/training.md.
+The page Training explains them. The package holds files only.
 """
+
+__all__: list[str] = []

@@ -2,7 +2,7 @@
 
 import sys as _sys
 
-from .. import _edge, _help
+from .. import _error_names, _help
 from . import (
     checkpoint,
     distributed,
@@ -20,8 +20,8 @@ from .inference import evaluate_points, predict_points, probabilities
 from .loader import ClassBalanced, Loader, LoaderError, class_counts
 from .metrics import Confusion, PartIoU
 from .optimizers import AdamW
-from .scans import VoxelPipeline
-from .stages import checkpoint_stages
+from .recompute import checkpoint_stages
+from .scans import VoxelPipeline, segmentation_loss
 from .sync_norm import SyncBatchNorm, synchronize_batch_norm
 from .trainer import Trainer, adamw, classification_loss, warm_cosine
 
@@ -54,10 +54,22 @@ __all__ = [
     "progress",
     "scans",
     "schedules",
+    "segmentation_loss",
     "synchronize_batch_norm",
     "warm_cosine",
 ]
 
-for _names in (globals(), vars(losses), vars(schedules)):
-    _edge.guard(_names)
+for _shown in (
+    _sys.modules[__name__],
+    checkpoint,
+    distributed,
+    inference,
+    losses,
+    metrics,
+    optimizers,
+    progress,
+    scans,
+    schedules,
+):
+    _error_names.guard(vars(_shown))
 _help.install(_sys.modules[__name__], "training")

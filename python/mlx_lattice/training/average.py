@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import mlx.core as mx
-from mlx.utils import tree_flatten, tree_map, tree_unflatten
+from mlx.utils import tree_map, tree_unflatten
+
+from .._trees import leaves
 
 if TYPE_CHECKING:
     from mlx.nn import Module
@@ -32,13 +34,13 @@ class WeightAverage:
         """Takes in the parameters after a step."""
         self.steps += 1
         d = min(self._decay, (1 + self.steps) / (10 + self.steps))
-        now = dict(tree_flatten(self._model.parameters()))
-        mixed = [(k, d * v + (1 - d) * now[k]) for k, v in tree_flatten(self.values)]
+        now = dict(leaves(self._model.parameters()))
+        mixed = [(k, d * v + (1 - d) * now[k]) for k, v in leaves(self.values)]
         self.values = tree_unflatten(mixed)
         mx.eval(self.values)
 
     @contextmanager
-    def applied(self) -> Iterator[Any]:
+    def applied(self) -> Iterator[Module]:
         """Inside, the model has the averaged parameters."""
         own = self._model.parameters()
         self._model.update(self.values)

@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import mlx.core as mx
-from mlx.utils import tree_flatten, tree_unflatten
+from mlx.utils import tree_unflatten
 
 from .._atomic import atomic_path, save_safetensors
+from .._trees import leaves, load_arrays
 from .distributed import TrainingError
 
 if TYPE_CHECKING:
     from mlx.nn import Module
     from mlx.optimizers import Optimizer
+
+    from .average import WeightAverage
+
+__all__ = ["load", "save"]
 
 NAME, FORMAT, VERSION = "checkpoint.safetensors", "mlx-lattice-checkpoint", "1"
 
@@ -28,30 +33,39 @@ def save(
     path: str | os.PathLike[str],
     model: Module,
     optimizer: Optimizer,
-    average: Any = None,
+    average: WeightAverage | None = None,
     **state: Any,
 ) -> None:
-    """average: a WeightAverage, or None. state: plain values that JSON holds."""
-    arrays = {f"model.{k}": v for k, v in tree_flatten(model.parameters())}
+    """Writes weights, optimizer state, average and `state` into one file.
+
+    average: a WeightAverage, or None. state: plain values that JSON holds.
+    """
+    arrays = {f"model.{k}": v for k, v in leaves(model.parameters())}
     if average is not None:
-        arrays |= {f"average.{k}": v for k, v in tree_flatten(average.values)}
+        arrays |= {f"average.{k}": v for k, v in leaves(average.values)}
         state["average_steps"] = average.steps
-    arrays |= {f"optimizer.{k}": v for k, v in tree_flatten(optimizer.state)}
+    arrays |= {f"optimizer.{k}": v for k, v in leaves(optimizer.state)}
     about = {"format": FORMAT, "version": VERSION, "state": json.dumps(state)}
     with atomic_path(path) as temporary:
         save_safetensors(temporary, arrays, about)
 
 
-def load(path: Any, model: Any, optimizer: Any, average: Any = None) -> Any:
+def load(
+    path: str | os.PathLike[str],
+    model: Module,
+    optimizer: Optimizer,
+    average: WeightAverage | None = None,
+) -> dict[str, Any]:
     """Sets weights, optimizer state and average; returns the state that was saved."""
+    path = Path(path)
 
-    def fail(what: str) -> None:
+    def fail(what: str) -> NoReturn:
         raise TrainingError(f"{path}: {what}")
 
     if not path.is_file():
         fail("there is no checkpoint to resume from")
     try:
-        arrays, about = mx.load(str(path), return_metadata=True)
+        arrays, about = load_arrays(path)
     except Exception as error:  # MLX raises several kinds for broken files
         fail(f"not a checkpoint: {error}")
     if about.get("format") != FORMAT or about.get("version") != VERSION:
@@ -69,11 +83,11 @@ def load(path: Any, model: Any, optimizer: Any, average: Any = None) -> Any:
         ("optimizer", optimizer.state),
         ("average", averaged),
     ):
-        _compare(dict(tree_flatten(now)), parts[part], part, fail)
+        _compare(dict(leaves(now)), parts[part], part, fail)
     model.load_weights(list(parts["model"].items()))
     optimizer.state = tree_unflatten(list(parts["optimizer"].items()))
     try:
-        state = json.loads(about["state"])
+        state: dict[str, Any] = json.loads(about["state"])
         state["epoch"], state["seed"], state["history"]
         if average is not None:
             average.values = tree_unflatten(list(parts["average"].items()))

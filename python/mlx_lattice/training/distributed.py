@@ -14,12 +14,20 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import mlx.core as mx
 import mlx.nn
-from mlx.utils import tree_flatten, tree_map, tree_unflatten
+from mlx.utils import tree_map, tree_unflatten
 
+from .._trees import leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Ranks", "TrainingError"]
+
+Item = TypeVar("Item")
 LOST = 3  # exit status of a rank that waits in vain
 
 
@@ -33,7 +41,7 @@ class Ranks:
     group: what mx.distributed.init returned; by default it is called here.
     """
 
-    def __init__(self, group: Any = None, timeout: float = 600.0) -> None:
+    def __init__(self, group: mx.distributed.Group | None = None, timeout: float = 600.0) -> None:
         if not 0 < timeout < float("inf"):
             raise ValueError(
                 f"[Ranks] timeout: found {timeout}, expected a positive number of seconds"
@@ -43,11 +51,11 @@ class Ranks:
         self.rank, self.size = self._group.rank(), self._group.size()
 
     @property
-    def first(self) -> Any:
+    def first(self) -> bool:
         """True on the rank that prints and writes."""
         return self.rank == 0
 
-    def share(self, items: Any) -> Any:
+    def share(self, items: Sequence[Item]) -> Sequence[Item]:
         """This rank's part: every size-th item."""
         return items[self.rank :: self.size]
 
@@ -63,8 +71,8 @@ class Ranks:
             return tree
         if isinstance(tree, mx.array):
             return mx.distributed.all_sum(tree, group=self._group)
-        leaves = sorted(tree_flatten(tree), key=lambda leaf: leaf[0])
-        sums = [(name, mx.distributed.all_sum(a, group=self._group)) for name, a in leaves]
+        found = sorted(leaves(tree), key=lambda leaf: leaf[0])
+        sums = [(name, mx.distributed.all_sum(a, group=self._group)) for name, a in found]
         self.eval([a for _, a in sums])
         return tree_unflatten(sums)
 

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from mlx_lattice.training.distributed import Ranks
     from mlx_lattice.training.scans import VoxelPipeline
 
+    from ..datasets import Dataset
+
+__all__ = ["evaluate_points", "predict_points", "probabilities", "standard_views", "windows"]
+
 
 def standard_views() -> list[np.ndarray]:
     """Eight matrices: four turns about z, each with and without a mirror."""
@@ -78,17 +82,16 @@ def predict_points(
 def evaluate_points(
     model: Module,
     pipeline: VoxelPipeline,
-    dataset: Any,
+    dataset: Dataset,
     ranks: Ranks | None = None,
-    on_item: Callable[..., Any] | None = None,
+    on_item: Callable[[int, np.ndarray], object] | None = None,
     **options: Any,
 ) -> Confusion:
     """Confusion over the points of a data set, as the benchmarks count: -1 does not count.
 
     ranks: each takes its share and all get the sum. on_item(i, classes): called with the prediction
     of each item, also where the data set has no labels. Points with `time` below 0, of earlier
-    scans,
-    are not predicted. options: see probabilities.
+    scans, are not predicted. options: see probabilities.
     """
     confusion = Confusion(dataset.classes)
     mine = range(len(dataset)) if ranks is None else ranks.share(range(len(dataset)))

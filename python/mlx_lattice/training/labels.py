@@ -39,7 +39,7 @@ def check_labels(
         )
     if rows:
         try:
-            largest = labels.max().item()
+            largest = int(labels.max())
         except ValueError:  # traced by mx.compile
             return
         if largest >= classes:

@@ -15,13 +15,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..io import PointCloud
 from ..transforms import rng_of
 from .distributed import TrainingError
+
+if TYPE_CHECKING:
+    from ..datasets import Dataset
 
 
 class LoaderError(TrainingError):
@@ -38,13 +41,13 @@ class Loader:
     def __init__(
         self,
         dataset: Sequence[PointCloud],
-        prepare: Callable[..., Any],
+        prepare: Callable[[PointCloud, str], Any],
         *,
         transform: Callable[..., Any] | None = None,
         seed: int = 0,
         workers: int = 2,
         ahead: int = 4,
-        sampler: Any = None,
+        sampler: ClassBalanced | None = None,
     ) -> None:
         if workers < 0:
             raise ValueError(f"[Loader] workers: found {workers}, expected 0 or more")
@@ -149,7 +152,7 @@ class _Work:
             self._changed.notify_all()
 
 
-def class_counts(dataset: Any) -> np.ndarray:
+def class_counts(dataset: Dataset) -> np.ndarray:
     """(items, classes) int64: points of each class in each item. Reads every item once."""
     counts = np.zeros((len(dataset), len(dataset.classes)), np.int64)
     for i in range(len(dataset)):

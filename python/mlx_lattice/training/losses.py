@@ -15,6 +15,8 @@ import mlx.core as mx
 from .labels import check_labels
 from .trainer import classification_loss
 
+__all__ = ["combine", "cross_entropy", "dice", "focal", "lovasz"]
+
 Loss = Callable[[mx.array, mx.array], mx.array]
 
 
@@ -130,7 +132,7 @@ LOSSES: dict[str, Callable[..., Loss]] = {
 }
 
 
-def _share(labels: mx.array, weights: mx.array) -> Any:
+def _share(labels: mx.array, weights: mx.array | None) -> mx.array:
     """Weight of each row over the sum of all weights; 0 where the label is -1."""
     known = labels >= 0
     w = known.astype(mx.float32)

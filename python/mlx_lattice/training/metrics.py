@@ -9,12 +9,19 @@ A class that is in neither has no IoU (NaN) and does not enter the mean.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
-def epoch_score(row: Any) -> Any:
+    from .._types import ArrayLike
+
+__all__ = ["Confusion", "PartIoU", "epoch_score"]
+
+
+def epoch_score(row: dict[str, float]) -> float:
     """What the kept network is chosen by: the mean IoU, or without one the epoch.
 
     NaN, the mean IoU of labels that are all ignored, is the lowest: then the last network is kept.
@@ -29,7 +36,7 @@ class Confusion:
     def __init__(
         self,
         classes: Sequence[str],
-        counts: np.ndarray[Any, Any] | None = None,
+        counts: ArrayLike | None = None,
         unit: str = "voxels",
     ) -> None:
         self.classes, self.unit = tuple(classes), unit
@@ -40,7 +47,7 @@ class Confusion:
             else np.asarray(counts, np.int64).reshape(n, n)
         )
 
-    def add(self, truth: Any, prediction: Any) -> None:
+    def add(self, truth: ArrayLike, prediction: ArrayLike) -> None:
         """Arrays of class indices; rows whose truth is negative are not counted."""
         truth, prediction = np.asarray(truth).ravel(), np.asarray(prediction).ravel()
         n = len(self.classes)
@@ -57,14 +64,14 @@ class Confusion:
                 )
         self.counts += np.bincount(truth * n + prediction, minlength=n * n).reshape(n, n)
 
-    def iou(self) -> Any:
+    def iou(self) -> np.ndarray:
         """(classes,) float64; NaN where a class is absent."""
         both = np.diag(self.counts)
         either = self.counts.sum(0) + self.counts.sum(1) - both
         return np.where(either > 0, both / np.maximum(either, 1), np.nan)
 
     @property
-    def mean_iou(self) -> Any:
+    def mean_iou(self) -> float:
         iou = self.iou()
         return float(np.nanmean(iou)) if np.isfinite(iou).any() else float("nan")
 
@@ -73,7 +80,7 @@ class Confusion:
         return float(np.diag(self.counts).sum() / max(self.counts.sum(), 1))
 
     @property
-    def mean_accuracy(self) -> Any:
+    def mean_accuracy(self) -> float:
         """Mean over the classes present of the share of their rows that are right."""
         rows = self.counts.sum(1)
         share = np.diag(self.counts)[rows > 0] / rows[rows > 0]
@@ -100,11 +107,11 @@ class PartIoU:
     objects, `category_iou` the mean over the categories of the mean over their objects.
     """
 
-    def __init__(self, parts: Any) -> None:
+    def __init__(self, parts: Iterable[Sequence[int]]) -> None:
         self._parts = list(parts)
         self._found: list[list[float]] = [[] for _ in self._parts]
 
-    def add(self, category: Any, truth: Any, prediction: Any) -> None:
+    def add(self, category: int, truth: ArrayLike, prediction: ArrayLike) -> None:
         """One object: its category and the part of each point, true and predicted."""
         truth, prediction = np.asarray(truth), np.asarray(prediction)
         if truth.shape != prediction.shape or truth.ndim != 1:
@@ -119,11 +126,11 @@ class PartIoU:
         self._found[category].append(float(np.mean(scores)))
 
     @property
-    def instance_iou(self) -> Any:
+    def instance_iou(self) -> float:
         every = [score for scores in self._found for score in scores]
         return float(np.mean(every)) if every else float("nan")
 
     @property
-    def category_iou(self) -> Any:
+    def category_iou(self) -> float:
         means = [np.mean(scores) for scores in self._found if scores]
         return float(np.mean(means)) if means else float("nan")

@@ -15,7 +15,9 @@ __all__ = ["AdamW"]
 class AdamW(mlx.optimizers.AdamW):
     """`mlx.optimizers.AdamW` with the same arguments, state and, within rounding, results."""
 
-    def apply_single(self, gradient: Any, parameter: Any, state: Any) -> Any:
+    def apply_single(
+        self, gradient: mx.array, parameter: mx.array, state: dict[str, mx.array]
+    ) -> mx.array:
         if any(a.dtype != mx.float32 for a in (gradient, parameter, state["m"])):
             return super().apply_single(gradient, parameter, state)
         b1, b2 = self.betas

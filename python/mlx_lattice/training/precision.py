@@ -12,7 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
-from mlx.utils import tree_flatten, tree_map
+from mlx.utils import tree_map
+
+from .._trees import leaves
 
 if TYPE_CHECKING:
     from mlx.nn import Module
@@ -70,8 +72,7 @@ class Precision:
         """Whether all gradients are finite; adjusts the scale."""
         if self.dtype != mx.float16:
             return True
-        leaves = [a for _, a in tree_flatten(gradients)]
-        finite = mx.stack([mx.isfinite(a).all() for a in leaves]).all().item()
+        finite = mx.stack([mx.isfinite(a).all() for _, a in leaves(gradients)]).all().item()
         if finite:
             self.good_steps += 1
             if self.good_steps % GROWTH == 0:

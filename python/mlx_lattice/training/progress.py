@@ -14,15 +14,23 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sized
+from typing import TextIO, TypeVar
 
+__all__ = ["Progress", "progress"]
+
+Item = TypeVar("Item")
 INTERVAL = 0.1  # seconds between two prints
 
 
 class Progress:
+    """A line that shows what runs, how far it is and how long it still takes.
+
+    Nothing is printed if the stream is not a terminal.
+    """
+
     def __init__(
-        self, label: str, total: int | None = None, unit: str = "", stream: Any = None
+        self, label: str, total: int | None = None, unit: str = "", stream: TextIO | None = None
     ) -> None:
         self.label, self.total, self.unit = label, total, unit
         self.done, self.note = 0, ""
@@ -31,16 +39,16 @@ class Progress:
         self._begin = time.monotonic()
         self._next = self._begin
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> Progress:
         self._print()
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._shown:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
 
-    def advance(self, n: int = 1, note: Any = None) -> None:
+    def advance(self, n: int = 1, note: str | None = None) -> None:
         self.done += n
         if note is not None:
             self.note = note
@@ -73,10 +81,14 @@ class Progress:
 
 
 def progress(
-    items: Any, label: str, total: int | None = None, unit: str = "", stream: Any = None
-) -> Iterator[Any]:
+    items: Iterable[Item],
+    label: str,
+    total: int | None = None,
+    unit: str = "",
+    stream: TextIO | None = None,
+) -> Iterator[Item]:
     """The items of an iterable, with a line of progress."""
-    if total is None and hasattr(items, "__len__"):
+    if total is None and isinstance(items, Sized):
         total = len(items)
     with Progress(label, total, unit, stream) as bar:
         for item in items:
@@ -84,7 +96,7 @@ def progress(
             bar.advance()
 
 
-def _clock(seconds: float) -> Any:
+def _clock(seconds: float) -> str:
     seconds = int(seconds)
     hours, minutes = seconds // 3600, seconds // 60 % 60
     return f"{hours}:{minutes:02}:{seconds % 60:02}" if hours else f"{minutes}:{seconds % 60:02}"

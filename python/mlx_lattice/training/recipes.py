@@ -11,7 +11,9 @@ A wrong key or value is a ValueError that names the file and the key.
 from __future__ import annotations
 
 import difflib
+import importlib
 import os
+import sys
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -26,8 +28,8 @@ from ..datasets.base import Dataset
 from ..transforms import Voxelize, build
 from . import losses, schedules
 from .loader import ClassBalanced, Loader, class_counts
+from .recompute import checkpoint_stages
 from .scans import Scan, VoxelPipeline, balanced_weights
-from .stages import checkpoint_stages
 from .trainer import Trainer
 
 if TYPE_CHECKING:
@@ -305,15 +307,12 @@ def load_recipe(name: Any) -> Recipe:
 def parse_recipe(text: str, name: str = "recipe") -> Recipe:
     """A recipe from its text, checked; missing keys get their defaults."""
     try:
-        import tomllib
-    except ImportError:  # Python 3.10
-        try:
-            import tomli as tomllib
-        except ImportError:
-            raise ImportError("recipes need Python 3.11, or: pip install tomli") from None
+        toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    except ImportError:
+        raise ImportError("recipes need Python 3.11, or: pip install tomli") from None
     try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        tables = toml.loads(text)
+    except toml.TOMLDecodeError as error:
         raise ValueError(f"{name}: not TOML: {error}") from None
     for section in tables:
         _known(name, section, (*KEYS, *LISTS))

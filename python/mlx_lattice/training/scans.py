@@ -31,10 +31,25 @@ from .metrics import Confusion
 from .trainer import classification_loss
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from mlx.nn import Module
 
     from mlx_lattice.io.cloud import PointCloud
     from mlx_lattice.training.distributed import Ranks
+
+    from .._types import ArrayLike
+
+__all__ = [
+    "Scan",
+    "VoxelPipeline",
+    "balanced_weights",
+    "class_weights",
+    "evaluate",
+    "predict",
+    "recipe_of",
+    "segmentation_loss",
+]
 
 FORMAT, VERSION = "mlx-lattice-scans", 1
 MOST_CLASSES = 256
@@ -50,11 +65,11 @@ class Scan:
     """
 
     tensor: SparseTensor
-    labels: object
+    labels: mx.array | None
     rows: np.ndarray
     name: str = ""
 
-    def with_feats(self, cast: Any) -> Any:
+    def with_feats(self, cast: Callable[[mx.array], mx.array]) -> Scan:
         """The same scan with the features cast(feats), for mixed precision."""
         tensor = self.tensor.replace(feats=cast(self.tensor.feats))
         return Scan(tensor, self.labels, self.rows, self.name)
@@ -65,11 +80,11 @@ class VoxelPipeline:
     """How clouds become scans. classes: (label value, name), in the order of the outputs."""
 
     voxel: float
-    classes: tuple[Any, ...]
-    columns: tuple[Any, ...] = ()
-    widths: tuple[Any, ...] = ()
+    classes: tuple[tuple[int, str], ...]
+    columns: tuple[str, ...] = ()
+    widths: tuple[int, ...] = ()
     label: str = "label"
-    ignored: tuple[Any, ...] = field(default=())
+    ignored: tuple[int, ...] = field(default=())
 
     def __post_init__(self) -> None:
         def fail(name: str, value: Any, expected: Any) -> None:
@@ -93,18 +108,18 @@ class VoxelPipeline:
             fail("label", self.label, "the name of a column")
 
     @property
-    def channels(self) -> Any:
+    def channels(self) -> int:
         return 6 + sum(self.widths)
 
     @property
-    def names(self) -> list[Any]:
+    def names(self) -> list[str]:
         return [name for _, name in self.classes]
 
     @property
-    def values(self) -> Any:
+    def values(self) -> np.ndarray:
         return np.array([value for value, _ in self.classes], np.int64)
 
-    def scan(self, cloud: PointCloud, name: str = "") -> Any:
+    def scan(self, cloud: PointCloud, name: str = "") -> Scan:
         finite = cloud.finite()
         kept = cloud if finite.all() else cloud[finite]
         points, _ = kept.local()
@@ -124,12 +139,12 @@ class VoxelPipeline:
             table[:, at : at + width] = _scaled(kept, column, width, name)
             at += width
         means = ops.voxelize_with_quantization(q, mx.array(table), reduction="mean").feats
-        means = np.array(means)
-        feats = np.empty((len(means), 2 + table.shape[1]), np.float32)
+        mean = np.array(means)
+        feats = np.empty((len(mean), 2 + table.shape[1]), np.float32)
         feats[:, 0] = 1
-        feats[:, 1:5] = means[:, :4]
+        feats[:, 1:5] = mean[:, :4]
         feats[:, 5] = np.log1p(np.array(q.counts, np.float32)) / 2
-        feats[:, 6:] = means[:, 4:]
+        feats[:, 6:] = mean[:, 4:]
         labels = None
         if self.label in cloud.columns:
             labels = mx.array(
@@ -142,7 +157,7 @@ class VoxelPipeline:
             )
         return Scan(SparseTensor(q.coords, mx.array(feats)), labels, rows, name)
 
-    def point_labels(self, scan: Any, classes: Any) -> Any:
+    def point_labels(self, scan: Scan, classes: ArrayLike) -> np.ndarray:
         """(P,) label values of the points of a scan, from the class indices of its voxels.
 
         A point without a voxel gets -1. The dtype is int32 where that holds every class, else
@@ -157,7 +172,7 @@ class VoxelPipeline:
         write_bytes(path, text.encode())
 
     @classmethod
-    def load(cls, path: Any) -> Any:
+    def load(cls, path: str | os.PathLike[str]) -> VoxelPipeline:
         def fail(what: str) -> None:
             raise ValueError(f"{path}: {what}")
 
@@ -184,7 +199,7 @@ class VoxelPipeline:
             fail(f"not a recipe: {error!r}")
         return recipe
 
-    def _indices(self, labels: mx.array, name: str) -> Any:
+    def _indices(self, labels: np.ndarray, name: str) -> np.ndarray:
         """Class index of each point; ignored values are -1."""
         if labels.ndim != 1:
             raise ValueError(
@@ -206,13 +221,13 @@ class VoxelPipeline:
 
 
 def recipe_of(
-    clouds: Any,
-    voxel: Any,
-    columns: Any = (),
-    label: Any = "label",
-    ignored: Any = (),
-    names: Any = None,
-) -> Any:
+    clouds: Iterable[tuple[str, PointCloud]],
+    voxel: float,
+    columns: Sequence[str] = (),
+    label: str = "label",
+    ignored: Sequence[int] = (),
+    names: Sequence[str] | None = None,
+) -> VoxelPipeline:
     """The pipeline of labeled clouds, given as (name, cloud).
 
     Its classes are the label values found, without the ignored ones.
@@ -259,34 +274,43 @@ def recipe_of(
     )
 
 
-def class_weights(scans: Any, count: int) -> Any:
+def class_weights(scans: Iterable[Scan], count: int) -> mx.array:
     """(classes,) 1 / sqrt(share of the voxels), so that rare classes count; the mean is 1."""
-    counts = sum(
-        np.bincount(np.array(s.labels)[np.array(s.labels) >= 0], minlength=count) for s in scans
-    )
+    counts = np.zeros(count, np.int64)
+    for scan in scans:
+        labels = np.array(scan.labels)
+        counts += np.bincount(labels[labels >= 0], minlength=count)
     return mx.array(balanced_weights(counts))
 
 
-def balanced_weights(counts: Any) -> Any:
+def balanced_weights(counts: np.ndarray) -> np.ndarray:
     """(classes,) float32: 1 / sqrt(share) of counts per class; their mean over the rows is 1."""
     share = counts / max(counts.sum(), 1)
     weights = 1 / np.sqrt(np.maximum(share, 1e-4))
     return (weights / max((weights * share).sum(), 1e-12)).astype(np.float32)
 
 
-def segmentation_loss(weights: mx.array | None = None) -> Any:
-    """loss(model, scan) for a Trainer."""
-    return lambda model, scan: classification_loss(model(scan.tensor).feats, scan.labels, weights)
+def segmentation_loss(weights: mx.array | None = None) -> Callable[[Module, Scan], mx.array]:
+    """Function loss(model, scan) for a `Trainer`: cross-entropy of the voxels."""
+
+    def loss(model: Module, scan: Scan) -> mx.array:
+        if scan.labels is None:
+            raise ValueError(f"[segmentation_loss] scan {scan.name!r} has no labels")
+        return classification_loss(model(scan.tensor).feats, scan.labels, weights)
+
+    return loss
 
 
-def predict(model: Module, scan: Any) -> Any:
-    """(voxels,) class indices, NumPy."""
+def predict(model: Module, scan: Scan) -> np.ndarray:
+    """Class index of each voxel, a NumPy array (voxels,)."""
     if not len(scan.tensor.coords):
         return np.zeros(0, np.int64)
     return np.array(mx.argmax(model(scan.tensor).feats, axis=1))
 
 
-def evaluate(model: Module, scans: Any, names: Sequence[str], ranks: Ranks | None = None) -> Any:
+def evaluate(
+    model: Module, scans: Sequence[Scan], names: Sequence[str], ranks: Ranks | None = None
+) -> Confusion:
     """Confusion over the scans; with ranks, each takes its share and all get the sum."""
     confusion = Confusion(names)
     for scan in scans if ranks is None else ranks.share(scans):
@@ -298,7 +322,7 @@ def evaluate(model: Module, scans: Any, names: Sequence[str], ranks: Ranks | Non
     return confusion
 
 
-def _scaled(cloud: PointCloud, column: Any, width: int, name: str) -> Any:
+def _scaled(cloud: PointCloud, column: str, width: int, name: str) -> np.ndarray:
     if column not in cloud.columns:
         raise ValueError(f"{name}: no column {column!r}, which the network was trained with")
     values = cloud.columns[column].reshape(len(cloud), -1)
@@ -313,7 +337,7 @@ def _scaled(cloud: PointCloud, column: Any, width: int, name: str) -> Any:
     return values
 
 
-def _vote(labels: mx.array, rows: Any, n: int, classes: Any) -> Any:
+def _vote(labels: np.ndarray, rows: np.ndarray, n: int, classes: int) -> np.ndarray:
     """(n,) int32: the most frequent class of the points of each voxel.
 
     Ties go to the first class; -1 where no class is known.

@@ -12,12 +12,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 import mlx.optimizers
 
 from .optimizers import AdamW
+
+if TYPE_CHECKING:
+    from mlx.optimizers import Optimizer
+
+__all__ = ["constant", "make_optimizer", "one_cycle", "polynomial", "warm_cosine"]
 
 Schedule = Callable[[mx.array], mx.array]
 
@@ -35,6 +40,10 @@ def _checked(name: str, rate: float, steps: int, warm: float) -> int:
 
 
 def one_cycle(rate: float, steps: int, warm: float = 0.3) -> Schedule:
+    """Learning rate that rises as a cosine to `rate`, then falls as a cosine to rate / 10^4.
+
+    It begins at rate / 25 (Smith, 2018).
+    """
     rise = _checked("one_cycle", rate, steps, warm)
 
     def schedule(step: Any) -> Any:
@@ -62,6 +71,10 @@ def warm_cosine(rate: float, steps: int, warm: float = 0.1) -> Schedule:
 
 
 def polynomial(rate: float, steps: int, warm: float = 0.0, power: float = 0.9) -> Schedule:
+    """Learning rate that rises linearly to `rate`, then falls as rate (1 - t)^power.
+
+    t is the share of the remaining steps that are over.
+    """
     rise = _checked("polynomial", rate, steps, warm)
 
     def schedule(step: Any) -> Any:
@@ -72,6 +85,7 @@ def polynomial(rate: float, steps: int, warm: float = 0.0, power: float = 0.9) -
 
 
 def constant(rate: float, steps: int, warm: float = 0.0) -> Schedule:
+    """Learning rate that rises linearly to `rate` and stays there."""
     rise = _checked("constant", rate, steps, warm)
     return lambda step: rate * mx.minimum((step + 1) / rise, 1.0)
 
@@ -86,8 +100,8 @@ SCHEDULES: dict[str, Callable[..., Schedule]] = {
 
 def make_optimizer(
     name: str, schedule: Schedule, weight_decay: float = 0.0, momentum: float = 0.9
-) -> Any:
-    """ "adamw", or "sgd" with Nesterov momentum."""
+) -> Optimizer:
+    """Optimizer by its name: "adamw", or "sgd" with Nesterov momentum."""
     if name == "adamw":
         return AdamW(schedule, weight_decay=weight_decay)
     if name == "sgd":

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from mlx_lattice.core import SparseTensor
     from mlx_lattice.training.distributed import Ranks
 
+    from .._types import Rows
+
 
 def synchronize_batch_norm(model: Module, ranks: Ranks) -> int:
     """Turns every nn.BatchNorm of a model into a synchronized one; returns how many.
@@ -38,16 +40,15 @@ def synchronize_batch_norm(model: Module, ranks: Ranks) -> int:
 class SyncBatchNorm(nn.BatchNorm):
     """nn.BatchNorm whose training statistics are those of all ranks."""
 
-    def __call__(
-        self, x: SparseTensor, residual: SparseTensor | None = None, relu: bool = False
-    ) -> Any:
+    def __call__(  # type: ignore[override]
+        self, x: Rows, residual: Rows | None = None, relu: bool = False
+    ) -> Rows:
         if not self.training:
             return super().__call__(x, residual, relu)
-        if residual is not None and not isinstance(residual, mx.array):
-            residual = residual.feats
-        return _on_rows(self, x, lambda f: self._over_ranks(f, residual, relu))
+        added = residual.feats if isinstance(residual, SparseTensor) else residual
+        return _on_rows(self, x, lambda f: self._over_ranks(f, added, relu))
 
-    def _over_ranks(self, f: Any, residual: SparseTensor, relu: bool) -> Any:
+    def _over_ranks(self, f: mx.array, residual: mx.array | None, relu: bool) -> mx.array:
         x = f.astype(mx.float32)
         add = total_over(self._ranks)
         n = add(mx.array([float(f.shape[0])]))

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +27,9 @@ import mlx.core as mx
 import mlx.nn
 import mlx.optimizers
 import numpy as np
-from mlx.utils import tree_flatten, tree_map, tree_unflatten
+from mlx.utils import tree_map, tree_unflatten
 
+from .._trees import leaves
 from . import checkpoint
 from .average import WeightAverage
 from .callbacks import HISTORY, write_history
@@ -41,6 +43,9 @@ from .schedules import warm_cosine
 from .sync_norm import synchronize_batch_norm
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from contextlib import AbstractContextManager
+
     from mlx.nn import Module
     from mlx.optimizers import Optimizer
 
@@ -67,9 +72,10 @@ def classification_loss(
     index = mx.clip(labels, 0, logits.shape[1] - 1)
     right = mx.where(labels < logits.shape[1], 1.0, math.nan)
     share = mx.where(known, right if weights is None else right * weights[index], 0.0)
-    return _cross_entropy(logits.astype(mx.float32), index, share / mx.maximum(share.sum(), 1e-12))[
-        0
-    ]
+    found: Any = _cross_entropy(
+        logits.astype(mx.float32), index, share / mx.maximum(share.sum(), 1e-12)
+    )
+    return found[0]
 
 
 @mx.custom_function
@@ -119,7 +125,7 @@ class Trainer:
         self,
         model: Module,
         optimizer: Optimizer,
-        loss: Any,
+        loss: Callable[..., mx.array | tuple[mx.array, Any]],
         *,
         directory: str | os.PathLike[str] | None = None,
         checkpoint_file: str | os.PathLike[str] | None = None,
@@ -128,7 +134,7 @@ class Trainer:
         ranks: Ranks | None = None,
         quiet: bool = False,
         clip_norm: float | None = None,
-        average: Any = None,
+        average: float | None = None,
         precision: str = "float32",
         patience: int | None = None,
         monitor: str = "mean_iou",
@@ -180,7 +186,9 @@ class Trainer:
 
     def resume(self) -> None:
         """Continues from the checkpoint. Rank 0 reads the file; the other ranks get its values."""
-        state = {}
+        if self._path is None:
+            raise TrainingError("[Trainer] resume needs directory or checkpoint_file")
+        state: dict[str, Any] = {}
         if self.ranks.first:
             state = checkpoint.load(self._path, self.model, self.optimizer, self.average)
             if state["seed"] != self.seed:
@@ -211,12 +219,12 @@ class Trainer:
 
     def fit(
         self,
-        items: Any,
+        items: Sequence[Any] | Iterable[Any],
         epochs: int,
-        validate: Any = None,
-        on_epoch: Callable[..., Any] | None = None,
-        on_checkpoint: Callable[..., Any] | None = None,
-    ) -> Any:
+        validate: Callable[[Module, Ranks], dict[str, Any]] | None = None,
+        on_epoch: Callable[[dict[str, Any]], object] | None = None,
+        on_checkpoint: Callable[[dict[str, Any]], object] | None = None,
+    ) -> list[dict[str, Any]]:
         """Trains until `epochs` epochs are done in all. Returns the history: one dict per epoch.
 
         validate(model, ranks): all ranks call it; it returns numbers by name.
@@ -254,11 +262,11 @@ class Trainer:
         self.model.eval()
         return self.history
 
-    def averaged(self) -> Any:
+    def averaged(self) -> AbstractContextManager[object]:
         """A context in which the model has its averaged weights, where there is an average."""
         return nullcontext(self.model) if self.average is None else self.average.applied()
 
-    def _stalled(self) -> Any:
+    def _stalled(self) -> bool:
         """Whether `patience` epochs have passed since `monitor` was highest.
 
         The same on all ranks.
@@ -284,7 +292,7 @@ class Trainer:
         about = [self.seed, self.epoch, self.ranks.rank, self._batch_number]
         mx.random.seed(int(np.random.SeedSequence(about).generate_state(1)[0]))
 
-    def order(self, count: int) -> list[Any]:
+    def order(self, count: int) -> list[np.ndarray]:
         """The items of this epoch in global batches; the same on every rank."""
         mixed = np.random.default_rng([self.seed, self.epoch]).permutation(count)
         size = self.batch * self.ranks.size
@@ -292,16 +300,16 @@ class Trainer:
             mixed = mixed[: count - count % self.ranks.size]
         return [mixed[i : i + size] for i in range(0, len(mixed), size)]
 
-    def batches(self, items: Any) -> Iterator[Any]:
+    def batches(self, items: Sequence[Any]) -> Iterator[tuple[list[Any], int]]:
         """Yields (this rank's items of a batch, number of items of all ranks)."""
         if not len(items):
             raise ValueError("[Trainer] items: found none, expected at least one")
         order = self.order(len(items))[self._batch_number :]
         if not hasattr(items, "stream"):
             for batch in order:
-                yield [items[i] for i in self.ranks.share(batch)], len(batch)
+                yield [items[i] for i in self.ranks.share(batch.tolist())], len(batch)
             return
-        mine = [self.ranks.share(batch) for batch in order]
+        mine = [self.ranks.share(batch.tolist()) for batch in order]
         stream = items.stream([i for part in mine for i in part], self.epoch)
         try:
             for part, batch in zip(mine, order, strict=True):
@@ -309,10 +317,10 @@ class Trainer:
         finally:
             stream.close()  # ends the threads of a Loader, also after an error
 
-    def observe(self, item: Any, loss: Any, outputs: Any) -> None:
+    def observe(self, item: Any, loss: mx.array, outputs: Any) -> None:
         """Called after the gradient of each item with what the loss function returned for it."""
 
-    def step(self, items: Any, count: int | None = None) -> Any:
+    def step(self, items: Sequence[Any], count: int | None = None) -> float:
         """One update with this rank's items of a batch of `count`; returns the mean loss."""
         count = len(items) * self.ranks.size if count is None else count
         loss, gradients, seen = mx.array(0.0), None, []
@@ -331,7 +339,7 @@ class Trainer:
         gradients = self.ranks.average_gradients(gradients)
         loss = self.ranks.total(loss) / count
         self.ranks.eval(loss, gradients)
-        mean = loss.item()
+        mean = float(loss)
         if not self.precision.usable(gradients):
             return mean if math.isfinite(mean) else 0.0  # the scale of the loss was too large
         if not math.isfinite(mean):
@@ -358,9 +366,9 @@ class Trainer:
         within, self._within = self._within or {"batch": 0, "total": 0.0, "done": 0}, None
         total, done, self._batch_number = within["total"], within["done"], within["batch"]
         saved = time.monotonic()
-        stream = {"stream": _Silent()} if self._quiet else {}
+        stream = StringIO() if self._quiet else None  # no terminal: nothing is printed
         size = len(items) if hasattr(items, "__len__") else None
-        with Progress(f"epoch {self.epoch + 1}/{epochs}", size, self.unit, **stream) as bar:
+        with Progress(f"epoch {self.epoch + 1}/{epochs}", size, self.unit, stream) as bar:
             bar.advance(done)
             for mine, count in self.batches(items):
                 self.seed_step()
@@ -398,15 +406,8 @@ class Trainer:
         """Averages the running statistics of batch normalization over the ranks."""
         own = [
             (k, v)
-            for k, v in tree_flatten(self.model.parameters())
+            for k, v in leaves(self.model.parameters())
             if k.split(".")[-1].startswith("running_")
         ]
         if own and self.ranks.size > 1:
             self.model.update(self.ranks.mean(tree_unflatten(own)))
-
-
-class _Silent:
-    """A stream that is no terminal: Progress prints nothing."""
-
-    def write(self, text: str) -> None:
-        pass

@@ -1,6 +1,8 @@
 """Augmentation of clouds: composable, seeded per item and epoch; labels follow."""
 
-from .._edge import guard
+import sys as _sys
+
+from .. import _error_names, _help
 from .base import Compose, OneOf, Sometimes, Transform, rng_of
 from .build import TRANSFORMS, build
 from .color import ColorDrop, ColorJitter
@@ -36,4 +38,5 @@ __all__ = [
     "rng_of",
 ]
 
-guard(globals())
+_error_names.guard(globals())
+_help.install(_sys.modules[__name__], "transforms")

@@ -5,8 +5,7 @@
 
 A transform moves points and picks rows; every column follows its row, normals turn with the points.
 The same seed, epoch and index give the same bits. `draw(rng)` gives another cloud of the data set
-to
-transforms that mix two.
+to transforms that mix two.
 """
 
 from __future__ import annotations
@@ -28,7 +27,10 @@ def rng_of(seed: int, epoch: int, index: int) -> np.random.Generator:
 
 
 class Transform:
-    """Subclasses are frozen dataclasses with `apply`; their repr names all settings."""
+    """Base class of the transforms, which are called with (cloud, rng, draw).
+
+    Subclasses are frozen dataclasses with `apply`; their repr names all settings.
+    """
 
     def __call__(
         self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None = None
@@ -50,12 +52,12 @@ class Transform:
 class Compose(Transform):
     """One transform after the other."""
 
-    transforms: tuple[Any, ...]
+    transforms: tuple[Transform, ...]
 
     def __init__(self, transforms: Sequence[Transform]) -> None:
         object.__setattr__(self, "transforms", tuple(transforms))
 
-    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         for transform in self.transforms:
             cloud = transform(cloud, rng, draw)
         return cloud
@@ -71,7 +73,7 @@ class Sometimes(Transform):
     def __post_init__(self) -> None:
         check(self, "p", 0 <= self.p <= 1, "0 to 1")
 
-    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         return self.transform(cloud, rng, draw) if rng.random() < self.p else cloud
 
 
@@ -79,13 +81,13 @@ class Sometimes(Transform):
 class OneOf(Transform):
     """One of the transforms, each as likely as the others."""
 
-    transforms: tuple[Any, ...]
+    transforms: tuple[Transform, ...]
 
     def __init__(self, transforms: Sequence[Transform]) -> None:
         object.__setattr__(self, "transforms", tuple(transforms))
         check(self, "transforms", len(self.transforms) > 0, "one or more")
 
-    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         return self.transforms[rng.integers(len(self.transforms))](cloud, rng, draw)
 
 

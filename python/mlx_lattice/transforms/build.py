@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .base import Compose, OneOf, Sometimes, Transform
 from .color import ColorDrop, ColorJitter
 from .geometry import Elastic, Flip, Jitter, Normalize, Rotate, Scale, Translate
 from .mix import CopyPaste, LaserMix, Mix3D, PolarMix
 from .rows import CropBox, CropRange, CropSphere, Dropout, Voxelize
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 TRANSFORMS: dict[str, type[Transform]] = {
     kind.__name__: kind
@@ -36,7 +39,7 @@ TRANSFORMS: dict[str, type[Transform]] = {
 }
 
 
-def build(tables: Any, where: str = "transforms") -> Compose:
+def build(tables: Sequence[dict[str, Any]], where: str = "transforms") -> Compose:
     """Compose of tables. The key `chance` makes a transform a Sometimes. Errors name the key."""
     if not isinstance(tables, list | tuple):
         raise ValueError(f"{where}: found {tables!r}, expected a list of tables")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..io import PointCloud
 from .base import Transform, check
+
+if TYPE_CHECKING:
+    from .base import Draw
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,7 @@ class ColorJitter(Transform):
         for key in ("brightness", "contrast", "noise"):
             check(self, key, getattr(self, key) >= 0, "0 or more")
 
-    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         color, full = _color(self, cloud)
         rgb = color[:, :3].astype(np.float64) / full
         middle = rgb.mean(axis=0, keepdims=True) if len(rgb) else 0.0
@@ -42,7 +45,7 @@ class ColorDrop(Transform):
     def __post_init__(self) -> None:
         check(self, "p", 0 <= self.p <= 1, "0 to 1")
 
-    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         color, _ = _color(self, cloud)
         if rng.random() >= self.p:
             return cloud

@@ -5,7 +5,7 @@ normalization.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from .base import Transform, axes_of, check, linear, moved
 
 if TYPE_CHECKING:
     from mlx_lattice.io.cloud import PointCloud
+
+    from .base import Draw
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Flip(Transform):
         axes_of(self, "axes")
         check(self, "p", 0 <= self.p <= 1, "0 to 1")
 
-    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         signs = np.ones(3)
         for axis in axes_of(self, "axes"):
             if rng.random() < self.p:
@@ -46,7 +48,7 @@ class Rotate(Transform):
         check(self, "axis", self.axis in ("x", "y", "z"), "x, y or z")
         check(self, "high", self.low <= self.high, f"at least low = {self.low}")
 
-    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         return linear(cloud, turn(np.radians(rng.uniform(self.low, self.high)), self.axis))
 
 
@@ -61,7 +63,7 @@ class Scale(Transform):
     def __post_init__(self) -> None:
         check(self, "low", 0 < self.low <= self.high, f"above 0 and at most high = {self.high}")
 
-    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         factor = rng.uniform(self.low, self.high, 3 if self.per_axis else 1)
         return linear(cloud, np.diag(np.broadcast_to(factor, 3)))
 
@@ -76,7 +78,7 @@ class Translate(Transform):
         good = np.shape(self.sigma) == (3,) and min(self.sigma) >= 0
         check(self, "sigma", good, "three numbers of 0 or more")
 
-    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         return moved(cloud, cloud.points + rng.normal(size=3) * np.asarray(self.sigma))
 
 
@@ -91,7 +93,7 @@ class Jitter(Transform):
         check(self, "sigma", self.sigma >= 0, "0 or more")
         check(self, "most", self.most >= 0, "0 or more")
 
-    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         noise = rng.standard_normal(cloud.points.shape, np.float32) * np.float32(self.sigma)
         return moved(cloud, cloud.points + np.clip(noise, -self.most, self.most))
 
@@ -110,7 +112,7 @@ class Elastic(Transform):
         check(self, "cell", self.cell > 0, "above 0")
         check(self, "magnitude", self.magnitude >= 0, "0 or more")
 
-    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         bounds = cloud.bounds()
         if bounds is None:
             return cloud
@@ -143,7 +145,7 @@ class Normalize(Transform):
     def __post_init__(self) -> None:
         check(self, "center", self.center in ("mean", "box", "none"), "mean, box or none")
 
-    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         finite = cloud.points[cloud.finite()].astype(np.float64)
         if not len(finite):
             return cloud

@@ -13,12 +13,14 @@ from .geometry import turn
 if TYPE_CHECKING:
     from mlx_lattice.io.cloud import PointCloud
 
+    from .base import Draw
+
 
 @dataclass(frozen=True)
 class Mix3D(Transform):
     """Both clouds, each with its center at the origin (Nekrasov et al., 3DV 2021)."""
 
-    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         other = self._second(rng, draw)
         return join(_centered(cloud), _centered(other), "Mix3D")
 
@@ -35,13 +37,13 @@ class PolarMix(Transform):
     """
 
     sector: float = 180.0
-    classes: tuple[Any, ...] = ()
-    angles: tuple[Any, ...] = (120.0, 240.0)
+    classes: tuple[int, ...] = ()
+    angles: tuple[float, ...] = (120.0, 240.0)
 
     def __post_init__(self) -> None:
         check(self, "sector", 0 < self.sector <= 360, "above 0 and at most 360 degrees")
 
-    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         other = self._second(rng, draw)
         begin = rng.uniform(0, 360)
         inside = (_azimuth(cloud) - begin) % 360 < self.sector
@@ -62,7 +64,7 @@ class LaserMix(Transform):
     degrees.
     """
 
-    areas: tuple[Any, ...] = (3, 4, 5, 6)
+    areas: tuple[int, ...] = (3, 4, 5, 6)
     low: float = -25.0
     high: float = 3.0
 
@@ -70,7 +72,7 @@ class LaserMix(Transform):
         check(self, "areas", len(self.areas) > 0 and min(self.areas) >= 2, "numbers of 2 or more")
         check(self, "high", self.low < self.high, f"above low = {self.low}")
 
-    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         other = self._second(rng, draw)
         cuts = np.linspace(self.low, self.high, int(rng.choice(self.areas)) + 1)[1:-1]
         first = int(rng.integers(2))
@@ -86,7 +88,7 @@ class CopyPaste(Transform):
     classes: class indices to take objects of. The other cloud needs `label` and `instance`.
     """
 
-    classes: tuple[Any, ...] = ()
+    classes: tuple[int, ...] = ()
     count: int = 3
     turned: bool = True
 
@@ -94,7 +96,7 @@ class CopyPaste(Transform):
         check(self, "classes", len(self.classes) > 0, "one class or more")
         check(self, "count", self.count >= 1, "1 or more")
 
-    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         other = self._second(rng, draw)
         if "instance" not in other.columns:
             raise ValueError("[CopyPaste] needs the column instance in both clouds")

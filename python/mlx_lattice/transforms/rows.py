@@ -13,6 +13,8 @@ from .base import Transform, check
 if TYPE_CHECKING:
     from mlx_lattice.io.cloud import PointCloud
 
+    from .base import Draw
+
 
 @dataclass(frozen=True)
 class Dropout(Transform):
@@ -23,7 +25,7 @@ class Dropout(Transform):
     def __post_init__(self) -> None:
         check(self, "most", 0 <= self.most < 1, "0 or more and below 1")
 
-    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         share = rng.uniform(0, self.most)
         return kept(cloud, rng.random(len(cloud)) >= share)
 
@@ -38,7 +40,7 @@ class CropBox(Transform):
         good = np.shape(self.size) == (3,) and min(self.size) > 0
         check(self, "size", good, "three numbers above 0")
 
-    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         if not len(cloud):
             return cloud
         away = np.abs(cloud.points - cloud.points[rng.integers(len(cloud))])
@@ -54,7 +56,7 @@ class CropSphere(Transform):
     def __post_init__(self) -> None:
         check(self, "points", self.points >= 1, "1 or more")
 
-    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         if len(cloud) <= self.points:
             return cloud
         center = cloud.points[rng.integers(len(cloud))].astype(np.float64)
@@ -76,7 +78,7 @@ class CropRange(Transform):
         good = good and all(a < b for a, b in zip(self.low, self.high, strict=True))
         check(self, "high", good, f"three numbers above low = {self.low}")
 
-    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
+    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         p = cloud.points
         return kept(cloud, ((p >= np.asarray(self.low)) & (p < np.asarray(self.high))).all(axis=1))
 
@@ -93,11 +95,13 @@ class Voxelize(Transform):
         check(self, "points", self.points in ("mean", "center", "first"), "mean, center or first")
 
     def __call__(
-        self, cloud: PointCloud, rng: np.random.Generator | None = None, draw: Any = None
-    ) -> Any:
+        self, cloud: PointCloud, rng: np.random.Generator | None = None, draw: Draw | None = None
+    ) -> PointCloud:
         return self.apply(cloud, rng, draw)
 
-    def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Any) -> PointCloud:
+    def apply(
+        self, cloud: PointCloud, rng: np.random.Generator | None, draw: Draw | None
+    ) -> PointCloud:
         return downsample(cloud, self.size, self.points)[0]
 
 

@@ -17,7 +17,7 @@ import numpy as _numpy
 
 from .._atomic import atomic_file as _atomic_file
 from .._atomic import write_bytes as _write_bytes
-from .._edge import guard as _guard
+from .._error_names import guard as _guard
 from ..io.cloud import PointCloud as _PointCloud
 from .frame import Frame, show
 from .layers import Panel

@@ -12,11 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
 from ..io.cloud import PointCloud, color8
+
+if TYPE_CHECKING:
+    import mlx.core as mx
+
+    from ..core import SparseTensor
 
 # From low to high.
 STOPS = np.array(
@@ -79,12 +84,13 @@ class Panel:
         'four points'
     """
 
-    cloud: Any
+    cloud: PointCloud | SparseTensor | np.ndarray | mx.array
     title: str = ""
     color: str | None = None
 
 
-Panels = Any  # a Panel, PointCloud, SparseTensor or array (N, 3), or several of them
+Picture: TypeAlias = "Panel | PointCloud | SparseTensor | np.ndarray | mx.array"
+Panels: TypeAlias = "Picture | Sequence[Picture]"
 Classes = Sequence[str] | Mapping[int, Any] | None
 
 
@@ -153,7 +159,7 @@ def scene(
         limit: The number of points of all clouds together.
     """
     single = isinstance(panels, (Panel, PointCloud, np.ndarray)) or hasattr(panels, "shape")
-    listed = [panels] if single else list(panels)
+    listed = cast("Sequence[Picture]", [panels] if single else list(cast("Any", panels)))
     shown_panels = [p if isinstance(p, Panel) else Panel(p) for p in listed]
     if not 1 <= len(shown_panels) <= 16:
         raise ValueError(f"[viewer] panels: found {len(shown_panels)}, expected 1 to 16")

@@ -134,7 +134,7 @@ def _points(
             depth[at[nearer]], buffer[at[nearer]] = z[nearer], shade[nearer]
     picture = buffer.reshape(h, w, 3) * _edges(depth.reshape(h, w), SCALE * 30 / zoom)[..., None]
     image = Image.fromarray(picture.astype(np.uint8))
-    return image.resize((width, height), Image.LANCZOS)
+    return image.resize((width, height), Image.Resampling.LANCZOS)
 
 
 def _edges(depth: np.ndarray, unit: float) -> np.ndarray:
@@ -180,7 +180,7 @@ def cubes(voxels: Any, voxel_size: float, path: Any, size: tuple[int, int] = (16
             ImageDraw.Draw(image), np.asarray(voxels, float) * voxel_size, voxel_size, width, height
         )
     with atomic_file(path) as file:
-        image.resize(size, Image.LANCZOS).save(file, "PNG")
+        image.resize(size, Image.Resampling.LANCZOS).save(file, "PNG")
 
 
 def _cubes(

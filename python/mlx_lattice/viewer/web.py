@@ -127,4 +127,4 @@ def _packed(layer: Layer, values: np.ndarray) -> np.ndarray:
 
 
 def _text(array: np.ndarray) -> str:
-    return base64.b64encode(np.ascontiguousarray(array)).decode("ascii")
+    return base64.b64encode(np.ascontiguousarray(array).data).decode("ascii")

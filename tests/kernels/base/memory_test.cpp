@@ -78,20 +78,48 @@ TEST_F(Memory, AMuchLargerBlockIsNotWasted) {
   pool_give(small, small_capacity);
 }
 
-TEST_F(Memory, KeptBytesAreLimited) {
+std::vector<std::pair<void*, size_t>> take_many(int count, size_t bytes) {
   std::vector<std::pair<void*, size_t>> blocks;
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < count; ++i) {
     size_t capacity = 0;
-    void* block = pool_take(size_t{64} << 20, &capacity);  // untouched: costs no memory
+    void* block = pool_take(bytes, &capacity);  // untouched: costs no memory
     blocks.emplace_back(block, capacity);
   }
-  for (auto [block, capacity] : blocks) {
+  return blocks;
+}
+
+// What a training step used is there for the next step.
+TEST_F(Memory, KeepsWhatWasInUseAtOneTime) {
+  constexpr size_t kBlock = size_t{64} << 20;
+  for (auto [block, capacity] : take_many(12, kBlock)) pool_give(block, capacity);
+  EXPECT_EQ(pool_bytes(), 12 * kBlock);
+  // Blocks of another size push kept ones out.
+  const auto others = take_many(16, kBlock / 2);
+  EXPECT_LE(pool_bytes() + 8 * kBlock, 18 * kBlock);
+  for (auto [block, capacity] : others) pool_give(block, capacity);
+  EXPECT_LE(pool_bytes(), 18 * kBlock);
+  EXPECT_GT(pool_bytes(), 17 * kBlock);
+  pool_trim();
+  EXPECT_EQ(pool_bytes(), 0u);
+}
+
+TEST_F(Memory, ForgetsAPeakOfLongAgo) {
+  constexpr size_t kBlock = size_t{64} << 20;
+  for (auto [block, capacity] : take_many(12, kBlock)) pool_give(block, capacity);
+  for (int i = 0; i < 2 << 16; ++i)
+    for (auto [block, capacity] : take_many(1, kBlock)) pool_give(block, capacity);
+  EXPECT_LE(pool_bytes(), kPoolBytes);
+}
+
+TEST_F(Memory, KeepsAFixedAmountOfSmallUses) {
+  constexpr size_t kBlock = size_t{16} << 20;
+  for (size_t bytes = kBlock; bytes < 40 * kBlock; bytes += kBlock) {
+    size_t capacity = 0;
+    void* block = pool_take(bytes / 3, &capacity);
     pool_give(block, capacity);
     EXPECT_LE(pool_bytes(), kPoolBytes);
   }
   EXPECT_GT(pool_bytes(), kPoolBytes / 2);
-  pool_trim();
-  EXPECT_EQ(pool_bytes(), 0u);
 }
 
 TEST_F(Memory, SmallBlocksAreNotKept) {

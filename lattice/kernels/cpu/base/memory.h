@@ -1,8 +1,8 @@
 // Uninitialized arrays of plain values, from a process-wide pool.
 //
 // Fresh pages cost more than the work done on them (about 250 ns per 4 KiB), so large blocks are
-// kept and handed out again. The pool keeps at most kPoolBytes; blocks under 64 KiB come from
-// malloc.
+// kept and handed out again: kPoolBytes, or as much as was in use at one time lately (memory.cpp).
+// Blocks under 64 KiB come from malloc.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,9 @@ inline constexpr size_t kPoolBytes = size_t{512} << 20;
 // size.
 void* pool_take(size_t bytes, size_t* capacity);
 void pool_give(void* block, size_t capacity) noexcept;
-// Returns all kept blocks to the system.
+// Returns all kept blocks to the system and forgets how much was in use.
 void pool_trim() noexcept;
-// Bytes of the kept blocks, at most kPoolBytes.
+// Bytes of the kept blocks.
 size_t pool_bytes() noexcept;
 
 // A fixed-size array of T without construction or zeroing.

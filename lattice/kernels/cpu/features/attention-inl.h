@@ -40,12 +40,29 @@ inline int64_t padded_size(int64_t size) { return round_up(size, 2 * kLine) + kL
 
 enum class Into { set, add, scaled_add };
 
-// C (M, N vectors) = A B, C + A B or keep C + A B. A[m, t] is at a[m * row + t * step], row t of B
-// at b + t * ldb.
+struct Left {  // A[m, t] is at x[m * row + t * step]
+  const float* x;
+  int64_t row, step, rows;
+};
+struct Right {  // row t of B is at x + t * ld; panel p of kPanelWidth columns begins at x + p *
+                // panel
+  const float* x;
+  int64_t panel, ld;
+};
+struct Result {  // row m of C is at x + m * ld
+  float* x;
+  int64_t ld;
+  const float* keep = nullptr;  // one factor per row, of Into::scaled_add
+};
+
+// M rows of C from row m0 on, N vectors of one panel: A B, C + A B or keep C + A B.
 template <Into kInto, int M, int N>
-HWY_INLINE void multiply_block(const float* HWY_RESTRICT a, int64_t row, int64_t step,
-                               const float* HWY_RESTRICT b, int64_t ldb, int64_t depth,
-                               float* HWY_RESTRICT c, int64_t ldc, const float* keep) {
+HWY_INLINE void multiply_block(const Left& left, const Right& right, int64_t depth,
+                               const Result& result, int64_t m0) {
+  const float* HWY_RESTRICT a = left.x + m0 * left.row;
+  const float* HWY_RESTRICT b = right.x;
+  float* HWY_RESTRICT c = result.x + m0 * result.ld;
+  const int64_t row = left.row, step = left.step, ldb = right.ld, ldc = result.ld;
   const Floats d;
   Vec sum[M * N];
   unroll<M * N>([&](auto i) LATTICE_INLINE_LAMBDA { sum[i] = hn::Zero(d); });
@@ -68,46 +85,30 @@ HWY_INLINE void multiply_block(const float* HWY_RESTRICT a, int64_t row, int64_t
       Vec total = sum[m * N + v];
       if constexpr (kInto == Into::add) total = hn::Add(hn::LoadU(d, to), total);
       if constexpr (kInto == Into::scaled_add)
-        total = hn::MulAdd(hn::LoadU(d, to), hn::Set(d, keep[m]), total);
+        total = hn::MulAdd(hn::LoadU(d, to), hn::Set(d, result.keep[m0 + m]), total);
       hn::StoreU(total, d, to);
     });
   });
 }
 
 template <Into kInto, int N>
-HWY_NOINLINE void multiply_panel(const float* a, int64_t row, int64_t step, int64_t rows,
-                                 const float* b, int64_t ldb, int64_t depth, float* c, int64_t ldc,
-                                 const float* keep) {
+HWY_NOINLINE void multiply_panel(const Left& a, const Right& b, int64_t depth, const Result& c) {
   int64_t m = 0;
-  for (; m + kGroup <= rows; m += kGroup)
-    multiply_block<kInto, kGroup, N>(a + m * row, row, step, b, ldb, depth, c + m * ldc, ldc,
-                                     keep + m);
+  for (; m + kGroup <= a.rows; m += kGroup) multiply_block<kInto, kGroup, N>(a, b, depth, c, m);
   unroll<kGroup - 1>([&](auto left) LATTICE_INLINE_LAMBDA {
-    if (rows - m == left + 1)
-      multiply_block<kInto, left + 1, N>(a + m * row, row, step, b, ldb, depth, c + m * ldc, ldc,
-                                         keep + m);
+    if (a.rows - m == left + 1) multiply_block<kInto, left + 1, N>(a, b, depth, c, m);
   });
 }
 
-struct Left {  // A
-  const float* x;
-  int64_t row, step, rows;
-};
-struct Right {  // B: panel p of kPanelWidth columns begins at x + p * panel
-  const float* x;
-  int64_t panel, ld;
-};
-
 // C (rows, vectors * kLanes) from A (rows, depth) and B (depth, vectors * kLanes).
 template <Into kInto>
-void multiply(const Left& a, const Right& b, int64_t depth, int64_t vectors, float* c, int64_t ldc,
-              const float* keep = nullptr) {
+void multiply(const Left& a, const Right& b, int64_t depth, int64_t vectors, const Result& c) {
   for (int64_t v = 0; v < vectors; v += kPanel) {
-    const float* panel = b.x + v / kPanel * b.panel;
+    const Right panel{b.x + v / kPanel * b.panel, b.panel, b.ld};
+    const Result columns{c.x + v * kLanes, c.ld, c.keep};
     unroll<kPanel>([&](auto n) {
       if (std::min<int64_t>(kPanel, vectors - v) == n + 1)
-        multiply_panel<kInto, n + 1>(a.x, a.row, a.step, a.rows, panel, b.ld, depth, c + v * kLanes,
-                                     ldc, keep);
+        multiply_panel<kInto, n + 1>(a, panel, depth, columns);
     });
   }
 }

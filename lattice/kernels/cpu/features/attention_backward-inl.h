@@ -164,21 +164,21 @@ void backward_item(const Context& x, const BackwardItem& item, const AttentionGr
         copy_head(queries(y.g, head), q0, t.rows, 1.0f, w.g.data(), ld);
         const Left q{w.q.data(), ld, 1, t.rows}, g{w.g.data(), ld, 1, t.rows};
         multiply<Into::set>(q, {w.kt.data(), kt_panel, kPanelWidth}, a.size, vectors_of(keys),
-                            w.p.data(), kTileKeys);
+                            {w.p.data(), kTileKeys});
         multiply<Into::set>(g, {w.vt.data(), kt_panel, kPanelWidth}, a.size, vectors_of(keys),
-                            w.dp.data(), kTileKeys);
+                            {w.dp.data(), kTileKeys});
         double* of_head = dtable ? dtable + (head - item.g * group) * a.positions.size : nullptr;
         differentiate_tile<T>(x, t, y, w, of_head);
         if (item.of_keys) {
           const int64_t to = (k0 - item.k0) * ld;
           multiply<Into::add>({w.p.data(), 1, kTileKeys, keys}, {w.g.data(), kPanelWidth, ld},
-                              t.rows, sizes, w.dv.data() + to, ld);
+                              t.rows, sizes, {w.dv.data() + to, ld});
           multiply<Into::add>({w.dp.data(), 1, kTileKeys, keys}, {w.q.data(), kPanelWidth, ld},
-                              t.rows, sizes, w.dk.data() + to, ld);
+                              t.rows, sizes, {w.dk.data() + to, ld});
         }
         if (item.of_queries)
           multiply<Into::add>({w.dp.data(), kTileKeys, 1, t.rows}, {w.k.data(), kPanelWidth, ld},
-                              keys, sizes, w.dq.data() + (q0 - item.q0) * ld, ld);
+                              keys, sizes, {w.dq.data() + (q0 - item.q0) * ld, ld});
       }
     }
     if (item.of_queries)

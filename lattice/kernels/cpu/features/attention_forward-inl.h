@@ -127,7 +127,7 @@ void forward_chunk(const Context& x, int64_t s, int64_t head, int64_t q0, int64_
       if (x.seen(t, t.rows - 1) == 0) continue;
       multiply<Into::set>({w.q.data() + r0 * ld, ld, 1, t.rows},
                           {w.kt.data(), round_up(a.size, 4) * kPanelWidth, kPanelWidth}, a.size,
-                          vectors_of(keys), w.logits.data(), kTileKeys);
+                          vectors_of(keys), {w.logits.data(), kTileKeys});
       float keep[kTileRows + kLanes];
       if (changed || keys % kLine)
         for (int64_t r = 0; r < t.rows; ++r)
@@ -135,8 +135,8 @@ void forward_chunk(const Context& x, int64_t s, int64_t head, int64_t q0, int64_
       soften(w.logits.data(), t.rows, vectors_of_row(keys), w.maximum.data() + r0,
              w.total.data() + r0, keep);
       multiply<Into::scaled_add>({w.logits.data(), kTileKeys, 1, t.rows},
-                                 {w.v.data(), kPanelWidth, ld}, keys, sizes, w.out.data() + r0 * ld,
-                                 ld, keep);
+                                 {w.v.data(), kPanelWidth, ld}, keys, sizes,
+                                 {w.out.data() + r0 * ld, ld, keep});
     }
   }
   for (int64_t r = 0; r < rows; ++r) {

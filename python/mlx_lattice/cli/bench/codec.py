@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +62,7 @@ def bench_entropy(arguments: argparse.Namespace) -> None:
     values = np.random.default_rng(0).choice(256, n, p=prob).astype(np.uint8)
     table, symbols = mx.array(prob[None].astype(np.float32)), mx.array(values.astype(np.int32))
     raw = values.tobytes()
-    coders = [
+    coders: list[tuple[str, Callable[[], bytes], Callable[[bytes], object]]] = [
         (
             "rANS",
             lambda: ops.rans_encode_from_prob(table, symbols),

@@ -43,7 +43,7 @@ def add_topics(topics: argparse._SubParsersAction[Any]) -> None:
     model.set_defaults(run=bench_model)
 
 
-def _relation(conv: Any, x: Any, coordinates: SparseTensor) -> Any:
+def _relation(conv: Any, x: Any, coordinates: Any) -> Any:
     """What a convolution module reads on x; None where it is a matrix product."""
     s, manager = conv.spec, x.coord_manager
     if s.is_pointwise:
@@ -76,11 +76,11 @@ def _layers_as(run: Any) -> Iterator[Any]:
         y = layer.conv(x) if coordinates is None else layer.conv(x, coordinates)
         return y.with_feats(run(layer, x, y, coordinates, residual))
 
-    ConvNorm.__call__ = call  # type: ignore[assignment]
+    ConvNorm.__call__ = call  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
-        ConvNorm.__call__ = before
+        ConvNorm.__call__ = before  # type: ignore[method-assign]
 
 
 def _count(model: Module, x: Any) -> Any:
@@ -170,8 +170,8 @@ def _time_plain(model: Module, x: Any, best: Any) -> Any:
         expected = model(x).feats
         seconds = best(1, lambda: mx.eval(model(x).feats))[0]
     got = model(x).feats.astype(mx.float32)
-    worst = mx.max(mx.abs(got - expected.astype(mx.float32))).item()
-    largest = mx.max(mx.abs(got)).item()
+    worst = float(mx.max(mx.abs(got - expected.astype(mx.float32))))
+    largest = float(mx.max(mx.abs(got)))
     limit = 1e-4 if x.dtype == mx.float32 else 0.1
     if not worst <= limit * max(1.0, largest):
         raise ValueError(f"inference differs from plain MLX operations by {worst}")

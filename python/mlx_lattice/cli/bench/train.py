@@ -130,12 +130,12 @@ def _calls(model: Module, x: Any) -> Any:
 
     try:
         for kind in _TIMED:
-            kind.__call__ = recording(kind)
+            kind.__call__ = recording(kind)  # type: ignore[method-assign]
         model.train()
         mx.eval(model(x).feats)
     finally:
         for kind, original in originals.items():
-            kind.__call__ = original
+            kind.__call__ = original  # type: ignore[method-assign]
     return found
 
 

@@ -71,7 +71,7 @@ def _count(model: Any, x: Any) -> Any:
 
 def _parts(model: Any, x: Any) -> Any:
     """CPU seconds by kind of module, each evaluated by itself."""
-    kinds = {
+    kinds: dict[type, str] = {
         nn.Linear: "linear",
         nn.SubmConv3d: "convolution",
         nn.LayerNorm: "layer norm",
@@ -97,13 +97,13 @@ def _parts(model: Any, x: Any) -> Any:
         mx.eval(qkv)
         return timed("attention and slots", lambda: attend(module, qkv, layout, bias))
 
-    _Attention._between = between  # type: ignore[assignment]
+    _Attention._between = between  # type: ignore[method-assign, assignment]
     begin = time.process_time()
     try:
         with _watched(kinds, watch):
             mx.eval(model(x).feats)
     finally:
-        _Attention._between = attend
+        _Attention._between = attend  # type: ignore[method-assign]
     spent["whole"] = time.process_time() - begin
     return spent
 
@@ -114,8 +114,8 @@ def bench_transformer(arguments: Any) -> Any:
     if arguments.threads < 1 or arguments.repeat < 1 or not arguments.voxel > 0:
         raise ValueError("threads, repeat and voxel must be positive")
     mx.set_cache_limit(4 << 30)
-    options = {"enable_rpe": True, "enable_flash": False} if arguments.rpe else {}
-    model = models.PointTransformerV3(6, **options)
+    options: dict[str, Any] = {"enable_rpe": True, "enable_flash": False} if arguments.rpe else {}
+    model: Any = models.PointTransformerV3(6, **options)
     model.eval()
     coords, feats = _scan(arguments.voxel, 6, mx.float32)
     mx.eval(model.parameters(), feats)

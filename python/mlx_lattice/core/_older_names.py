@@ -71,7 +71,7 @@ class SparseRelationContract:
 
 def triple(value: Any) -> Triple:
     """One integer, repeated, or three integers."""
-    return tuple(KernelSpec(1, 1, value).padding)
+    return KernelSpec(1, 1, value).padding
 
 
 def active(rows: Any, active_rows: Any, operation: str, argument: str = "active_rows") -> Any:
@@ -91,7 +91,7 @@ def active(rows: Any, active_rows: Any, operation: str, argument: str = "active_
             f"[{operation}] {argument} must be one integer or an array of shape (1,), "
             f"found {count.dtype} of shape {tuple(count.shape)}"
         )
-    n = count.item()
+    n = int(count)
     if not 0 <= n <= rows.shape[0]:
         raise ValueError(f"[{operation}] {argument} must be in 0..{rows.shape[0]}, found {n}")
     return rows[:n]
@@ -115,16 +115,22 @@ def with_active_rows(build: Any) -> Any:
     return run
 
 
-def _contract(r: Any) -> SparseRelationContract:
+def _contract(r: KernelRelation) -> SparseRelationContract:
     return SparseRelationContract(RelationKind(r.kind), r.n_in, r.n_out, r.n_kernels, r.edge_count)
 
 
-def _add(kind: str, **names: Any) -> None:
+def _add(kind: type, **names: Any) -> None:
     for name, value in names.items():
         setattr(kind, name, value)
 
 
-def _rows_of(r: Any) -> int:
+def _rows_of(
+    r: CoordinateOrdering
+    | OccupancyExpansion
+    | SparseAlignment
+    | SparseOccupancy
+    | SparseQuantization,
+) -> int:
     if r.coords.ndim == 0:
         raise ValueError(f"[{type(r).__name__}] coords must have rows, found a single number")
     return int(r.coords.shape[0])

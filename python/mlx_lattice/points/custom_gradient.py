@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import mlx.core as mx
-from mlx.utils import tree_flatten, tree_unflatten
+from mlx.utils import tree_unflatten
 
+from .._trees import leaves
 from ..nn._checks import told
 
 __all__ = ["custom_sparse_op_with_grad"]
@@ -16,8 +17,8 @@ HELD = object()  # the place of an array among saved values
 
 
 def custom_sparse_op_with_grad(
-    forward_fn: Callable[..., Any], backward_fn: Callable[..., Any], *args: Any
-) -> Any:
+    forward_fn: Callable[..., Any], backward_fn: Callable[..., Any], *args: object
+) -> mx.array:
     """forward_fn(*args), with backward_fn(saved, grad) as its derivative.
 
     forward_fn returns the output, or (output, saved). Without `saved`, the tuple of args takes its
@@ -43,11 +44,11 @@ def custom_sparse_op_with_grad(
         result = forward_fn(*filled(arrays))
         output, saved = result if isinstance(result, tuple) else (result, None)
         shape["given"] = saved is not None
-        leaves = tree_flatten({"saved": saved}) if saved is not None else []
+        found: list[tuple[str, Any]] = leaves({"saved": saved}) if saved is not None else []
         shape["leaves"] = [
-            (name, HELD if isinstance(leaf, mx.array) else leaf) for name, leaf in leaves
+            (name, HELD if isinstance(leaf, mx.array) else leaf) for name, leaf in found
         ]
-        return [output, *(leaf for _, leaf in leaves if isinstance(leaf, mx.array))]
+        return [output, *(leaf for _, leaf in found if isinstance(leaf, mx.array))]
 
     @run.vjp
     def run_vjp(arrays: Any, cotangents: Any, outputs: Any) -> Any:
@@ -74,4 +75,5 @@ def custom_sparse_op_with_grad(
                 )
         return tuple(mx.zeros_like(a) if g is None else g for a, g in zip(arrays, grads))
 
-    return run(*(args[i] for i in places))[0]
+    made: Any = run(*(args[i] for i in places))
+    return made[0]

@@ -1,4 +1,4 @@
-#include "lattice/kernels/cpu/geometry/cover.h"
+#include "lattice/kernels/cpu/geometry/full_cover.h"
 
 #include <algorithm>
 #include <cmath>

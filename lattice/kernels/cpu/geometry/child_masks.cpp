@@ -1,4 +1,4 @@
-#include "lattice/kernels/cpu/geometry/occupancy.h"
+#include "lattice/kernels/cpu/geometry/child_masks.h"
 
 #include <atomic>
 #include <limits>

@@ -1,5 +1,5 @@
 // Occupancy masks against a std::map of sets of children.
-#include "lattice/kernels/cpu/geometry/occupancy.h"
+#include "lattice/kernels/cpu/geometry/child_masks.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "lattice/core/plan.h"
+#include "lattice/core/geometry_plan.h"
 
 #include <algorithm>
 #include <cstring>
@@ -157,7 +157,11 @@ std::vector<uint8_t> GeometryPlan::encode() const {
   for (const CoordinateMapKey& key : roots_) cost.rows += manager_->set(key).rows();
   for (const auto& [in, target, relation] : steps_) {
     if (!cost.add(relation->kind(), relation->n_in(), relation->spec()))
-      throw std::invalid_argument("[GeometryPlan.encode] the plan is too large to be stored");
+      throw std::invalid_argument(
+          "[GeometryPlan.encode] the plan is too large to be stored: a reader accepts kernels of "
+          "at "
+          "most 4,096 offsets and relations of at most 2^34 pairs of row and offset; save the "
+          "coordinates and make the plan again with model.plan(x)");
     cpu::put(body, static_cast<uint8_t>(relation->kind()));
     cpu::put(body, slots.at(in));
     cpu::put(body, target ? slots.at(*target) : kNone);

@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any
 import mlx.core as mx
 from mlx.utils import tree_flatten, tree_unflatten
 
+from .._trees import leaves
+
 if TYPE_CHECKING:
     from mlx.nn import Module
 
 
-def checkpoint_stages(model: Module, modules: Any = None) -> int:
+def checkpoint_stages(model: Module, modules: Sequence[Module] | None = None) -> int:
     """Makes modules of a model checkpointed; returns how many.
 
     A module takes one tensor or array.
@@ -30,7 +32,8 @@ def checkpoint_stages(model: Module, modules: Any = None) -> int:
     chosen = default_stages(model) if modules is None else list(modules)
     if not chosen:
         raise ValueError(
-            f"[checkpoint_stages] {type(model).__name__} has no residual blocks; give modules"
+            f"[checkpoint_stages] {type(model).__name__} has no residual blocks of this library;"
+            " name the modules to compute again: checkpoint_stages(model, [model.first, ...])"
         )
     for module in chosen:
         kind = type(module)
@@ -63,7 +66,7 @@ def _run(module: Any, kind: Any, x: Any) -> Any:
     if not module.training:
         return kind.__call__(module, x)
     is_array = isinstance(x, mx.array)
-    names = [k for k, _ in tree_flatten(module.parameters()) if _is_running(k)]
+    names = [k for k, _ in leaves(module.parameters()) if _is_running(k)]
     seen: list[Any] = []
 
     def body(parameters: Any, feats: Any) -> tuple[Any, ...]:

@@ -1,6 +1,6 @@
 // Targets that cover points, and targets that are made from them: against loops, with empty clouds,
 // any number of threads.
-#include "lattice/kernels/cpu/geometry/cover.h"
+#include "lattice/kernels/cpu/geometry/full_cover.h"
 
 #include <gtest/gtest.h>
 
