@@ -162,6 +162,12 @@ def test_published_configuration():
     assert 46.0e6 < count < 46.3e6
 
 
+def test_options_without_effect_are_accepted():
+    plain = PointTransformerV3(4, **TINY)
+    same = PointTransformerV3(4, **TINY, upcast_softmax=True, pdnorm_ln=False, pdnorm_affine=False)
+    assert same.config == plain.config
+
+
 def test_shuffled_orders_follow_the_seed():
     x = tensor()
     net = PointTransformerV3(4, **TINY, shuffle_in_evaluation=True, drop_path=0.0)
@@ -266,6 +272,7 @@ def test_gradients_are_right():
         ({"stride": (3,)}, "power of two"),
         ({"enc_num_head": (3, 4)}, "heads must divide 16 channels"),
         ({"attn_drop": 0.1}, "attn_drop must be 0"),
+        ({"pdnorm_bn": True}, "pdnorm_bn must be False, got True: norms per data set"),
     ],
 )
 def test_wrong_options(options, message):

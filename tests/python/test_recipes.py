@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import mlx.core as mx
 import numpy as np
 import pytest
 import trees
@@ -134,6 +135,12 @@ def test_train_and_evaluate(tree, tmp_path, capsys):
         confusion.add(data[i].columns["label"], data.table.indices(found[i], "prediction"))
     told = capsys.readouterr().out
     assert f"mean IoU {confusion.mean_iou:.4f}" in told  # what is written is what is measured
+
+
+def test_memory_that_mlx_keeps_is_bound_by_a_step(tree, tmp_path, capsys):
+    assert main(run(tree, "a.toml", tmp_path / "run")) == 0
+    limit = mx.set_cache_limit(4 << 30)
+    assert limit == max(32 << 20, min(limit, mx.get_peak_memory())) < 1 << 30
 
 
 def test_mistakes_have_no_stack_trace(tree, tmp_path, capsys):

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from mlx_lattice.training.distributed import Ranks
 
 MODEL, PIPELINE, RECIPE = "model.safetensors", "recipe.json", "recipe.toml"
+MOST_CACHE = 4 << 30  # MLX keeps 32 MB; larger arrays would be new memory in every step
+
+
+def bound_cache() -> None:
+    """Lets MLX keep as much freed memory as one step used at most, so that memory stays flat."""
+    mx.set_cache_limit(min(MOST_CACHE, max(32 << 20, mx.get_peak_memory())))
 
 
 def train_recipe(arguments: argparse.Namespace) -> None:
@@ -45,7 +51,8 @@ def train_recipe(arguments: argparse.Namespace) -> None:
             f"{output} holds a checkpoint: --resume goes on from it, another --output begins anew"
         )
     ranks = Ranks(timeout=arguments.timeout)
-    mx.set_cache_limit(4 << 30)  # MLX keeps 32 MB; larger arrays would be new memory in every step
+    mx.set_cache_limit(MOST_CACHE)
+    mx.reset_peak_memory()
     train = recipe.dataset(arguments.data, recipe["data"]["train"])
     valid = recipe.dataset(arguments.data, recipe["data"]["valid"])
     with folder_lock(output) if ranks.first else nullcontext():
@@ -84,6 +91,7 @@ def fit(
         about=recipe.about(train),
         counts=counts,
     )
+    trainer.on_step = bound_cache
     if resume:
         trainer.resume()
         say(f"resumed {trainer.where}")

@@ -58,6 +58,9 @@ class PointTransformerV3(Model):
         (B, out_channels) of the mean of each cloud.
     momentum: of the running statistics. The published 0.01 needs some hundred steps to forget the
         start; short trainings do better with 0.1.
+    upcast_attention, upcast_softmax: change nothing; the sums of attention are always float32.
+    pdnorm_bn, pdnorm_ln: norms per data set; must be False, as published. The other pdnorm options
+        then mean nothing and are accepted, so that a published configuration loads as it is.
     """
 
     def __init__(
@@ -89,6 +92,14 @@ class PointTransformerV3(Model):
         refresh_convolution: bool = False,
         cls_mode: bool = False,
         momentum: float = 0.01,
+        upcast_attention: bool = False,
+        upcast_softmax: bool = False,
+        pdnorm_bn: bool = False,
+        pdnorm_ln: bool = False,
+        pdnorm_decouple: bool = True,
+        pdnorm_adaptive: bool = False,
+        pdnorm_affine: bool = True,
+        pdnorm_conditions: Any = ("ScanNet", "S3DIS", "Structured3D"),
     ) -> None:
         given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         config = _checked_config(self, given)
@@ -213,6 +224,15 @@ _LISTS = ("stride", "enc_depths", "enc_channels", "enc_num_head", "enc_patch_siz
 )
 
 
+# Options of the published configuration that change nothing here.
+_WITHOUT_EFFECT = ("upcast_attention", "upcast_softmax", "pdnorm_bn", "pdnorm_ln") + (
+    "pdnorm_decouple",
+    "pdnorm_adaptive",
+    "pdnorm_affine",
+    "pdnorm_conditions",
+)
+
+
 def _checked_config(model: Module, given: Any) -> Any:
     """The configuration as plain numbers, lists and texts; a ValueError names what is wrong."""
     name, config = type(model).__name__, dict(given)
@@ -250,6 +270,14 @@ def _checked_config(model: Module, given: Any) -> Any:
             f"[{name}] attn_drop must be 0, got {given['attn_drop']}: attention never makes the "
             "array of weights that would be dropped; use proj_drop or drop_path"
         )
+    for key in ("pdnorm_bn", "pdnorm_ln"):
+        if given[key]:
+            raise ValueError(
+                f"[{name}] {key} must be False, got {given[key]!r}: norms per data set are not "
+                "built; train one network per data set"
+            )
+    for key in _WITHOUT_EFFECT:
+        del config[key]
     config["qk_scale"] = given["qk_scale"] or None
     config["momentum"] = number(model, "momentum", given["momentum"], 0, 1)
     for key in ("qkv_bias", "pre_norm", "shuffle_orders", "shuffle_pooled", "enable_rpe") + (

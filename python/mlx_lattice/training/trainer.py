@@ -119,6 +119,7 @@ class Trainer:
     """
 
     unit = "scans"  # what the line of progress counts
+    on_step: Callable[[], Any] | None = None  # called after each step
 
     def __init__(
         self,
@@ -354,6 +355,8 @@ class Trainer:
             self.average.update()
         for item, value, outputs in seen:
             self.observe(item, value, outputs)
+        if self.on_step is not None:
+            self.on_step()
         return mean
 
     def _run_epoch(self, items: Any, epochs: int) -> Any:
