@@ -1,4 +1,4 @@
-"""Data sets of the field, as downloaded: lazy sequences of clouds with class indices;
+"""Data sets of the field, as downloaded: lazy sequences of clouds with classes;
 docs/datasets.md.
 """
 
