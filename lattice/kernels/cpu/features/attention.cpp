@@ -89,7 +89,7 @@ void run_backward(const Attention& a, const AttentionGradients& given) {
   const std::vector<int64_t> pairs = pairs_before(a);
   const Context x{a, pairs.data(), TableReader(a.positions)};
   const BackwardItems items{x};
-  TableSums table(a, given.dtable);
+  TableSums table(a.heads, a.kv_heads, a.positions.size, given.dtable);
   // A table has runs of each kv head for itself; otherwise item i is of kv head i / items.count.
   const int64_t groups = table.wanted() ? 1 : a.kv_heads;
   const auto count = [&](int64_t s) { return groups * items.count(s); };

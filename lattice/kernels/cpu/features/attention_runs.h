@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "lattice/kernels/cpu/base/memory.h"
-#include "lattice/kernels/cpu/features/attention.h"
 
 namespace lattice::cpu {
 
@@ -49,12 +48,13 @@ class TableSums {
  public:
   static constexpr int64_t kBytes = int64_t{4} << 20, kMostTasks = 64;
 
-  TableSums(const Attention& a, float* to) : to_(to) {
+  // to: (heads, size), or null.
+  TableSums(int64_t heads, int64_t kv_heads, int64_t size, float* to) : to_(to) {
     if (!to_) return;
-    part_ = a.heads / a.kv_heads * a.positions.size;
+    part_ = heads / kv_heads * size;
     tasks_ =
-        std::clamp<int64_t>(kBytes / 8 / std::max<int64_t>(a.kv_heads * part_, 1), 1, kMostTasks);
-    std::fill_n(to_, a.heads * a.positions.size, 0.0f);
+        std::clamp<int64_t>(kBytes / 8 / std::max<int64_t>(kv_heads * part_, 1), 1, kMostTasks);
+    std::fill_n(to_, heads * size, 0.0f);
   }
   bool wanted() const { return to_ != nullptr; }
   // The most tasks per kv head.

@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "lattice/kernels/cpu/base/memory.h"
-#include "lattice/kernels/cpu/features/distance.h"
 
 namespace lattice::cpu {
 
