@@ -48,6 +48,7 @@ class TableSums {
  public:
   static constexpr int64_t kBytes = int64_t{4} << 20, kMostTasks = 64;
 
+  // to: (heads, size), or null.
   TableSums(int64_t heads, int64_t kv_heads, int64_t size, float* to) : to_(to) {
     if (!to_) return;
     part_ = heads / kv_heads * size;

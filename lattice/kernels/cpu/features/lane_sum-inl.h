@@ -18,9 +18,8 @@ constexpr int kSumVectors = static_cast<int>(kLine / kLanes);
 
 // The sum of the lanes of one vector.
 template <class D>
-HWY_INLINE float total_of_lanes(D d, hn::Vec<D> x) {
+HWY_INLINE float total_of_lanes(D /*d*/, hn::Vec<D> x) {
 #if HWY_TARGET == HWY_SCALAR
-  (void)d;
   return hn::GetLane(x);
 #else
   if constexpr (hn::MaxLanes(D()) > 4) {
