@@ -709,3 +709,12 @@ def test_32_a_mesh_checks_its_faces():
     ):
         with pytest.raises(ValueError, match=r"\[Mesh\] " + text):
             io.Mesh(vertices, faces)
+
+
+def test_33_a_large_integer_is_a_number():
+    logits, labels = mx.zeros((3, 2)), mx.array([0, 1, 0])
+    for make in (training.losses.dice, training.losses.focal):
+        assert mx.isfinite(make(2**64)(logits, labels)).item()
+        for value in (-1, float("nan"), float("inf")):
+            with pytest.raises(ValueError, match="expected a finite number, 0 or more"):
+                make(value)

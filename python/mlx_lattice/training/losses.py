@@ -41,10 +41,16 @@ def cross_entropy(weights: mx.array | None = None, smoothing: float = 0.0) -> Lo
     return loss
 
 
+def _at_least_zero(loss: str, name: str, value: float) -> float:
+    """value as a float, also of an integer that MLX cannot take."""
+    if not 0 <= value < math.inf:
+        raise ValueError(f"[{loss}] {name}: found {value}, expected a finite number, 0 or more")
+    return float(value)
+
+
 def focal(gamma: float = 2.0, weights: mx.array | None = None) -> Loss:
     """Focal loss (Lin et al., 2017): the mean of (1 - p)^gamma (-log p), p of the true class."""
-    if gamma < 0:
-        raise ValueError(f"[focal] gamma: found {gamma}, expected 0 or more")
+    gamma = _at_least_zero("focal", "gamma", gamma)
 
     def loss(logits: mx.array, labels: mx.array) -> Any:
         check_labels("focal", logits, labels, weights)
@@ -59,8 +65,7 @@ def dice(smooth: float = 1.0) -> Loss:
     """Soft Dice (Milletari et al., 2016): mean over the classes present of 1 - (2 |pt| + s) / (|p|
     + |t| + s).
     """
-    if smooth < 0:
-        raise ValueError(f"[dice] smooth: found {smooth}, expected 0 or more")
+    smooth = _at_least_zero("dice", "smooth", smooth)
 
     def loss(logits: mx.array, labels: mx.array) -> Any:
         check_labels("dice", logits, labels)
