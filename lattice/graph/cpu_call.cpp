@@ -108,7 +108,8 @@ mx::Stream cpu_stream(mx::StreamOrDevice s) {
   return stream.device == mx::Device::cpu ? stream : mx::default_stream(mx::Device::cpu);
 }
 
-std::vector<mx::array> cpu_call(std::string name, std::string key, std::vector<mx::array> inputs,
+std::vector<mx::array> cpu_call(std::string name, std::string key,
+                                const std::vector<mx::array>& inputs,
                                 std::vector<OutputSpec> outputs, CpuFunction run,
                                 mx::StreamOrDevice s, Extend extend) {
   std::vector<mx::Shape> shapes;

@@ -68,7 +68,7 @@ using Extend = std::function<mlx::core::array(const std::vector<mlx::core::array
                                               const Extension& extension)>;
 
 std::vector<mlx::core::array> cpu_call(std::string name, std::string key,
-                                       std::vector<mlx::core::array> inputs,
+                                       const std::vector<mlx::core::array>& inputs,
                                        std::vector<OutputSpec> outputs, CpuFunction run,
                                        mlx::core::StreamOrDevice s = {}, Extend extend = {});
 
