@@ -72,6 +72,17 @@ def test_optimizer_steps():
         warm(layer, x)
 
 
+def test_training_keeps_nothing():
+    """Forward and backward read one array in two layouts; an update may write in place."""
+    x, net = tensor(), mlx.nn.Sequential(nn.SubmConv3d(16, 16), nn.SubmConv3d(16, 16))
+    before, optimizer = kept(), mlx.optimizers.SGD(0.01)
+    step = mlx.nn.value_and_grad(net, lambda m: mx.mean(m(x).feats ** 2))
+    for _ in range(12):
+        optimizer.update(net, step(net)[1])
+        mx.eval(net.parameters(), optimizer.state)
+    assert kept() <= before
+
+
 def test_donated_buffer_and_new_array_at_the_same_place():
     """MLX writes w * 3 into the buffer of w, or gives the buffer to the next array."""
     x = tensor()

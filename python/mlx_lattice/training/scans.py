@@ -294,6 +294,11 @@ def segmentation_loss(weights: mx.array | None = None) -> Callable[[Module, Scan
     """Function loss(model, scan) for a `Trainer`: cross-entropy of the voxels."""
 
     def loss(model: Module, scan: Scan) -> mx.array:
+        if not isinstance(scan, Scan):
+            raise TypeError(
+                f"[segmentation_loss] scan: found {type(scan).__name__}, expected a Scan; "
+                "VoxelPipeline.scan makes one of a cloud."
+            )
         if scan.labels is None:
             raise ValueError(f"[segmentation_loss] scan {scan.name!r} has no labels")
         return classification_loss(model(scan.tensor).feats, scan.labels, weights)

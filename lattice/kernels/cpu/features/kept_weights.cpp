@@ -23,10 +23,10 @@ using Key = std::tuple<const void*, int64_t, std::vector<int64_t>>;
 
 struct Entry {
   std::weak_ptr<const void> owner;
-  int64_t sights = 0;  // since the array was packed or changed
+  int64_t sights = 0;  // of the same bits
   int64_t wanted = 2;  // of them, before it is packed for keeping
   int64_t used = 0;    // the call that asked last
-  uint64_t bits = 0;   // a sample of the array that was packed
+  uint64_t bits = 0;   // a sample of the array that was seen last
   KeptWeights packed = nullptr;
   std::shared_ptr<const void> hold = nullptr;  // the memory of the array, while packed
 };
@@ -42,11 +42,17 @@ struct Store {
     entry.packed = nullptr;
     entry.hold = nullptr;
   }
-  // Entries whose array is gone: only the store holds it, or nobody.
+  // Entries whose array is gone: only the store holds it, or nobody. Several layouts of one array
+  // are several entries, and each of them holds it.
   void sweep() {
+    std::map<const void*, int64_t> holds;
+    for (const auto& [key, entry] : entries)
+      if (entry.hold) ++holds[entry.hold.get()];
     for (auto at = entries.begin(); at != entries.end();) {
       Entry& entry = at->second;
-      if (entry.hold ? entry.hold.use_count() == 1 : entry.owner.expired()) {
+      int64_t* own = entry.hold ? &holds[entry.hold.get()] : nullptr;
+      if (own ? entry.hold.use_count() == *own : entry.owner.expired()) {
+        if (own) --*own;
         drop(entry);
         at = entries.erase(at);
       } else {
@@ -123,7 +129,10 @@ KeptWeights kept_weights(const WeightOrigin& origin, int64_t floats,
       s.drop(entry);
       entry.sights = 0;
       entry.wanted = std::min(2 * entry.wanted, kMostSights);
+    } else if (entry.bits != bits) {
+      entry.sights = 0;  // an optimizer wrote new weights into the same memory
     }
+    entry.bits = bits;
     if (++entry.sights < entry.wanted || !s.make_room(size)) return nullptr;
   }
   auto fresh = std::make_shared<Buffer<float>>(floats);
@@ -134,7 +143,6 @@ KeptWeights kept_weights(const WeightOrigin& origin, int64_t floats,
   if (found == s.entries.end() || s.bytes + size > kept_weight_limit()) return made;
   Entry& entry = found->second;
   s.drop(entry);
-  entry.bits = bits;
   entry.packed = made;
   entry.hold = hold;
   s.bytes += size;
