@@ -118,8 +118,9 @@ void bind_values(nb::module_& m) {
                                  "coords[p] = given[order[p]], given[r] = coords[inverse_rows[r]].")
       .def(
           "__init__",
-          [](CoordinateOrdering* self, mx::array coords, mx::array order, mx::array inverse_rows) {
-            new (self) CoordinateOrdering{coords, order, inverse_rows};
+          [](CoordinateOrdering* self, const Given& coords, const Given& order,
+             const Given& inverse_rows) {
+            new (self) CoordinateOrdering{*coords, *order, *inverse_rows};
           },
           nb::arg("coords"), nb::arg("order"), nb::arg("inverse_rows"))
       .def_ro("coords", &CoordinateOrdering::coords)
@@ -129,9 +130,9 @@ void bind_values(nb::module_& m) {
       m, "SparseAlignment", "Row i joins lhs_rows[i] and rhs_rows[i]; -1 where that side has none.")
       .def(
           "__init__",
-          [](SparseAlignment* self, mx::array coords, mx::array active_rows, mx::array lhs_rows,
-             mx::array rhs_rows) {
-            new (self) SparseAlignment{coords, active_rows, lhs_rows, rhs_rows};
+          [](SparseAlignment* self, const Given& coords, const Given& active_rows,
+             const Given& lhs_rows, const Given& rhs_rows) {
+            new (self) SparseAlignment{*coords, *active_rows, *lhs_rows, *rhs_rows};
           },
           nb::arg("coords"), nb::arg("active_rows"), nb::arg("lhs_rows"), nb::arg("rhs_rows"))
       .def_ro("coords", &SparseAlignment::coords)
@@ -142,12 +143,13 @@ void bind_values(nb::module_& m) {
       m, "SparseOccupancy", "Parents with the mask of their children, and the parent of each row.")
       .def(
           "__init__",
-          [](SparseOccupancy* self, mx::array coords, mx::array active_rows, mx::array occupancy,
-             const std::optional<mx::array>& parent_rows,
-             const std::optional<mx::array>& child_indices) {
+          [](SparseOccupancy* self, const Given& coords, const Given& active_rows,
+             const Given& occupancy, const std::optional<Given>& parent_rows,
+             const std::optional<Given>& child_indices) {
             const mx::array none = new_array(nullptr, {0}, mx::int32);
-            new (self) SparseOccupancy{coords, active_rows, occupancy, parent_rows.value_or(none),
-                                       child_indices.value_or(none)};
+            new (self) SparseOccupancy{*coords, *active_rows, *occupancy,
+                                       parent_rows ? **parent_rows : none,
+                                       child_indices ? **child_indices : none};
           },
           nb::arg("coords"), nb::arg("active_rows"), nb::arg("occupancy"),
           nb::arg("parent_rows") = nb::none(), nb::arg("child_indices") = nb::none())
@@ -159,9 +161,9 @@ void bind_values(nb::module_& m) {
   nb::class_<OccupancyExpansion>(m, "OccupancyExpansion", "Children by parent, then by bit.")
       .def(
           "__init__",
-          [](OccupancyExpansion* self, mx::array coords, mx::array active_rows,
-             mx::array parent_rows, mx::array child_indices) {
-            new (self) OccupancyExpansion{coords, active_rows, parent_rows, child_indices};
+          [](OccupancyExpansion* self, const Given& coords, const Given& active_rows,
+             const Given& parent_rows, const Given& child_indices) {
+            new (self) OccupancyExpansion{*coords, *active_rows, *parent_rows, *child_indices};
           },
           nb::arg("coords"), nb::arg("active_rows"), nb::arg("parent_rows"),
           nb::arg("child_indices"))

@@ -28,8 +28,13 @@ void bind_values(nb::module_& m) {
   nb::class_<Quantization>(
       m, "SparseQuantization",
       "Points sorted into voxels: point p lies in voxel inverse_rows[p], voxel v holds counts[v].")
-      .def(nb::init<mx::array, mx::array, mx::array, mx::array>(), "coords"_a, "active_rows"_a,
-           "inverse_rows"_a, "counts"_a)
+      .def(
+          "__init__",
+          [](Quantization* self, const Given& coords, const Given& active_rows,
+             const Given& inverse_rows, const Given& counts) {
+            new (self) Quantization{*coords, *active_rows, *inverse_rows, *counts};
+          },
+          "coords"_a, "active_rows"_a, "inverse_rows"_a, "counts"_a)
       .def_prop_ro("coords", [](const Quantization& q) { return mx::array(q.coords); })
       .def_prop_ro("active_rows", [](const Quantization& q) { return mx::array(q.active_rows); })
       .def_prop_ro("inverse_rows",
@@ -42,7 +47,12 @@ void bind_values(nb::module_& m) {
   nb::class_<PointVoxelMap>(
       m, "PointVoxelMap",
       "Point p is the sum over slots c of weights[p, c] * voxel rows[p, c]; -1 = none.")
-      .def(nb::init<mx::array, mx::array>(), "rows"_a, "weights"_a)
+      .def(
+          "__init__",
+          [](PointVoxelMap* self, const Given& rows, const Given& weights) {
+            new (self) PointVoxelMap{*rows, *weights};
+          },
+          "rows"_a, "weights"_a)
       .def_prop_ro("rows", [](const PointVoxelMap& map) { return mx::array(map.rows); })
       .def_prop_ro("weights", [](const PointVoxelMap& map) { return mx::array(map.weights); });
 }

@@ -167,6 +167,16 @@ def test_methods_and_constructors_take_numpy_arrays_and_lists():
     for given in (positions, positions.tolist()):
         assert core.NeighborIndex(given).knn(given, k=1).edge_count == 5
         assert len(points.PointSet(given, [2, 3], grid=0.1)) == 5
+    row, one = [[0, 0, 0, 0]], np.zeros(1, np.int32)
+    for value in (
+        core.PointVoxelMap([[0] * 8], np.ones((1, 8), np.float32)).rows,
+        core.CoordinateOrdering(row, [0], one).coords,
+        core.SparseAlignment(row, [1], [0], one).coords,
+        core.SparseOccupancy(row, [1], one, [0], one).coords,
+        core.OccupancyExpansion(row, [1], [0], one).coords,
+        core.SparseQuantization(row, [1], one, [1]).coords,
+    ):
+        assert isinstance(value, mx.array)
     with pytest.raises(TypeError, match=r"\[replace\] feats: found str, expected"):
         x.replace(feats="ones")
 

@@ -33,7 +33,9 @@ struct Asker {
       ++packed;
       std::copy(values->begin(), values->end(), to);
     });
-    if (kept) EXPECT_TRUE(std::equal(values->begin(), values->end(), kept->data()));
+    if (kept) {
+      EXPECT_TRUE(std::equal(values->begin(), values->end(), kept->data()));
+    }
     return kept != nullptr;
   }
 };
