@@ -87,7 +87,7 @@ void bind_values(nb::module_& m) {
       .def("__mlx_array__", [](const CoordinateSet& set) { return set.python_array(); })
       .def(
           "__array__",
-          [](const CoordinateSet& set, nb::object dtype, nb::object) {
+          [](const CoordinateSet& set, const nb::object& dtype, const nb::object&) {
             const nb::object array =
                 nb::module_::import_("numpy").attr("array")(set.python_array());
             return dtype.is_none() ? array : array.attr("astype")(dtype);
