@@ -70,14 +70,6 @@ HWY_INLINE void prefetch_row(const T* row, int64_t c) {
   (void)c;
 }
 
-// One cache line that is read much later: it comes to the second-level cache.
-HWY_INLINE void prefetch_later(const float* at) {
-#if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
-  __builtin_prefetch(at, 0, 2);
-#endif
-  (void)at;
-}
-
 // Columns [column, column + columns) of the rows order[0], order[1], ... of x (n, pitch). Null
 // order: the rows 0, 1, ... themselves.
 template <typename T>

@@ -27,16 +27,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace lattice::cpu::HWY_NAMESPACE {
 
-// Output rows scattered in memory that are asked for while others are multiplied.
-struct Fetch {
-  const char* y;
-  int64_t bytes;  // of a row
-  const int32_t *row, *end;
-  HWY_INLINE void next() {
-    if (row < end) prefetch_row(y + *row++ * bytes, bytes);
-  }
-};
-
 struct ListCall {
   Rows rows;
   const int32_t* in;
@@ -46,11 +36,7 @@ struct ListCall {
   const float* w;
   float* y;
   int32_t first_out;
-  bool scattered;          // rows are asked for ahead
-  Fetch* fetch = nullptr;  // or rows of y, one for each block of edges
-  // For rows with themselves: the row that is asked for with row 0, so many columns of it.
-  const float* next = nullptr;
-  int64_t next_columns = 0;
+  bool scattered;  // rows are asked for ahead
 };
 
 // What becomes of the sums v of a row: v + bias, then relu((v + bias - mean) * scale + shift +
@@ -187,7 +173,6 @@ void add_list(const ListCall& given) {
     if (call.scattered && e + kAhead + M <= call.n)
       for (int64_t m = 0; m < M; ++m)
         prefetch_row(call.rows.x + call.rows.at(call.in[e + kAhead + m]), call.c_in);
-    if (call.fetch) call.fetch->next();
     add_block<M, NV, kPaired>(call, e);
   }
   unroll<M - 1>([&](auto m) LATTICE_INLINE_LAMBDA {
@@ -212,13 +197,7 @@ void finish_list(const ListCall& given, const Finish<T>& given_finish) {
         });
   };
   int64_t e = 0;
-  for (; e + M <= call.n; e += M) {
-    for (int64_t c = 0; c < call.next_columns; c += kLine)
-      unroll<M>([&](auto m) LATTICE_INLINE_LAMBDA {
-        prefetch_later(call.next + (e + m) * call.rows.stride + c);
-      });
-    block(std::integral_constant<int, M>(), e);
-  }
+  for (; e + M <= call.n; e += M) block(std::integral_constant<int, M>(), e);
   unroll<M - 1>([&](auto m) LATTICE_INLINE_LAMBDA {
     if (call.n - e == m + 1) block(std::integral_constant<int, m + 1>(), e);
   });

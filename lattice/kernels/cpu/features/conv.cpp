@@ -5,17 +5,14 @@
 //    whose positions are their places in memory need no copy.
 // 2. For each step and each panel of output columns the float32 sums lie in a small array. List k
 //    adds its edges in blocks of M edges, with the packed weight block (k, panel).
-// 3. The sums are rounded and written to their rows, several panels of a row at once.
+// 3. The sums are rounded and written to their rows.
 // An output row belongs to one task, and no size chosen here changes the order of summation. Where
 // many edges of an offset share an output row, as on points, their input rows are added first and
 // multiplied once.
 //
 // Tried without gain, with rows shuffled in memory:
-// - prefetching input rows of the next step between the blocks of this step: the requests wait for
-//   page walks (2x2x2 down with AVX2, room: 0.66 -> 0.58 of sgemm). Output rows of this step help
-//   only where there is about one edge per row (2x2x2 up 0.66 -> 0.72, down 0.66 -> 0.63);
-// - rows read once each (2x2x2 down) read where they are instead of copied to the ring (AVX2, room,
-//   C = 64 / 128: 0.65 -> 0.62, 0.76 -> 0.60);
+// - prefetching rows of the next step between the blocks of this step: the requests wait for page
+//   walks;
 // - windows as large as a task;
 // - rows zeroed before instead of after.
 #include "lattice/kernels/cpu/features/conv.h"
@@ -48,9 +45,6 @@ constexpr int64_t kTaskRows = 16384;
 constexpr int64_t kStepFloats = int64_t{1} << 13;    // sums of a step and panel: 32 KiB
 constexpr int64_t kCachedFloats = int64_t{3} << 16;  // rows that need not be asked for: 768 KiB
 constexpr int64_t kListRows = 256;                   // rows copied at a time without a window
-constexpr int64_t kWriteColumns = 64;                // of a row, written together
-constexpr int64_t kWritePanels = 4;                  // panels of them, at most
-constexpr int64_t kWholeRows = 192;  // multiplied with all panels before the next rows come
 constexpr int64_t kFillEdges = 256;  // that share a block which is made as it is used
 
 // One channel on both sides of each group.
@@ -95,7 +89,6 @@ class Conv {
         scattered_(direct_ && lists.n_in * args.c_in > kCachedFloats),
         whole_(lists.n_k() == 1 && !lists.lists[0].in && lists.lists[0].size == lists.n_out &&
                !in_order_ && !out_order_ && !depthwise_),
-        thin_(out_order_ && 2 * lists.n_edges <= 3 * lists.n_out),
         stride_(direct_ ? args.c_in : round_up(args.c_in, kLine)) {
     plan();
   }
@@ -217,7 +210,6 @@ class Conv {
   struct Scratch {
     float* rows;       // the ring
     int64_t capacity;  // of the ring, a power of two
-    int64_t panels;    // whose sums are kept until they are written together
     int64_t lo, hi;    // positions in it
     float* sums;
     float* block;
@@ -246,8 +238,7 @@ class Conv {
       const int64_t rows = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(hi - lo)));
       if (rows * stride_ <= kWindowFloats) capacity = std::max(capacity, rows);
     }
-    const int64_t panels = std::clamp<int64_t>(kWriteColumns / width, 1, kWritePanels);
-    const int64_t sums_size = tiles * tile_ * width * panels;
+    const int64_t sums_size = tiles * tile_ * width;
     const int64_t ring = direct_ ? 0 : round_up(capacity * stride_ + kLine, kLine);
     const int64_t block_size = round_up(keep_weights_ ? 0 : block, kLine);
     Buffer<float> floats(ring + sums_size + block_size +
@@ -257,7 +248,6 @@ class Conv {
     int32_t* list_rows = ints.data() + tiles * tile_;
     Scratch s{floats.data(),
               capacity,
-              panels,
               0,
               0,
               sums,
@@ -305,12 +295,7 @@ class Conv {
     if (whole_) return finish_rows(first, n, p0, p1, s);
     const bool fits = direct_ || step.hi - step.lo <= s->capacity;
     if (!direct_ && fits) copy_window(step.lo, step.hi, s);
-    Fetch fetch{};
-    if (thin_)
-      fetch = {reinterpret_cast<const char*>(y_), args_.c_out * static_cast<int64_t>(sizeof(T)),
-               out_order_ + first, out_order_ + first + n};
-    float* sums = s->sums;
-    for (int64_t p = p0, begin = p0; p < p1; ++p) {
+    for (int64_t p = p0; p < p1; ++p) {
       const Panel& panel = panels_[p];
       for (int64_t k = 0; k < n_k_; ++k) {
         const int64_t e = first_edge(step.begin, k), m = first_edge(step.end, k) - e;
@@ -325,10 +310,9 @@ class Conv {
                       m,
                       c_in_,
                       block(k, panel, s),
-                      sums,
+                      s->sums,
                       static_cast<int32_t>(first),
-                      scattered_,
-                      thin_ ? &fetch : nullptr};
+                      scattered_};
         const ListKernel& kernel = kListKernels[panel.vectors - 1];
         const auto add = depthwise_ ? kernel.add_depthwise : kernel.add;
         if (fits && buckets_) {
@@ -339,11 +323,7 @@ class Conv {
           add_copied(add, call, panel, s);
         }
       }
-      sums += n * panel.vectors * kLanes;
-      if (p + 1 < p1 && p + 1 < begin + s->panels) continue;
-      finish(begin, p + 1, first, n, s->sums);
-      begin = p + 1;
-      sums = s->sums;
+      finish(panel, first, n, s->sums);
     }
   }
 
@@ -375,14 +355,9 @@ class Conv {
 
   // Every row with itself.
   void finish_rows(int64_t first, int64_t n, int64_t p0, int64_t p1, Scratch* s) const {
-    // With many panels the first of them would wait for all rows. So each asks for its share of
-    // the rows that follow. AVX2, shares of sgemm on room, C = 64 / 128: 0.83 -> 0.91, 0.90 ->
-    // 0.97.
-    const bool ahead = direct_ && p1 - p0 >= 4;
-    const int64_t most = ahead ? kWholeRows : direct_ ? n : s->capacity;
-    if (n > most) {
-      finish_rows(first, most, p0, p1, s);
-      return finish_rows(first + most, n - most, p0, p1, s);
+    if (!direct_ && n > s->capacity) {
+      finish_rows(first, s->capacity, p0, p1, s);
+      return finish_rows(first + s->capacity, n - s->capacity, p0, p1, s);
     }
     if (!direct_) copy_input(nullptr, first, first + n, s->rows);
     const float* x = direct_ ? reinterpret_cast<const float*>(x_) + first * args_.c_in : s->rows;
@@ -390,20 +365,15 @@ class Conv {
       const Panel& panel = panels_[p];
       Ending ending;
       prepare(panel, &ending);
-      ListCall call{{x + panel.x_column, stride_, INT32_MAX},
-                    nullptr,
-                    nullptr,
-                    n,
-                    c_in_,
-                    block(0, panel, s),
-                    nullptr,
-                    static_cast<int32_t>(first),
-                    false};
-      if (ahead) {
-        const int64_t begin = args_.c_in * (p - p0) / (p1 - p0);
-        call.next = x + n * stride_ + begin;
-        call.next_columns = args_.c_in * (p - p0 + 1) / (p1 - p0) - begin;
-      }
+      const ListCall call{{x + panel.x_column, stride_, INT32_MAX},
+                          nullptr,
+                          nullptr,
+                          n,
+                          c_in_,
+                          block(0, panel, s),
+                          nullptr,
+                          static_cast<int32_t>(first),
+                          false};
       kFinishKernels<T>[panel.vectors - 1](call, ending.finish);
     }
   }
@@ -474,52 +444,38 @@ class Conv {
     }
   }
 
-  // Finishes the rows of panels [p0, p1) and writes them; leaves the sums at 0. Few rows at a time
-  // with all their panels: rows scattered in memory are touched once.
-  void finish(int64_t p0, int64_t p1, int64_t first, int64_t n, float* sums) const {
-    constexpr int64_t kRows = 8;
-    Ending endings[kWritePanels];
-    for (int64_t p = p0; p < p1; ++p) prepare(panels_[p], &endings[p - p0]);
-    const int64_t columns = panels_[p1 - 1].column + panels_[p1 - 1].columns - panels_[p0].column;
-    const Finish<T>& leftmost = endings[0].finish;
-    for (int64_t r = 0; r < n; r += kRows) {
-      const int64_t end = std::min(n, r + kRows), ahead = out_order_ ? std::min(n, end + kRows) : 0;
-      for (int64_t i = end; i < ahead; ++i) {
-        const int64_t at = out_order_[first + i] * args_.c_out;
-        prefetch_row(leftmost.y + at, columns);
-        if (leftmost.residual) prefetch_row(leftmost.residual + at, columns);
-      }
-      float* part = sums;
-      for (int64_t p = p0; p < p1; ++p) {
-        const int64_t width = panels_[p].vectors * kLanes;
-        write_rows(endings[p - p0].finish, width, first + r, end - r, part + r * width);
-        part += n * width;
-      }
-    }
-  }
-  HWY_INLINE void write_rows(const Finish<T>& finish, int64_t width, int64_t first, int64_t n,
-                             float* HWY_RESTRICT sums) const {
+  // Finishes the rows and writes them; leaves the sums at 0.
+  void finish(const Panel& p, int64_t first, int64_t n, float* HWY_RESTRICT sums) const {
+    Ending ending;
+    prepare(p, &ending);
+    const Finish<T> finish = ending.finish;
     const Floats d;
     // Without a norm the loop has no branches (1 to 3 % of conv with AVX-512).
     if (finish.plain()) {
       const float* HWY_RESTRICT bias = finish.bias;
       T* y = finish.y;
-      const int64_t columns = finish.columns;
-      each_row(width, first, n, sums, [&](Vec v, int64_t at, int64_t c) HWY_ATTR {
+      const int64_t columns = p.columns;
+      each_row(p, first, n, sums, finish, [&](Vec v, int64_t at, int64_t c) HWY_ATTR {
         store(hn::Add(v, hn::Load(d, bias + c)), d, y + at + c, columns - c);
       });
     } else {
-      each_row(width, first, n, sums,
+      each_row(p, first, n, sums, finish,
                [&](Vec v, int64_t at, int64_t c) HWY_ATTR { finish.put(v, at, c); });
     }
   }
   template <class Put>
-  HWY_INLINE void each_row(int64_t width, int64_t first, int64_t n, float* HWY_RESTRICT sums,
-                           Put put) const {
+  HWY_INLINE void each_row(const Panel& p, int64_t first, int64_t n, float* HWY_RESTRICT sums,
+                           const Finish<T>& finish, Put put) const {
+    constexpr int64_t kAhead = 8;
     const Floats d;
-    const int64_t pitch = args_.c_out;
+    const int64_t width = p.vectors * kLanes, pitch = args_.c_out, columns = p.columns;
     const int32_t* order = out_order_;
     for (int64_t r = first; r < first + n; ++r, sums += width) {
+      if (order && r + kAhead < first + n) {
+        const int64_t ahead = order[r + kAhead] * pitch;
+        prefetch_row(finish.y + ahead, columns);
+        if (finish.residual) prefetch_row(finish.residual + ahead, columns);
+      }
       const int64_t at = (order ? order[r] : r) * pitch;
       for (int64_t c = 0; c < width; c += kLanes) {
         put(hn::Load(d, sums + c), at, c);
@@ -542,7 +498,6 @@ class Conv {
   bool direct_;     // rows are read where they are
   bool scattered_;  // and do not all stay in the cache
   bool whole_;      // the one list holds every row with itself
-  bool thin_;       // about one edge per row: rows of y cost as much as their products
   int64_t stride_;  // of the rows that are read
   std::vector<Panel> panels_;
   int64_t packed_ = 0;  // floats of one offset's weights
