@@ -1,6 +1,7 @@
 """Training: one loop for any model and loss, checkpoints, several ranks, metrics, optimizers."""
 
 import sys as _sys
+from types import ModuleType as _ModuleType
 
 from .. import _error_names, _help
 from . import (
@@ -59,17 +60,7 @@ __all__ = [
     "warm_cosine",
 ]
 
-for _shown in (
-    _sys.modules[__name__],
-    checkpoint,
-    distributed,
-    inference,
-    losses,
-    metrics,
-    optimizers,
-    progress,
-    scans,
-    schedules,
-):
-    _error_names.guard(vars(_shown))
+_shown = [m for m in map(globals().get, __all__) if isinstance(m, _ModuleType)]
+for _module in (_sys.modules[__name__], *_shown):
+    _error_names.guard(vars(_module))
 _help.install(_sys.modules[__name__], "training")

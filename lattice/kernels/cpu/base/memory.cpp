@@ -8,13 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "lattice/kernels/cpu/base/fork_safe.h"
 #include "lattice/kernels/cpu/base/pages.h"
 
 #if defined(__linux__)
 #include <sys/mman.h>
-#endif
-#if !defined(_WIN32)
-#include <pthread.h>
 #endif
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -75,20 +73,7 @@ struct Pool {
   }
 };
 
-// Never destroyed: arrays may be released after static destruction began. fork() waits for the
-// mutex; otherwise the child could inherit the mutex locked by a thread that the child does not
-// have.
-Pool& pool() {
-  static Pool* instance = [] {
-    auto* made = new Pool;
-#if !defined(_WIN32)
-    pthread_atfork([] { pool().mutex.lock(); }, [] { pool().mutex.unlock(); },
-                   [] { pool().mutex.unlock(); });
-#endif
-    return made;
-  }();
-  return *instance;
-}
+Pool& pool() { return fork_safe<Pool>(); }
 
 // AddressSanitizer sees the bytes behind those asked for, and blocks that lie in the pool, as out
 // of bounds.

@@ -8,9 +8,7 @@
 #include <mutex>
 #include <tuple>
 
-#if !defined(_WIN32)
-#include <pthread.h>
-#endif
+#include "lattice/kernels/cpu/base/fork_safe.h"
 
 namespace lattice::cpu {
 namespace {
@@ -69,18 +67,7 @@ struct Store {
   }
 };
 
-// Never destroyed, and locked during fork, like the pool of memory.
-Store& store() {
-  static Store* instance = [] {
-    auto* made = new Store;
-#if !defined(_WIN32)
-    pthread_atfork([] { store().mutex.lock(); }, [] { store().mutex.unlock(); },
-                   [] { store().mutex.unlock(); });
-#endif
-    return made;
-  }();
-  return *instance;
-}
+Store& store() { return fork_safe<Store>(); }
 
 bool same_owner(const std::weak_ptr<const void>& a, const std::weak_ptr<const void>& b) {
   return !a.owner_before(b) && !b.owner_before(a);
