@@ -362,7 +362,7 @@ TEST(AttentionTest, LargeLogitsDoNotOverflowAndNanStaysInItsRow) {
 
 // f of one value, through a vector.
 template <class F>
-float lane(const F& f, float x) {
+HWY_ATTR float lane(const F& f, float x) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::ScalableTag<float> d;
   std::vector<float> values(hn::Lanes(d), x);
@@ -370,13 +370,13 @@ float lane(const F& f, float x) {
   return values[0];
 }
 float exp_of(float x) {
-  return lane([](auto d, auto v) { return HWY_NAMESPACE::exp_vector(d, v); }, x);
+  return lane([](auto d, auto v) HWY_ATTR { return HWY_NAMESPACE::exp_vector(d, v); }, x);
 }
 float exp2_of(float x) {
-  return lane([](auto d, auto v) { return HWY_NAMESPACE::exp2_vector(d, v); }, x);
+  return lane([](auto d, auto v) HWY_ATTR { return HWY_NAMESPACE::exp2_vector(d, v); }, x);
 }
 float log2_of(float x) {
-  return lane([](auto d, auto v) { return HWY_NAMESPACE::log2_vector(d, v); }, x);
+  return lane([](auto d, auto v) HWY_ATTR { return HWY_NAMESPACE::log2_vector(d, v); }, x);
 }
 const float kLoudNan = std::bit_cast<float>(0x7fffffffu);  // all bits that a shift may move are set
 
