@@ -12,9 +12,12 @@ if [ "${LATTICE_ASAN:-0}" = 1 ]; then
     --target build/asan_python . --config-settings=build-dir=build/asan_ext \
     --config-settings=cmake.build-type=Sanitize \
     --config-settings=cmake.define.CMAKE_CXX_FLAGS_SANITIZE=-O1 \
-    --config-settings=cmake.define.LATTICE_SANITIZE=address,undefined
+    --config-settings=cmake.define.LATTICE_SANITIZE=address,undefined \
+    --config-settings=cmake.define.LATTICE_STUBS=OFF
   PYTHONPATH=$PWD/build/asan_python
-  LD_PRELOAD=$("${CXX:-c++}" -print-file-name=libasan.so)
+  # The interpreter has no C++ library, and AddressSanitizer looks for its functions at the start.
+  cxx=${CXX:-c++}
+  LD_PRELOAD="$("$cxx" -print-file-name=libasan.so) $("$cxx" -print-file-name=libstdc++.so)"
   ASAN_OPTIONS=detect_leaks=0,allocator_may_return_null=1
   export PYTHONPATH LD_PRELOAD ASAN_OPTIONS
   memory=0

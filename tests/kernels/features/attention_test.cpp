@@ -1,11 +1,12 @@
 // Attention kernels against a float64 version of the formulas. Cases: lengths 0, 1 and around every
 // tile edge, storages, bias, tables, masks, grouped heads; rows that see nothing, NaN and overflow.
-// Also: the same bits for any number of threads, bounded memory, the error of exp.
+// Also: the same bits for any number of threads, bounded memory, the errors of exp and log2.
 #include "lattice/kernels/cpu/features/attention.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -359,25 +360,62 @@ TEST(AttentionTest, LargeLogitsDoNotOverflowAndNanStaysInItsRow) {
   });
 }
 
-TEST(ExpTest, ErrorIsBelowOneUnit) {
+// f of one value, through a vector.
+template <class F>
+float lane(const F& f, float x) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::ScalableTag<float> d;
+  std::vector<float> values(hn::Lanes(d), x);
+  hn::StoreU(f(d, hn::LoadU(d, values.data())), d, values.data());
+  return values[0];
+}
+float exp_of(float x) {
+  return lane([](auto d, auto v) { return HWY_NAMESPACE::exp_vector(d, v); }, x);
+}
+float exp2_of(float x) {
+  return lane([](auto d, auto v) { return HWY_NAMESPACE::exp2_vector(d, v); }, x);
+}
+float log2_of(float x) {
+  return lane([](auto d, auto v) { return HWY_NAMESPACE::log2_vector(d, v); }, x);
+}
+const float kLoudNan = std::bit_cast<float>(0x7fffffffu);  // all bits that a shift may move are set
+
+TEST(ExpTest, ErrorIsBelowOneUnit) {
   double worst = 0;
-  std::vector<float> in(hn::Lanes(d)), out(in);
-  const auto of = [&](float x) {
-    std::fill(in.begin(), in.end(), x);
-    hn::StoreU(HWY_NAMESPACE::exp_vector(d, hn::LoadU(d, in.data())), d, out.data());
-    return out[0];
-  };
   for (double x = -87.33; x < 88; x += 0x1p-12 * 1.1) {
     const float v = static_cast<float>(x);
-    worst = std::max(worst, std::fabs(double{of(v)} / std::exp(double{v}) - 1));
+    worst = std::max(worst, std::fabs(double{exp_of(v)} / std::exp(double{v}) - 1));
   }
   EXPECT_LT(worst, 1.2e-7);
-  EXPECT_EQ(of(0.0f), 1.0f);
-  EXPECT_EQ(of(-kInf), 0.0f);
-  EXPECT_EQ(of(-1e30f), 0.0f);
-  EXPECT_TRUE(std::isnan(of(NAN)));
+  EXPECT_EQ(exp_of(0.0f), 1.0f);
+  EXPECT_EQ(exp_of(-kInf), 0.0f);
+  EXPECT_EQ(exp_of(-1e30f), 0.0f);
+  for (const float nan : {NAN, kLoudNan}) EXPECT_TRUE(std::isnan(exp_of(nan)));
+}
+
+TEST(ExpTest, PowersOfTwo) {
+  double worst = 0;
+  for (double x = -126; x < 127; x += 0x1p-11 * 1.1) {
+    const float v = static_cast<float>(x);
+    worst = std::max(worst, std::fabs(double{exp2_of(v)} / std::exp2(double{v}) - 1));
+  }
+  EXPECT_LT(worst, 2e-7);  // 1.7e-7 with a fused multiply-add
+  for (const float n : {0.0f, -1.0f, -126.0f, 100.0f}) EXPECT_EQ(exp2_of(n), std::exp2(n));
+  for (const float n : {-126.001f, -126.5f, -127.0f, -150.0f, -1e30f, -kInf})
+    EXPECT_EQ(exp2_of(n), 0.0f);
+  for (const float nan : {NAN, kLoudNan}) EXPECT_TRUE(std::isnan(exp2_of(nan)));
+}
+
+TEST(ExpTest, Log2) {
+  double worst = 0;
+  for (double x = 1; x < 0x1p30; x *= 1.0001) {
+    const float v = static_cast<float>(x);
+    const double expected = std::log2(double{v});
+    worst = std::max(worst, std::fabs(double{log2_of(v)} - expected) / std::max(1.0, expected));
+  }
+  EXPECT_LT(worst, 1.5e-7);
+  for (const float n : {0.0f, 1.0f, -5.0f, 31.0f}) EXPECT_EQ(log2_of(std::exp2(n)), n);
+  for (const float nan : {NAN, kLoudNan}) EXPECT_TRUE(std::isnan(log2_of(nan)));
 }
 
 }  // namespace

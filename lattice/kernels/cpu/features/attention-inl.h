@@ -1,11 +1,11 @@
-// Tiles of attention: products on registers, packing, logits with bias and masks.
+// Tiles of attention: logits with bias and masks.
 // Included once per Highway target.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "lattice/kernels/cpu/base/exp-inl.h"
-#include "lattice/kernels/cpu/features/attention.h"
-#include "lattice/kernels/cpu/features/block-inl.h"
+#include "lattice/kernels/cpu/features/attention_products-inl.h"
 
 #if defined(LATTICE_KERNELS_CPU_ATTENTION_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef LATTICE_KERNELS_CPU_ATTENTION_INL_H
@@ -17,166 +17,11 @@
 HWY_BEFORE_NAMESPACE();
 namespace lattice::cpu::HWY_NAMESPACE {
 
-// A block of a product has kGroup rows and up to kPanel vectors of columns: its sums fill the
-// registers.
-constexpr int kGroup = 6;
-#if HWY_ARCH_ARM_A64 || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3)
-constexpr int kPanel = 4;
-#else
-constexpr int kPanel = 2;
-#endif
-constexpr int64_t kPanelWidth = kPanel * kLanes;
-constexpr int64_t kTileRows = 48;   // queries taken together
-constexpr int64_t kTileKeys = 128;  // keys taken together
-static_assert(kTileKeys % kPanelWidth == 0);
 constexpr float kInf = std::numeric_limits<float>::infinity();
-
-inline int64_t vectors_of(int64_t n) { return (n + kLanes - 1) / kLanes; }
-// The same for a row of logits, whose sum is taken by kLine values.
+// Logits of a tile are in units of log 2, so that weights are powers of 2.
+constexpr float kLog2E = 1.44269504088896341f, kLn2 = 0.69314718055994531f;
+// Vectors of a row of n logits, whose sum is taken by kLine values.
 inline int64_t vectors_of_row(int64_t n) { return round_up(n, kLine) / kLanes; }
-// Rows of copies are padded to whole vectors. The odd number of cache lines spreads a column of
-// rows over all sets of the first-level cache.
-inline int64_t padded_size(int64_t size) { return round_up(size, 2 * kLine) + kLine; }
-
-enum class Into { set, add, scaled_add };
-
-struct Left {  // A[m, t] is at x[m * row + t * step]
-  const float* x;
-  int64_t row, step, rows;
-};
-struct Right {  // row t of B is at x + t * ld; panel p of kPanelWidth columns begins at x + p *
-                // panel
-  const float* x;
-  int64_t panel, ld;
-};
-struct Result {  // row m of C is at x + m * ld
-  float* x;
-  int64_t ld;
-  const float* keep = nullptr;  // one factor per row, of Into::scaled_add
-};
-
-// Elements from one row to the next of A, B and C, and from one column of A to the next.
-struct Steps {
-  int64_t a, column, b, c;
-};
-
-// M rows and N vectors of C = A B, C + A B or keep C + A B. Pointers that do not overlap stay
-// parameters: as members of structs they cost 2.5 % with AVX2.
-template <Into kInto, int M, int N>
-HWY_INLINE void multiply_block(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
-                               float* HWY_RESTRICT c, const float* keep, Steps by, int64_t depth) {
-  const Floats d;
-  Vec sum[M * N];
-  unroll<M * N>([&](auto i) LATTICE_INLINE_LAMBDA { sum[i] = hn::Zero(d); });
-  int64_t at[M];
-  unroll<M>([&](auto m) LATTICE_INLINE_LAMBDA { at[m] = m * by.a; });
-  for (int64_t t = 0; t < depth; ++t, a += by.column, b += by.b) {
-    unroll<M>([&](auto m) LATTICE_INLINE_LAMBDA { pin(at[m]); });
-    Vec w[N];
-    unroll<N>([&](auto v) LATTICE_INLINE_LAMBDA { w[v] = hn::LoadU(d, b + v * kLanes); });
-    unroll<M>([&](auto m) LATTICE_INLINE_LAMBDA {
-      const Vec x = hn::Set(d, a[at[m]]);
-      unroll<N>([&](auto v) LATTICE_INLINE_LAMBDA {
-        sum[m * N + v] = hn::MulAdd(x, w[v], sum[m * N + v]);
-      });
-    });
-  }
-  unroll<M>([&](auto m) LATTICE_INLINE_LAMBDA {
-    unroll<N>([&](auto v) LATTICE_INLINE_LAMBDA {
-      float* to = c + m * by.c + v * kLanes;
-      Vec total = sum[m * N + v];
-      if constexpr (kInto == Into::add) total = hn::Add(hn::LoadU(d, to), total);
-      if constexpr (kInto == Into::scaled_add)
-        total = hn::MulAdd(hn::LoadU(d, to), hn::Set(d, keep[m]), total);
-      hn::StoreU(total, d, to);
-    });
-  });
-}
-
-template <Into kInto, int N>
-HWY_NOINLINE void multiply_panel(const Left& a, const Right& b, int64_t depth, const Result& c) {
-  const Steps by{a.row, a.step, b.ld, c.ld};
-  const int64_t rows = a.rows;
-  int64_t m = 0;
-  for (; m + kGroup <= rows; m += kGroup)
-    multiply_block<kInto, kGroup, N>(a.x + m * by.a, b.x, c.x + m * by.c, c.keep + m, by, depth);
-  unroll<kGroup - 1>([&](auto left) LATTICE_INLINE_LAMBDA {
-    if (rows - m == left + 1)
-      multiply_block<kInto, left + 1, N>(a.x + m * by.a, b.x, c.x + m * by.c, c.keep + m, by,
-                                         depth);
-  });
-}
-
-// C (rows, vectors * kLanes) from A (rows, depth) and B (depth, vectors * kLanes).
-template <Into kInto>
-void multiply(const Left& a, const Right& b, int64_t depth, int64_t vectors, const Result& c) {
-  for (int64_t v = 0; v < vectors; v += kPanel) {
-    const Right panel{b.x + v / kPanel * b.panel, b.panel, b.ld};
-    const Result columns{c.x + v * kLanes, c.ld, c.keep};
-    unroll<kPanel>([&](auto n) {
-      if (std::min<int64_t>(kPanel, vectors - v) == n + 1)
-        multiply_panel<kInto, n + 1>(a, panel, depth, columns);
-    });
-  }
-}
-
-// Rows of one head as they lie in memory: row r is at x + r * pitch, `size` values; nothing at or
-// behind `end` is read.
-template <typename T>
-struct HeadRows {
-  const T* x;
-  const T* end;
-  int64_t pitch, size;
-};
-
-// dst (rows, ld) = factor x, widened. The same rows of the next head, which comes next, are asked
-// for: with segments of 48 rows they come from far away.
-template <typename T>
-HWY_NOINLINE void copy_head(const HeadRows<T>& x, int64_t begin, int64_t rows, float factor,
-                            float* HWY_RESTRICT dst, int64_t ld) {
-  const Floats d;
-  const Vec by = hn::Set(d, factor);
-  for (int64_t r = 0; r < rows; ++r, dst += ld) {
-    const T* from = x.x + (begin + r) * x.pitch;
-    if (x.end - from >= 2 * x.size) prefetch_row(from + x.size, x.size);
-    int64_t j = 0;
-    for (; j + kLanes <= x.size; j += kLanes) hn::Store(hn::Mul(by, load(d, from + j)), d, dst + j);
-    if (j < x.size) hn::Store(hn::Mul(by, load_until(d, from + j, x.end)), d, dst + j);
-  }
-}
-
-// The panels of the transpose of x (rows, ld), depth `size`: panel p is (size, kPanelWidth).
-// Rows of x up to the next multiple of 4 and `size` up to the next multiple of 4 are read.
-HWY_NOINLINE void transpose_panels(const float* HWY_RESTRICT x, int64_t ld, int64_t rows,
-                                   int64_t size, float* HWY_RESTRICT to) {
-#if HWY_TARGET == HWY_SCALAR  // it has no vectors of 4
-  const int64_t panel = round_up(size, 4) * kPanelWidth;
-  for (int64_t r = 0; r < round_up(rows, 4); ++r)
-    for (int64_t j = 0; j < round_up(size, 4); ++j)
-      to[r / kPanelWidth * panel + j * kPanelWidth + r % kPanelWidth] = x[r * ld + j];
-#else
-  const hn::FixedTag<float, 4> d;
-  const hn::FixedTag<double, 2> dd;
-  const int64_t panel = round_up(size, 4) * kPanelWidth;
-  for (int64_t r = 0; r < rows; r += 4) {
-    float* column = to + r / kPanelWidth * panel + r % kPanelWidth;
-    const float* row = x + r * ld;
-    for (int64_t j = 0; j < size; j += 4) {
-      const auto a = hn::Load(d, row + j), b = hn::Load(d, row + ld + j),
-                 c = hn::Load(d, row + 2 * ld + j), e = hn::Load(d, row + 3 * ld + j);
-      const auto ab0 = hn::BitCast(dd, hn::InterleaveLower(d, a, b)),
-                 ab1 = hn::BitCast(dd, hn::InterleaveUpper(d, a, b)),
-                 ce0 = hn::BitCast(dd, hn::InterleaveLower(d, c, e)),
-                 ce1 = hn::BitCast(dd, hn::InterleaveUpper(d, c, e));
-      float* at = column + j * kPanelWidth;
-      hn::Store(hn::BitCast(d, hn::InterleaveLower(dd, ab0, ce0)), d, at);
-      hn::Store(hn::BitCast(d, hn::InterleaveUpper(dd, ab0, ce0)), d, at + kPanelWidth);
-      hn::Store(hn::BitCast(d, hn::InterleaveLower(dd, ab1, ce1)), d, at + 2 * kPanelWidth);
-      hn::Store(hn::BitCast(d, hn::InterleaveUpper(dd, ab1, ce1)), d, at + 3 * kPanelWidth);
-    }
-  }
-#endif
-}
 
 // One tile of logits: queries from q0 of segment s, keys from k0, both counted inside the segment.
 struct Tile {
@@ -249,20 +94,22 @@ HWY_NOINLINE void finish_logits(const Context& x, const Tile& t, int64_t r,
                                 const int32_t* k_positions, float* HWY_RESTRICT row) {
   const Floats d;
   const hn::RebindToSigned<Floats> di;
+  const Vec unit = hn::Set(d, kLog2E);
   if (x.a.bias) {
     const float* bias = x.bias_row(t, r);
     int64_t j = 0;
     for (; j + kLanes <= t.keys; j += kLanes)
-      hn::Store(hn::Add(hn::Load(d, row + j), hn::LoadU(d, bias + j)), d, row + j);
-    for (; j < t.keys; ++j) row[j] += bias[j];
+      hn::Store(hn::MulAdd(unit, hn::LoadU(d, bias + j), hn::Load(d, row + j)), d, row + j);
+    for (; j < t.keys; ++j) row[j] = std::fma(kLog2E, bias[j], row[j]);
   }
   if (const PositionTable& p = x.a.positions; p.table) {
     const float* table = p.table + t.head * p.size;
     const int32_t* query = p.q_positions + (x.a.q_offsets[t.s] + t.q0 + r) * p.axes;
     for (int64_t j = 0; j < t.keys; j += kLanes) {
       Vec sum = hn::Load(d, row + j);
-      x.reader.lookups(di, query, k_positions + j,
-                       [&](auto e) HWY_ATTR { sum = hn::Add(sum, hn::GatherIndex(d, table, e)); });
+      x.reader.lookups(di, query, k_positions + j, [&](auto e) HWY_ATTR {
+        sum = hn::MulAdd(unit, hn::GatherIndex(d, table, e), sum);
+      });
       hn::Store(sum, d, row + j);
     }
   }

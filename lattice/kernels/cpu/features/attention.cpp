@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "lattice/kernels/cpu/base/caches.h"
 #include "lattice/kernels/cpu/base/hwy_targets.h"
 #include "lattice/kernels/cpu/base/threads.h"
 #include "lattice/kernels/cpu/features/attention_runs.h"
@@ -38,27 +39,32 @@ std::vector<int64_t> pairs_before(const Attention& a) {
 void run_forward(const Attention& a, void* out, float* lse) {
   const std::vector<int64_t> pairs = pairs_before(a);
   const Context x{a, pairs.data(), TableReader(a.positions)};
-  // Copies of a chunk's queries and sums stay in the second-level cache.
-  const int64_t chunk =
-      std::clamp<int64_t>(24576 / a.size, 2 * kTileRows, 12 * kTileRows) / kTileRows * kTileRows;
+  // Copies of a chunk's queries and sums stay in the second-level cache. A longer chunk copies keys
+  // and values less often, but all threads need some chunks.
+  const int64_t least = std::clamp<int64_t>(24576 / a.size, 2 * kTileRows, 12 * kTileRows),
+                most = caches().second / 3 / (2 * padded_size(a.size) * 4),
+                share = a.q_offsets[a.segments] * a.heads / (4 * thread_count());
+  const int64_t chunk = std::clamp(share, least, std::max(least, most)) / kTileRows * kTileRows;
   int64_t longest = 0;
   for (int64_t s = 0; s < a.segments; ++s) longest = std::max(longest, x.queries(s));
   // Item i of a segment: head i / chunks, chunk i % chunks.
   const auto chunks = [&](int64_t s) { return (x.queries(s) + chunk - 1) / chunk; };
   const auto count = [&](int64_t s) { return a.heads * chunks(s); };
-  const auto begin = [&](int64_t s, int64_t i) { return i % chunks(s) * chunk; };
-  const auto rows = [&](int64_t s, int64_t i) {
-    return std::min(chunk, x.queries(s) - begin(s, i));
+  const auto item = [&](int64_t s, int64_t i) {
+    const int64_t q0 = i % chunks(s) * chunk;
+    return ForwardItem{s, i / chunks(s), q0, std::min(chunk, x.queries(s) - q0)};
   };
-  const auto work = [&](int64_t s, int64_t i) { return rows(s, i) * (x.keys(s) + 1) * a.size; };
+  const auto work = [&](int64_t s, int64_t i) {
+    return item(s, i).rows * (x.keys(s) + 1) * a.size;
+  };
   std::vector<AttentionRun> runs;
   add_runs(a.segments, 0, kTaskWork, count, work, runs);
   parallel_for(static_cast<int64_t>(runs.size()), [&](int64_t run) {
     ForwardScratch scratch(a.size, std::min(chunk, longest));
     visit_float_type(a.storage, [&]<typename T>(T) {
       each_item(runs[static_cast<size_t>(run)], count, [&](int64_t s, int64_t i) {
-        forward_chunk(x, s, i / chunks(s), begin(s, i), rows(s, i), static_cast<T*>(out), lse,
-                      scratch);
+        const auto [s_next, i_next] = item_after(a.segments, s, i, count);
+        forward_item(x, item(s, i), item(s_next, i_next), static_cast<T*>(out), lse, scratch);
       });
     });
   });
@@ -100,10 +106,11 @@ void run_backward(const Attention& a, const AttentionGradients& given) {
     const BackwardItem t = item(0, s, i);
     return (t.q1 - t.q0 + 1) * (t.k1 - t.k0 + 1) * a.size * (a.heads / a.kv_heads);
   };
-  int64_t queries = 0, keys = 0, total = 0;
+  int64_t most = 0, queries = 0, keys = 0, total = 0;
   for (int64_t s = 0; s < a.segments; ++s)
     for (int64_t i = 0; i < items.count(s); ++i) {
       const BackwardItem t = items.item(s, 0, i);
+      most = std::max(most, t.q1 - t.q0);
       if (t.of_queries) queries = std::max(queries, t.q1 - t.q0);
       if (t.of_keys) keys = std::max(keys, t.k1 - t.k0);
       total += work(s, i);
@@ -118,7 +125,7 @@ void run_backward(const Attention& a, const AttentionGradients& given) {
   }
   table.keep(static_cast<int64_t>(runs.size()));
   parallel_for(static_cast<int64_t>(runs.size()), [&](int64_t number) {
-    BackwardScratch scratch(a.size, queries, keys);
+    BackwardScratch scratch(a.size, most, queries, keys);
     const AttentionRun& run = runs[static_cast<size_t>(number)];
     table.of_task(number, run.g, [&](double* sums) {
       visit_float_type(a.storage, [&]<typename T>(T) {
@@ -127,7 +134,9 @@ void run_backward(const Attention& a, const AttentionGradients& given) {
           // Of a segment that is cut, the items of the keys see every pair once.
           AttentionGradients gradients = given;
           if (!t.of_keys) gradients.dbias = nullptr;
-          backward_item<T>(x, t, gradients, t.of_keys ? sums : nullptr, scratch);
+          const auto [s_next, i_next] = item_after(a.segments, s, i, count);
+          backward_item<T>(x, t, item(run.g, s_next, i_next), gradients, t.of_keys ? sums : nullptr,
+                           scratch);
         });
       });
     });

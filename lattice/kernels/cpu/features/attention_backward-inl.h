@@ -25,17 +25,23 @@ struct BackwardItem {
   bool of_queries, of_keys;
 };
 
+// Copies of so many bytes of queries are kept from one tile of keys to the next.
+constexpr int64_t kKeptBytes = int64_t{4} << 20;
+
 struct BackwardScratch {
-  int64_t ld;
-  Buffer<float> q, g, k, kt, v, vt, p, dp, dq, dk, dv;
+  int64_t ld, kept;
+  Buffer<float> q, g, base, delta, k, kt, vt, p, dp, dq, dk, dv;
   Buffer<int32_t> positions;
-  BackwardScratch(int64_t size, int64_t queries, int64_t keys)
+  // dq has as many rows as an item whose sums of queries it holds, `most` as any item.
+  BackwardScratch(int64_t size, int64_t most, int64_t queries, int64_t keys)
       : ld(padded_size(size)),
-        q(kTileRows * ld),
-        g(kTileRows * ld),
+        kept(std::min(round_up(most, kTileRows), kKeptBytes / 8 / ld / kTileRows * kTileRows)),
+        q((kept + kTileRows) * ld),
+        g((kept + kTileRows) * ld),
+        base(kept + kTileRows),
+        delta(kept + kTileRows),
         k(kTileKeys * ld),
         kt(kTileKeys * round_up(size, 4)),
-        v(kTileKeys * ld),
         vt(kTileKeys * round_up(size, 4)),
         p(kTileRows * kTileKeys),
         dp(kTileRows * kTileKeys),
@@ -43,8 +49,6 @@ struct BackwardScratch {
         dk(keys * ld),
         dv(keys * ld),
         positions(3 * kTileKeys) {
-    for (Buffer<float>* b : {&q, &g, &k, &kt, &v, &vt, &p, &dp})
-      std::fill(b->begin(), b->end(), 0.0f);
     std::fill(positions.begin(), positions.end(), 0);
   }
 };
@@ -95,63 +99,127 @@ void write_head(const float* from, int64_t ld, int64_t rows, float factor, T* x,
             size - j);
 }
 
-// P and dS of one tile from its logits and dP, in place. `dtable`: of the tile's head, or null.
+// Queries of one tile: copies of q and of the cotangent, base = lse in units of log 2, delta.
+struct TileQueries {
+  float *q, *g, *base, *delta;
+};
+
 template <typename T>
-HWY_NOINLINE void differentiate_tile(const Context& x, const Tile& t, const AttentionGradients& y,
-                                     BackwardScratch& w, double* dtable) {
-  const Floats d;
+HWY_NOINLINE void copy_queries(const Context& x, const Tile& t, const AttentionGradients& y,
+                               const TileQueries& to, int64_t ld) {
   const Attention& a = x.a;
-  const T* g = static_cast<const T*>(y.g);
-  const T* o = static_cast<const T*>(y.out);
-  const int64_t all = a.q_offsets[a.segments] * a.heads * a.size;
+  const HeadRows<T> g = query_rows<T>(a, y.g, t.s, t.head),
+                    o = query_rows<T>(a, y.out, t.s, t.head);
+  copy_head(query_rows<T>(a, a.q, t.s, t.head), t.q0, t.rows, to.q, ld);
+  copy_head(g, t.q0, t.rows, to.g, ld);
   for (int64_t r = 0; r < t.rows; ++r) {
-    float* HWY_RESTRICT p = w.p.data() + r * kTileKeys;
-    float* HWY_RESTRICT ds = w.dp.data() + r * kTileKeys;
-    finish_logits(x, t, r, w.positions.data(), p);
-    const int64_t at = (a.q_offsets[t.s] + t.q0 + r) * a.heads + t.head;
-    const Vec delta =
-        hn::Set(d, dot_row(g + at * a.size, o + at * a.size, a.size, g + all, o + all));
-    const Vec lse = hn::Set(d, y.lse[at]);
-    for (int64_t j = 0; j < t.keys; j += kLanes) {
-      const Vec e = exp_vector(d, hn::Sub(hn::Load(d, p + j), lse));
-      hn::Store(e, d, p + j);
-      hn::Store(hn::Mul(e, hn::Sub(hn::Load(d, ds + j), delta)), d, ds + j);
-    }
-    if (y.dbias) std::copy_n(ds, t.keys, y.dbias + (x.bias_row(t, r) - a.bias));
-    if (dtable) add_to_table(x, t, r, w.positions.data(), ds, dtable);
+    const int64_t at = (t.q0 + r) * g.pitch;
+    to.delta[r] = dot_row(g.x + at, o.x + at, a.size, g.end, o.end);
+    to.base[r] = y.lse[(a.q_offsets[t.s] + t.q0 + r) * a.heads + t.head] * kLog2E;
   }
+}
+
+// R rows of logits become P = 2^(logit - base), and dP becomes dS = P (dP - delta).
+template <int R>
+HWY_INLINE void differentiate_rows(float* HWY_RESTRICT p, float* HWY_RESTRICT ds, int64_t vectors,
+                                   const float* base, const float* delta) {
+  const Floats d;
+  for (int64_t v = 0; v < vectors; ++v)
+    unroll<R>([&](auto r) LATTICE_INLINE_LAMBDA {
+      const int64_t at = r * kTileKeys + v * kLanes;
+      const Vec e = exp2_vector(d, hn::Sub(hn::Load(d, p + at), hn::Set(d, base[r])));
+      hn::Store(e, d, p + at);
+      hn::Store(hn::Mul(e, hn::Sub(hn::Load(d, ds + at), hn::Set(d, delta[r]))), d, ds + at);
+    });
+}
+
+// P and dS of one tile from its logits and dP, in place. `dtable`: of the tile's head, or null.
+HWY_NOINLINE void differentiate_tile(const Context& x, const Tile& t, const AttentionGradients& y,
+                                     const TileQueries& of, BackwardScratch& w, double* dtable) {
+  constexpr int kRows = 4;  // the chains of one row hide behind the others
+  const Attention& a = x.a;
+  const auto p = [&](int64_t r) { return w.p.data() + r * kTileKeys; };
+  const auto ds = [&](int64_t r) { return w.dp.data() + r * kTileKeys; };
+  if (a.bias || a.positions.table || a.mask || a.causal)
+    for (int64_t r = 0; r < t.rows; ++r) finish_logits(x, t, r, w.positions.data(), p(r));
+  int64_t r = 0;
+  for (; r + kRows <= t.rows; r += kRows)
+    differentiate_rows<kRows>(p(r), ds(r), vectors_of(t.keys), of.base + r, of.delta + r);
+  for (; r < t.rows; ++r)
+    differentiate_rows<1>(p(r), ds(r), vectors_of(t.keys), of.base + r, of.delta + r);
+  for (r = 0; y.dbias && r < t.rows; ++r)
+    std::copy_n(ds(r), t.keys, y.dbias + (x.bias_row(t, r) - a.bias));
+  for (r = 0; dtable && r < t.rows; ++r) add_to_table(x, t, r, w.positions.data(), ds(r), dtable);
+}
+
+// Rows to ask for while tile t is computed: the next keys, values and queries, and those of
+// complete sums. `next` comes after `item`.
+template <typename T>
+Ahead next_rows(const Context& x, const BackwardItem& item, const BackwardItem& next, const Tile& t,
+                const AttentionGradients& y) {
+  const Attention& a = x.a;
+  const int64_t q_next = t.q0 + t.rows, k_next = t.k0 + t.keys, rows = item.q1 - item.q0;
+  Ahead ahead;
+  const auto add_queries = [&](const BackwardItem& of, int64_t head, int64_t q0) {
+    for (const void* from : {a.q, y.g, y.out})
+      ahead.add(query_rows<T>(a, from, of.s, head), q0, std::min(q0 + kTileRows, of.q1));
+  };
+  if (k_next < item.k1) {
+    const int64_t count = std::min(kTileKeys, item.k1 - k_next);
+    for (const void* from : {a.k, a.v})
+      ahead.add(key_rows<T>(a, from, item.s, item.g), k_next + count * (t.q0 - item.q0) / rows,
+                k_next + count * (q_next - item.q0) / rows);
+  }
+  if (item.of_queries && k_next == item.k1)
+    ahead.add(query_rows<T>(a, y.dq, item.s, t.head), t.q0, q_next);
+  if (item.of_keys && q_next == item.q1)
+    for (const void* to : {y.dk, y.dv}) ahead.add(key_rows<T>(a, to, item.s, item.g), t.k0, k_next);
+  if (q_next < item.q1) {
+    if (t.k0 == item.k0) add_queries(item, t.head, q_next);
+  } else if (k_next == item.k1) {
+    add_queries(next, next.g * (a.heads / a.kv_heads), next.q0);
+    const int64_t k_end = std::min(next.k1, next.k0 + kTileKeys);
+    for (const void* from : {a.k, a.v})
+      ahead.add(key_rows<T>(a, from, next.s, next.g), next.k0, k_end);
+  }
+  const int64_t sizes = vectors_of(a.size);
+  ahead.spread(2 * steps_of(t.rows, vectors_of(t.keys)) + 2 * steps_of(t.keys, sizes) +
+               steps_of(t.rows, sizes));
+  return ahead;
 }
 
 // `dtable` receives derivatives of the table, (heads of the kv head, size); null: none are wanted
 // of this item.
 template <typename T>
-void backward_item(const Context& x, const BackwardItem& item, const AttentionGradients& y,
-                   double* dtable, BackwardScratch& w) {
+void backward_item(const Context& x, const BackwardItem& item, const BackwardItem& next,
+                   const AttentionGradients& y, double* dtable, BackwardScratch& w) {
   const Attention& a = x.a;
   const int64_t ld = w.ld, sizes = vectors_of(a.size), group = a.heads / a.kv_heads;
   const int64_t kt_panel = round_up(a.size, 4) * kPanelWidth;
   const int64_t q_pitch = a.heads * a.size, k_pitch = a.kv_heads * a.size;
-  const auto queries = [&](const void* from, int64_t head) {
-    const T* base = static_cast<const T*>(from);
-    return HeadRows<T>{base + a.q_offsets[item.s] * q_pitch + head * a.size,
-                       base + a.q_offsets[a.segments] * q_pitch, q_pitch, a.size};
-  };
-  const auto keys_of = [&](const void* from) {
-    const T* base = static_cast<const T*>(from);
-    return HeadRows<T>{base + a.k_offsets[item.s] * k_pitch + item.g * a.size,
-                       base + a.k_offsets[a.segments] * k_pitch, k_pitch, a.size};
-  };
-  const int64_t n_q = item.q1 - item.q0, n_k = item.k1 - item.k0;
-  if (item.of_keys)
+  const HeadRows<T> k = key_rows<T>(a, a.k, item.s, item.g),
+                    v = key_rows<T>(a, a.v, item.s, item.g);
+  const int64_t first_head = item.g * group, n_q = item.q1 - item.q0, n_k = item.k1 - item.k0;
+  T* const dq = static_cast<T*>(y.dq) + (a.q_offsets[item.s] + item.q0) * q_pitch;
+  const int64_t keys_at = (a.k_offsets[item.s] + item.k0) * k_pitch + item.g * a.size;
+  // Where tiles that see nothing are left out, and where there are no tiles, sums begin with zeros.
+  const bool zeros = a.causal || n_q == 0 || n_k == 0;
+  if (zeros && item.of_keys)
     for (Buffer<float>* b : {&w.dk, &w.dv}) std::fill_n(b->data(), n_k * ld, 0.0f);
-  for (int64_t head = item.g * group; head < (item.g + 1) * group; ++head) {
-    if (item.of_queries) std::fill_n(w.dq.data(), n_q * ld, 0.0f);
+  const auto sum = [&](bool first, const Left& left, const Right& right, int64_t depth, float* to,
+                       Ahead& ahead) {
+    if (first && !zeros)
+      multiply<Into::set>(left, right, depth, sizes, {to, ld}, ahead);
+    else
+      multiply<Into::add>(left, right, depth, sizes, {to, ld}, ahead);
+  };
+  for (int64_t head = first_head; head < first_head + group; ++head) {
+    if (zeros && item.of_queries) std::fill_n(w.dq.data(), n_q * ld, 0.0f);
     for (int64_t k0 = item.k0; k0 < item.k1; k0 += kTileKeys) {
-      const int64_t keys = std::min(kTileKeys, item.k1 - k0);
-      copy_head(keys_of(a.k), k0, keys, 1.0f, w.k.data(), ld);
-      copy_head(keys_of(a.v), k0, keys, 1.0f, w.v.data(), ld);
-      transpose_panels(w.k.data(), ld, keys, a.size, w.kt.data());
-      transpose_panels(w.v.data(), ld, keys, a.size, w.vt.data());
+      const int64_t keys = std::min(kTileKeys, item.k1 - k0), to = (k0 - item.k0) * ld;
+      copy_head(k, k0, keys, w.k.data(), ld);
+      transpose_panels(k, k0, keys, a.scale * kLog2E, w.kt.data());
+      transpose_panels(v, k0, keys, 1.0f, w.vt.data());
       if (a.positions.table) copy_positions(x, {item.s, head, 0, 0, k0, keys}, w.positions.data());
       for (int64_t q0 = item.q0; q0 < item.q1; q0 += kTileRows) {
         const Tile t{item.s, head, q0, std::min(kTileRows, item.q1 - q0), k0, keys};
@@ -160,36 +228,38 @@ void backward_item(const Context& x, const BackwardItem& item, const AttentionGr
             std::fill_n(y.dbias + (x.bias_row(t, r) - a.bias), keys, 0.0f);
           continue;
         }
-        copy_head(queries(a.q, head), q0, t.rows, a.scale, w.q.data(), ld);
-        copy_head(queries(y.g, head), q0, t.rows, 1.0f, w.g.data(), ld);
-        const Left q{w.q.data(), ld, 1, t.rows}, g{w.g.data(), ld, 1, t.rows};
+        // Queries behind the kept ones are copied for each tile of keys.
+        const int64_t kept = std::min(q0 - item.q0, w.kept);
+        const TileQueries of{w.q.data() + kept * ld, w.g.data() + kept * ld, w.base.data() + kept,
+                             w.delta.data() + kept};
+        if (k0 == item.k0 || kept == w.kept) copy_queries<T>(x, t, y, of, ld);
+        Ahead ahead = next_rows<T>(x, item, next, t, y);
+        const Left q{of.q, ld, 1, t.rows}, g{of.g, ld, 1, t.rows};
         multiply<Into::set>(q, {w.kt.data(), kt_panel, kPanelWidth}, a.size, vectors_of(keys),
-                            {w.p.data(), kTileKeys});
+                            {w.p.data(), kTileKeys}, ahead);
         multiply<Into::set>(g, {w.vt.data(), kt_panel, kPanelWidth}, a.size, vectors_of(keys),
-                            {w.dp.data(), kTileKeys});
-        double* of_head = dtable ? dtable + (head - item.g * group) * a.positions.size : nullptr;
-        differentiate_tile<T>(x, t, y, w, of_head);
+                            {w.dp.data(), kTileKeys}, ahead);
+        double* of_head = dtable ? dtable + (head - first_head) * a.positions.size : nullptr;
+        differentiate_tile(x, t, y, of, w, of_head);
         if (item.of_keys) {
-          const int64_t to = (k0 - item.k0) * ld;
-          multiply<Into::add>({w.p.data(), 1, kTileKeys, keys}, {w.g.data(), kPanelWidth, ld},
-                              t.rows, sizes, {w.dv.data() + to, ld});
-          multiply<Into::add>({w.dp.data(), 1, kTileKeys, keys}, {w.q.data(), kPanelWidth, ld},
-                              t.rows, sizes, {w.dk.data() + to, ld});
+          const bool first = head == first_head && q0 == item.q0;
+          sum(first, {w.p.data(), 1, kTileKeys, keys}, {of.g, kPanelWidth, ld}, t.rows,
+              w.dv.data() + to, ahead);
+          sum(first, {w.dp.data(), 1, kTileKeys, keys}, {of.q, kPanelWidth, ld}, t.rows,
+              w.dk.data() + to, ahead);
         }
         if (item.of_queries)
-          multiply<Into::add>({w.dp.data(), kTileKeys, 1, t.rows}, {w.k.data(), kPanelWidth, ld},
-                              keys, sizes, {w.dq.data() + (q0 - item.q0) * ld, ld});
+          sum(k0 == item.k0, {w.dp.data(), kTileKeys, 1, t.rows}, {w.k.data(), kPanelWidth, ld},
+              keys, w.dq.data() + (q0 - item.q0) * ld, ahead);
       }
+      if (!item.of_keys || head + 1 < first_head + group) continue;
+      const int64_t at = keys_at + (k0 - item.k0) * k_pitch;
+      write_head(w.dk.data() + to, ld, keys, a.scale, static_cast<T*>(y.dk) + at, k_pitch, a.size);
+      write_head(w.dv.data() + to, ld, keys, 1.0f, static_cast<T*>(y.dv) + at, k_pitch, a.size);
     }
     if (item.of_queries)
-      write_head(w.dq.data(), ld, n_q, a.scale,
-                 static_cast<T*>(y.dq) + (a.q_offsets[item.s] + item.q0) * q_pitch + head * a.size,
-                 q_pitch, a.size);
+      write_head(w.dq.data(), ld, n_q, a.scale, dq + head * a.size, q_pitch, a.size);
   }
-  if (!item.of_keys) return;
-  const int64_t to = (a.k_offsets[item.s] + item.k0) * k_pitch + item.g * a.size;
-  write_head(w.dk.data(), ld, n_k, 1.0f, static_cast<T*>(y.dk) + to, k_pitch, a.size);
-  write_head(w.dv.data(), ld, n_k, 1.0f, static_cast<T*>(y.dv) + to, k_pitch, a.size);
 }
 
 }  // namespace lattice::cpu::HWY_NAMESPACE

@@ -16,8 +16,15 @@
 HWY_BEFORE_NAMESPACE();
 namespace lattice::cpu::HWY_NAMESPACE {
 
-// exp(x[i] - base[i]) of kSoftRows rows at once: the chains of one row hide behind the others.
+// kSoftRows rows at once: the chains of one row hide behind the others.
 constexpr int kSoftRows = 4;
+
+// What the rows of a chunk know of the keys before: the largest logit, and the sum of the weights
+// in kLine parts.
+struct Softmax {
+  float* top;
+  float* total;
+};
 
 // top[r] = the largest logit of row r and of top[r] before.
 template <int R>
@@ -33,121 +40,201 @@ HWY_INLINE void raise_tops(const float* HWY_RESTRICT rows, int64_t vectors, floa
                 LATTICE_INLINE_LAMBDA { top[r] = hn::GetLane(hn::MaxOfLanes(d, most[r])); });
 }
 
-// Rows of logits become exp(logit - base), and total[r] becomes total[r] keep[r] + their sum.
+// Rows of logits become 2^(logit - base), and total becomes keep total + their sum. keep is null
+// where nothing was summed before.
 template <int R>
 HWY_INLINE void soften_rows(float* HWY_RESTRICT rows, int64_t vectors, const float* base,
-                            const float* keep, float* total) {
+                            const float* keep, float* HWY_RESTRICT total) {
   const Floats d;
-  Vec sum[R][kSumVectors];
-  unroll<R * kSumVectors>(
-      [&](auto i) LATTICE_INLINE_LAMBDA { sum[i / kSumVectors][i % kSumVectors] = hn::Zero(d); });
+  Vec sum[R * kSumVectors];
+  unroll<R * kSumVectors>([&](auto i) LATTICE_INLINE_LAMBDA {
+    sum[i] = keep ? hn::Mul(hn::Set(d, keep[i / kSumVectors]), hn::Load(d, total + i * kLanes))
+                  : hn::Zero(d);
+  });
   for (int64_t v = 0; v < vectors; v += kSumVectors)
     unroll<R * kSumVectors>([&](auto i) LATTICE_INLINE_LAMBDA {
       constexpr int r = i / kSumVectors, n = i % kSumVectors;
       float* at = rows + r * kTileKeys + (v + n) * kLanes;
-      const Vec e = exp_vector(d, hn::Sub(hn::Load(d, at), hn::Set(d, base[r])));
+      const Vec e = exp2_vector(d, hn::Sub(hn::Load(d, at), hn::Set(d, base[r])));
       hn::Store(e, d, at);
-      sum[r][n] = hn::Add(sum[r][n], e);
+      sum[i] = hn::Add(sum[i], e);
     });
-  unroll<R>([&](auto r)
-                LATTICE_INLINE_LAMBDA { total[r] = total[r] * keep[r] + total_of(sum[r]); });
+  unroll<R * kSumVectors>([&](auto i)
+                              LATTICE_INLINE_LAMBDA { hn::Store(sum[i], d, total + i * kLanes); });
 }
 
-// Turns the logits of a tile into exp(logit - maximum) and updates maximum and sum of each row.
-// keep[r] is the factor of what was summed before. `vectors` is a multiple of kSumVectors.
-HWY_NOINLINE void soften(float* HWY_RESTRICT logits, int64_t rows, int64_t vectors, float* maximum,
-                         float* total, float* keep) {
+// Turns the logits of a tile into 2^(logit - top) and updates top and total of each row. keep[r] is
+// the factor of what was summed before; `first`: nothing was. `vectors` is a multiple of
+// kSumVectors.
+HWY_NOINLINE void soften(float* HWY_RESTRICT logits, int64_t rows, int64_t vectors, bool first,
+                         const Softmax& state, float* keep) {
   const Floats d;
   float before[kTileRows + kLanes], base[kTileRows + kLanes];
-  std::copy_n(maximum, rows, before);
+  if (first) std::fill_n(state.top, rows, -kInf);
+  std::copy_n(state.top, rows, before);
   std::fill_n(before + rows, kLanes, 0.0f);
   std::fill_n(base + rows, kLanes, 0.0f);
   int64_t r = 0;
   for (; r + kSoftRows <= rows; r += kSoftRows)
-    raise_tops<kSoftRows>(logits + r * kTileKeys, vectors, maximum + r);
-  for (; r < rows; ++r) raise_tops<1>(logits + r * kTileKeys, vectors, maximum + r);
-  for (r = 0; r < rows; ++r) base[r] = maximum[r] == -kInf ? 0.0f : maximum[r];
-  for (r = 0; r < rows; r += kLanes)
-    hn::StoreU(exp_vector(d, hn::Sub(hn::LoadU(d, before + r), hn::LoadU(d, base + r))), d,
+    raise_tops<kSoftRows>(logits + r * kTileKeys, vectors, state.top + r);
+  for (; r < rows; ++r) raise_tops<1>(logits + r * kTileKeys, vectors, state.top + r);
+  for (r = 0; r < rows; ++r) base[r] = state.top[r] == -kInf ? 0.0f : state.top[r];
+  for (r = 0; !first && r < rows; r += kLanes)
+    hn::StoreU(exp2_vector(d, hn::Sub(hn::LoadU(d, before + r), hn::LoadU(d, base + r))), d,
                keep + r);
+  const auto soften_some = [&]<int R>(std::integral_constant<int, R>) HWY_ATTR {
+    soften_rows<R>(logits + r * kTileKeys, vectors, base + r, first ? nullptr : keep + r,
+                   state.total + r * kLine);
+  };
   for (r = 0; r + kSoftRows <= rows; r += kSoftRows)
-    soften_rows<kSoftRows>(logits + r * kTileKeys, vectors, base + r, keep + r, total + r);
-  for (; r < rows; ++r)
-    soften_rows<1>(logits + r * kTileKeys, vectors, base + r, keep + r, total + r);
+    soften_some(std::integral_constant<int, kSoftRows>());
+  for (; r < rows; ++r) soften_some(std::integral_constant<int, 1>());
 }
 
 struct ForwardScratch {
-  int64_t ld, chunk;
-  Buffer<float> q, out, k, kt, v, logits, maximum, total;
+  int64_t ld;
+  Buffer<float> q, out, kt, v, logits, top, total;
   Buffer<int32_t> positions;
   ForwardScratch(int64_t size, int64_t rows)
       : ld(padded_size(size)),
-        chunk(rows),
         q(rows * ld),
         out(rows * ld),
-        k(kTileKeys * ld),
         kt(kTileKeys * round_up(size, 4)),
         v(kTileKeys * ld),
         logits(kTileRows * kTileKeys),
-        maximum(rows),
-        total(rows),
+        top(rows),
+        total(rows * kLine),
         positions(3 * kTileKeys) {
-    for (Buffer<float>* b : {&q, &k, &kt, &v, &logits}) std::fill(b->begin(), b->end(), 0.0f);
     std::fill(positions.begin(), positions.end(), 0);
   }
 };
 
+// Log-sum-exp of at most kTileRows rows to lse, whose rows are `pitch` apart, and 1 / sum to share.
+// A sum of 0: no key was seen, the share is 0. NaN stays NaN.
+HWY_NOINLINE void finish_rows(const Softmax& state, int64_t rows, float* HWY_RESTRICT lse,
+                              int64_t pitch, float* HWY_RESTRICT share) {
+  const Floats d;
+  float total[kTileRows + kLanes], logs[kTileRows + kLanes];
+  std::fill_n(total + rows, kLanes, 1.0f);
+  for (int64_t r = 0; r < rows; ++r) {
+    Vec parts[kSumVectors];
+    unroll<kSumVectors>([&](auto i) LATTICE_INLINE_LAMBDA {
+      parts[i] = hn::Load(d, state.total + r * kLine + i * kLanes);
+    });
+    total[r] = total_of(parts);
+  }
+  for (int64_t r = 0; r < rows; r += kLanes) {
+    const Vec sum = hn::LoadU(d, total + r);
+    hn::StoreU(log2_vector(d, sum), d, logs + r);
+    hn::StoreU(hn::IfThenZeroElse(hn::Eq(sum, hn::Zero(d)), hn::Div(hn::Set(d, 1.0f), sum)), d,
+               share + r);
+  }
+  for (int64_t r = 0; r < rows; ++r)
+    lse[r * pitch] = total[r] == 0.0f ? kInf : (state.top[r] + logs[r]) * kLn2;
+}
+
+// Queries [q0, q0 + rows) of one segment and head.
+struct ForwardItem {
+  int64_t s, head, q0, rows;
+};
+
+// Rows to ask for while tile t is computed: the next keys, values and queries, and those of the
+// next results. `next` comes after `item`.
 template <typename T>
-void forward_chunk(const Context& x, int64_t s, int64_t head, int64_t q0, int64_t rows, T* out,
-                   float* lse, ForwardScratch& w) {
+Ahead next_rows(const Context& x, const ForwardItem& item, const ForwardItem& next, const Tile& t,
+                bool last, const T* out) {
+  const Attention& a = x.a;
+  const int64_t group = a.heads / a.kv_heads, end = item.q0 + item.rows, n_next = x.keys(next.s);
+  const ForwardItem& of_keys = last ? next : item;
+  Ahead ahead;
+  if (!last || next.s != item.s || next.head / group != item.head / group || n_next > kTileKeys) {
+    // A part of the keys for each tile of queries.
+    const int64_t k0 = last ? 0 : t.k0 + kTileKeys;
+    const int64_t count = std::min(kTileKeys, x.keys(of_keys.s) - k0);
+    const int64_t first = k0 + count * (t.q0 - item.q0) / item.rows,
+                  behind = k0 + count * (t.q0 + t.rows - item.q0) / item.rows;
+    for (const void* from : {a.k, a.v})
+      ahead.add(key_rows<T>(a, from, of_keys.s, of_keys.head / group), first, behind);
+  }
+  const bool more = t.q0 + t.rows < end;
+  const ForwardItem& of_rows = more ? item : next;
+  const int64_t q0 = more ? t.q0 + t.rows : next.q0,
+                q_end = std::min(q0 + kTileRows, of_rows.q0 + of_rows.rows);
+  if (more ? t.k0 == 0 : last) ahead.add(query_rows<T>(a, a.q, of_rows.s, of_rows.head), q0, q_end);
+  if (last && (more || n_next <= kTileKeys))
+    ahead.add(query_rows<T>(a, out, of_rows.s, of_rows.head), q0, q_end);
+  ahead.spread(steps_of(t.rows, vectors_of(t.keys)) + steps_of(t.rows, vectors_of(a.size)));
+  return ahead;
+}
+
+template <typename T>
+void forward_item(const Context& x, const ForwardItem& item, const ForwardItem& next, T* out,
+                  float* lse, ForwardScratch& w) {
   const Floats d;
   const Attention& a = x.a;
-  const int64_t g = head / (a.heads / a.kv_heads), ld = w.ld, sizes = vectors_of(a.size);
-  const auto head_rows = [&](const void* from, const int32_t* offsets, int64_t heads, int64_t h) {
-    const T* base = static_cast<const T*>(from);
-    return HeadRows<T>{base + (offsets[s] * heads + h) * a.size,
-                       base + offsets[a.segments] * heads * a.size, heads * a.size, a.size};
-  };
-  copy_head(head_rows(a.q, a.q_offsets, a.heads, head), q0, rows, a.scale, w.q.data(), ld);
-  const HeadRows<T> k = head_rows(a.k, a.k_offsets, a.kv_heads, g),
-                    v = head_rows(a.v, a.k_offsets, a.kv_heads, g);
-  std::fill_n(w.out.data(), rows * ld, 0.0f);
-  std::fill_n(w.maximum.data(), rows, -kInf);
-  std::fill_n(w.total.data(), rows, 0.0f);
+  const auto [s, head, q_begin, rows] = item;
+  const int64_t g = head / (a.heads / a.kv_heads), ld = w.ld, sizes = vectors_of(a.size),
+                pitch = a.heads * a.size;
+  const HeadRows<T> q = query_rows<T>(a, a.q, s, head), k = key_rows<T>(a, a.k, s, g),
+                    v = key_rows<T>(a, a.v, s, g);
+  T* const to = out + (a.q_offsets[s] + q_begin) * pitch + head * a.size;
   const bool changed = a.bias || a.positions.table || a.mask || a.causal;
-  const int64_t n = last_key(x, s, q0 + rows);
-  for (int64_t k0 = 0; k0 < n; k0 += kTileKeys) {
+  const int64_t n = last_key(x, s, q_begin + rows);
+  // One tile has all keys, and rows are whole vectors: queries are read and results are written
+  // where they are.
+  const bool direct =
+      std::is_same_v<T, float> && a.size % kLanes == 0 && 0 < n && n <= kTileKeys && !a.causal;
+  for (int64_t k0 = 0; k0 == 0 || k0 < n; k0 += kTileKeys) {
     const int64_t keys = std::min(kTileKeys, n - k0);
-    copy_head(k, k0, keys, 1.0f, w.k.data(), ld);
-    transpose_panels(w.k.data(), ld, keys, a.size, w.kt.data());
-    copy_head(v, k0, keys, 1.0f, w.v.data(), ld);
-    if (a.positions.table) copy_positions(x, {s, head, q0, rows, k0, keys}, w.positions.data());
+    const bool last = k0 + keys == n;
+    transpose_panels(k, k0, keys, a.scale * kLog2E, w.kt.data());
+    copy_head(v, k0, keys, w.v.data(), ld);
+    if (a.positions.table)
+      copy_positions(x, {s, head, q_begin, rows, k0, keys}, w.positions.data());
     for (int64_t r0 = 0; r0 < rows; r0 += kTileRows) {
-      const Tile t{s, head, q0 + r0, std::min(kTileRows, rows - r0), k0, keys};
-      if (x.seen(t, t.rows - 1) == 0) continue;
-      multiply<Into::set>({w.q.data() + r0 * ld, ld, 1, t.rows},
-                          {w.kt.data(), round_up(a.size, 4) * kPanelWidth, kPanelWidth}, a.size,
-                          vectors_of(keys), {w.logits.data(), kTileKeys});
+      const Tile t{s, head, q_begin + r0, std::min(kTileRows, rows - r0), k0, keys};
+      const Softmax state{w.top.data() + r0, w.total.data() + r0 * kLine};
+      float* sums = w.out.data() + r0 * ld;
       float keep[kTileRows + kLanes];
-      if (changed || keys % kLine)
-        for (int64_t r = 0; r < t.rows; ++r)
-          finish_logits(x, t, r, w.positions.data(), w.logits.data() + r * kTileKeys);
-      soften(w.logits.data(), t.rows, vectors_of_row(keys), w.maximum.data() + r0,
-             w.total.data() + r0, keep);
-      multiply<Into::scaled_add>({w.logits.data(), kTileKeys, 1, t.rows},
-                                 {w.v.data(), kPanelWidth, ld}, keys, sizes,
-                                 {w.out.data() + r0 * ld, ld, keep});
+      const auto finish = [&] {
+        finish_rows(state, t.rows, lse + (a.q_offsets[s] + t.q0) * a.heads + head, a.heads, keep);
+      };
+      if (x.seen(t, t.rows - 1) > 0) {
+        Ahead ahead = next_rows(x, item, next, t, last, out);
+        Left queries{w.q.data() + r0 * ld, ld, 1, t.rows};
+        if constexpr (std::is_same_v<T, float>)
+          if (direct) queries = {q.x + t.q0 * pitch, pitch, 1, t.rows};
+        if (!direct && k0 == 0) copy_head(q, t.q0, t.rows, w.q.data() + r0 * ld, ld);
+        multiply<Into::set>(queries, {w.kt.data(), round_up(a.size, 4) * kPanelWidth, kPanelWidth},
+                            a.size, vectors_of(keys), {w.logits.data(), kTileKeys}, ahead);
+        if (changed || keys % kLine)
+          for (int64_t r = 0; r < t.rows; ++r)
+            finish_logits(x, t, r, w.positions.data(), w.logits.data() + r * kTileKeys);
+        soften(w.logits.data(), t.rows, vectors_of_row(keys), k0 == 0, state, keep);
+        const Left weights{w.logits.data(), kTileKeys, 1, t.rows};
+        const Right values{w.v.data(), kPanelWidth, ld};
+        if (direct) {
+          finish();
+          if constexpr (std::is_same_v<T, float>)
+            multiply<Into::scaled>(weights, values, keys, sizes, {to + r0 * pitch, pitch, keep},
+                                   ahead);
+        } else if (k0 == 0) {
+          multiply<Into::set>(weights, values, keys, sizes, {sums, ld}, ahead);
+        } else {
+          multiply<Into::scaled_add>(weights, values, keys, sizes, {sums, ld, keep}, ahead);
+        }
+      } else if (k0 == 0) {
+        std::fill_n(sums, t.rows * ld, 0.0f);
+        std::fill_n(state.top, t.rows, -kInf);
+        std::fill_n(state.total, t.rows * kLine, 0.0f);
+      }
+      if (direct || !last) continue;
+      finish();
+      for (int64_t r = 0; r < t.rows; ++r)
+        for (int64_t j = 0; j < a.size; j += kLanes)
+          store(hn::Mul(hn::Load(d, sums + r * ld + j), hn::Set(d, keep[r])), d,
+                to + (r0 + r) * pitch + j, a.size - j);
     }
-  }
-  for (int64_t r = 0; r < rows; ++r) {
-    const int64_t at = (a.q_offsets[s] + q0 + r) * a.heads + head;
-    const float total = w.total[r];
-    // A sum of 0: no key was seen. NaN stays NaN.
-    lse[at] = total == 0.0f ? kInf : w.maximum[r] + std::log(total);
-    const Vec by = hn::Set(d, total == 0.0f ? 0.0f : 1.0f / total);
-    const float* row = w.out.data() + r * ld;
-    for (int64_t j = 0; j < a.size; j += kLanes)
-      store(hn::Mul(hn::Load(d, row + j), by), d, out + at * a.size + j, a.size - j);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "lattice/kernels/cpu/base/memory.h"
@@ -39,6 +40,16 @@ inline void each_item(const AttentionRun& run, const auto& count, const auto& bo
     const int64_t last = s == run.s_end ? run.i_end : count(s);
     for (int64_t i = s == run.s ? run.i : 0; i < last; ++i) body(s, i);
   }
+}
+
+// The item that comes after item i of segment s, in this run or the next; the last one comes after
+// itself.
+inline std::pair<int64_t, int64_t> item_after(int64_t segments, int64_t s, int64_t i,
+                                              const auto& count) {
+  if (i + 1 < count(s)) return {s, i + 1};
+  for (int64_t next = s + 1; next < segments; ++next)
+    if (count(next) > 0) return {next, 0};
+  return {s, i};
 }
 
 // The sums of a table's derivatives, in float64. A task has items of one kv head and sums the rows

@@ -1,12 +1,12 @@
 #include "lattice/kernels/cpu/features/buckets.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <vector>
 
 #include "lattice/kernels/cpu/base/hwy_targets.h"
 #include "lattice/kernels/cpu/base/threads.h"
+#include "lattice/kernels/cpu/features/conv_plan.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lattice/kernels/cpu/features/buckets.cpp"
@@ -107,10 +107,6 @@ constexpr int64_t kPartFloats = int64_t{1} << 20, kPartResults = 5;
 constexpr int64_t kChainFloats = int64_t{2} << 20;  // results of all chains
 constexpr int64_t kMaxChains = 16;
 
-const int32_t* data_of(const std::shared_ptr<const Buffer<int32_t>>& order) {
-  return order ? order->data() : nullptr;
-}
-
 class BucketOuter {
  public:
   BucketOuter(const RelationLists& lists, const TileBounds& bounds, const OuterArgs& args)
@@ -186,30 +182,27 @@ class BucketOuter {
     const int64_t first = t0 * bounds_.tile,
                   rows = std::min(lists_.n_out, t1 * bounds_.tile) - first;
     int64_t n = 0;  // buckets
-    int32_t lo = std::numeric_limits<int32_t>::max(), hi = -1;
     for (int64_t k = 0; k < n_k; ++k) {
       const OffsetList& list = lists_.lists[static_cast<size_t>(k)];
-      for (int64_t e = at(t0, k); e < at(t1, k); ++e) {
+      for (int64_t e = at(t0, k); e < at(t1, k); ++e)
         n += e == at(t0, k) || list.out_at(e) != list.out_at(e - 1);
-        lo = std::min(lo, list.in_at(e));
-        hi = std::max(hi, list.in_at(e));
-      }
     }
     if (n == 0) return;
-    resize(s.x, int64_t{hi - lo + 1} * c_in);
+    const int32_t* bounds = bounds_.bounds.data();
+    const auto [lo, hi] = input_window(lists_, bounds + t0 * n_k, bounds + t1 * n_k, 0, n_k);
+    resize(s.x, (hi - lo) * c_in);
     resize(s.sums, n * c_in);
     resize(s.sums_out, n);
     resize(s.y, rows * c_out);
-    const int64_t longest = std::max<int64_t>({n, hi + 1, first + rows});
+    const int64_t longest = std::max({n, hi, first + rows});
     if (s.iota.size() < longest) {
       resize(s.iota, longest);
       std::iota(s.iota.begin(), s.iota.end(), 0);
     }
     HWY_DYNAMIC_DISPATCH(widen_rows)
-    (args_.storage, args_.x, lists_.n_in, c_in, data_of(lists_.in_order), lo, int64_t{hi} + 1,
-     s.x.data());
+    (args_.storage, args_.x, lists_.n_in, c_in, lists_.in_rows(), lo, hi, s.x.data());
     HWY_DYNAMIC_DISPATCH(widen_rows)
-    (args_.storage, args_.y, lists_.n_out, c_out, data_of(lists_.out_order), first, first + rows,
+    (args_.storage, args_.y, lists_.n_out, c_out, lists_.out_rows(), first, first + rows,
      s.y.data());
     const float* x = s.x.data() - lo * c_in;
     int64_t done = 0;
@@ -218,8 +211,8 @@ class BucketOuter {
       const int32_t* in = (list.in ? list.in : s.iota.data()) + at(t0, k);
       const int32_t* out = (list.out ? list.out : s.iota.data()) + at(t0, k);
       const int64_t made = HWY_DYNAMIC_DISPATCH(sum_buckets)(
-          {x, x + (int64_t{hi} + 1) * c_in, c_in, in, out, at(t1, k) - at(t0, k)},
-          static_cast<int32_t>(first), s.sums.data() + done * c_in, s.sums_out.data() + done);
+          {x, x + hi * c_in, c_in, in, out, at(t1, k) - at(t0, k)}, static_cast<int32_t>(first),
+          s.sums.data() + done * c_in, s.sums_out.data() + done);
       s.lists.lists[static_cast<size_t>(k)] = {s.iota.data() + done, s.sums_out.data() + done,
                                                made};
       s.bounds.bounds[k] = 0;

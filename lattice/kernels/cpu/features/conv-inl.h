@@ -64,9 +64,9 @@ struct Finish {
   const T* residual;  // or null
   bool relu;
   T* y;
-  int64_t pitch;         // of y and the residual
-  int64_t columns;       // that are written
-  const int32_t* order;  // position -> row, or null
+  int64_t pitch;                   // of y and the residual
+  int64_t columns;                 // that are written
+  const int32_t* order = nullptr;  // position -> row, if any; for rows of a list
 
   bool plain() const { return !mean && !residual && !relu; }
   // Lanes from column c of the row that begins `at` values after the first.

@@ -18,6 +18,7 @@
 #include <optional>
 
 #include "lattice/kernels/cpu/base/float_types.h"
+#include "lattice/kernels/cpu/features/conv_plan.h"
 #include "lattice/kernels/cpu/features/kept_weights.h"
 #include "lattice/kernels/cpu/geometry/lists.h"
 
@@ -78,7 +79,8 @@ struct ConvArgs {
   int64_t c_in = 0;
   int64_t c_out = 0;
   int64_t groups = 1;
-  // Rows of x that share (offset, output row) are added first and multiplied once.
+  // Rows of x that share (offset, output row) are added first and multiplied once: see
+  // conv_buckets_pay.
   bool add_shared_first = false;
   NormAfter norm = {};
   // The last columns of the input rows, (n_in, more_columns), or null. Both parts have a multiple
@@ -87,15 +89,9 @@ struct ConvArgs {
   int64_t more_columns = 0;
 };
 
-// Whether add_shared_first is faster: many edges per bucket (offset, output row).
-bool conv_buckets_pay(const RelationLists& lists, int64_t c_in, int64_t c_out, int64_t groups);
-
-// Tile for the bounds that conv and outer read.
-int64_t conv_tile(const RelationLists& lists);
-
-// Throws std::invalid_argument when channels are not positive multiples of groups or bounds are not
-// of these lists. Extra memory: the weights as float32, if they have at most 64 MiB, and for each
-// thread at most 8 MiB.
+// `bounds` are those of conv_tile(lists). Throws std::invalid_argument when channels are not
+// positive multiples of groups or bounds are not of these lists. Extra memory: the weights as
+// float32, if they have at most 64 MiB, and for each thread at most 8 MiB.
 void conv(const RelationLists& lists, const TileBounds& bounds, const ConvArgs& args);
 
 }  // namespace lattice::cpu

@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -21,6 +20,8 @@
 #include "lattice/kernels/cpu/base/caches.h"
 #include "lattice/kernels/cpu/base/hwy_targets.h"
 #include "lattice/kernels/cpu/base/threads.h"
+#include "lattice/kernels/cpu/features/conv_plan.h"
+#include "lattice/kernels/cpu/features/sliding_rows.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lattice/kernels/cpu/features/outer.cpp"
@@ -50,20 +51,6 @@ constexpr int64_t kDirectChannels = 64;
 constexpr int64_t kDirectFloats = 4096;
 constexpr int64_t kChannelBlock = 64;  // input channels of a task, at least
 
-// Output columns of one group that are summed together.
-struct OuterPanel {
-  int64_t column, columns, vectors;
-  int64_t x_column;  // first input channel of the group
-  int64_t sums;      // where its sums of one offset begin
-};
-
-// Rows in float32: row of position p at data + (p - first) * stride.
-struct FloatRows {
-  const float* data;
-  int64_t stride;
-  int64_t first;
-};
-
 }  // namespace
 }  // namespace lattice::cpu
 #endif
@@ -80,7 +67,7 @@ class Outer {
         tile_(bounds.tile),
         n_tiles_(bounds.n_tiles),
         args_(args),
-        depthwise_(args.groups > 1 && args.c_in == args.groups && args.c_out == args.groups),
+        depthwise_(is_depthwise(args.c_in, args.c_out, args.groups)),
         groups_(depthwise_ ? 1 : args.groups),
         rows_(depthwise_ ? 1 : args.c_in / args.groups),
         direct_((!kPanels || std::max(args.c_in, args.c_out) <= kDirectChannels) &&
@@ -112,17 +99,13 @@ class Outer {
  private:
   void plan() {
     const int64_t columns = args_.c_out / groups_;
-    const int64_t vectors = (columns + kLanes - 1) / kLanes;
-    const int64_t most = depthwise_ ? vectors : kOuterVectors;
-    const int64_t n = (vectors + most - 1) / most;
-    for (int64_t g = 0; g < groups_; ++g)
-      for (int64_t p = 0; p < n; ++p) {
-        const int64_t begin = vectors * p / n, end = vectors * (p + 1) / n;
-        panels_.push_back({g * columns + begin * kLanes,
-                           std::min(end * kLanes, columns) - begin * kLanes, end - begin,
-                           depthwise_ ? begin * kLanes : g * rows_, offset_sums_});
-        offset_sums_ += (end - begin) * kLanes * rows_;
-      }
+    // One sum per column is little: depthwise, one panel has them all.
+    panels_ = cut_panels(args_.c_in, args_.c_out, args_.groups, kLanes,
+                         depthwise_ ? columns : kOuterVectors);
+    for (Panel& p : panels_) {
+      p.begin = offset_sums_;
+      offset_sums_ += p.vectors * kLanes * rows_;
+    }
     // Sums are counted as if vectors had 16 values: chains must not depend on the instruction set.
     const int64_t counted = round_up(columns, kLine) * groups_ * rows_;
     offsets_ = std::clamp<int64_t>(kSumBytes / 4 / counted, 1, std::max<int64_t>(1, lists_.n_k()));
@@ -143,8 +126,8 @@ class Outer {
   // Channels [c0, c1) of each group, offsets [k0, k1), the parts of one chain.
   void walk(int64_t chain, int64_t k0, int64_t k1, int64_t c0, int64_t c1, float* sums) const {
     for (int64_t k = k0; k < k1; ++k)
-      for (const OuterPanel& p : panels_) {
-        float* to = sums + (k - k0) * offset_sums_ + p.sums + c0 * p.vectors * kLanes;
+      for (const Panel& p : panels_) {
+        float* to = sums + (k - k0) * offset_sums_ + p.begin + c0 * p.vectors * kLanes;
         std::fill(to, to + (c1 - c0) * p.vectors * kLanes, 0.0f);
       }
     Scratch scratch;
@@ -154,10 +137,10 @@ class Outer {
   }
 
   struct Scratch {
-    Buffer<float> x, y;
+    SlidingRows x;
+    Buffer<float> y;
     Buffer<float> x_panels;
-    const float* x_end;                 // of the rows that edges read
-    int64_t first = 0, lo = 0, hi = 0;  // x holds the rows [lo, hi), row p at p - first
+    const float* x_end;  // of the rows that edges read
     Buffer<int32_t> iota;
   };
 
@@ -168,7 +151,7 @@ class Outer {
     const int32_t *from = bounds_ + t0 * n_k, *to = bounds_ + t1 * n_k;
     const int64_t first = t0 * tile_, rows = std::min(lists_.n_out, t1 * tile_) - first;
     if (direct_) return add_direct(from, to, k0, k1, c0, c1, sums, scratch);
-    const auto [lo, hi] = reach(from, to, k0, k1);
+    const auto [lo, hi] = input_window(lists_, from, to, k0, k1);
     if (lo >= hi) return;
     // With groups the channels of a block are not adjacent: copy whole rows.
     const int64_t x_column = groups_ == 1 ? c0 : 0;
@@ -177,26 +160,28 @@ class Outer {
     const int64_t edges = edge_block(c1 - c0, std::min(args_.c_out, kOuterVectors * kLanes));
     const bool window = (hi - lo) * x_stride * 4 <= kWindowBytes;
     if (window)
-      slide(lo, hi, x_stride, scratch);
+      scratch.x.slide({lo, hi}, x_stride, kLine, kWindowBytes / 4);
     else
-      resize(scratch.x, edges * x_stride + kLine), scratch.lo = scratch.hi = 0;
+      scratch.x.resize(edges * x_stride + kLine);
+    float* x = scratch.x.floats.data();
     resize(scratch.y, rows * y_stride + kLine);
     if (scratch.iota.size() < std::max(edges, rows)) {
       scratch.iota = Buffer<int32_t>(std::max(edges, part_tiles_ * tile_));
       std::iota(scratch.iota.begin(), scratch.iota.end(), 0);
     }
     copy_columns<T>({static_cast<const T*>(args_.y), lists_.n_out, args_.c_out, 0, args_.c_out,
-                     data_of(lists_.out_order)},
+                     lists_.out_rows()},
                     first, first + rows, scratch.y.data(), y_stride);
-    scratch.x_end = scratch.x.data() + scratch.x.size();
+    scratch.x_end = x + scratch.x.floats.size();
     if (window) {
-      copy_x(scratch.hi, hi, x_column, x_columns,
-             scratch.x.data() + (scratch.hi - scratch.first) * x_stride, x_stride);
-      scratch.hi = hi;
+      auto& held = scratch.x.held;
+      copy_x(held.hi, hi, x_column, x_columns, x + (held.hi - scratch.x.first) * x_stride,
+             x_stride);
+      held.hi = hi;
     }
     // Positions are turned into rows of the windows by moving their bases.
     const float* y_base = scratch.y.data() - first * y_stride;
-    const float* x_base = window ? scratch.x.data() - scratch.first * x_stride : scratch.x.data();
+    const float* x_base = window ? x - scratch.x.first * x_stride : x;
     for (int64_t k = k0; k < k1; ++k) {
       const OffsetList& list = lists_.lists[static_cast<size_t>(k)];
       for (int64_t e = from[k]; e < to[k]; e += edges) {
@@ -205,10 +190,10 @@ class Outer {
             edges_of(list, e, n, to[k], {x_base, x_stride, y_base, y_stride}, scratch);
         if (!window) {
           for (int64_t i = 0; i < n; ++i)
-            copy_x(list.in_at(e + i), list.in_at(e + i) + 1, x_column, x_columns,
-                   scratch.x.data() + i * x_stride, x_stride);
+            copy_x(list.in_at(e + i), list.in_at(e + i) + 1, x_column, x_columns, x + i * x_stride,
+                   x_stride);
           some.in = scratch.iota.data();
-          some.x = scratch.x.data();
+          some.x = x;
           some.ahead = 0;
         }
         some.x -= x_column;
@@ -221,25 +206,6 @@ class Outer {
   static int64_t row_stride(int64_t columns) {
     const int64_t lines = (columns + kLine - 1) / kLine;
     return (kPanels && lines % 2 == 0 ? lines + 1 : lines) * kLine;
-  }
-
-  // Makes room for the rows [lo, hi) in scratch.x and keeps the rows that are there already. Parts
-  // of a chain follow each other, and their windows overlap.
-  static void slide(int64_t lo, int64_t hi, int64_t stride, Scratch& s) {
-    if (lo < s.lo || lo > s.hi) s.first = s.lo = s.hi = lo;
-    const int64_t needed = (hi - lo) * stride + kLine;
-    if ((hi - s.first) * stride + kLine > s.x.size()) {
-      Buffer<float> larger(
-          needed > s.x.size() ? std::max(needed, std::min(2 * needed, kWindowBytes / 4)) : 0);
-      float* to = larger.empty() ? s.x.data() : larger.data();
-      if (s.hi > lo)
-        std::memmove(to, s.x.data() + (lo - s.first) * stride,
-                     static_cast<size_t>((s.hi - lo) * stride) * sizeof(float));
-      if (!larger.empty()) s.x = std::move(larger);
-      s.first = lo;
-    }
-    s.lo = lo;
-    s.hi = std::max(s.hi, lo);
   }
 
   // Rows that edges read, by position.
@@ -291,12 +257,12 @@ class Outer {
   void add_edges(const OuterEdges& edges, int64_t c0, int64_t c1, float* sums,
                  Scratch& scratch) const {
     if (kPanels && !depthwise_) return add_packed(edges, c0, c1, sums, scratch);
-    for (const OuterPanel& p : panels_) {
+    for (const Panel& p : panels_) {
       if (depthwise_)
-        sum_depthwise(edges, p.x_column, p.column, p.vectors, sums + p.sums);
+        sum_depthwise(edges, p.x_column, p.column, p.vectors, sums + p.begin);
       else
         kSumEdges[static_cast<size_t>(p.vectors - 1)](edges, p.x_column + c0, c1 - c0, p.column,
-                                                      sums + p.sums + c0 * p.vectors * kLanes);
+                                                      sums + p.begin + c0 * p.vectors * kLanes);
     }
   }
 
@@ -309,7 +275,7 @@ class Outer {
     if (in_place) find_rows(edges.in, edges.n, edges.x_stride, x_at);
     find_rows(edges.out, edges.n, edges.y_stride, y_at);
     int64_t packed = -1;
-    for (const OuterPanel& p : panels_) {
+    for (const Panel& p : panels_) {
       if (!in_place && p.x_column != packed) {
         pack_x(edges, p.x_column + c0, c1 - c0, scratch.x_end, scratch.x_panels.data());
         packed = p.x_column;
@@ -317,43 +283,19 @@ class Outer {
       const float* x = in_place ? edges.x + p.x_column + c0 : scratch.x_panels.data();
       kSumPanels[static_cast<size_t>(p.vectors - 1)](
           {x, in_place ? x_at : nullptr, edges.y + p.column, y_at, edges.n}, c1 - c0,
-          sums + p.sums + c0 * p.vectors * kLanes);
+          sums + p.begin + c0 * p.vectors * kLanes);
     }
-  }
-
-  // Input positions that the edges between two bounds reach.
-  std::pair<int64_t, int64_t> reach(const int32_t* from, const int32_t* to, int64_t k0,
-                                    int64_t k1) const {
-    int64_t lo = lists_.n_in, hi = 0;
-    for (int64_t k = k0; k < k1; ++k) {
-      const OffsetList& list = lists_.lists[static_cast<size_t>(k)];
-      if (from[k] == to[k]) continue;
-      if (lists_.monotone) {
-        lo = std::min<int64_t>(lo, list.in_at(from[k]));
-        hi = std::max<int64_t>(hi, list.in_at(to[k] - 1) + 1);
-      } else {
-        for (int64_t e = from[k]; e < to[k]; ++e) {
-          lo = std::min<int64_t>(lo, list.in_at(e));
-          hi = std::max<int64_t>(hi, list.in_at(e) + 1);
-        }
-      }
-    }
-    return {lo, hi};
   }
 
   static void resize(Buffer<float>& buffer, int64_t size) {
     if (buffer.size() < size) buffer = Buffer<float>(size + size / 4);
   }
 
-  static const int32_t* data_of(const std::shared_ptr<const Buffer<int32_t>>& order) {
-    return order ? order->data() : nullptr;
-  }
-
   // Columns [column, column + columns) of the rows at positions [begin, end).
   void copy_x(int64_t begin, int64_t end, int64_t column, int64_t columns, float* to,
               int64_t stride) const {
     copy_columns<T>({static_cast<const T*>(args_.x), lists_.n_in, args_.c_in, column, columns,
-                     data_of(lists_.in_order)},
+                     lists_.in_rows()},
                     begin, end, to, stride);
   }
 
@@ -363,9 +305,9 @@ class Outer {
       for (int64_t i = 0; i < offset_sums_; ++i) sums[i] += sums[chain * size + i];
     const Floats d;
     T* u = static_cast<T*>(args_.u) + k * rows_ * args_.c_out;
-    for (const OuterPanel& p : panels_)
+    for (const Panel& p : panels_)
       for (int64_t c = 0; c < rows_; ++c) {
-        const float* sum = sums + p.sums + c * p.vectors * kLanes;
+        const float* sum = sums + p.begin + c * p.vectors * kLanes;
         for (int64_t j = 0; j < p.columns; j += kLanes)
           store(hn::Load(d, sum + j), d, u + c * args_.c_out + p.column + j, p.columns - j);
       }
@@ -380,7 +322,7 @@ class Outer {
   bool direct_;           // rows are read where they are
   bool task_per_offset_;  // and each list is a task: nothing is copied, so that nothing is gained
                           // by parts of the rows
-  std::vector<OuterPanel> panels_;
+  std::vector<Panel> panels_;
   int64_t offset_sums_ = 0;  // sums of one offset
   int64_t offsets_ = 1;      // that are summed at a time
   int64_t chains_ = 1;

@@ -33,7 +33,7 @@ template <typename F>
 void each_tile(const RelationLists& lists, const TileBounds& bounds, const float* weights,
                const float* factors, const F& body) {
   const int64_t n_k = lists.n_k(), tile = bounds.tile;
-  const int32_t* in_order = lists.in_order ? lists.in_order->data() : nullptr;
+  const int32_t* in_order = lists.in_rows();
   if (n_k == 1 && lists.lists[0].in && !in_order &&
       !lists.out_order) {  // the list itself; long segments have all threads
     const OffsetList& list = lists.lists[0];

@@ -61,7 +61,7 @@ Runs collect_runs(const RelationLists& lists) {
   const TileBounds tiles = tile_bounds(lists, tile);
   Runs runs{Buffer<int32_t>(lists.n_out + 1), Buffer<int32_t>(lists.n_edges + kOver),
             Buffer<int32_t>(lists.n_edges + kOver)};
-  const int32_t* in_order = lists.in_order ? lists.in_order->data() : nullptr;
+  const int32_t* in_order = lists.in_rows();
   runs.first[lists.n_out] = static_cast<int32_t>(lists.n_edges);
   parallel_for(tiles.n_tiles, [&](int64_t t) {
     const int64_t begin = t * tile;

@@ -110,12 +110,12 @@ struct Boxer {
     NodeBox<T>& box = out.boxes[id];
     if (b - a <= known) return box;
     if (b - a == 1) {
-      box.min_row = std::numeric_limits<int32_t>::max();
-      for (int64_t p = a * kLeaf; p < (a + 1) * kLeaf; ++p)
-        if (forest.rows[p] >= 0) box.min_row = std::min(box.min_row, forest.rows[p]);
+      const int32_t* rows = forest.rows.data() + a * kLeaf;
+      const int64_t n = std::find(rows, rows + kLeaf, -1) - rows;
+      box.min_row = *std::min_element(rows, rows + n);
       for (size_t axis = 0; axis < 3; ++axis) {
         const T* v = out.axis[axis].data() + a * kLeaf;
-        const auto [least, most] = std::minmax_element(v, v + kLeaf);
+        const auto [least, most] = std::minmax_element(v, v + n);
         box.lo[axis] = *least, box.hi[axis] = *most;
       }
       return box;
@@ -211,7 +211,9 @@ LeafPoints<T> leaf_points(const Places& places, const KdForest& forest,
     const Subtree& s = subtrees[static_cast<size_t>(i)];
     for (int64_t p = s.a * kLeaf; p < s.b * kLeaf; ++p) {
       const int32_t row = forest.rows[p] >= 0 ? forest.rows[p] : forest.rows[p / kLeaf * kLeaf];
-      for (int a = 0; a < 3; ++a) out.axis[a][p] = value(row, a);
+      const bool none = forest.rows[p] < 0 && std::numeric_limits<T>::has_quiet_NaN;
+      for (int a = 0; a < 3; ++a)
+        out.axis[a][p] = none ? std::numeric_limits<T>::quiet_NaN() : value(row, a);
     }
     boxer.fill(s.id, s.a, s.b, 0);
   });

@@ -40,6 +40,9 @@ struct RelationLists {
   std::vector<std::shared_ptr<const Buffer<int32_t>>> storage;  // what the lists point into
 
   int64_t n_k() const { return static_cast<int64_t>(lists.size()); }
+  // Rows by position; null: the row is the position.
+  const int32_t* in_rows() const { return in_order ? in_order->data() : nullptr; }
+  const int32_t* out_rows() const { return out_order ? out_order->data() : nullptr; }
   size_t nbytes() const;
   // Sets n_buckets and out_once.
   void count_buckets();

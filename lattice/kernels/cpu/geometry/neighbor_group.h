@@ -79,6 +79,17 @@ struct Group {
   }
 };
 
+// at[bits] begins with the places of the set bits, ascending.
+struct SetBits {
+  uint8_t at[256][8] = {};
+  constexpr SetBits() {
+    for (int bits = 0; bits < 256; ++bits)
+      for (int i = 0, n = 0; i < 8; ++i)
+        if (bits >> i & 1) at[bits][n++] = static_cast<uint8_t>(i);
+  }
+};
+inline constexpr SetBits kSetBits;
+
 // Sorts n keys, key i with distance d2[i], into `sorted`. The keys fall into bins of equal width in
 // d2, which the points of a surface fill evenly; then each bin is sorted.
 inline void bucket_sort(const int64_t* keys, const float* d2, int64_t n, int64_t* sorted) {

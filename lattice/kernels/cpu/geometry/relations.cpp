@@ -210,7 +210,7 @@ RelationLists generate_apart(const CoordSpan& coords, const std::shared_ptr<cons
   auto positions = std::make_shared<Buffer<int32_t>>(n);
   auto ends = std::make_shared<Buffer<int32_t>>(made->rows);  // of list k: ends[k * n ...]
   auto order = std::make_shared<Buffer<int32_t>>(made->rows);
-  const int32_t* in_order = out.in_order ? out.in_order->data() : nullptr;
+  const int32_t* in_order = out.in_rows();
   parallel_range(n, kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
       (*positions)[p] = static_cast<int32_t>(p);

@@ -20,7 +20,7 @@ constexpr int64_t kTile = 2048;  // positions whose masks are collected together
 bool make_words(const RelationLists& lists, int row_bits, Buffer<uint64_t>& words) {
   const int64_t n_k = lists.n_k();
   const TileBounds tiles = tile_bounds(lists, kTile);
-  const int32_t* out_order = lists.out_order ? lists.out_order->data() : nullptr;
+  const int32_t* out_order = lists.out_rows();
   std::atomic<bool> once = true;
   parallel_for(tiles.n_tiles, [&](int64_t t) {
     const int64_t first = t * kTile, count = std::min(lists.n_out - first, kTile);
@@ -74,7 +74,7 @@ bool sorted_map(const RelationLists& lists, int32_t* map, int32_t* order, uint32
       for (int64_t p = begin; p < end; ++p) place[p] = rank[(*lists.out_order)[p]];
     });
   const int32_t* places = lists.out_order ? place.data() : rank.data();
-  const int32_t* in_order = lists.in_order ? lists.in_order->data() : nullptr;
+  const int32_t* in_order = lists.in_rows();
   parallel_for(n_k, [&](int64_t k) {
     const OffsetList& list = lists.lists[static_cast<size_t>(k)];
     int32_t* to = map + k * n;
