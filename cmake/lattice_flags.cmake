@@ -21,8 +21,8 @@ if(LATTICE_SANITIZE)
     add_compile_options(-fno-sanitize-address-use-after-scope)
   endif()
   if(LATTICE_SANITIZE MATCHES "undefined")
-    # AddressSanitizer finds null pointers and sizes too; alignment costs a third of the compile time
-    # and no processor that MLX runs on demands it.
+    # AddressSanitizer finds null pointers and sizes too. Alignment costs a third of the compile
+    # time, and no processor that MLX runs on demands it.
     add_compile_options(-fno-sanitize=null,object-size,vptr,alignment
       -fno-sanitize-recover=undefined)
   endif()

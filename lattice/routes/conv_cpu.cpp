@@ -157,8 +157,11 @@ mx::array conv_packed_with(const Call& call, const Route& route) {
 
 std::string tile_note(const Call& call) {
   const int64_t tile = cpu::conv_tile(call.relation->lists());
-  return "the kernel cuts " + std::to_string(call.n_out()) + " output rows into " +
-         std::to_string((call.n_out() + tile - 1) / tile) + " tiles of " + std::to_string(tile);
+  const auto counted = [](int64_t n, const char* what) {
+    return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+  };
+  return "the kernel cuts " + counted(call.n_out(), "output row") + " into " +
+         counted((call.n_out() + tile - 1) / tile, "tile") + " of " + std::to_string(tile);
 }
 
 mx::array conv_tiles(const Call& call, const Route& route) {

@@ -1,5 +1,6 @@
 """The walls of the house: who may include whom, and what every topic must have."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -281,4 +282,27 @@ def test_no_function_has_nine_parameters():
         for name, n in parameters(path.read_text(encoding="utf-8"))
     ]
     assert len(lists) > 1000
+    assert [found for found in lists if found[2] > 8] == []
+
+
+def private_parameters(text):
+    """Name and number of parameters of each function of a Python text that users do not call."""
+    functions = (n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef))
+    return [
+        (f.name, len([*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs]))
+        for f in functions
+        if f.name.startswith("_") and not f.name.startswith("__")
+    ]
+
+
+def test_no_private_function_of_python_has_nine_parameters():
+    """Users name their arguments; our own functions pass what belongs together as one value."""
+    assert private_parameters("def _f(a, b, *, c): pass\ndef g(): pass") == [("_f", 3)]
+    lists = [
+        (path.name, name, n)
+        for folder in ("python", "scripts", "bench")
+        for path in (ROOT / folder).rglob("*.py")
+        for name, n in private_parameters(path.read_text(encoding="utf-8"))
+    ]
+    assert len(lists) > 300
     assert [found for found in lists if found[2] > 8] == []

@@ -6,8 +6,8 @@ import argparse
 import importlib
 import math
 import os
-from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -231,7 +231,6 @@ def _train(arguments: argparse.Namespace) -> None:
             f"{output} holds a checkpoint: --resume goes on from it, another --output begins anew"
         )
     ranks = distributed.Ranks(timeout=arguments.timeout)
-    say = print if ranks.first else lambda *_, **__: None
 
     files = _files(arguments.files, io)
     clouds = [
@@ -255,11 +254,13 @@ def _train(arguments: argparse.Namespace) -> None:
     learned, held = (
         [made[i] for i in part] for part in _split(len(made), arguments.validation, arguments.seed)
     )
-    say(
-        f"{len(learned)} clouds to learn from, {len(held)} to measure on; "
-        f"{sum(len(s.tensor.coords) for s in made):,} voxels; "
-        f"classes {', '.join(recipe.names)}" + (f"; {ranks.size} ranks" if ranks.size > 1 else "")
-    )
+    if ranks.first:
+        print(
+            f"{len(learned)} clouds to learn from, {len(held)} to measure on; "
+            f"{sum(len(s.tensor.coords) for s in made):,} voxels; "
+            f"classes {', '.join(recipe.names)}"
+            + (f"; {ranks.size} ranks" if ranks.size > 1 else "")
+        )
 
     mx.set_cache_limit(
         4 << 30
@@ -288,41 +289,50 @@ def _train(arguments: argparse.Namespace) -> None:
             "files": [[Path(name).name, len(cloud)] for name, cloud in clouds],
         },
     )
+    job = _Job(trainer, ranks, recipe, learned, held, dict(clouds), output)
     with folder_lock(output) if ranks.first else nullcontext():
-        _run_training(arguments, trainer, recipe, learned, held, say, ranks, output, dict(clouds))
+        _run_training(job, arguments.epochs, arguments.resume)
 
 
-def _run_training(
-    arguments: argparse.Namespace,
-    trainer: Any,
-    recipe: Any,
-    learned: Any,
-    held: Any,
-    say: Callable[..., Any],
-    ranks: Ranks,
-    output: Any,
-    clouds: Any,
-) -> None:
+@dataclass(frozen=True)
+class _Job:
+    """One call of the command: the trainer, its clouds, and where the results go."""
+
+    trainer: Any
+    ranks: Ranks
+    recipe: Any
+    learned: list[Any]
+    held: list[Any]
+    clouds: dict[str, PointCloud]  # as they were read, by name
+    output: Path
+
+    def say(self, text: str) -> None:
+        if self.ranks.first:
+            print(text)
+
+
+def _run_training(job: _Job, epochs: int, resume: bool) -> None:
     """Resumes, trains, and keeps the best network."""
     _, scans, *_ = modules()
     from ..training.metrics import epoch_score
 
-    model = trainer.model
-    if arguments.resume:
+    trainer, output = job.trainer, job.output
+    if resume:
         trainer.resume()
-        say(f"resumed {trainer.where}")
-    if ranks.first:
+        job.say(f"resumed {trainer.where}")
+    if job.ranks.first:
         output.mkdir(parents=True, exist_ok=True)
-        if not arguments.resume or not (output / RECIPE).exists():
-            recipe.save(output / RECIPE)
+        if not resume or not (output / RECIPE).exists():
+            job.recipe.save(output / RECIPE)
 
     def validate(model: Module, ranks: Ranks) -> dict[Any, Any]:
-        return {"mean_iou": round(scans.evaluate(model, held, recipe.names, ranks).mean_iou, 6)}
+        found = scans.evaluate(model, job.held, job.recipe.names, ranks)
+        return {"mean_iou": round(found.mean_iou, 6)}
 
     def saved(row: Any) -> None:
         best = max(map(epoch_score, trainer.history[:-1]), default=float("-inf"))
         if epoch_score(row) >= best or not (output / MODEL).exists():
-            model.save(output / MODEL)
+            trainer.model.save(output / MODEL)
 
     def report(row: Any) -> None:
         told = f"  mean IoU {row['mean_iou']:.3f}" if "mean_iou" in row else ""
@@ -333,31 +343,32 @@ def _run_training(
             flush=True,
         )
 
-    if trainer.epoch >= arguments.epochs:
-        say(
+    if trainer.epoch >= epochs:
+        job.say(
             f"nothing to do: the checkpoint has {trainer.epoch} epochs; "
             "--epochs is the number in all"
         )
         return
-    trainer.fit(
-        learned, arguments.epochs, validate if held else None, on_epoch=report, on_checkpoint=saved
-    )
-    if ranks.first:
-        _finish(output, trainer.history, held, recipe, scans, clouds)
+    check = validate if job.held else None
+    trainer.fit(job.learned, epochs, check, on_epoch=report, on_checkpoint=saved)
+    if job.ranks.first:
+        _finish(job)
 
 
-def _finish(output: Any, history: Any, held: Any, recipe: Any, scans: Any, clouds: Any) -> None:
+def _finish(job: _Job) -> None:
     """The class tables of the best epoch, and what to type next."""
-    example = next(iter(clouds))
+    _, scans, *_ = modules()
+    held, output = job.held, job.output
+    example = next(iter(job.clouds))
     if held:
-        best = max(history, key=lambda row: (row.get("mean_iou", 0.0), row["epoch"]))
+        best = max(job.trainer.history, key=lambda row: (row.get("mean_iou", 0.0), row["epoch"]))
         model = models.load(output / MODEL)
         print(f"\nbest epoch {best['epoch']}, on {len(held)} unseen cloud{'s' * (len(held) > 1)}:")
-        voxels, points = (scans.Confusion(recipe.names, unit=u) for u in ("voxels", "points"))
+        voxels, points = (scans.Confusion(job.recipe.names, unit=u) for u in ("voxels", "points"))
         for scan in held:
             classes = scans.predict(model, scan)
             voxels.add(scan.labels, classes)
-            count_points(points, recipe, scan, classes, clouds[scan.name])
+            count_points(points, job.recipe, scan, classes, job.clouds[scan.name])
         print(f"\nIoU per voxel\n{voxels}\n\nIoU per point\n{points}")
         example = held[0].name
     print(f"\nnetwork: {output / MODEL}\nhistory: {output / HISTORY}")

@@ -203,7 +203,25 @@ class PointCloudBatch(_Ragged):
         lengths: ArrayLike | None = None,
         indices: ArrayLike | None = None,
     ) -> None:
-        name = type(self).__name__
+        self._build(type(self).__name__, positions, features, lengths, indices)
+
+    @classmethod
+    def _named(
+        cls, name: str, positions: ArrayLike, features: ArrayLike | None, lengths: ArrayLike
+    ) -> PointCloudBatch:
+        """The batch of what a layer was given; errors have the layer's name."""
+        batch = cls.__new__(cls)
+        batch._build(name, positions, features, lengths, None)
+        return batch
+
+    def _build(
+        self,
+        name: str,
+        positions: ArrayLike,
+        features: ArrayLike | None,
+        lengths: ArrayLike | None,
+        indices: ArrayLike | None,
+    ) -> None:
         positions = self._check_positions(name, positions)
         rows = positions.shape[0]
         features = self._check_features(name, features, rows)

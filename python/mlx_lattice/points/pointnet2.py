@@ -80,7 +80,7 @@ class SetAbstraction(mlx.nn.Module):
     def __call__(
         self, x: mx.array | None, positions: mx.array, lengths: mx.array
     ) -> tuple[mx.array, mx.array, mx.array]:
-        batch = _clouds_of(self, positions, x, lengths)
+        batch = PointCloudBatch._named(type(self).__name__, positions, x, lengths)
         rows, sizes = sample_centers(batch.positions, batch.lengths, self._share)
         centers = positions[rows]
         found = ops.build_radius_relation(
@@ -113,8 +113,8 @@ class FeaturePropagation(mlx.nn.Module):
         positions: mx.array,
         lengths: mx.array,
     ) -> mx.array:
-        _clouds_of(self, centers, x, sizes)
-        _clouds_of(self, positions, own, lengths)
+        PointCloudBatch._named(type(self).__name__, centers, x, sizes)
+        PointCloudBatch._named(type(self).__name__, positions, own, lengths)
         found = ops.build_knn_relation(
             mx.stop_gradient(centers),
             mx.stop_gradient(positions),
@@ -210,17 +210,6 @@ class PointNet2(Model):
         return self.head(mx.maximum(self.hidden_norm(self.hidden(cloud)), 0))
 
     forward = __call__
-
-
-def _clouds_of(
-    module: mlx.nn.Module, positions: mx.array, features: mx.array | None, lengths: mx.array
-) -> PointCloudBatch:
-    """The batch of these rows, which is checked: rows are gathered by their numbers later."""
-    try:
-        return PointCloudBatch(positions, features, lengths=lengths)
-    except (TypeError, ValueError) as error:
-        name = type(module).__name__
-        raise type(error)(str(error).replace("[PointCloudBatch]", f"[{name}]", 1)) from error
 
 
 def _clouds(lengths: mx.array) -> mx.array:

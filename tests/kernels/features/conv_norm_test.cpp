@@ -39,6 +39,15 @@ RelationLists identity(int64_t n) {
   return lists;
 }
 
+// Up by 2 x 2 x 2: every output row has one edge.
+RelationLists upward(int64_t n) {
+  const support::Coords coords = support::random_set(n, 8);
+  const CoordSpan span{coords.data(), static_cast<int64_t>(coords.size()) / 4, false};
+  MadeCoords made;
+  return reversed(relate_downscaled(span, std::make_shared<const CoordIndex>(index_coords(span)),
+                                    {.size = {2, 2, 2}, .stride = {2, 2, 2}}, &made));
+}
+
 struct Shape {
   int64_t c_in, c_out;
   bool bias, residual, relu;
@@ -100,7 +109,7 @@ const Shape kShapes[] = {{5, 3, true, true, true},     {16, 16, false, true, tru
 
 TEST(ConvNorm, HasTheBitsOfConvThenNorm) {
   support::on_each_target([] {
-    for (const RelationLists& lists : {submanifold(700), identity(700), identity(0)}) {
+    for (const RelationLists& lists : {submanifold(700), upward(700), identity(700), identity(0)}) {
       for (const Shape& s : kShapes) {
         SCOPED_TRACE(std::to_string(s.c_in) + " -> " + std::to_string(s.c_out));
         const Problem<float> p(lists, s);
@@ -112,7 +121,7 @@ TEST(ConvNorm, HasTheBitsOfConvThenNorm) {
 
 template <typename T>
 void expect_one_rounding(double unit) {
-  for (const RelationLists& lists : {submanifold(300), identity(3000)}) {
+  for (const RelationLists& lists : {submanifold(300), upward(300), identity(3000)}) {
     for (const Shape& s : kShapes) {
       const Problem<T> p(lists, s);
       const std::vector<T> found = p.together(), expected = p.apart();

@@ -119,6 +119,41 @@ TEST(Conv, EveryTargetStorageAndShape) {
   });
 }
 
+// Up by 2 x 2 x 2: every output row has one edge, and rows are shuffled.
+RelationLists upward(const support::Coords& coords) {
+  const CoordSpan span{coords.data(), static_cast<int64_t>(coords.size()) / 4, false};
+  MadeCoords made;
+  return reversed(relate_downscaled(span, std::make_shared<const CoordIndex>(index_coords(span)),
+                                    {.size = {2, 2, 2}, .stride = {2, 2, 2}}, &made));
+}
+
+TEST(Conv, OneEdgePerOutputRow) {
+  const RelationLists up = upward(support::random_set(900, 8, 2));
+  // As many edges as rows, but some rows have none and some have several.
+  const RelationLists mixed = any_edges(90, 500, 500);
+  ASSERT_EQ(up.n_edges, up.n_out);
+  ASSERT_EQ(mixed.n_edges, mixed.n_out);
+  on_each_target([&] {
+    for (const RelationLists* lists : {&up, &mixed}) {
+      check_shapes<float>(*lists);
+      check_shapes<bfloat_t>(*lists);
+    }
+  });
+}
+
+// So many rows that those of later blocks are asked for early.
+TEST(Conv, RowsWithThemselves) {
+  RelationLists same;
+  same.n_in = same.n_out = same.n_edges = 3500;
+  same.lists.resize(1);
+  same.lists[0].size = same.n_edges;
+  on_each_target([&] {
+    check<float>(same, 64, 64, 1, true);
+    check<float>(same, 70, 130, 1, false);
+    check<float>(same, 128, 96, 2, true);
+  });
+}
+
 TEST(Conv, NoRowsAndNoEdges) {
   check_shapes<float>(submanifold(support::empty()));
   const RelationLists none = lists_of_edges(nullptr, nullptr, nullptr, 0, 4, 600, 3);

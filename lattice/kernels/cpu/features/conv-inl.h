@@ -27,6 +27,17 @@
 HWY_BEFORE_NAMESPACE();
 namespace lattice::cpu::HWY_NAMESPACE {
 
+// Rows of outputs have more panels than with vectors of 16, and each panel fewer sums.
+constexpr bool kNarrow = !LATTICE_PAIRED;
+
+// One cache line that is read much later: it comes to the second-level cache.
+HWY_INLINE void prefetch_later(const float* at) {
+#if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
+  __builtin_prefetch(at, 0, 2);
+#endif
+  (void)at;
+}
+
 struct ListCall {
   Rows rows;
   const int32_t* in;
@@ -37,6 +48,9 @@ struct ListCall {
   float* y;
   int32_t first_out;
   bool scattered;  // rows are asked for ahead
+  // For rows with themselves: the row that is asked for with row 0, so many columns of it.
+  const float* next = nullptr;
+  int64_t next_columns = 0;
 };
 
 // What becomes of the sums v of a row: v + bias, then relu((v + bias - mean) * scale + shift +
@@ -50,8 +64,9 @@ struct Finish {
   const T* residual;  // or null
   bool relu;
   T* y;
-  int64_t pitch;    // of y and the residual
-  int64_t columns;  // that are written
+  int64_t pitch;                   // of y and the residual
+  int64_t columns;                 // that are written
+  const int32_t* order = nullptr;  // position -> row, if any; for rows of a list
 
   bool plain() const { return !mean && !residual && !relu; }
   // Lanes from column c of the row that begins `at` values after the first.
@@ -180,24 +195,47 @@ void add_list(const ListCall& given) {
   });
 }
 
-// Every row with itself, from output row call.first_out on. No sums are in memory, because nothing
-// is added to them. A row is written while the next ones are multiplied. With AVX2, shares of
-// sgemm at C = 64 / 128 / 256: 0.53 -> 0.73, 0.64 -> 0.86, 0.71 -> 0.97.
-template <int M, int NV, bool kPaired, typename T>
+// Finished rows of lists in which every output row has one edge. No sums are in memory, because
+// nothing is added to them. A row is written while the next ones are multiplied.
+// !kListed: every row with itself, from output row call.first_out on. With AVX2, shares of sgemm at
+// C = 64 / 128 / 256: 0.53 -> 0.73, 0.64 -> 0.86, 0.71 -> 0.97.
+template <int M, int NV, bool kPaired, bool kListed, typename T>
 void finish_list(const ListCall& given, const Finish<T>& given_finish) {
   const ListCall call = given;
   const Finish<T> finish = given_finish;
+  const auto row_of = [&](int64_t e) LATTICE_INLINE_LAMBDA -> int64_t {
+    if constexpr (!kListed) return call.first_out + e;
+    const int32_t position = call.out[e];
+    return finish.order ? finish.order[position] : position;
+  };
   const auto block = [&](auto count, int64_t e) LATTICE_INLINE_LAMBDA {
     constexpr int kCount = decltype(count)::value;
     int64_t rows[kCount];
-    unroll<kCount>([&](auto m) LATTICE_INLINE_LAMBDA { rows[m] = (e + m) * call.rows.stride; });
+    unroll<kCount>([&](auto m) LATTICE_INLINE_LAMBDA {
+      rows[m] = kListed ? call.rows.at(call.in[e + m]) : (e + m) * call.rows.stride;
+    });
     multiply_block<kCount, NV, kPaired>(
         call, rows, [&](auto m, auto v, Vec total) LATTICE_INLINE_LAMBDA {
-          finish.put(total, (call.first_out + e + m) * finish.pitch, v * kLanes);
+          finish.put(total, row_of(e + m) * finish.pitch, v * kLanes);
         });
   };
   int64_t e = 0;
-  for (; e + M <= call.n; e += M) block(std::integral_constant<int, M>(), e);
+  for (; e + M <= call.n; e += M) {
+    if constexpr (kListed) {
+      if (finish.order && e + 3 * M <= call.n)
+        unroll<M>([&](auto m) LATTICE_INLINE_LAMBDA {
+          const int64_t at = row_of(e + 2 * M + m) * finish.pitch;
+          prefetch_row(finish.y + at, finish.columns);
+          if (finish.residual) prefetch_row(finish.residual + at, finish.columns);
+        });
+    } else if constexpr (kNarrow) {
+      for (int64_t c = 0; c < call.next_columns; c += kLine)
+        unroll<M>([&](auto m) LATTICE_INLINE_LAMBDA {
+          prefetch_later(call.next + (e + m) * call.rows.stride + c);
+        });
+    }
+    block(std::integral_constant<int, M>(), e);
+  }
   unroll<M - 1>([&](auto m) LATTICE_INLINE_LAMBDA {
     if (call.n - e == m + 1) block(std::integral_constant<int, m + 1>(), e);
   });
@@ -267,10 +305,16 @@ constexpr ListKernel list_kernel(Block<M, NV, kPaired>) {
   return {&add_list<M, NV, kPaired>, &add_list_depthwise < kPaired ? NV / 2 : NV >, kPaired};
 }
 template <typename T>
-using FinishKernel = void (*)(const ListCall&, const Finish<T>&);
+struct FinishKernel {
+  void (*same)(const ListCall&, const Finish<T>&);    // rows with themselves
+  void (*listed)(const ListCall&, const Finish<T>&);  // rows of a list, if vectors are narrow
+};
 template <typename T, int M, int NV, bool kPaired>
 constexpr FinishKernel<T> finish_kernel(Block<M, NV, kPaired>) {
-  return &finish_list<M, NV, kPaired, T>;
+  if constexpr (kNarrow)
+    return {&finish_list<M, NV, kPaired, false, T>, &finish_list<M, NV, kPaired, true, T>};
+  else
+    return {&finish_list<M, NV, kPaired, false, T>, nullptr};
 }
 #if LATTICE_PAIRED || HWY_ARCH_ARM_A64
 constexpr ListKernel kListKernels[] = {list_kernel(Block1()), list_kernel(Block2()),

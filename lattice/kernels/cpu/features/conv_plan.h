@@ -1,5 +1,5 @@
-// What a convolution and its weight gradient plan in the same way: tiles of output positions,
-// panels of output columns, and the window of input rows that some tiles read.
+// What a convolution and its weight gradient plan in the same way: tiles of output positions, and
+// panels of output columns. Also the window of input rows that some tiles read.
 #pragma once
 
 #include <cstdint>

@@ -67,7 +67,7 @@ void sum_offsets(Buffer<int32_t>& offsets, int64_t n) {
     total += std::exchange(offsets[q], static_cast<int32_t>(total));
     if (total > std::numeric_limits<int32_t>::max())
       throw std::length_error(
-          "neighbors must be fewer than 2^31, found more; ask for fewer a query");
+          "found more than 2^31 - 1 neighbors; reduce the radius, k or max_neighbors");
   }
   offsets[n] = static_cast<int32_t>(total);
 }

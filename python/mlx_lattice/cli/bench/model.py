@@ -35,7 +35,9 @@ def add_topics(topics: argparse._SubParsersAction[Any]) -> None:
     )
     model.add_argument("--repeat", type=int, default=3, help="the best of so many runs counts")
     model.add_argument(
-        "--layers", action="store_true", help="also a line for each layer, one thread"
+        "--layers",
+        action="store_true",
+        help="also a line for each layer, one thread; its last column is the gain by more threads",
     )
     model.add_argument(
         "--no-plain", action="store_true", help="leave out the comparison with plain MLX operations"
@@ -158,8 +160,8 @@ def bench_model(arguments: argparse.Namespace) -> None:
             set_thread_count(threads)
             _bench_threads(arguments, model, x, flop, gemm, plain, threads, best)
         if arguments.layers:
-            set_thread_count(1)
-            _print_layers(_time_layers(model, x, arguments.repeat, best), gemm)
+            most = max(arguments.threads)
+            _print_layers(_time_layers(model, x, arguments.repeat, best, most), gemm, most)
     finally:
         set_thread_count(before)
 
@@ -209,10 +211,11 @@ def _bench_threads(
     line("forward and backward", training, 3 * flop)
 
 
-def _time_layers(model: Module, x: Any, repeat: Any, best: Any) -> Any:
-    """One tuple per layer: stride, kernel, C_in, C_out, rows, edges, and two CPU times in seconds.
+def _time_layers(model: Module, x: Any, repeat: Any, best: Any, threads: int) -> Any:
+    """One tuple per layer: stride, kernel, C_in, C_out, rows, edges, two CPU times and a gain.
 
-    The times are those of the convolution, and of norm, residual and ReLU.
+    The times in seconds are those of the convolution, and of norm, residual and ReLU, with one
+    thread. The gain is the elapsed time of the convolution over that with `threads` threads.
     """
     lines = []
 
@@ -224,7 +227,10 @@ def _time_layers(model: Module, x: Any, repeat: Any, best: Any) -> Any:
         def again() -> Any:
             return layer.conv(x) if coordinates is None else layer.conv(x, coordinates)
 
-        conv = best(repeat, lambda: mx.eval(again().feats))[0]
+        set_thread_count(threads)
+        shared = best(repeat, lambda: mx.eval(again().feats))[1]
+        set_thread_count(1)
+        conv, alone = best(repeat, lambda: mx.eval(again().feats))
         after = best(repeat, lambda: mx.eval(layer.norm(y, residual, layer._relu).feats))[0]
         lines.append(
             (
@@ -236,6 +242,7 @@ def _time_layers(model: Module, x: Any, repeat: Any, best: Any) -> Any:
                 edges,
                 conv,
                 after,
+                alone / shared,
             )
         )
         return layer.norm(y, residual, layer._relu).feats
@@ -245,16 +252,16 @@ def _time_layers(model: Module, x: Any, repeat: Any, best: Any) -> Any:
     return lines
 
 
-def _print_layers(lines: Any, gemm: Any) -> None:
+def _print_layers(lines: Any, gemm: Any, threads: int) -> None:
     print(
         f"\n{'stride':>6} {'kernel':>6} {'C_in':>5} {'C_out':>5} {'rows':>7} {'edges':>8} "
-        f"{'GFLOP':>7} {'CPU ms':>8} {'/ dense':>8} {'norm ms':>8}"
+        f"{'GFLOP':>7} {'CPU ms':>8} {'/ dense':>8} {'norm ms':>8} {f'x {threads} threads':>11}"
     )
-    for stride, size, c_in, c_out, rows, edges, conv, after in lines:
+    for stride, size, c_in, c_out, rows, edges, conv, after, gain in lines:
         flop = 2 * edges * c_in * c_out
         print(
             f"{stride:6} {size:6} {c_in:5} {c_out:5} {rows:7} {edges:8} {flop * 1e-9:7.2f} "
-            f"{conv * 1e3:8.2f} {flop / conv * 1e-9 / gemm:8.2f} {after * 1e3:8.2f}"
+            f"{conv * 1e3:8.2f} {flop / conv * 1e-9 / gemm:8.2f} {after * 1e3:8.2f} {gain:11.2f}"
         )
     print(
         f"convolutions {sum(v[6] for v in lines) * 1e3:.0f} ms, "
