@@ -20,7 +20,7 @@ debian=(build-essential python3-venv python3-dev libhwy-dev)
 homebrew=(highway)
 python_packages=("$mlx==$(cat cmake/mlx_version.txt)"
   'scikit-build-core>=0.10' 'nanobind>=3.0.1,<4' cmake ninja
-  'numpy>=1.26' 'pillow>=10.1')
+  'numpy>=1.26' 'pillow>=10.1' "tomli>=2; python_version < '3.11'")
 if [ "$stage" != demo ]; then
   debian+=(libgtest-dev
     clang-19 libclang-rt-19-dev llvm-19)  # these three run Metal kernels on the CPU, tests/metal

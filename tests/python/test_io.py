@@ -306,3 +306,6 @@ def test_local_points_of_a_map():
     cloud = PointCloud(np.array([[412345.678, 5812345.001, 1.0], [412346.678, 5812345.002, 2.0]]))
     points, origin = cloud.local()
     assert np.abs(np.array(points, np.float64) + origin - cloud.points).max() < 1e-6
+    for origin in ("sum", [1.0, 2.0], {}):
+        with pytest.raises(ValueError, match=r"\[PointCloud.local\] origin: .* three numbers"):
+            cloud.local(origin)

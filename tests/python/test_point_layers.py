@@ -268,6 +268,10 @@ def test_generative_edges_and_errors():
         set_.generate(3, 0.0)
     with pytest.raises(ValueError, match="stencil"):
         set_.generate(3, 1.0, mx.array([[1, 2]]))
+    with pytest.raises(TypeError, match=r"\[PointSet\] expansion must be a number"):
+        set_.generate(3, "sum")
+    corners = [[0, 0, 0], [1, 1, 1]]
+    assert set_.generate(3, 1.0, corners)[1] is set_.generate(3, 1.0, mx.array(corners))[1]
     with pytest.raises(ValueError, match="stencil"):
         points.GenerativeConv3d(2, 2, stencil=[])
     with pytest.raises(TypeError, match="expansion"):

@@ -124,7 +124,12 @@ class PointCloud:
         if origin is None:
             bounds = self.bounds()
             origin = np.zeros(3) if bounds is None else bounds[0]
-        origin = np.broadcast_to(np.asarray(origin, np.float64), (3,))
+        try:
+            origin = np.broadcast_to(np.asarray(origin, np.float64), (3,))
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"[PointCloud.local] origin: found {origin!r:.80}, expected three numbers"
+            ) from None
         near = origin.astype(np.float32)
         if self.points.dtype == np.float32 and (near == origin).all():
             # The difference of two float32 is rounded once, as through float64; half the time.

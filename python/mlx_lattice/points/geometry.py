@@ -10,6 +10,8 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .._ext import PointSet as _PointSet
 from .._ext import (
     build_full_cover_rulebook,
@@ -103,7 +105,7 @@ class PointSet(_PointSet):
         )
 
     def generate(
-        self, kernel_size: int = 3, expansion: float = 1.0, stencil: mx.array | None = None
+        self, kernel_size: int = 3, expansion: float = 1.0, stencil: ArrayLike | None = None
     ) -> tuple[PointSet, Rulebook]:
         """(PointSet, Rulebook): the voxels of grid / expansion around the voxel of each point.
 
@@ -114,8 +116,9 @@ class PointSet(_PointSet):
             book, made = build_generative_rulebook(self, kernel_size, expansion, stencil=stencil)
             return PointSet.of(made), book
 
-        taps = None if stencil is None else repr(stencil.tolist())
-        return self._once(("generate", kernel_size, float(expansion), taps), make)
+        taps = None if stencil is None else repr(np.asarray(stencil).tolist())
+        key = ("generate", kernel_size, _number("expansion", expansion), taps)
+        return self._once(key, make)
 
     def subdivide(self, expansion: int = 2) -> tuple[PointSet, Rulebook]:
         """(PointSet, Rulebook): the expansion^3 parts of the voxel of each point."""
