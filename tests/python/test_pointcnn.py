@@ -159,6 +159,9 @@ def test_errors():
     p = mx.array(POSITIONS)
     with pytest.raises(ValueError, match="k must be an integer >= 1"):
         points.knn_graph(p, 0)
+    for rows in (p, mx.zeros((8, 5))):
+        with pytest.raises(ValueError, match=r"\[knn_graph\] k must be at most 65,536"):
+            points.knn_graph(rows, 2**31 - 1)
     with pytest.raises(ValueError, match="needs k"):
         points.PointCNNConv(3, 4, xconv=True)
     conv = points.PointCNNConv(3, 4)

@@ -39,12 +39,14 @@ def knn_graph(
     An array points (T, C) of another width is searched in its C dimensions, as EdgeConv does with
     features; rel_pos is then (T, k, C).
     """
+    if not isinstance(k, int) or k < 1:
+        raise ValueError(f"[knn_graph] k must be an integer >= 1, got {k!r}")
+    if k > 1 << 16:
+        raise ValueError(f"[knn_graph] k must be at most 65,536, got {k}; each row gets k places")
     if isinstance(points, mx.array) and points.ndim == 2 and points.shape[1] != 3:
         idx = feature_graph(points, k, lengths)
         return idx, points[idx.reshape(-1)].reshape(*idx.shape, -1) - points[:, None]
     batch = as_batch(points, lengths=lengths)
-    if not isinstance(k, int) or k < 1:
-        raise ValueError(f"[knn_graph] k must be an integer >= 1, got {k!r}")
     rows = batch.positions
     if not batch.total_points:
         return mx.zeros((0, k), dtype=mx.int32), mx.zeros((0, k, 3), dtype=rows.dtype)
