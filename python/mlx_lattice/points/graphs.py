@@ -27,14 +27,21 @@ if TYPE_CHECKING:
     from .batches import Clouds
 
 
+def check_k(k: object) -> None:
+    """Raises unless k is a number of neighbors that a graph can have places for."""
+    if not isinstance(k, int) or k < 1:
+        raise ValueError(f"[knn_graph] k must be an integer >= 1, got {k!r}")
+    if k > 1 << 16:
+        raise ValueError(f"[knn_graph] k must be at most 65,536, got {k}; each row gets k places")
+
+
 def feature_graph(x: mx.array, k: int, lengths: ArrayLike | None = None) -> mx.array:
     """(T, k) int32: rows of the k nearest features in the cloud of each row, itself among them.
 
     x is (T, C) for any C. In a cloud of fewer than k rows the last places repeat the first
     neighbor.
     """
-    if not isinstance(k, int) or k < 1:
-        raise ValueError(f"[knn_graph] k must be an integer >= 1, got {k!r}")
+    check_k(k)
     x = mx.stop_gradient(x)
     sizes = [x.shape[0]] if lengths is None else integers(lengths)
     if sum(sizes) != x.shape[0]:

@@ -19,7 +19,7 @@ from .. import ops
 from ..nn import Linear
 from ..nn._checks import integer, integers, layer_count, told
 from .batches import as_batch
-from .graphs import feature_graph
+from .graphs import check_k, feature_graph
 from .segments import indexed_segment_reduce
 
 if TYPE_CHECKING:
@@ -39,10 +39,7 @@ def knn_graph(
     An array points (T, C) of another width is searched in its C dimensions, as EdgeConv does with
     features; rel_pos is then (T, k, C).
     """
-    if not isinstance(k, int) or k < 1:
-        raise ValueError(f"[knn_graph] k must be an integer >= 1, got {k!r}")
-    if k > 1 << 16:
-        raise ValueError(f"[knn_graph] k must be at most 65,536, got {k}; each row gets k places")
+    check_k(k)
     if isinstance(points, mx.array) and points.ndim == 2 and points.shape[1] != 3:
         idx = feature_graph(points, k, lengths)
         return idx, points[idx.reshape(-1)].reshape(*idx.shape, -1) - points[:, None]
