@@ -52,7 +52,9 @@ mx::array new_array(const void* data, mx::Shape shape, mx::Dtype dtype) {
 }
 
 mx::array private_copy(const mx::array& a) {
-  return new_array(a.size() ? a.data<void>() : nullptr, a.shape(), a.dtype());
+  cpu::Buffer<char> copy(static_cast<int64_t>(a.nbytes()));
+  if (!copy.empty()) std::memcpy(copy.data(), a.data<char>(), copy.nbytes());
+  return adopt(std::move(copy), a.shape(), a.dtype());
 }
 
 mx::array take_rows(const mx::array& a, const mx::array& rows, mx::StreamOrDevice s) {

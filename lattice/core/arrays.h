@@ -5,9 +5,11 @@
 #include <mlx/array.h>
 #include <mlx/utils.h>
 
+#include <memory>
 #include <string>
 #include <string_view>
 
+#include "lattice/graph/array_memory.h"
 #include "lattice/kernels/cpu/base/memory.h"
 #include "lattice/kernels/cpu/base/pages.h"
 
@@ -30,22 +32,21 @@ mx::array new_array(const void* data, mx::Shape shape, mx::Dtype dtype);
 // what Python holds must not be what kernels trust.
 mx::array private_copy(const mx::array& a);
 
-// An array that owns the buffer's memory, from kPageBytes on; a shorter buffer is copied, because a
-// GPU shares whole pages only. Throws std::bad_alloc when MLX has no memory.
+// An array that owns the buffer's memory. Short buffers are copied, and so are others where MLX
+// cannot share them. Throws std::bad_alloc when MLX has no memory.
 template <typename T>
 mx::array adopt(cpu::Buffer<T>&& buffer, mx::Shape shape, mx::Dtype dtype = mx::TypeToDtype<T>()) {
   if (buffer.empty())
     return mx::array(static_cast<const int32_t*>(nullptr), std::move(shape), dtype);
   if (buffer.nbytes() < cpu::kPageBytes) return new_array(buffer.data(), std::move(shape), dtype);
-  const mx::allocator::Buffer wrapped =
-      mx::allocator::make_buffer(buffer.data(), cpu::whole_pages(buffer.nbytes()));
-  if (!wrapped.ptr()) return new_array(buffer.data(), std::move(shape), dtype);
-  auto* kept = new cpu::Buffer<T>(std::move(buffer));
-  const auto free = [kept](mx::allocator::Buffer memory) {
+  auto kept = std::make_unique<cpu::Buffer<T>>(std::move(buffer));
+  const mx::allocator::Buffer shared = graph::shared_memory(kept->data(), kept->nbytes());
+  if (!shared.ptr()) return new_array(kept->data(), std::move(shape), dtype);
+  const auto free = [owned = kept.release()](mx::allocator::Buffer memory) {
     mx::allocator::release(memory);
-    delete kept;
+    delete owned;
   };
-  return mx::array(mx::allocator::Data(wrapped, free), std::move(shape), dtype);
+  return mx::array(mx::allocator::Data(shared, free), std::move(shape), dtype);
 }
 
 // Rows of a 2-D array; rows are right and not more than there are. Without channels a slice: the

@@ -59,7 +59,8 @@ const cpu::Box& CoordinateSet::box() const { return state_->box; }
 
 const std::shared_ptr<const cpu::CoordIndex>& CoordinateSet::index() const {
   std::call_once(state_->once, [&] {
-    state_->index = std::make_shared<const cpu::CoordIndex>(cpu::index_coords(state_->span()));
+    state_->index =
+        std::make_shared<const cpu::CoordIndex>(cpu::index_coords(state_->span(), state_->box));
     state_->indexed.store(true, std::memory_order_release);
   });
   return state_->index;

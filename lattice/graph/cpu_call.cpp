@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "lattice/graph/output_memory.h"
+#include "lattice/graph/array_memory.h"
 
 namespace lattice::graph {
 namespace mx = mlx::core;

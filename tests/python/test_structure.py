@@ -34,8 +34,15 @@ RULES = {
         "lattice/graph/",
         "lattice/kernels/metal/text.h",
         "lattice/kernels/cpu/base/memory.h",
+        "lattice/kernels/cpu/base/pages.h",
     ],
-    "lattice/core": ["mlx/", "lattice/core/", "lattice/kernels/", "lattice/graph/dtype.h"],
+    "lattice/core": [
+        "mlx/",
+        "lattice/core/",
+        "lattice/kernels/",
+        "lattice/graph/dtype.h",
+        "lattice/graph/array_memory.h",
+    ],
     "lattice/routes": [
         "mlx/",
         "lattice/routes/",

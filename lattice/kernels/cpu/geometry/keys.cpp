@@ -159,10 +159,14 @@ size_t CoordIndex::nbytes() const {
   return std::visit([](const auto& s) { return s.keys.nbytes() + s.order.nbytes(); }, sorted);
 }
 
-CoordIndex index_coords(const CoordSpan& coords, const Box& room) {
+CoordIndex index_coords(const CoordSpan& coords) {
+  return index_coords(coords, bounding_box(coords));
+}
+
+CoordIndex index_coords(const CoordSpan& coords, const Box& box) {
   CoordIndex index;
-  index.box = bounding_box(coords);
-  const Box wanted = index.box.reach({-kRoom, -kRoom, -kRoom}, {kRoom, kRoom, kRoom}).joined(room);
+  index.box = box;
+  const Box wanted = box.reach({-kRoom, -kRoom, -kRoom}, {kRoom, kRoom, kRoom});
   if (const auto space = PackedSpace::plan(wanted))
     index.sorted = sort_rows(coords, *space);
   else

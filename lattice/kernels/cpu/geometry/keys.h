@@ -165,9 +165,9 @@ struct CoordIndex {
   size_t nbytes() const;
 };
 
-// Sorts the rows. `room` widens the box, so that keys moved by up to that much stay apart from all
-// others.
-CoordIndex index_coords(const CoordSpan& coords, const Box& room = {});
+// Sorts the rows. `box` is their bounding box, for callers that know it.
+CoordIndex index_coords(const CoordSpan& coords, const Box& box);
+CoordIndex index_coords(const CoordSpan& coords);
 
 // The same set with keys of another space, which must hold every row.
 template <typename Space>
