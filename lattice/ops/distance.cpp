@@ -65,10 +65,19 @@ mx::array factor(const mx::array& g, const mx::array& a, const mx::array& b, Met
 // channels are no positions; for such features two products are many times faster.
 constexpr int kSmallChannels = 16;
 
-// (N, M): a[i, c] - b[j, c].
-mx::array differences(const mx::array& a, const mx::array& b, int c, mx::StreamOrDevice s) {
-  return mx::subtract(mx::slice(a, {0, c}, {a.shape(0), c + 1}, s),
-                      mx::transpose(mx::slice(b, {0, c}, {b.shape(0), c + 1}, s), s), s);
+// A function of (a, b, w) whose derivatives are those of the formula.
+graph::Arrays slope_sums(const mx::array& a, const mx::array& b, const mx::array& w,
+                         mx::StreamOrDevice s) {
+  const auto forward = [s](const graph::Arrays& in) {
+    return run_all(distance_vjp_call(in[0], in[1], in[2], s));
+  };
+  const auto formula = [s](const graph::Arrays& in) { return distance_vjp_formula(in, s); };
+  const auto vjp = [formula](const graph::Arrays& in, const graph::Arrays& ct,
+                             const graph::Arrays&) { return mx::vjp(formula, in, ct).second; };
+  const auto jvp = [formula](const graph::Arrays& in, const graph::Arrays& t) {
+    return mx::jvp(formula, in, t).second;
+  };
+  return graph::differentiable({a, b, w}, forward, vjp, jvp);
 }
 
 // Gradients for one block of rows of a: sum_j w[i, j] (a[i] - b[j]) and sum_i w[i, j] (b[j] -
@@ -80,15 +89,7 @@ graph::Arrays block_vjp(const mx::array& a, const mx::array& b, const mx::array&
                    graph::Arrays{a, b}, graph::Arrays{g})
         .second;
   const mx::array w = factor(g, a, b, metric, block, s);
-  if (a.shape(1) <= kSmallChannels) {
-    std::vector<mx::array> to_a, to_b;
-    for (int c = 0; c < a.shape(1); ++c) {
-      const mx::array slope = mx::multiply(w, differences(a, b, c, s), s);
-      to_a.push_back(mx::sum(slope, 1, true, s));
-      to_b.push_back(mx::transpose(mx::negative(mx::sum(slope, 0, true, s), s), s));
-    }
-    return {mx::concatenate(to_a, 1, s), mx::concatenate(to_b, 1, s)};
-  }
+  if (a.shape(1) <= kSmallChannels) return slope_sums(a, b, w, s);
   const mx::array x = mx::subtract(a, center, s), y = mx::subtract(b, center, s);
   const mx::array to_a = mx::subtract(mx::multiply(x, mx::sum(w, 1, true, s), s),
                                       matmul_rows(w, y, std::nullopt, s), s);

@@ -33,6 +33,7 @@ constexpr Words kWords[] = {
     {"gelu", "activation"},
     {"adamw", "optimizer step"},
     {"distance", "distances of all pairs"},
+    {"distance_vjp", "gradient of distances of all pairs"},
     {"attention", "attention"},
     {"attention_vjp", "gradient of attention"},
     {"neighbor_attention", "attention along edges"},
@@ -149,6 +150,8 @@ double Call::flop() const {
       return 30 * count(static_cast<int64_t>(inputs[0].size()));
     case Operation::adamw:
       return 10 * count(static_cast<int64_t>(inputs[0].size()));
+    case Operation::distance_vjp:
+      return 5 * count(n_edges()) * count(c_in);
     case Operation::rotary:
       return 3 * count(n_edges() * c_in);
     case Operation::attention:  // two products
@@ -179,6 +182,8 @@ double Call::bytes() const {
       return features + count(relation->n_kernels() * (c_in / groups) * c_out) * item;
     case Operation::distance:
       return input_bytes(*this) + 4.0 * count(n_edges());
+    case Operation::distance_vjp:
+      return input_bytes(*this) + static_cast<double>(inputs[0].nbytes() + inputs[1].nbytes());
     case Operation::attention:
     case Operation::neighbor_attention:
       return input_bytes(*this) + static_cast<double>(inputs[0].nbytes());

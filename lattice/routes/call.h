@@ -42,6 +42,7 @@ enum class Operation {
   gelu,
   adamw,
   distance,
+  distance_vjp,
   attention,
   attention_vjp,
   neighbor_attention,
@@ -98,7 +99,8 @@ struct Reduce {
 
 using cpu::Distance;
 const char* name(Distance metric);
-// Payload of distance.
+// Payload of distance and distance_vjp. Inputs: a, b; of distance_vjp then what multiplies each
+// difference a[i] - b[j].
 struct Pairs {
   Distance metric = Distance::euclidean;
 };

@@ -1,4 +1,5 @@
-// Launchers of distance: all pairs of float32 rows a (N, C) and b (M, C) -> (N, M).
+// Launchers of distance: all pairs of float32 rows a (N, C) and b (M, C) -> (N, M); and of its
+// gradient by sums of differences.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +20,17 @@ mx::array distance_reference(const Call& call, const Route& route);
 Rejection needs_whole_tiles(const Call& call);
 mx::array distance_with_metal(const Call& call);
 mx::array distance_with_mlx(const Call& call);
+
+// Gradients of a and b, where w (N, M) multiplies each difference a[i] - b[j]
+// (kernels/cpu/features/distance_gradient.h).
+Call distance_vjp_call(const mx::array& a, const mx::array& b, const mx::array& w,
+                       mx::StreamOrDevice s);
+graph::Arrays distance_vjp_rows(const Call& call, const Route& route);
+graph::Arrays distance_vjp_with_mlx(const Call& call, const Route& route);
+// In MLX operations, differentiable as they are. Inputs: a, b, w.
+graph::Arrays distance_vjp_formula(const graph::Arrays& in, mx::StreamOrDevice s);
+// (N, M): a[i, c] - b[j, c].
+mx::array differences(const mx::array& a, const mx::array& b, int c, mx::StreamOrDevice s);
 
 // One distance in float64; `terms` receives the sum of what was added, each positive.
 double exact_distance(const auto& a, const auto& b, int64_t c, Distance metric,

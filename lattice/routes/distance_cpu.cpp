@@ -1,8 +1,9 @@
-// distance on the CPU.
+// distance and its gradient on the CPU.
 #include <algorithm>
 #include <cmath>
 
 #include "lattice/kernels/cpu/features/distance.h"
+#include "lattice/kernels/cpu/features/distance_gradient.h"
 #include "lattice/routes/distance.h"
 #include "lattice/routes/launch.h"
 
@@ -49,6 +50,25 @@ Call distance_call(const mx::array& a, const mx::array& b, Distance metric, mx::
   call.c_out = 1;
   call.stream = s;
   return call;
+}
+
+Call distance_vjp_call(const mx::array& a, const mx::array& b, const mx::array& w,
+                       mx::StreamOrDevice s) {
+  Call call = distance_call(a, b, Distance::squared, s);
+  call.operation = Operation::distance_vjp;
+  call.inputs.push_back(w);
+  return call;
+}
+
+graph::Arrays distance_vjp_rows(const Call& call, const Route& route) {
+  return cpu_nodes(call, route, contiguous_inputs(call), "",
+                   {{call.inputs[0].shape(), mx::float32}, {call.inputs[1].shape(), mx::float32}},
+                   [](std::span<const graph::Input> in, std::span<const graph::Output> out) {
+                     cpu::distance_gradient(
+                         {in[2].as<float>(), in[0].as<float>(), in[1].as<float>(), in[0].shape[0],
+                          in[1].shape[0], in[0].shape[1]},
+                         out[0].as<float>(), out[1].as<float>());
+                   });
 }
 
 }  // namespace lattice

@@ -330,6 +330,13 @@ std::span<const Route> routes() {
        "any shape: squares of one channel at a time; cosine: matmul of MLX", always,
        one<distance_with_mlx>, products_note, true},
 
+      {Operation::distance_vjp, kCpu, Code::host, "cpu.rows",
+       "at most 16 channels: differences first, four rows of a and 1,024 of b at a time", always,
+       distance_vjp_rows},
+      {Operation::distance_vjp, kGpu, Code::mlx, "gpu.mlx",
+       "at most 16 channels: differences of one channel at a time by MLX operations", always,
+       distance_vjp_with_mlx},
+
       // ---- attention over ragged segments
       {Operation::attention, kCpu, Code::host, "cpu.tiles",
        "any segments: tiles of 48 queries and 128 keys, running maximum and sum", always,

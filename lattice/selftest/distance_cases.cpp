@@ -1,4 +1,4 @@
-// Oracle cases of distance: one distance at a time in float64.
+// Oracle cases of distance and of its gradient: one pair at a time in float64.
 #include <algorithm>
 #include <cmath>
 
@@ -7,10 +7,42 @@
 
 namespace lattice {
 
+namespace {
+
+struct Sizes {
+  int n, m, c;
+  std::string text() const {
+    return std::to_string(n) + " x " + std::to_string(m) + " of " + std::to_string(c) + " channels";
+  }
+};
+
+// The gradient of a.
+OracleCase gradient_case(Random& random, const Sizes& z) {
+  const Values a = random_values(random, {z.n, z.c}, mx::float32),
+               b = random_values(random, {z.m, z.c}, mx::float32),
+               w = random_values(random, {z.n, z.m}, mx::float32);
+  OracleCase test;
+  test.call = distance_vjp_call(a.array, b.array, w.array, {});
+  test.label = z.text();
+  for (int64_t i = 0; i < z.n; ++i)
+    for (int64_t c = 0; c < z.c; ++c) {
+      double sum = 0, magnitude = 0;
+      for (int64_t j = 0; j < z.m; ++j) {
+        const double slope =
+            w.exact[static_cast<size_t>(i * z.m + j)] *
+            (a.exact[static_cast<size_t>(i * z.c + c)] - b.exact[static_cast<size_t>(j * z.c + c)]);
+        sum += slope;
+        magnitude += std::fabs(slope);
+      }
+      test.expected.push_back(sum);
+      test.magnitude.push_back(magnitude);
+    }
+  return test;
+}
+
+}  // namespace
+
 void add_distance_cases(std::vector<OracleCase>& cases) {
-  struct Sizes {
-    int n, m, c;
-  };
   Random random{13};
   for (const Distance mode : {Distance::euclidean, Distance::squared, Distance::cosine})
     for (const Sizes& z :
@@ -25,10 +57,21 @@ void add_distance_cases(std::vector<OracleCase>& cases) {
           test.expected.push_back(exact_distance(a.exact.data() + i * z.c, b.exact.data() + j * z.c,
                                                  z.c, mode, &test.magnitude.back()));
         }
-      test.label = std::string(name(mode)) + " " + std::to_string(z.n) + " x " +
-                   std::to_string(z.m) + " of " + std::to_string(z.c) + " channels";
+      test.label = std::string(name(mode)) + " " + z.text();
       cases.push_back(std::move(test));
     }
+  for (const Sizes& z : {Sizes{0, 3, 2},
+                         {3, 0, 2},
+                         {2, 3, 0},
+                         {1, 1, 1},
+                         {7, 5, 3},
+                         {133, 1050, 3},
+                         {9, 33, 16},
+                         {4, 16, 5},
+                         {5, 17, 2},
+                         {130, 20, 4},
+                         {64, 128, 1}})
+    cases.push_back(gradient_case(random, z));
 }
 
 }  // namespace lattice

@@ -1,5 +1,5 @@
-// Memory that MLX arrays and the kernels share: an array owns a buffer of the kernels without a
-// copy, and gives it back to the pool.
+// Memory that MLX arrays and the kernels share. An array owns a buffer of the kernels without a
+// copy, and gives the buffer back to the pool.
 #include <gtest/gtest.h>
 #include <mlx/mlx.h>
 

@@ -107,7 +107,9 @@ POINTS = {
     """,
     "`gather`; gradients `segments`": "segment_expand",
     "`segments` and `gather`": "segment_softmax",
-    "`distance`; gradients `linear`": "indexed_distance indexed_distance_blocked",
+    "`distance`; gradients `distance_vjp`, of more than 16 channels `linear`": """
+        indexed_distance indexed_distance_blocked
+    """,
     "`neighbors`; relative positions by MLX": "knn_graph",
     _MLX: "indexed_pair_distance",
     _SHARED: """
