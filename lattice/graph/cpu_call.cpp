@@ -60,7 +60,7 @@ class CpuCall : public mx::Primitive {
                      a.data_shared_ptr()});
     }
     for (mx::array& a : outputs) {
-      a.set_data(output_memory(a.nbytes()));
+      give_memory(a);
       encoder.set_output_array(a);
       outs.push_back({a.data<char>(), a.shape(), a.dtype(), static_cast<int64_t>(a.size())});
     }

@@ -33,8 +33,7 @@ RULES = {
         "mlx/",
         "lattice/graph/",
         "lattice/kernels/metal/text.h",
-        "lattice/kernels/cpu/base/memory.h",
-        "lattice/kernels/cpu/base/pages.h",
+        "lattice/kernels/cpu/base/",
     ],
     "lattice/core": [
         "mlx/",

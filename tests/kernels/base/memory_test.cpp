@@ -1,5 +1,6 @@
 // The block pool and Buffer: reuse, alignment, limits, moves, fork.
 #include "lattice/kernels/cpu/base/memory.h"
+#include "lattice/kernels/cpu/base/block_pool.h"
 
 #include <gtest/gtest.h>
 
@@ -11,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "lattice/kernels/cpu/base/block_pool.h"
 #include "lattice/kernels/cpu/base/pages.h"
 
 #if !defined(_WIN32)

@@ -1,7 +1,7 @@
 // Uninitialized arrays of plain values, from a process-wide pool.
 //
 // Fresh pages cost more than the work done on them (about 250 ns per 4 KiB), so large blocks are
-// kept and handed out again: kPoolBytes, or as much as was in use at one time lately (memory.cpp).
+// kept and handed out again (block_pool.h).
 // Blocks under 64 KiB come from malloc.
 #pragma once
 
@@ -13,8 +13,6 @@
 #include <utility>
 
 namespace lattice::cpu {
-
-inline constexpr size_t kPoolBytes = size_t{512} << 20;
 
 // 64-byte aligned block of at least `bytes`; throws std::bad_alloc. `capacity` receives its true
 // size.
