@@ -27,6 +27,7 @@ void bind_distance(nb::module_& m);
 void bind_optimizer(nb::module_& m);
 void bind_pool(nb::module_& m);
 void bind_layouts(nb::module_& m);
+void bind_manager(nb::module_& m);
 void bind_neighbors(nb::module_& m);
 void bind_plan(nb::module_& m);
 void bind_points(nb::module_& m);
