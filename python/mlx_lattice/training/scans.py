@@ -203,7 +203,8 @@ class VoxelPipeline:
         """Class index of each point; ignored values are -1."""
         if labels.ndim != 1:
             raise ValueError(
-                f"{name}: column {self.label!r} has {labels.ndim} axes, expected one label a point"
+                f"{name}: column {self.label!r} has {labels.ndim} axes, "
+                "expected one label per point"
             )
         labels, values = labels.astype(np.int64, copy=False), self.values
         if np.array_equal(values, np.arange(len(values))):  # class indices already
