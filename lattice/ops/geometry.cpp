@@ -37,10 +37,7 @@ mx::array made_coords(RelationKind kind, const CoordinateSet& in, const KernelSp
 
 Call geometry_call(Operation operation, std::vector<mx::array> inputs, Geometry geometry,
                    mx::StreamOrDevice s) {
-  return {.operation = operation,
-          .inputs = std::move(inputs),
-          .payload = std::move(geometry),
-          .stream = s};
+  return {.operation = operation, .inputs = std::move(inputs), .payload = geometry, .stream = s};
 }
 
 std::optional<mx::array> run_off_host(const Call& call) {
