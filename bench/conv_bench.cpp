@@ -180,7 +180,7 @@ void add_problem(const Scene& scene, const std::string& what, const Relation::Pt
     });
 }
 
-// One line a benchmark of ours, with its ratios to what ran before it.
+// One line per benchmark of ours, with its ratios to what ran before it.
 class Table : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context&) override {

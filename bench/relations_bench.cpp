@@ -161,7 +161,7 @@ void add(const std::string& name, const Scene& scene, const Work& work, int thre
   benchmark::RegisterBenchmark(title.c_str(), run)->UseManualTime()->Unit(benchmark::kMillisecond);
 }
 
-// One line a benchmark; the last column is the plain code's CPU time divided by this one's.
+// One line per benchmark; the last column is the plain code's CPU time divided by this one's.
 class Table : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context&) override {

@@ -52,7 +52,7 @@ COUNTED = (
     "ns|us|ms|s|seconds|minutes|bytes|bits|B|KB|MB|KiB|MiB|GB|FLOP|GFLOP|edges?|points?|channels?|"
     "values?|rows?|threads?|threadgroups?|triplets?|tasks?|symbols?|products?|launches|neighbors?|"
     "matri(?:x|ces)|arrays?|numbers?|weights?|codes?|parts?|files?|lines?|items?|queries|"
-    "multiplications?|additions?|instructions?|loads?|reads|once|twice|cells?|voxels?|words?"
+    "multiplications?|additions?|instructions?|loads?|reads|once|twice|cells?|voxels?|words?|labels?"
 )
 PER = (
     "rows?|points?|threads?|edges?|quer(?:y|ies)|voxels?|tasks?|offsets?|channels?|steps?|axis|"
@@ -60,8 +60,7 @@ PER = (
     "blocks?|segments?|neighbors?|sides?|lanes?|batch|scans?|clouds?|tiles?|nodes?|symbols?|bytes?|"
     "items?|cores?|calls?|launch|pairs?|samples?|class|buckets?|targets?|sources?|threadgroups?|"
     "words?|vectors?|registers?|panels?|columns?|triplets?|matrix|iterations?|cycles?|files?|"
-    "lines?|"
-    "minutes?|hours?|days?|leaf|level|dimension|feature"
+    "lines?|benchmarks?|minutes?|hours?|days?|leaf|level|dimension|feature"
 )
 PER_RULE = re.compile(rf"\b({COUNTED})\s+an?\s+({PER})\b")
 BRITISH_RULE = {re.compile(rf"\b{old}", re.IGNORECASE): new for old, new in BRITISH.items()}

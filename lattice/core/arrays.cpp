@@ -31,10 +31,10 @@ mx::array evaluated(const mx::array& a, std::string_view operation, std::string_
     }
   } catch (const std::exception&) {
     if (!a.is_tracer()) throw;
-    throw std::invalid_argument(
-        "[" + std::string(operation) + "] " + std::string(what) +
-        " must have values, but is traced by mx.compile or vmap; build geometry outside and "
-        "capture it");
+    fail(operation,
+         std::string(what) +
+             " must have values, but is traced by mx.compile or vmap; build geometry outside and "
+             "capture it");
   }
   return out;
 }
@@ -64,17 +64,16 @@ mx::array take_rows(const mx::array& a, const mx::array& rows, mx::StreamOrDevic
 
 mx::array checked_rows(const mx::array& rows, int64_t n, std::string_view operation,
                        std::string_view what, int64_t lowest) {
-  const std::string head = "[" + std::string(operation) + "] " + std::string(what);
+  const std::string name(what);
   if (rows.ndim() != 1)
-    throw std::invalid_argument(head + " must have shape (N,), got " + shape_text(rows.shape()));
+    fail(operation, name + " must have shape (N,), got " + shape_text(rows.shape()));
   if (!mx::issubdtype(rows.dtype(), mx::integer))
-    throw std::invalid_argument(head + " must hold integers, got " +
-                                graph::dtype_name(rows.dtype()));
-  const mx::array wide = rows.dtype() == mx::int32
-                             ? evaluated(rows, operation, what)
-                             : evaluated(mx::astype(rows, mx::int64), operation, what);
+    fail(operation, name + " must hold integers, got " + graph::dtype_name(rows.dtype()));
+  const mx::array given = rows.dtype() == mx::int32
+                              ? evaluated(rows, operation, what)
+                              : evaluated(mx::astype(rows, mx::int64), operation, what);
   // Copied first and checked then: writing to the caller's memory cannot change what was checked.
-  cpu::Buffer<int32_t> kept(static_cast<int64_t>(wide.size()));
+  cpu::Buffer<int32_t> kept(static_cast<int64_t>(given.size()));
   const auto take = [&](const auto* values) {
     const int64_t count = kept.size();
     int64_t bad = 0;
@@ -86,13 +85,12 @@ mx::array checked_rows(const mx::array& rows, int64_t n, std::string_view operat
     if (bad == 0) return;
     for (int64_t i = 0; i < count; ++i)
       if (values[i] < lowest || values[i] >= n)
-        throw std::invalid_argument(head + "[" + std::to_string(i) +
-                                    "] = " + std::to_string(values[i]) + " is outside " +
-                                    std::to_string(lowest) + ".." + std::to_string(n - 1));
-    throw std::invalid_argument(head + " changed while it was checked");
+        fail(operation, name + "[" + std::to_string(i) + "] = " + std::to_string(values[i]) +
+                            " is outside " + std::to_string(lowest) + ".." + std::to_string(n - 1));
+    fail(operation, name + " changed while it was checked");
   };
-  if (wide.size() > 0 && wide.dtype() == mx::int32) take(wide.data<int32_t>());
-  if (wide.size() > 0 && wide.dtype() == mx::int64) take(wide.data<int64_t>());
+  if (given.size() > 0 && given.dtype() == mx::int32) take(given.data<int32_t>());
+  if (given.size() > 0 && given.dtype() == mx::int64) take(given.data<int64_t>());
   const int count = static_cast<int>(kept.size());
   return adopt(std::move(kept), {count});
 }
@@ -145,6 +143,14 @@ cpu::Buffer<int32_t> checked_borders(const mx::array& borders, int64_t rows,
     checked[i] = static_cast<int32_t>(values[i]);
   }
   return checked;
+}
+
+bool is_float(mx::Dtype dtype) {
+  return dtype == mx::float32 || dtype == mx::float16 || dtype == mx::bfloat16;
+}
+
+mx::array as_float32(const mx::array& a, mx::StreamOrDevice s) {
+  return mx::astype(a, mx::float32, s);
 }
 
 }  // namespace lattice

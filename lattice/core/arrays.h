@@ -49,6 +49,13 @@ mx::array adopt(cpu::Buffer<T>&& buffer, mx::Shape shape, mx::Dtype dtype = mx::
   return mx::array(mx::allocator::Data(shared, free), std::move(shape), dtype);
 }
 
+// The same as a 1-D array.
+template <typename T>
+mx::array adopt(cpu::Buffer<T>&& buffer) {
+  const int n = static_cast<int>(buffer.size());
+  return adopt(std::move(buffer), {n});
+}
+
 // Rows of a 2-D array; rows are right and not more than there are. Without channels a slice: the
 // gradient of mx::take is a scatter, which divides by the size of a row.
 mx::array take_rows(const mx::array& a, const mx::array& rows, mx::StreamOrDevice s = {});
@@ -69,5 +76,9 @@ cpu::Buffer<int32_t> checked_offsets(const mx::array& lengths, int64_t rows,
 // Borders (B + 1) of segments, copied and checked: integers that ascend from 0 to `rows`.
 cpu::Buffer<int32_t> checked_borders(const mx::array& borders, int64_t rows,
                                      std::string_view operation, std::string_view what);
+
+// Whether it is float32, float16 or bfloat16.
+bool is_float(mx::Dtype dtype);
+mx::array as_float32(const mx::array& a, mx::StreamOrDevice s);
 
 }  // namespace lattice

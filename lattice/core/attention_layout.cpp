@@ -14,13 +14,6 @@ namespace {
 constexpr const char* kCurves[] = {"z", "z-trans", "hilbert", "hilbert-trans"};
 constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
 
-std::string head(std::string_view operation) { return "[" + std::string(operation) + "] "; }
-
-mx::array rows_array(cpu::Buffer<int32_t>&& rows) {
-  const int n = static_cast<int>(rows.size());
-  return adopt(std::move(rows), {n});
-}
-
 // Rows of each cloud along an order that has the batch on top.
 std::vector<int64_t> cloud_lengths(const cpu::CurveOrder& order, int depth) {
   std::vector<int64_t> lengths;
@@ -84,17 +77,15 @@ mx::array slot_positions(const CoordinateSet& coords, const cpu::Buffer<int32_t>
 Curve parse_curve(std::string_view name, std::string_view operation) {
   for (size_t i = 0; i < std::size(kCurves); ++i)
     if (name == kCurves[i]) return static_cast<Curve>(i);
-  throw std::invalid_argument(head(operation) +
-                              "order must be z, z-trans, hilbert or hilbert-trans, got '" +
-                              std::string(name) + "'");
+  fail(operation,
+       "order must be z, z-trans, hilbert or hilbert-trans, got '" + std::string(name) + "'");
 }
 
 const char* name(Curve curve) { return kCurves[static_cast<size_t>(curve)]; }
 
 LayoutSpec LayoutSpec::patches(int64_t size, Curve curve, bool shrink, std::string_view operation) {
   if (size < 1 || size > kMost)
-    throw std::invalid_argument(head(operation) + "size must be in 1..2^31-1, got " +
-                                std::to_string(size));
+    fail(operation, "size must be in 1..2^31-1, got " + std::to_string(size));
   return {Kind::patches, curve, {size, size, size}, {0, 0, 0}, shrink};
 }
 
@@ -102,12 +93,11 @@ LayoutSpec LayoutSpec::windows(const Triple& size, const Triple& shift,
                                std::string_view operation) {
   for (size_t a = 0; a < 3; ++a) {
     if (size[a] < 0 || size[a] > kMost)
-      throw std::invalid_argument(head(operation) +
-                                  "size must be in 0..2^31-1, where 0 is the whole axis, got " +
-                                  triple_text(size));
+      fail(operation,
+           "size must be in 0..2^31-1, where 0 is the whole axis, got " + triple_text(size));
     if (shift[a] < 0 || shift[a] >= std::max<int64_t>(size[a], 1))
-      throw std::invalid_argument(head(operation) + "shift must be at least 0 and below size " +
-                                  triple_text(size) + ", got " + triple_text(shift));
+      fail(operation, "shift must be at least 0 and below size " + triple_text(size) + ", got " +
+                          triple_text(shift));
   }
   return {Kind::windows, Curve::z, size, shift, false};
 }
@@ -123,21 +113,17 @@ AttentionLayout::AttentionLayout(LayoutSpec spec, mx::array offsets, mx::array p
 
 AttentionLayout::Ptr AttentionLayout::make(const CoordinateSet& coords, const LayoutSpec& spec,
                                            std::string_view operation) {
-  try {
+  return named(operation, [&] {
     const bool patches = spec.kind == LayoutSpec::Kind::patches;
     Made made = patches ? make_patches(coords, spec) : make_windows(coords, spec);
     mx::array positions = slot_positions(coords, made.slots.rows);
     const int64_t n = coords.rows(), slots = made.slots.rows.size();
-    RowMap::Parts there{n, slots, rows_array(std::move(made.slots.rows)), {}, {}};
-    RowMap::Parts back{slots, n, rows_array(std::move(made.slots.slots)), {}, {}};
-    return Ptr(new AttentionLayout(spec, rows_array(std::move(made.slots.offsets)),
-                                   std::move(positions), RowMap::make(std::move(there)),
-                                   RowMap::make(std::move(back)), made.length));
-  } catch (const std::overflow_error& e) {
-    throw std::overflow_error(head(operation) + e.what());
-  } catch (const std::length_error& e) {
-    throw std::invalid_argument(head(operation) + e.what());
-  }
+    RowMap::Parts there{n, slots, adopt(std::move(made.slots.rows)), {}, {}};
+    RowMap::Parts back{slots, n, adopt(std::move(made.slots.slots)), {}, {}};
+    return Ptr(new AttentionLayout(spec, adopt(std::move(made.slots.offsets)), std::move(positions),
+                                   RowMap::make(std::move(there)), RowMap::make(std::move(back)),
+                                   made.length));
+  });
 }
 
 size_t AttentionLayout::nbytes() const {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <stdexcept>
 
+#include "lattice/core/errors.h"
 #include "lattice/kernels/cpu/geometry/coords.h"
 
 namespace lattice {
@@ -18,9 +19,7 @@ int64_t next_manager_id() {
 
 void check_stride(const Triple& stride, const std::string& operation) {
   for (int64_t s : stride)
-    if (s < 1)
-      throw std::invalid_argument("[" + operation + "] stride must be >= 1, got " +
-                                  triple_text(stride));
+    if (s < 1) fail(operation, "stride must be >= 1, got " + triple_text(stride));
 }
 
 Triple product(const Triple& a, const Triple& b, std::string_view operation) {
@@ -36,11 +35,10 @@ Triple quotient(const Triple& a, const Triple& b, std::string_view operation) {
   Triple out;
   for (size_t i = 0; i < 3; ++i) {
     if (a[i] % b[i] != 0)
-      throw std::invalid_argument(
-          "[" + std::string(operation) + "] stride " + triple_text(b) +
-          " must divide the input's stride " + triple_text(a) +
-          "; the input lies on its finest level, so a strided convolution or "
-          "pooling must come before, or stride must be 1");
+      fail(operation, "stride " + triple_text(b) + " must divide the input's stride " +
+                          triple_text(a) +
+                          "; the input lies on its finest level, so a strided convolution or "
+                          "pooling must come before, or stride must be 1");
     out[i] = a[i] / b[i];
   }
   return out;
@@ -56,14 +54,13 @@ Triple output_stride(const Triple& in, const Triple& step, RelationKind kind,
 mx::array keep_active(const mx::array& rows, const std::optional<mx::array>& active_rows,
                       std::string_view operation) {
   if (!active_rows) return rows;
-  const std::string head = "[" + std::string(operation) + "] active_rows must ";
   if (active_rows->shape() != mx::Shape{1} || active_rows->dtype() != mx::int32)
-    throw std::invalid_argument(head + "be an int32 array of shape (1,), got shape " +
-                                shape_text(active_rows->shape()));
+    fail(operation, "active_rows must be an int32 array of shape (1,), got shape " +
+                        shape_text(active_rows->shape()));
   const int n = evaluated(*active_rows, operation, "active_rows").data<int32_t>()[0];
   if (n < 0 || n > rows.shape(0))
-    throw std::invalid_argument(head + "be in 0.." + std::to_string(rows.shape(0)) + ", got " +
-                                std::to_string(n));
+    fail(operation, "active_rows must be in 0.." + std::to_string(rows.shape(0)) + ", got " +
+                        std::to_string(n));
   return n == rows.shape(0) ? rows : mx::slice(rows, {0, 0}, {n, rows.shape(1)});
 }
 
@@ -111,9 +108,9 @@ bool CoordinateManager::owns(const CoordinateMapKey& key) const {
 const CoordinateSet& CoordinateManager::set_locked(const CoordinateMapKey& key) const {
   const auto found = sets_.find(key);
   if (found == sets_.end())
-    throw std::invalid_argument("[CoordinateManager] key " + std::to_string(key.id) +
-                                " of manager " + std::to_string(key.manager_id) +
-                                " does not belong to manager " + std::to_string(id_));
+    fail("CoordinateManager", "key " + std::to_string(key.id) + " of manager " +
+                                  std::to_string(key.manager_id) + " does not belong to manager " +
+                                  std::to_string(id_));
   return found->second;
 }
 
@@ -158,8 +155,8 @@ Relation::Ptr CoordinateManager::relation(RelationKind kind, const CoordinateMap
   ++misses_;
   const Triple out_stride = output_stride(in.stride, spec.stride, kind, operation);
   if (target && target->stride != out_stride)
-    throw std::invalid_argument("[" + std::string(operation) + "] target must have stride " +
-                                triple_text(out_stride) + ", got " + triple_text(target->stride));
+    fail(operation, "target must have stride " + triple_text(out_stride) + ", got " +
+                        triple_text(target->stride));
   Relation::Fresh relation;
   if (const auto made = made_keys_.find(key); made != made_keys_.end()) {
     // The coordinates exist: relate onto them, so that the key stays the same.
@@ -301,6 +298,7 @@ std::vector<CachedRelation> CoordinateManager::relations() const {
   std::sort(order.begin(), order.end(),
             [](const Entry* a, const Entry* b) { return a->number < b->number; });
   std::vector<CachedRelation> made;
+  made.reserve(order.size());
   for (const Entry* entry : order) made.push_back(entry->made);
   return made;
 }

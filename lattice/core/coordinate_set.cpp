@@ -5,6 +5,7 @@
 #include <mutex>
 #include <stdexcept>
 
+#include "lattice/core/errors.h"
 #include "lattice/graph/dtype.h"
 
 namespace lattice {
@@ -26,24 +27,22 @@ struct CoordinateSet::State {
 };
 
 CoordinateSet::CoordinateSet(mx::array coords, std::string_view operation, std::string_view what) {
-  const std::string head = "[" + std::string(operation) + "] " + std::string(what) + " must ";
+  const std::string head = std::string(what) + " must ";
   if (coords.ndim() != 2 || coords.shape(1) != 4)
-    throw std::invalid_argument(
-        head + "have shape (N, 4), got " + shape_text(coords.shape()) +
-        (coords.ndim() == 2 && coords.shape(1) == 3
-             ? "; rows are (batch, x, y, z), and ops.sparse_collate adds the batch"
-             : "; rows are (batch, x, y, z)"));
+    fail(operation, head + "have shape (N, 4), got " + shape_text(coords.shape()) +
+                        (coords.ndim() == 2 && coords.shape(1) == 3
+                             ? "; rows are (batch, x, y, z), and ops.sparse_collate adds the batch"
+                             : "; rows are (batch, x, y, z)"));
   if (coords.dtype() != mx::int32 && coords.dtype() != mx::int64)
-    throw std::invalid_argument(
-        head + "be int32 or int64, got " + graph::dtype_name(coords.dtype()) +
-        "; coordinates come first and features second, and ops.voxelize makes coordinates of "
-        "points");
+    fail(operation,
+         head + "be int32 or int64, got " + graph::dtype_name(coords.dtype()) +
+             "; coordinates come first and features second, and ops.voxelize makes coordinates of "
+             "points");
   mx::array values = private_copy(evaluated(coords, operation, what));
   state_ = std::make_shared<State>(std::move(coords), std::move(values));
   state_->box = cpu::bounding_box(state_->span());
   if (!state_->box.empty() && state_->box.lo[0] < 0)
-    throw std::invalid_argument(head + "have batch >= 0, got batch " +
-                                cpu::to_string(state_->box.lo[0]));
+    fail(operation, head + "have batch >= 0, got batch " + cpu::to_string(state_->box.lo[0]));
 }
 
 const mx::array& CoordinateSet::array() const { return state_->given; }
@@ -72,11 +71,10 @@ const std::shared_ptr<const cpu::CoordIndex>& CoordinateSet::unique_index(
   if (found->duplicate >= 0) {
     const int32_t first = found->order()[found->duplicate];
     const int32_t second = found->order()[found->duplicate + 1];
-    throw std::invalid_argument(
-        "[" + std::string(operation) + "] coords must be free of duplicates, but rows " +
-        std::to_string(first) + " and " + std::to_string(second) + " are both " +
-        cpu::to_string(span().row(first)) +
-        "; merge them with sparse_from_coordinates(..., duplicate_reduction=)");
+    fail(operation, "coords must be free of duplicates, but rows " + std::to_string(first) +
+                        " and " + std::to_string(second) + " are both " +
+                        cpu::to_string(span().row(first)) +
+                        "; merge them with sparse_from_coordinates(..., duplicate_reduction=)");
   }
   return found;
 }
@@ -89,9 +87,8 @@ size_t CoordinateSet::nbytes() const {
 void check_same_dtype(const CoordinateSet& a, const CoordinateSet& b, std::string_view operation,
                       std::string_view names) {
   if (a.dtype() != b.dtype())
-    throw std::invalid_argument("[" + std::string(operation) + "] " + std::string(names) +
-                                " must have equal dtypes, got " + graph::dtype_name(a.dtype()) +
-                                " and " + graph::dtype_name(b.dtype()));
+    fail(operation, std::string(names) + " must have equal dtypes, got " +
+                        graph::dtype_name(a.dtype()) + " and " + graph::dtype_name(b.dtype()));
 }
 
 }  // namespace lattice

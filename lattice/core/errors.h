@@ -20,4 +20,17 @@ class __attribute__((visibility("default"))) TypeError : public std::runtime_err
 // Throws std::invalid_argument "[operation] message".
 [[noreturn]] void fail(std::string_view operation, const std::string& message);
 
+// Kernels name no operation: f(), with the operation in front of what its kernels throw.
+// std::overflow_error stays; std::length_error becomes std::invalid_argument.
+template <typename F>
+auto named(std::string_view operation, const F& f) {
+  try {
+    return f();
+  } catch (const std::overflow_error& e) {
+    throw std::overflow_error("[" + std::string(operation) + "] " + e.what());
+  } catch (const std::length_error& e) {
+    fail(operation, e.what());
+  }
+}
+
 }  // namespace lattice

@@ -6,6 +6,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "lattice/core/errors.h"
 #include "lattice/kernels/cpu/base/threads.h"
 #include "lattice/kernels/cpu/coding/bytes.h"
 
@@ -120,8 +121,8 @@ void GeometryPlan::prepare(bool gradients) const {
 SparseTensor GeometryPlan::bind(const mx::array& feats) const {
   const int64_t rows = manager_->set(key()).rows();
   if (feats.ndim() != 2 || feats.shape(0) != rows)
-    throw std::invalid_argument("[GeometryPlan.bind] feats must have shape (" +
-                                std::to_string(rows) + ", C), got " + shape_text(feats.shape()));
+    fail("GeometryPlan.bind", "feats must have shape (" + std::to_string(rows) + ", C), got " +
+                                  shape_text(feats.shape()));
   return SparseTensor(manager_, key(), feats, batch_counts_);
 }
 
@@ -157,11 +158,11 @@ std::vector<uint8_t> GeometryPlan::encode() const {
   for (const CoordinateMapKey& key : roots_) cost.rows += manager_->set(key).rows();
   for (const auto& [in, target, relation] : steps_) {
     if (!cost.add(relation->kind(), relation->n_in(), relation->spec()))
-      throw std::invalid_argument(
-          "[GeometryPlan.encode] the plan is too large to be stored: a reader accepts kernels of "
-          "at "
-          "most 4,096 offsets and relations of at most 2^34 pairs of row and offset; save the "
-          "coordinates and make the plan again with model.plan(x)");
+      fail("GeometryPlan.encode",
+           "the plan is too large to be stored: a reader accepts kernels of "
+           "at "
+           "most 4,096 offsets and relations of at most 2^34 pairs of row and offset; save the "
+           "coordinates and make the plan again with model.plan(x)");
     cpu::put(body, static_cast<uint8_t>(relation->kind()));
     cpu::put(body, slots.at(in));
     cpu::put(body, target ? slots.at(*target) : kNone);

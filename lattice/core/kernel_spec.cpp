@@ -3,15 +3,16 @@
 #include <limits>
 #include <stdexcept>
 
+#include "lattice/core/errors.h"
+
 namespace lattice {
 namespace {
 
 void check(const char* name, const Triple& t, int64_t lowest) {
   for (int64_t v : t)
     if (v < lowest || v > std::numeric_limits<int32_t>::max())
-      throw std::invalid_argument("[KernelSpec] " + std::string(name) + " must be " +
-                                  std::to_string(lowest) + "..2147483647 on each axis, got " +
-                                  triple_text(t));
+      fail("KernelSpec", std::string(name) + " must be " + std::to_string(lowest) +
+                             "..2147483647 on each axis, got " + triple_text(t));
 }
 
 }  // namespace
@@ -30,8 +31,8 @@ KernelSpec::KernelSpec(Triple size_, Triple stride_, Triple padding_, Triple dil
   check("dilation", dilation, 1);
   if (size[0] > kMaxKernelVolume || size[1] > kMaxKernelVolume / size[0] ||
       size[2] > kMaxKernelVolume / (size[0] * size[1]))
-    throw std::invalid_argument("[KernelSpec] kernel_size " + triple_text(size) +
-                                " has more than " + std::to_string(kMaxKernelVolume) + " offsets");
+    fail("KernelSpec", "kernel_size " + triple_text(size) + " has more than " +
+                           std::to_string(kMaxKernelVolume) + " offsets");
 }
 
 bool KernelSpec::is_pointwise() const {
@@ -50,6 +51,7 @@ std::vector<Triple> kernel_offsets(const Triple& size, const Triple& dilation, b
   const KernelSpec spec(size, {1, 1, 1}, {0, 0, 0}, dilation);
   const cpu::Kernel kernel = spec.kernel(centered);
   std::vector<Triple> offsets;
+  offsets.reserve(static_cast<size_t>(kernel.volume()));
   for (int64_t k = 0; k < kernel.volume(); ++k) offsets.push_back(kernel.offset(k));
   return offsets;
 }

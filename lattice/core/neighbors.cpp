@@ -8,6 +8,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "lattice/core/errors.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/base/chunks.h"
 
@@ -27,48 +28,39 @@ struct Rows {
 
 Rows checked(const mx::array& rows, const std::optional<mx::array>& batch_indices,
              std::string_view operation, std::string_view what) {
-  const std::string head = "[" + std::string(operation) + "] ";
   Rows out;
   if (mx::issubdtype(rows.dtype(), mx::integer)) {
     if (batch_indices)
-      throw std::invalid_argument(head + "batch_indices must come with float points; column 0 of " +
-                                  std::string(what) + " is the batch");
+      fail(operation, "batch_indices must come with float points; column 0 of " +
+                          std::string(what) + " is the batch");
     out.set.emplace(rows, operation, what);
     out.places.coords = out.set->span();
     out.places.n = out.set->rows();
     return out;
   }
   if (rows.ndim() != 2 || rows.shape(1) != 3)
-    throw std::invalid_argument(
-        head + std::string(what) +
-        " must be integers of shape (N, 4) or floats of shape (N, 3), got " +
-        graph::dtype_name(rows.dtype()) + " of shape " + shape_text(rows.shape()));
-  if (rows.dtype() != mx::float32 && rows.dtype() != mx::float16 && rows.dtype() != mx::bfloat16)
-    throw std::invalid_argument(head + std::string(what) +
-                                " must be integers, float32, float16 or bfloat16, got " +
-                                graph::dtype_name(rows.dtype()));
+    fail(operation, std::string(what) +
+                        " must be integers of shape (N, 4) or floats of shape (N, 3), got " +
+                        graph::dtype_name(rows.dtype()) + " of shape " + shape_text(rows.shape()));
+  if (!is_float(rows.dtype()))
+    fail(operation, std::string(what) + " must be integers, float32, float16 or bfloat16, got " +
+                        graph::dtype_name(rows.dtype()));
   const int64_t n = rows.shape(0);
   out.points = evaluated(mx::astype(rows, mx::float32, mx::Device::cpu), operation, what);
   static const float kNone = 0;
   const float* p = n ? out.points->data<float>() : &kNone;
   for (int64_t i = 0; i < n * 3; ++i)
     if (!std::isfinite(p[i]))
-      throw std::invalid_argument(head + std::string(what) + " must be finite, got " +
-                                  std::to_string(p[i]) + " in row " + std::to_string(i / 3));
+      fail(operation, std::string(what) + " must be finite, got " + std::to_string(p[i]) +
+                          " in row " + std::to_string(i / 3));
   if (batch_indices) {
     if (batch_indices->ndim() != 1 || batch_indices->shape(0) != n)
-      throw std::invalid_argument(head + "batch_indices must have shape (" + std::to_string(n) +
-                                  ",), got " + shape_text(batch_indices->shape()));
+      fail(operation, "batch_indices must have shape (" + std::to_string(n) + ",), got " +
+                          shape_text(batch_indices->shape()));
     out.batches = checked_rows(*batch_indices, kMaxRows, operation, "batch_indices");
   }
   out.places = {n, p, out.batches && n ? out.batches->data<int32_t>() : nullptr, {}};
   return out;
-}
-
-template <typename T>
-mx::array whole(Buffer<T>&& values) {
-  const int n = static_cast<int>(values.size());
-  return adopt(std::move(values), {n});
 }
 
 int64_t most(const Buffer<int32_t>& offsets) {
@@ -83,21 +75,21 @@ int64_t most(const Buffer<int32_t>& offsets) {
 NeighborRelation::NeighborRelation(cpu::Neighbors found, int64_t n_source,
                                    std::optional<int64_t> max_neighbors)
     : row_offsets_(mx::array(0)),
-      source_rows_(whole(std::move(found.sources))),
-      distances_(whole(std::move(found.distances))),
+      source_rows_(adopt(std::move(found.sources))),
+      distances_(adopt(std::move(found.distances))),
       n_source_(n_source),
       max_neighbors_(max_neighbors ? *max_neighbors : most(found.offsets)),
       truncated_(found.truncated),
       sources_(RowMap::make({n_source, static_cast<int64_t>(source_rows_.size()), source_rows_,
                              std::nullopt, std::nullopt})) {
-  row_offsets_ = whole(std::move(found.offsets));
+  row_offsets_ = adopt(std::move(found.offsets));
 }
 
 mx::array NeighborRelation::counts() const {
   Buffer<int32_t> out(n_query());
   const int32_t* offsets = row_offsets_.data<int32_t>();
   for (int64_t q = 0; q < n_query(); ++q) out[q] = offsets[q + 1] - offsets[q];
-  return whole(std::move(out));
+  return adopt(std::move(out));
 }
 
 const NeighborEdges& NeighborRelation::edges() const {
@@ -112,7 +104,7 @@ const NeighborEdges& NeighborRelation::edges() const {
         }
     });
     edges_.emplace(
-        NeighborEdges{whole(std::move(query_rows)), source_rows_, whole(std::move(ids))});
+        NeighborEdges{adopt(std::move(query_rows)), source_rows_, adopt(std::move(ids))});
   });
   return *edges_;
 }
@@ -138,20 +130,15 @@ mx::array neighbor_rows(const mx::array& rows, const std::optional<mx::array>& b
 }
 
 cpu::NeighborQuery knn_query(int64_t k, std::string_view operation) {
-  if (k < 1)
-    throw std::invalid_argument("[" + std::string(operation) + "] k must be >= 1, got " +
-                                std::to_string(k));
+  if (k < 1) fail(operation, "k must be >= 1, got " + std::to_string(k));
   return {std::min(k, kMaxRows), std::nullopt};
 }
 
 cpu::NeighborQuery radius_query(float radius, std::optional<int64_t> max_neighbors,
                                 std::string_view operation) {
-  const std::string head = "[" + std::string(operation) + "] ";
-  if (!(radius >= 0))
-    throw std::invalid_argument(head + "radius must be >= 0, got " + std::to_string(radius));
+  if (!(radius >= 0)) fail(operation, "radius must be >= 0, got " + std::to_string(radius));
   if (max_neighbors && *max_neighbors < 1)
-    throw std::invalid_argument(head + "max_neighbors must be >= 1, got " +
-                                std::to_string(*max_neighbors));
+    fail(operation, "max_neighbors must be >= 1, got " + std::to_string(*max_neighbors));
   return {std::min(max_neighbors.value_or(kMaxRows), kMaxRows), radius * radius};
 }
 
@@ -170,30 +157,22 @@ NeighborRelation::Ptr NeighborIndex::search(const cpu::NeighborQuery& wanted,
                                             const std::optional<mx::array>& queries,
                                             const std::optional<mx::array>& batch_indices,
                                             std::string_view operation) const {
-  const std::string head = "[" + std::string(operation) + "] ";
   // More than there are rows cannot be found; memory is taken for what can.
   const cpu::NeighborQuery query{std::min(wanted.limit, std::max<int64_t>(rows(), 1)),
                                  wanted.reach};
-  const auto found = [&] {
-    try {
-      if (!queries) {
-        if (batch_indices)
-          throw std::invalid_argument(head + "query_batch_indices must come with query rows");
-        return state_->tree.search(query);
-      }
-      const Rows asked = checked(*queries, batch_indices, operation, "query_coords");
-      if (asked.set.has_value() != state_->rows.set.has_value())
-        throw std::invalid_argument(
-            head + "source and query must both be integer coordinates or both be float points");
-      if (asked.set)
-        check_same_dtype(*state_->rows.set, *asked.set, operation,
-                         "source_coords and query_coords");
-      return state_->tree.search(asked.places, query);
-    } catch (const std::length_error& e) {
-      throw std::invalid_argument(head + e.what());
+  auto found = named(operation, [&] {
+    if (!queries) {
+      if (batch_indices) fail(operation, "query_batch_indices must come with query rows");
+      return state_->tree.search(query);
     }
-  };
-  return std::make_shared<const NeighborRelation>(found(), rows(), max_neighbors);
+    const Rows asked = checked(*queries, batch_indices, operation, "query_coords");
+    if (asked.set.has_value() != state_->rows.set.has_value())
+      fail(operation, "source and query must both be integer coordinates or both be float points");
+    if (asked.set)
+      check_same_dtype(*state_->rows.set, *asked.set, operation, "source_coords and query_coords");
+    return state_->tree.search(asked.places, query);
+  });
+  return std::make_shared<const NeighborRelation>(std::move(found), rows(), max_neighbors);
 }
 
 NeighborRelation::Ptr NeighborIndex::knn(int64_t k, const std::optional<mx::array>& queries,

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <stdexcept>
 
+#include "lattice/core/errors.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/base/chunks.h"
 
@@ -26,29 +27,29 @@ SparseQuantization::SparseQuantization(mx::array c, mx::array active, mx::array 
       counts(std::move(n)) {
   constexpr std::string_view op = "SparseQuantization";
   if (coords.ndim() != 2 || coords.shape(1) != 4 || coords.dtype() != mx::int32)
-    throw std::invalid_argument("[SparseQuantization] coords must be int32 of shape (M, 4), got " +
-                                graph::dtype_name(coords.dtype()) + " of shape " +
-                                shape_text(coords.shape()));
+    fail("SparseQuantization", "coords must be int32 of shape (M, 4), got " +
+                                   graph::dtype_name(coords.dtype()) + " of shape " +
+                                   shape_text(coords.shape()));
   const int64_t m = coords.shape(0);
   if (active_rows.shape() != mx::Shape{1} ||
       checked_rows(active_rows, m + 1, op, "active_rows", m).size() != 1)
-    throw std::invalid_argument("[SparseQuantization] active_rows must have shape (1,), got " +
-                                shape_text(active_rows.shape()));
+    fail("SparseQuantization",
+         "active_rows must have shape (1,), got " + shape_text(active_rows.shape()));
   inverse_rows = checked_rows(inverse_rows, m, op, "inverse_rows");
   const int64_t points = static_cast<int64_t>(inverse_rows.size());
   counts = checked_rows(counts, points + 1, op, "counts");
   if (static_cast<int64_t>(counts.size()) != m)
-    throw std::invalid_argument("[SparseQuantization] counts must have shape (" +
-                                std::to_string(m) + ",), got " + shape_text(counts.shape()));
+    fail("SparseQuantization",
+         "counts must have shape (" + std::to_string(m) + ",), got " + shape_text(counts.shape()));
   points_of_voxel_ =
       RowMap::make({m, points, inverse_rows, std::nullopt, std::nullopt})->transposed();
   for (int64_t v = 0; v < m; ++v)
     if (const int32_t* at = points_of_voxel_->offsets() + v;
         counts.data<int32_t>()[v] != at[1] - at[0])
-      throw std::invalid_argument("[SparseQuantization] counts[" + std::to_string(v) +
-                                  "] = " + std::to_string(counts.data<int32_t>()[v]) +
-                                  ", but inverse_rows names voxel " + std::to_string(v) + " " +
-                                  std::to_string(at[1] - at[0]) + " times");
+      fail("SparseQuantization", "counts[" + std::to_string(v) +
+                                     "] = " + std::to_string(counts.data<int32_t>()[v]) +
+                                     ", but inverse_rows names voxel " + std::to_string(v) + " " +
+                                     std::to_string(at[1] - at[0]) + " times");
 }
 
 SparseQuantization::SparseQuantization(mx::array c, mx::array inverse, mx::array n,
@@ -69,14 +70,13 @@ PointVoxelMap::PointVoxelMap(mx::array r, mx::array w)
   for (const auto& [name, a, dtype] :
        {std::tuple("rows", &rows, mx::int32), std::tuple("weights", &weights, mx::float32)})
     if (a->ndim() != 2 || a->shape(1) != 8 || a->dtype() != dtype)
-      throw std::invalid_argument(std::string("[PointVoxelMap] ") + name + " must be " +
-                                  graph::dtype_name(dtype) + " of shape (P, 8), got " +
-                                  graph::dtype_name(a->dtype()) + " of shape " +
-                                  shape_text(a->shape()));
+      fail("PointVoxelMap", std::string(name) + " must be " + graph::dtype_name(dtype) +
+                                " of shape (P, 8), got " + graph::dtype_name(a->dtype()) +
+                                " of shape " + shape_text(a->shape()));
   if (rows.shape(0) != weights.shape(0))
-    throw std::invalid_argument("[PointVoxelMap] rows and weights must have equal lengths, got " +
-                                std::to_string(rows.shape(0)) + " and " +
-                                std::to_string(weights.shape(0)));
+    fail("PointVoxelMap", "rows and weights must have equal lengths, got " +
+                              std::to_string(rows.shape(0)) + " and " +
+                              std::to_string(weights.shape(0)));
 }
 
 RowMap::Ptr PointVoxelMap::map(int64_t n_voxels, std::string_view operation) const {
@@ -97,15 +97,12 @@ RowMap::Ptr PointVoxelMap::map(int64_t n_voxels, std::string_view operation) con
   });
   for (int64_t e : bad)
     if (e >= 0)
-      throw std::invalid_argument("[" + std::string(operation) + "] map.rows[" +
-                                  std::to_string(e / 8) + ", " + std::to_string(e % 8) +
-                                  "] = " + std::to_string(row[e]) + " is outside -1.." +
-                                  std::to_string(n_voxels - 1));
+      fail(operation, "map.rows[" + std::to_string(e / 8) + ", " + std::to_string(e % 8) +
+                          "] = " + std::to_string(row[e]) + " is outside -1.." +
+                          std::to_string(n_voxels - 1));
   const int64_t entries = cpu::exclusive_sum(first);
   if (entries > std::numeric_limits<int32_t>::max())
-    throw std::invalid_argument("[" + std::string(operation) +
-                                "] map must have fewer than 2^31 voxels, got " +
-                                std::to_string(entries));
+    fail(operation, "map must have fewer than 2^31 voxels, got " + std::to_string(entries));
   Buffer<int32_t> kept(entries);
   Buffer<float> scale(entries);
   offsets[n] = static_cast<int32_t>(entries);

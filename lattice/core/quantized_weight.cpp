@@ -6,28 +6,26 @@
 #include <stdexcept>
 #include <vector>
 
+#include "lattice/core/errors.h"
 #include "lattice/graph/dtype.h"
 
 namespace lattice {
 namespace {
 
+constexpr const char* kName = "QuantizedWeight";
 constexpr const char* kLayouts[] = {"linear", "kernel_major", "dense_5d"};
-
-[[noreturn]] void fail(const std::string& message) {
-  throw std::invalid_argument("[QuantizedWeight] " + message);
-}
 
 void check_shape(const char* what, const mx::array& a, const mx::Shape& expected) {
   if (a.shape() != expected)
-    fail(std::string(what) + " must have shape " + shape_text(expected) + ", got " +
-         shape_text(a.shape()));
+    fail(kName, std::string(what) + " must have shape " + shape_text(expected) + ", got " +
+                    shape_text(a.shape()));
 }
 
 int64_t number(const std::string& form, const std::string& text) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size())
-    fail("form must hold integers, found \"" + text + "\" in \"" + form + "\"");
+    fail(kName, "form must hold integers, found \"" + text + "\" in \"" + form + "\"");
   return value;
 }
 
@@ -36,7 +34,8 @@ Triple numbers(const std::string& form, const std::string& text) {
   std::string part;
   std::vector<int64_t> found;
   while (std::getline(rest, part, ',')) found.push_back(number(form, part));
-  if (found.size() != 3) fail("form must have a kernel_size of 3 integers, got \"" + form + "\"");
+  if (found.size() != 3)
+    fail(kName, "form must have a kernel_size of 3 integers, got \"" + form + "\"");
   return {found[0], found[1], found[2]};
 }
 
@@ -47,18 +46,15 @@ const char* layout_name(WeightLayout layout) { return kLayouts[static_cast<int>(
 WeightLayout layout_named(const std::string& name) {
   for (int i = 0; i < 3; ++i)
     if (name == kLayouts[i]) return static_cast<WeightLayout>(i);
-  fail("layout must be \"linear\", \"kernel_major\" or \"dense_5d\", got \"" + name + "\"");
+  fail(kName, "layout must be \"linear\", \"kernel_major\" or \"dense_5d\", got \"" + name + "\"");
 }
 
 int64_t default_group_size(int64_t in_channels) { return in_channels >= 64 ? 64 : 32; }
 
 void check_packing(const std::string& operation, int64_t bits, int64_t group_size) {
-  if (bits != 4 && bits != 8)
-    throw std::invalid_argument("[" + operation + "] bits must be 4 or 8, got " +
-                                std::to_string(bits));
+  if (bits != 4 && bits != 8) fail(operation, "bits must be 4 or 8, got " + std::to_string(bits));
   if (group_size != 32 && group_size != 64 && group_size != 128)
-    throw std::invalid_argument("[" + operation + "] group_size must be 32, 64 or 128, got " +
-                                std::to_string(group_size));
+    fail(operation, "group_size must be 32, 64 or 128, got " + std::to_string(group_size));
 }
 
 QuantizedWeight::QuantizedWeight(QuantizedParts parts)
@@ -74,18 +70,19 @@ QuantizedWeight::QuantizedWeight(QuantizedParts parts)
   check_packing("QuantizedWeight", bits_, group_size_);
   if (in_channels_ < 1 || out_channels_ < 1 || in_channels_ > INT32_MAX / 2 ||
       out_channels_ > INT32_MAX)
-    fail("in_channels and out_channels must be >= 1 and fit 32 bits, got " +
-         std::to_string(in_channels_) + " and " + std::to_string(out_channels_));
+    fail(kName, "in_channels and out_channels must be >= 1 and fit 32 bits, got " +
+                    std::to_string(in_channels_) + " and " + std::to_string(out_channels_));
   if (layout_ == WeightLayout::linear && n_k() != 1)
-    fail("layout linear must have kernel_size (1, 1, 1), got " + triple_text(kernel_size_));
+    fail(kName, "layout linear must have kernel_size (1, 1, 1), got " + triple_text(kernel_size_));
   if (weight_.dtype() != mx::uint32)
-    fail("weight must be uint32, got " + graph::dtype_name(weight_.dtype()));
-  if (scales_.dtype() != mx::float32 && scales_.dtype() != mx::float16 &&
-      scales_.dtype() != mx::bfloat16)
-    fail("scales must be float32, float16 or bfloat16, got " + graph::dtype_name(scales_.dtype()));
+    fail(kName, "weight must be uint32, got " + graph::dtype_name(weight_.dtype()));
+  if (!is_float(scales_.dtype()))
+    fail(kName,
+         "scales must be float32, float16 or bfloat16, got " + graph::dtype_name(scales_.dtype()));
   if (biases_.dtype() != scales_.dtype())
-    fail("biases must have the dtype of the scales, got " + graph::dtype_name(biases_.dtype()) +
-         " and " + graph::dtype_name(scales_.dtype()));
+    fail(kName, "biases must have the dtype of the scales, got " +
+                    graph::dtype_name(biases_.dtype()) + " and " +
+                    graph::dtype_name(scales_.dtype()));
   const auto shape = [&](int64_t inner) {
     const int k = static_cast<int>(n_k()), i = static_cast<int>(inner),
               m = static_cast<int>(out_channels_);
@@ -138,12 +135,12 @@ QuantizedWeight with_form(QuantizedParts parts, const std::string& form) {
   for (std::string word; text >> word;) {
     const size_t at = word.find('=');
     if (at == std::string::npos || !words.emplace(word.substr(0, at), word.substr(at + 1)).second)
-      fail("form must be words such as bits=4, each once, got \"" + form + "\"");
+      fail(kName, "form must be words such as bits=4, each once, got \"" + form + "\"");
   }
   const auto take = [&](const char* name) {
     const auto found = words.find(name);
     if (found == words.end())
-      fail(std::string("form must have ") + name + ", got \"" + form + "\"");
+      fail(kName, std::string("form must have ") + name + ", got \"" + form + "\"");
     return words.extract(found).mapped();
   };
   parts.layout = layout_named(take("layout"));
@@ -153,7 +150,8 @@ QuantizedWeight with_form(QuantizedParts parts, const std::string& form) {
   parts.bits = number(form, take("bits"));
   parts.group_size = number(form, take("group_size"));
   if (!words.empty())
-    fail("form has the unknown word \"" + words.begin()->first + "\"; a newer library wrote it");
+    fail(kName,
+         "form has the unknown word \"" + words.begin()->first + "\"; a newer library wrote it");
   return QuantizedWeight(std::move(parts));
 }
 

@@ -1,6 +1,7 @@
 // relate(): checks the arguments of each kind and calls its kernel.
 #include <stdexcept>
 
+#include "lattice/core/errors.h"
 #include "lattice/core/relation.h"
 
 namespace lattice {
@@ -12,7 +13,7 @@ CoordinateSet made_set(cpu::MadeCoords&& made, mx::Dtype dtype, std::string_view
 }
 
 void require(bool ok, std::string_view operation, const std::string& message) {
-  if (!ok) throw std::invalid_argument("[" + std::string(operation) + "] " + message);
+  if (!ok) fail(operation, message);
 }
 
 Relation::Fresh build(RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
@@ -64,13 +65,7 @@ void check_relate(RelationKind kind, const CoordinateSet& in, const KernelSpec& 
 Relation::Fresh relate(RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
                        const std::optional<CoordinateSet>& target, std::string_view operation) {
   check_relate(kind, in, spec, target, operation);
-  try {
-    return build(kind, in, spec, target, operation);
-  } catch (const std::overflow_error& e) {
-    throw std::overflow_error("[" + std::string(operation) + "] " + e.what());
-  } catch (const std::length_error& e) {
-    throw std::invalid_argument("[" + std::string(operation) + "] " + e.what());
-  }
+  return named(operation, [&] { return build(kind, in, spec, target, operation); });
 }
 
 }  // namespace lattice

@@ -4,11 +4,9 @@
 #include <atomic>
 #include <limits>
 #include <mutex>
-#include <numeric>
-#include <stdexcept>
 
+#include "lattice/core/errors.h"
 #include "lattice/kernels/cpu/features/conv.h"
-#include "lattice/kernels/cpu/geometry/sorted_map.h"
 
 namespace lattice {
 namespace {
@@ -30,58 +28,7 @@ struct Lazy {
   const T* peek() const { return ready.load(std::memory_order_acquire) ? &*value : nullptr; }
 };
 
-mx::array column(cpu::Buffer<int32_t>&& values) {
-  const int n = static_cast<int>(values.size());
-  return adopt(std::move(values), {n});
-}
-
-int checked_int(int64_t n, const char* what) {
-  if (n > std::numeric_limits<int32_t>::max())
-    throw std::length_error("[relation] " + std::string(what) + " needs " + std::to_string(n) +
-                            " entries; the limit is 2^31 - 1");
-  return static_cast<int>(n);
-}
-
-EdgeGroups group(const mx::array& keys, int64_t n_groups) {
-  const int64_t n = keys.size();
-  cpu::Buffer<int32_t> offsets(n_groups + 1), ids(n);
-  cpu::group_edges(keys.data<int32_t>(), n, n_groups, offsets.data(), ids.data());
-  return {column(std::move(offsets)), column(std::move(ids))};
-}
-
-// Ends swapped, ordered by the new output row, then offset, then input row.
-Edges swapped(const Edges& e, int64_t n_in, int64_t n_out, int64_t n_k) {
-  const int64_t n = static_cast<int64_t>(e.in_rows.size());
-  cpu::Buffer<int32_t> order(n), next(n), ids(n), keys(n);
-  std::iota(order.begin(), order.end(), 0);
-  const auto taken = [&](const mx::array& values, cpu::Buffer<int32_t>& to) {
-    for (int64_t i = 0; i < n; ++i) to[i] = values.data<int32_t>()[order[i]];
-  };
-  const std::pair<const mx::array*, int64_t> passes[] = {
-      {&e.out_rows, n_out}, {&e.kernel_ids, n_k}, {&e.in_rows, n_in}};
-  for (const auto& [values, groups] : passes) {  // the least important key first
-    cpu::Buffer<int32_t> offsets(groups + 1);
-    taken(*values, keys);
-    cpu::group_edges(keys.data(), n, groups, offsets.data(), ids.data());
-    for (int64_t i = 0; i < n; ++i) next[i] = order[ids[i]];
-    std::swap(order, next);
-  }
-  cpu::Buffer<int32_t> in(n), out(n), k(n);
-  taken(e.out_rows, in), taken(e.in_rows, out), taken(e.kernel_ids, k);
-  return {column(std::move(in)), column(std::move(out)), column(std::move(k))};
-}
-
-size_t bytes_of(std::initializer_list<const mx::array*> arrays) {
-  size_t total = 0;
-  for (const mx::array* a : arrays) total += a->nbytes();
-  return total;
-}
-
-size_t bytes_of(const std::vector<SegmentPieces>& cuts) {
-  size_t total = 0;
-  for (const SegmentPieces& cut : cuts) total += bytes_of({&cut.bounds, &cut.owners, &cut.starts});
-  return total;
-}
+constexpr const char* kName = "KernelRelation";
 
 }  // namespace
 
@@ -117,56 +64,48 @@ bool offsets_start_at_zero(RelationKind kind) {
          kind == RelationKind::target_transposed;
 }
 
+Relation::Fresh Relation::from_lists(cpu::RelationLists lists) {
+  Fresh r(new Relation);
+  r->n_in_ = lists.n_in;
+  r->n_out_ = lists.n_out;
+  r->n_k_ = lists.n_k();
+  r->n_edges_ = lists.n_edges;
+  r->views_->lists.get([&] { return std::move(lists); });
+  return r;
+}
+
 Relation::Fresh Relation::from_lists(RelationKind kind, const KernelSpec& spec,
                                      cpu::RelationLists lists, CoordinateSet out_coords) {
-  std::shared_ptr<Relation> r(new Relation);
+  Fresh r = from_lists(std::move(lists));
   r->kind_ = kind;
   r->spec_ = spec;
-  r->n_in_ = lists.n_in;
-  r->n_out_ = lists.n_out;
-  r->n_k_ = lists.n_k();
-  r->n_edges_ = lists.n_edges;
   r->out_coords_ = std::move(out_coords);
-  r->views_->lists.get([&] { return std::move(lists); });
   return r;
 }
 
-Relation::Ptr Relation::from_lists(cpu::RelationLists lists) {
-  std::shared_ptr<Relation> r(new Relation);
-  r->n_in_ = lists.n_in;
-  r->n_out_ = lists.n_out;
-  r->n_k_ = lists.n_k();
-  r->n_edges_ = lists.n_edges;
-  r->views_->lists.get([&] { return std::move(lists); });
-  return r;
-}
-
-Relation::Ptr Relation::from_edges(const mx::array& in_rows, const mx::array& out_rows,
-                                   const mx::array& kernel_ids, int64_t n_in, int64_t n_out,
-                                   int64_t n_kernels) {
-  const std::string op = "KernelRelation";
+Relation::Fresh Relation::from_edges(const mx::array& in_rows, const mx::array& out_rows,
+                                     const mx::array& kernel_ids, int64_t n_in, int64_t n_out,
+                                     int64_t n_kernels) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   // As many offsets as edges have a use: a matrix for each edge.
   const int64_t most_k =
       std::min(kMost, std::max(kMaxKernelVolume, 16 * static_cast<int64_t>(in_rows.size())));
   if (n_in < 0 || n_out < 0 || n_kernels < 1 || n_in > kMost || n_out > kMost || n_kernels > most_k)
-    throw std::invalid_argument(
-        "[KernelRelation] n_in and n_out must be in 0..2^31-1 and n_kernels in 1.." +
-        std::to_string(most_k) + ", got " + std::to_string(n_in) + ", " + std::to_string(n_out) +
-        " and " + std::to_string(n_kernels));
+    fail(kName, "n_in and n_out must be in 0..2^31-1 and n_kernels in 1.." +
+                    std::to_string(most_k) + ", got " + std::to_string(n_in) + ", " +
+                    std::to_string(n_out) + " and " + std::to_string(n_kernels));
   if (in_rows.size() != out_rows.size() || in_rows.size() != kernel_ids.size())
-    throw std::invalid_argument(
-        "[KernelRelation] in_rows, out_rows and kernel_ids must have equal lengths, got " +
-        std::to_string(in_rows.size()) + ", " + std::to_string(out_rows.size()) + " and " +
-        std::to_string(kernel_ids.size()));
-  std::shared_ptr<Relation> r(new Relation);
+    fail(kName, "in_rows, out_rows and kernel_ids must have equal lengths, got " +
+                    std::to_string(in_rows.size()) + ", " + std::to_string(out_rows.size()) +
+                    " and " + std::to_string(kernel_ids.size()));
+  Fresh r(new Relation);
   r->n_in_ = n_in;
   r->n_out_ = n_out;
   r->n_k_ = n_kernels;
   r->n_edges_ = static_cast<int64_t>(in_rows.size());
-  Edges edges{checked_rows(in_rows, n_in, op, "in_rows"),
-              checked_rows(out_rows, n_out, op, "out_rows"),
-              checked_rows(kernel_ids, n_kernels, op, "kernel_ids")};
+  Edges edges{checked_rows(in_rows, n_in, kName, "in_rows"),
+              checked_rows(out_rows, n_out, kName, "out_rows"),
+              checked_rows(kernel_ids, n_kernels, kName, "kernel_ids")};
   r->views_->edges.get([&] { return std::move(edges); });
   r->given_edges_ = true;
   return r;
@@ -192,23 +131,17 @@ Relation::Fresh Relation::from_map(RelationKind kind, const KernelSpec& spec, in
 }
 
 Relation::Ptr Relation::identity(int64_t n) {
-  std::shared_ptr<Relation> r(new Relation);
-  r->n_in_ = r->n_out_ = r->n_edges_ = n;
-  r->n_k_ = 1;
-  r->views_->lists.get([&] {
-    cpu::RelationLists lists;
-    lists.n_in = lists.n_out = lists.n_edges = n;
-    lists.lists = {{nullptr, nullptr, n}};
-    return lists;
-  });
-  return r;
+  cpu::RelationLists lists;
+  lists.n_in = lists.n_out = lists.n_edges = n;
+  lists.lists = {{nullptr, nullptr, n}};
+  return from_lists(std::move(lists));
 }
 
 const CoordinateSet& Relation::out_coords() const {
   if (!out_coords_)
-    throw std::invalid_argument(
-        "[KernelRelation] out_coords: this relation has no output coordinates (made from edges or "
-        "reversed)");
+    fail(kName,
+         "out_coords: this relation has no output coordinates (made from edges or "
+         "reversed)");
   return *out_coords_;
 }
 
@@ -233,7 +166,7 @@ Relation::Ptr Relation::reversed() const {
   if (const Ptr original = views_->from.lock()) return original;
   std::lock_guard lock(views_->reversed_mutex);
   if (!views_->reversed) {
-    std::shared_ptr<Relation> r(new Relation);
+    Fresh r(new Relation);
     r->kind_ = kind_;
     r->spec_ = spec_;
     r->n_in_ = n_out_;
@@ -256,90 +189,46 @@ Relation::Ptr Relation::reversed() const {
 
 const Edges& Relation::edges() const {
   return views_->edges.get([&] {
-    const int64_t n = checked_int(n_edges_, "the edge arrays");
-    cpu::Buffer<int32_t> offsets(checked_int(n_out_ + 1, "the edge arrays")), in(n), out(n), k(n);
-    cpu::edge_arrays(lists(), offsets.data(), in.data(), out.data(), k.data());
-    views_->row_offsets = column(std::move(offsets));
-    return Edges{column(std::move(in)), column(std::move(out)), column(std::move(k))};
+    EdgesByOutput made = make_edges(lists());
+    views_->row_offsets = std::move(made.row_offsets);
+    return std::move(made.edges);
   });
 }
 
 const EdgeGroups& Relation::output_csr() const {
   return views_->output_csr.get([&] {
     const Edges& sorted = edges();
-    if (given_edges_) return group(sorted.out_rows, n_out_);
-    cpu::Buffer<int32_t> ids(n_edges_);
-    std::iota(ids.begin(), ids.end(), 0);
-    return EdgeGroups{*views_->row_offsets, column(std::move(ids))};
+    return given_edges_ ? group_edges(sorted.out_rows, n_out_)
+                        : groups_in_order(*views_->row_offsets, n_edges_);
   });
 }
 
 const EdgeGroups& Relation::input_csr() const {
-  return views_->input_csr.get([&] { return group(edges().in_rows, n_in_); });
+  return views_->input_csr.get([&] { return group_edges(edges().in_rows, n_in_); });
 }
 
 const EdgeGroups& Relation::kernel_csr() const {
-  return views_->kernel_csr.get([&] { return group(edges().kernel_ids, n_k_); });
+  return views_->kernel_csr.get([&] { return group_edges(edges().kernel_ids, n_k_); });
 }
 
 const ImplicitGemm& Relation::implicit_gemm() const {
-  return views_->implicit_gemm.get([&] {
-    const int64_t words = (n_k_ + 31) / 32;
-    cpu::Buffer<int32_t> map(checked_int(n_out_ * n_k_, "implicit_gemm"));
-    cpu::Buffer<uint32_t> masks(n_out_ * words);
-    if (!cpu::implicit_map(lists(), map.data(), masks.data()))
-      throw std::invalid_argument(
-          "[KernelRelation] implicit_gemm: some output row has two edges with one offset; the map "
-          "holds one");
-    const int rows = static_cast<int>(n_out_), k = static_cast<int>(n_k_);
-    return ImplicitGemm{adopt(std::move(map), {rows, k}),
-                        adopt(std::move(masks), {rows, static_cast<int>(words)})};
-  });
+  return views_->implicit_gemm.get([&] { return make_implicit_gemm(lists()); });
 }
 
 const SortedImplicitGemm& Relation::sorted_implicit_gemm() const {
   const bool fits = kind_ == RelationKind::forward || kind_ == RelationKind::target ||
                     kind_ == RelationKind::submanifold;
   if (n_k_ > 32 || !fits || is_reversed_)
-    throw std::invalid_argument(
-        "[KernelRelation] sorted_implicit_gemm needs at most 32 offsets and a forward, target or "
-        "submanifold relation, got " +
-        std::to_string(n_k_) + " offsets and kind " + (is_reversed_ ? "reversed " : "") +
-        kind_name(kind_));
-  return views_->sorted_implicit_gemm.get([&] {
-    const int rows = static_cast<int>(n_out_), ks = static_cast<int>(n_k_);
-    const int64_t tiles = (n_out_ + 63) / 64;
-    cpu::Buffer<int32_t> map(checked_int(n_out_ * n_k_, "sorted_implicit_gemm")), order(n_out_);
-    cpu::Buffer<uint32_t> tile_masks(tiles * 4);
-    if (!cpu::sorted_map(lists(), map.data(), order.data(), tile_masks.data()))
-      throw std::invalid_argument(
-          "[KernelRelation] sorted_implicit_gemm: some output row has two edges with one offset; "
-          "the map holds one");
-    return SortedImplicitGemm{adopt(std::move(map), {ks, rows}), column(std::move(order)),
-                              adopt(std::move(tile_masks), {static_cast<int>(tiles), 4})};
-  });
-}
-
-mx::array SortedImplicitGemm::sorted_out_in_map() const {
-  const int ks = sorted_kv_out_in_map.shape(0), rows = sorted_kv_out_in_map.shape(1);
-  cpu::Buffer<int32_t> map(static_cast<int64_t>(sorted_kv_out_in_map.size()));
-  const int32_t* from = map.empty() ? nullptr : sorted_kv_out_in_map.data<int32_t>();
-  for (int64_t p = 0; p < rows; ++p)
-    for (int64_t k = 0; k < ks; ++k) map[p * ks + k] = from[k * rows + p];
-  return adopt(std::move(map), {rows, ks});
+    fail(kName,
+         "sorted_implicit_gemm needs at most 32 offsets and a forward, target or "
+         "submanifold relation, got " +
+             std::to_string(n_k_) + " offsets and kind " + (is_reversed_ ? "reversed " : "") +
+             kind_name(kind_));
+  return views_->sorted_implicit_gemm.get([&] { return make_sorted_implicit_gemm(lists()); });
 }
 
 const TileLists& Relation::tile_lists() const {
-  return views_->tile_lists.get([&] {
-    cpu::TileBounds tiles = cpu::tile_bounds(lists(), 64);
-    const int n_k = static_cast<int>(n_k_),
-              n = checked_int((tiles.n_tiles + 1) * n_k_, "tile_lists") / n_k;
-    cpu::Buffer<int32_t> in(checked_int(n_edges_, "tile_lists")), positions(n_edges_),
-        order(n_out_);
-    cpu::tile_lists(lists(), tiles, in.data(), positions.data(), order.data());
-    return TileLists{adopt(std::move(tiles.bounds), {n, n_k}), column(std::move(in)),
-                     column(std::move(positions)), column(std::move(order))};
-  });
+  return views_->tile_lists.get([&] { return make_tile_lists(lists()); });
 }
 
 const EdgeParts& Relation::edge_tiles() const {
@@ -369,23 +258,15 @@ bool Relation::has_one_edge_per_output() const {
 cpu::Coverage Relation::coverage() const { return cpu::coverage(lists()); }
 
 size_t Relation::nbytes() const {
-  size_t total = sizeof(*this) + sizeof(Views);
   const Views& v = *views_;
+  size_t total = sizeof(*this) + sizeof(Views);
+  const auto add = [&](const auto&... views) {
+    ((total += views.peek() ? bytes_of(*views.peek()) : 0), ...);
+  };
+  add(v.edges, v.output_csr, v.input_csr, v.kernel_csr, v.implicit_gemm, v.sorted_implicit_gemm,
+      v.tile_lists, v.edge_tiles, v.edge_parts, v.output_pieces);
   if (const auto* x = v.lists.peek()) total += x->nbytes();
   if (const auto* x = v.tiles.peek()) total += x->bounds.nbytes();
-  if (const auto* x = v.edges.peek())
-    total += bytes_of({&x->in_rows, &x->out_rows, &x->kernel_ids});
-  for (const auto* csr : {&v.output_csr, &v.input_csr, &v.kernel_csr})
-    if (const auto* x = csr->peek()) total += bytes_of({&x->row_offsets, &x->edge_ids});
-  if (const auto* x = v.implicit_gemm.peek()) total += bytes_of({&x->out_in_map, &x->row_masks});
-  if (const auto* x = v.sorted_implicit_gemm.peek())
-    total += bytes_of({&x->sorted_kv_out_in_map, &x->reorder_rows, &x->tile_masks});
-  if (const auto* x = v.tile_lists.peek())
-    total += bytes_of({&x->bounds, &x->in_rows, &x->positions, &x->order});
-  for (const auto* parts : {&v.edge_tiles, &v.edge_parts})
-    if (const auto* x = parts->peek())
-      total += bytes_of({&x->table, &x->offsets}) + bytes_of(x->pieces);
-  if (const auto* x = v.output_pieces.peek()) total += bytes_of(*x);
   // The reversed relation shares the lists when they are monotone.
   std::lock_guard lock(views_->reversed_mutex);
   if (v.reversed) {

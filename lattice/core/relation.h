@@ -1,8 +1,8 @@
 // A kernel relation: a set of edges (input row, output row, offset id), with the views that kernels
-// and users read.
+// and users read (relation_views.h).
 //
-// Built from coordinates it holds the sorted lists of kernels/cpu/geometry/lists.h, 4 to 8 bytes
-// per edge. Every other view is made on first use, once, from any thread, and kept.
+// Built from coordinates it holds the sorted lists of kernels/cpu/geometry/relation_lists.h, 4 to 8
+// bytes per edge. Every other view is made on first use, once, from any thread, and kept.
 #pragma once
 
 #include <memory>
@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "lattice/core/coordinate_set.h"
-#include "lattice/core/edge_parts.h"
 #include "lattice/core/kernel_spec.h"
 #include "lattice/core/map_key.h"
+#include "lattice/core/relation_views.h"
 #include "lattice/kernels/cpu/geometry/edges.h"
 
 namespace lattice {
@@ -30,32 +30,6 @@ const char* kind_name(RelationKind kind);
 // Kinds whose offsets start at 0 instead of being centered.
 bool offsets_start_at_zero(RelationKind kind);
 
-// int32 arrays of one length, ordered by output row, then offset id, then input row.
-struct Edges {
-  mx::array in_rows, out_rows, kernel_ids;
-};
-// Edges of group g are edge_ids[row_offsets[g] .. row_offsets[g + 1]].
-struct EdgeGroups {
-  mx::array row_offsets, edge_ids;
-};
-// out_in_map (n_out, n_k), -1 = none; row_masks (n_out, ceil(n_k / 32)) uint32.
-struct ImplicitGemm {
-  mx::array out_in_map, row_masks;
-};
-// Rows stably sorted by mask: sorted_kv_out_in_map (n_k, n_out), reorder_rows (n_out,), tile_masks
-// (ceil(n_out / 64), 4): OR of each 16 sorted rows' masks.
-struct SortedImplicitGemm {
-  mx::array sorted_kv_out_in_map, reorder_rows, tile_masks;
-  // (n_out, n_k), a new array at each call: no kernel reads it.
-  mx::array sorted_out_in_map() const;
-};
-
-// Tiles of 64 output positions: edges of tile t and offset k are bounds[t, k] .. bounds[t + 1, k]
-// of in_rows and positions, ascending in position. order: position -> output row, a local order
-// where the relation has one.
-struct TileLists {
-  mx::array bounds, in_rows, positions, order;
-};
 // Edges of a part of edge_tiles() and of edge_parts().
 inline constexpr int32_t kTileEdges = 64;
 inline constexpr int32_t kPartEdges = 1024;
@@ -70,11 +44,11 @@ class Relation : public std::enable_shared_from_this<Relation> {
   static Fresh from_lists(RelationKind kind, const KernelSpec& spec, cpu::RelationLists lists,
                           CoordinateSet out_coords);
   // The same without coordinates; kind custom.
-  static Ptr from_lists(cpu::RelationLists lists);
+  static Fresh from_lists(cpu::RelationLists lists);
   // From edge arrays in any order. Checks lengths, dtypes and ranges.
-  static Ptr from_edges(const mx::array& in_rows, const mx::array& out_rows,
-                        const mx::array& kernel_ids, int64_t n_in, int64_t n_out,
-                        int64_t n_kernels);
+  static Fresh from_edges(const mx::array& in_rows, const mx::array& out_rows,
+                          const mx::array& kernel_ids, int64_t n_in, int64_t n_out,
+                          int64_t n_kernels);
 
   // From out_in_map (n_out, n_k) and its masks, evaluated.
   static Fresh from_map(RelationKind kind, const KernelSpec& spec, int64_t n_in, ImplicitGemm map,
@@ -149,7 +123,7 @@ class Relation : public std::enable_shared_from_this<Relation> {
 void check_relate(RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
                   const std::optional<CoordinateSet>& target, std::string_view operation);
 
-// Builds a relation from coordinates, as api documentation section "relations" defines the kinds.
+// Builds a relation from coordinates, as docs/ops/relations.md defines the kinds.
 // `target` is given for the two target kinds only. Throws std::invalid_argument,
 // std::overflow_error; `operation` heads the message.
 Relation::Fresh relate(RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,

@@ -7,7 +7,7 @@
 
 #include "lattice/core/segment_pieces.h"
 #include "lattice/kernels/cpu/features/segments.h"
-#include "lattice/kernels/cpu/geometry/lists.h"
+#include "lattice/kernels/cpu/geometry/relation_lists.h"
 
 namespace lattice {
 

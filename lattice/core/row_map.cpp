@@ -22,8 +22,7 @@ mx::array RowMap::entry_rows() const {
       std::fill(out.begin() + from, out.begin() + to, static_cast<int32_t>(o));
     }
   });
-  const int n = static_cast<int>(out.size());
-  return adopt(std::move(out), {n});
+  return adopt(std::move(out));
 }
 
 RowMap::Ptr RowMap::with(Reduction reduction) const {

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "lattice/core/errors.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/geometry/coords.h"
 
@@ -17,10 +18,6 @@ namespace {
 constexpr const char* kName = "SparseTensor";
 // A batch column may name any int32; more items than this are no batch but a mistake.
 constexpr int64_t kMaxBatches = int64_t{1} << 24;
-
-[[noreturn]] void fail(const std::string& message) {
-  throw std::invalid_argument("[SparseTensor] " + message);
-}
 
 std::string counts_text(const BatchCounts& counts) {
   std::string text = "(";
@@ -32,15 +29,15 @@ std::string counts_text(const BatchCounts& counts) {
 void check_counts(const std::optional<BatchCounts>& counts, const CoordinateSet& set) {
   if (!counts) return;
   for (int64_t n : *counts)
-    if (n < 0) fail("batch_counts must not be negative, got " + counts_text(*counts));
+    if (n < 0) fail(kName, "batch_counts must not be negative, got " + counts_text(*counts));
   if (const int64_t sum = std::accumulate(counts->begin(), counts->end(), int64_t{0});
       sum != set.rows())
-    fail("batch_counts must sum to " + std::to_string(set.rows()) + " rows, got " +
-         counts_text(*counts) + " with sum " + std::to_string(sum));
+    fail(kName, "batch_counts must sum to " + std::to_string(set.rows()) + " rows, got " +
+                    counts_text(*counts) + " with sum " + std::to_string(sum));
   const auto found = count_batches(set, static_cast<int64_t>(counts->size()));
   if (found != *counts)
-    fail("batch_counts must be the counts of the batch column, " + counts_text(found) + ", got " +
-         counts_text(*counts));
+    fail(kName, "batch_counts must be the counts of the batch column, " + counts_text(found) +
+                    ", got " + counts_text(*counts));
 }
 
 CoordinateMapKey place(const mx::array& coords, const Triple& stride,
@@ -48,21 +45,23 @@ CoordinateMapKey place(const mx::array& coords, const Triple& stride,
                        const std::optional<mx::array>& active_rows) {
   if (!key) return manager->insert_coords(coords, stride, active_rows, kName);
   if (!manager->owns(*key))
-    fail("coord_key " + std::to_string(key->id) + " of manager " + std::to_string(key->manager_id) +
-         " does not belong to coord_manager " + std::to_string(manager->id()));
+    fail(kName, "coord_key " + std::to_string(key->id) + " of manager " +
+                    std::to_string(key->manager_id) + " does not belong to coord_manager " +
+                    std::to_string(manager->id()));
   if (key->stride != stride)
-    fail("stride must be the key's " + triple_text(key->stride) + ", got " + triple_text(stride));
+    fail(kName,
+         "stride must be the key's " + triple_text(key->stride) + ", got " + triple_text(stride));
   if (manager->coords(*key).id() != coords.id())
-    fail(
-        "coords must be the manager's own array, coord_manager.coords(coord_key), got another "
-        "array");
+    fail(kName,
+         "coords must be the manager's own array, coord_manager.coords(coord_key), got another "
+         "array");
   if (active_rows && keep_active(coords, active_rows, kName).id() != coords.id())
-    fail("active_rows must be the number of rows of coord_key, got fewer");
+    fail(kName, "active_rows must be the number of rows of coord_key, got fewer");
   return *key;
 }
 
 ManagerPtr manager_or_new(const std::optional<CoordinateMapKey>& key, ManagerPtr manager) {
-  if (key && !manager) fail("coord_key needs its coord_manager, got None");
+  if (key && !manager) fail(kName, "coord_key needs its coord_manager, got None");
   return manager ? std::move(manager) : CoordinateManager::create();
 }
 
@@ -85,8 +84,8 @@ BatchCounts count_batches(const CoordinateSet& coords, int64_t size) {
   if (coords.rows() > 0) {
     const cpu::int128 largest = coords.box().hi[0];
     if (largest >= kMaxBatches)
-      fail("batch must be below " + std::to_string(kMaxBatches) + " to count the items, got " +
-           cpu::to_string(largest));
+      fail(kName, "batch must be below " + std::to_string(kMaxBatches) +
+                      " to count the items, got " + cpu::to_string(largest));
     size = std::max(size, static_cast<int64_t>(largest) + 1);
   }
   BatchCounts counts(static_cast<size_t>(size), 0);
@@ -127,9 +126,8 @@ SparseTensor SparseTensor::from_components(const SparseTensorComponents& parts) 
 
 void SparseTensor::check_feats(const char* operation) const {
   if (feats_.ndim() != 2 || feats_.shape(0) != set_.rows())
-    throw std::invalid_argument("[" + std::string(operation) + "] feats must have shape (" +
-                                std::to_string(set_.rows()) + ", C), one row per coordinate, got " +
-                                shape_text(feats_.shape()));
+    fail(operation, "feats must have shape (" + std::to_string(set_.rows()) +
+                        ", C), one row per coordinate, got " + shape_text(feats_.shape()));
 }
 
 mx::array SparseTensor::active_rows() const { return manager_->active_rows(key_); }
@@ -225,9 +223,9 @@ SparseTensor SparseTensor::reuse_coords_from(const SparseTensor& other) const {
     const size_t bytes = static_cast<size_t>(own.rows) * 4 * (own.is64 ? 8 : 4);
     if (own.rows != theirs.rows || own.is64 != theirs.is64 ||
         (bytes > 0 && std::memcmp(own.data, theirs.data, bytes) != 0))
-      throw std::invalid_argument(
-          "[SparseTensor.reuse_coords_from] other must have the same coordinates row by row; "
-          "reindex_sparse moves features onto other coordinates");
+      fail("SparseTensor.reuse_coords_from",
+           "other must have the same coordinates row by row; "
+           "reindex_sparse moves features onto other coordinates");
   }
   SparseTensor out = other;
   out.feats_ = feats_;

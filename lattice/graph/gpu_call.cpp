@@ -170,6 +170,7 @@ GpuLaunch describe_cuda(const Ready& ready) {
 
 std::vector<mx::array> run_on_host(const Ready& ready, mx::StreamOrDevice s) {
   std::vector<mx::array> inputs;
+  inputs.reserve(ready.inputs.size());
   for (const mx::array& input : ready.inputs) inputs.push_back(row_contiguous(input, s));
   mx::eval(inputs);
   return gpu_host().run(
@@ -193,6 +194,7 @@ std::vector<mx::array> gpu_call(const GpuCall& call, const std::vector<mx::array
   check(call, inputs.size());
   if (call.grid[0] == 0 || call.grid[1] == 0 || call.grid[2] == 0) {
     std::vector<mx::array> filled;
+    filled.reserve(call.outputs.size());
     for (const OutputSpec& spec : call.outputs) {
       filled.push_back(
           mx::full(spec.shape, mx::array(call.init_value.value_or(0.0f)), spec.dtype, s));

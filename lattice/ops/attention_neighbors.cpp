@@ -68,9 +68,9 @@ mx::array neighbor_attention(const std::optional<mx::array>& q, const std::optio
                       std::to_string(v.shape(1)) + "), one row for each edge, got " +
                       shape_text(bias.shape()));
     check_float(kName, bias);
-    const mx::array wide = as_float32(bias, s);
-    inputs.push_back(edges.order ? gather_rows(wide, groups_of(*edges.order, edges.n_edges()), 0, s)
-                                 : wide);
+    const mx::array logits = as_float32(bias, s);
+    inputs.push_back(
+        edges.order ? gather_rows(logits, groups_of(*edges.order, edges.n_edges()), 0, s) : logits);
   }
   a.edges = std::make_shared<const EdgeSegments>(std::move(edges));
   return attend(inputs,

@@ -13,14 +13,14 @@ namespace {
 
 using graph::Arrays;
 
-mx::array turned(const mx::array& x, const Rotary& r, mx::StreamOrDevice s) {
+mx::array rotated(const mx::array& x, const Rotary& r, mx::StreamOrDevice s) {
   Rotary back = r;
   back.inverse = !r.inverse;
   const auto forward = [=](const Arrays& in) { return Arrays{run(rotary_call(in[0], r, s))}; };
   const auto vjp = [=](const Arrays&, const Arrays& ct, const Arrays&) {
-    return Arrays{turned(ct[0], back, s)};
+    return Arrays{rotated(ct[0], back, s)};
   };
-  const auto jvp = [=](const Arrays&, const Arrays& t) { return Arrays{turned(t[0], r, s)}; };
+  const auto jvp = [=](const Arrays&, const Arrays& t) { return Arrays{rotated(t[0], r, s)}; };
   return graph::differentiable({x}, forward, vjp, jvp)[0];
 }
 
@@ -40,7 +40,7 @@ mx::array rotary(const mx::array& x, const mx::array& positions, double base,
   if (!std::isfinite(base) || base <= 0)
     fail(kName, "base must be positive, got " + std::to_string(base));
   if (x.size() == 0) return x;
-  return turned(x, {mx::stop_gradient(as_float32(positions, s), s), base}, s);
+  return rotated(x, {mx::stop_gradient(as_float32(positions, s), s), base}, s);
 }
 
 }  // namespace lattice

@@ -47,8 +47,4 @@ inline void check_bias(std::string_view operation, const std::optional<mx::array
          "bias must have shape (" + std::to_string(c_out) + ",), got " + shape_text(bias->shape()));
 }
 
-inline mx::array as_float32(const mx::array& a, mx::StreamOrDevice s) {
-  return mx::astype(a, mx::float32, s);
-}
-
 }  // namespace lattice

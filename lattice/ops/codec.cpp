@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "lattice/core/coordinate_set.h"
+#include "lattice/core/errors.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/coding/attributes.h"
 #include "lattice/kernels/cpu/coding/octree.h"
@@ -68,18 +69,17 @@ ByteSpan section_of(ByteReader& reader, std::string_view tag) {
 }
 
 mx::array checked_attribute(const std::string& name, const mx::array& values, int64_t rows) {
-  const std::string head = "[encode_points] attribute '" + name + "'";
+  const std::string head = "attribute '" + name + "'";
   if ((values.ndim() != 1 && values.ndim() != 2) || values.shape(0) != rows ||
       (values.ndim() == 2 && (values.shape(1) < 1 || values.shape(1) > 65535)))
-    throw std::invalid_argument(head + " must have shape (" + std::to_string(rows) + ",) or (" +
-                                std::to_string(rows) + ", C) with 1 <= C <= 65535, got " +
-                                shape_text(values.shape()));
+    fail(kEncode, head + " must have shape (" + std::to_string(rows) + ",) or (" +
+                      std::to_string(rows) + ", C) with 1 <= C <= 65535, got " +
+                      shape_text(values.shape()));
   if (std::find(kTypes.begin(), kTypes.end(), values.dtype()) == kTypes.end())
-    throw std::invalid_argument(head + " must hold integers or floats of 1, 2 or 4 bytes, got " +
-                                graph::dtype_name(values.dtype()));
-  if (name.size() > 255)
-    throw std::invalid_argument(head + " must have a name of at most 255 bytes");
-  return evaluated(values, kEncode, "attribute '" + name + "'");
+    fail(kEncode, head + " must hold integers or floats of 1, 2 or 4 bytes, got " +
+                      graph::dtype_name(values.dtype()));
+  if (name.size() > 255) fail(kEncode, head + " must have a name of at most 255 bytes");
+  return evaluated(values, kEncode, head);
 }
 
 // The bytes of the rows in another order.
@@ -142,12 +142,9 @@ void check_grid(double voxel_size, const std::array<double, 3>& origin, const au
 ByteString encode_points(const VoxelCloud& cloud, mx::StreamOrDevice) {
   const CoordinateSet set(cloud.coords, kEncode);
   if (set.dtype() != mx::int32)
-    throw std::invalid_argument("[encode_points] coords must be int32, got " +
-                                graph::dtype_name(set.dtype()));
-  check_grid(cloud.voxel_size, cloud.origin, [] {
-    throw std::invalid_argument(
-        "[encode_points] voxel_size must be positive and finite, origin finite");
-  });
+    fail(kEncode, "coords must be int32, got " + graph::dtype_name(set.dtype()));
+  check_grid(cloud.voxel_size, cloud.origin,
+             [] { fail(kEncode, "voxel_size must be positive and finite, origin finite"); });
   const Buffer<int32_t> order = cpu::morton_order(set.span());
   std::vector<int32_t> sorted(static_cast<size_t>(set.rows()) * 4);
   cpu::take_rows(set.span(), order.span(), sorted.data());
@@ -155,8 +152,7 @@ ByteString encode_points(const VoxelCloud& cloud, mx::StreamOrDevice) {
   ByteString out, grid;
   cpu::put_bytes(out, as_bytes(kMagic));
   put(out, kVersion);
-  if (cloud.attributes.size() > 65533)
-    throw std::invalid_argument("[encode_points] attributes must be at most 65533");
+  if (cloud.attributes.size() > 65533) fail(kEncode, "attributes must be at most 65533");
   put(out, static_cast<uint16_t>(2 + cloud.attributes.size()));
   put(grid, std::bit_cast<uint64_t>(cloud.voxel_size));
   for (double v : cloud.origin) put(grid, std::bit_cast<uint64_t>(v));
@@ -165,8 +161,7 @@ ByteString encode_points(const VoxelCloud& cloud, mx::StreamOrDevice) {
   std::set<std::string> names;
   for (const auto& [name, values] : cloud.attributes) {
     const mx::array checked = checked_attribute(name, values, set.rows());
-    if (!names.insert(name).second)
-      throw std::invalid_argument("[encode_points] attribute '" + name + "' is given twice");
+    if (!names.insert(name).second) fail(kEncode, "attribute '" + name + "' is given twice");
     put_section(out, kValues, attribute_section(name, checked, order, sorted));
   }
   return out;

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "lattice/core/coordinate_manager.h"
+#include "lattice/core/errors.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/geometry/child_masks.h"
 #include "lattice/kernels/cpu/geometry/curves.h"
@@ -16,11 +17,6 @@ namespace {
 using cpu::Buffer;
 
 constexpr int64_t kMaxRows = std::numeric_limits<int32_t>::max();
-
-mx::array rows_array(Buffer<int32_t>&& rows) {
-  const int n = static_cast<int>(rows.size());
-  return adopt(std::move(rows), {n});
-}
 
 mx::array count_array(int64_t n) { return mx::array({static_cast<int32_t>(n)}, {1}, mx::int32); }
 
@@ -71,7 +67,7 @@ CoordinateSet active_set(const CoordsLike& coords, const std::optional<mx::array
 
 mx::array order_array(Buffer<int32_t> (*order)(const cpu::CoordSpan&), const CoordsLike& coords,
                       std::string_view operation) {
-  return rows_array(order(coords.set(operation).span()));
+  return adopt(order(coords.set(operation).span()));
 }
 
 // child_coords under the name of the operation.
@@ -79,13 +75,7 @@ mx::array children_of(const CoordinateSet& set, std::span<const int32_t> rows,
                       std::span<const int32_t> indices, std::string_view operation) {
   const int64_t n = static_cast<int64_t>(rows.size());
   auto out = coords_buffer(n, set.span().is64);
-  try {
-    cpu::child_coords(set.span(), rows, indices, out.data());
-  } catch (const std::overflow_error& e) {
-    const std::string_view text = e.what();
-    throw std::overflow_error("[" + std::string(operation) +
-                              std::string(text.substr(std::min(text.find(']'), text.size()))));
-  }
+  named(operation, [&] { cpu::child_coords(set.span(), rows, indices, out.data()); });
   return coords_array(std::move(out), n, set.dtype());
 }
 
@@ -99,9 +89,7 @@ CoordinateSet CoordsLike::set(std::string_view operation, std::string_view what)
 mx::array downsample_coords(const CoordsLike& coords, const Triple& stride, mx::StreamOrDevice s) {
   const CoordinateSet set = coords.set("downsample_coords");
   for (int64_t step : stride)
-    if (step < 1)
-      throw std::invalid_argument("[downsample_coords] stride must be >= 1, got " +
-                                  triple_text(stride));
+    if (step < 1) fail("downsample_coords", "stride must be >= 1, got " + triple_text(stride));
   auto floors = coords_buffer(set.rows(), set.span().is64);
   cpu::floor_coords(set.span(), stride, floors.data());
   return distinct_coords(coords_array(std::move(floors), set.rows(), set.dtype()), s);
@@ -111,9 +99,8 @@ mx::array union_coords(const CoordsLike& lhs, const CoordsLike& rhs, mx::StreamO
   const Pair pair = pair_of(lhs, rhs, "union_coords", "lhs", "rhs");
   const cpu::CoordSpan a = pair.lhs.span(), b = pair.rhs.span();
   if (a.rows + b.rows > kMaxRows)
-    throw std::invalid_argument(
-        "[union_coords] lhs and rhs must have fewer than 2^31 rows together, got " +
-        std::to_string(a.rows + b.rows));
+    fail("union_coords", "lhs and rhs must have fewer than 2^31 rows together, got " +
+                             std::to_string(a.rows + b.rows));
   auto both = coords_buffer(a.rows + b.rows, a.is64);
   const auto bytes = [](const cpu::CoordSpan& c) { return c.rows * 4 * (c.is64 ? 8 : 4); };
   std::copy_n(static_cast<const std::byte*>(a.data), bytes(a), both.begin());
@@ -140,8 +127,7 @@ mx::array contains_coords(const CoordsLike& coords, const CoordsLike& queries,
   const mx::array found = find_coords(pair.lhs, pair.rhs, s);
   Buffer<bool> present(pair.rhs.rows());
   for (int64_t q = 0; q < present.size(); ++q) present[q] = found.data<int32_t>()[q] >= 0;
-  const int n = static_cast<int>(present.size());
-  return adopt(std::move(present), {n});
+  return adopt(std::move(present));
 }
 
 mx::array inverse_map(const CoordsLike& source, const CoordsLike& target, mx::StreamOrDevice s) {
@@ -154,9 +140,7 @@ Join parse_join(std::string_view name, std::string_view operation) {
   if (name == "left") return Join::left;
   if (name == "right") return Join::right;
   if (name == "outer") return Join::outer;
-  throw std::invalid_argument("[" + std::string(operation) +
-                              "] join must be inner, left, right or outer, got '" +
-                              std::string(name) + "'");
+  fail(operation, "join must be inner, left, right or outer, got '" + std::string(name) + "'");
 }
 
 SparseAlignment build_sparse_alignment(const CoordsLike& lhs,
@@ -169,9 +153,8 @@ SparseAlignment build_sparse_alignment(const CoordsLike& lhs,
   const CoordinateSet b = active_set(rhs, rhs_active, op, "rhs");
   check_same_dtype(a, b, op, "lhs and rhs");
   if (a.rows() + b.rows() > kMaxRows)
-    throw std::invalid_argument(
-        "[build_sparse_alignment] lhs and rhs must have fewer than 2^31 rows together, got " +
-        std::to_string(a.rows() + b.rows()));
+    fail("build_sparse_alignment", "lhs and rhs must have fewer than 2^31 rows together, got " +
+                                       std::to_string(a.rows() + b.rows()));
   cpu::Alignment rows = cpu::align(*a.unique_index(op), *b.unique_index(op), join);
   const int64_t n = rows.lhs.size();
   const auto coords = [&]() -> mx::array {
@@ -186,15 +169,14 @@ SparseAlignment build_sparse_alignment(const CoordsLike& lhs,
                    out.data() + a.rows() * row_bytes);
     return coords_array(std::move(out), n, a.dtype());
   }();
-  return {coords, count_array(n), rows_array(std::move(rows.lhs)), rows_array(std::move(rows.rhs))};
+  return {coords, count_array(n), adopt(std::move(rows.lhs)), adopt(std::move(rows.rhs))};
 }
 
 mx::array morton_codes(const CoordsLike& coords, mx::StreamOrDevice) {
   const CoordinateSet set = coords.set("morton_codes");
   Buffer<int64_t> codes(set.rows());
   cpu::morton_codes(set.span(), codes.span());
-  const int n = static_cast<int>(codes.size());
-  return adopt(std::move(codes), {n});
+  return adopt(std::move(codes));
 }
 
 mx::array morton_order(const CoordsLike& coords, mx::StreamOrDevice) {
@@ -211,7 +193,7 @@ CoordinateOrdering morton_sort_coords(const CoordsLike& coords, mx::StreamOrDevi
   Buffer<int32_t> inverse(order.size());
   for (int64_t p = 0; p < order.size(); ++p) inverse[order[p]] = static_cast<int32_t>(p);
   mx::array sorted = take(set, order);
-  return {std::move(sorted), rows_array(std::move(order)), rows_array(std::move(inverse))};
+  return {std::move(sorted), adopt(std::move(order)), adopt(std::move(inverse))};
 }
 
 SparseOccupancy occupancy_downsample(const CoordsLike& coords, mx::StreamOrDevice) {
@@ -225,8 +207,8 @@ SparseOccupancy occupancy_downsample(const CoordsLike& coords, mx::StreamOrDevic
                                         4 * (c[r * 4 + 3] & 1));
   });
   return {coords_array(std::move(found.parents), n, set.dtype()), count_array(n),
-          adopt(std::move(found.masks), {static_cast<int>(n)}),
-          rows_array(std::move(found.parent_rows)), rows_array(std::move(indices))};
+          adopt(std::move(found.masks), {static_cast<int>(n)}), adopt(std::move(found.parent_rows)),
+          adopt(std::move(indices))};
 }
 
 OccupancyExpansion occupancy_expand(const CoordsLike& coords, const mx::array& occupancy,
@@ -234,23 +216,17 @@ OccupancyExpansion occupancy_expand(const CoordsLike& coords, const mx::array& o
   constexpr std::string_view op = "occupancy_expand";
   const CoordinateSet set = coords.set(op);
   if (occupancy.ndim() != 1 || occupancy.shape(0) != set.rows() || occupancy.dtype() != mx::uint8)
-    throw std::invalid_argument("[occupancy_expand] occupancy must be uint8 of shape (" +
-                                std::to_string(set.rows()) + ",), got " +
-                                graph::dtype_name(occupancy.dtype()) + " of shape " +
-                                shape_text(occupancy.shape()));
+    fail("occupancy_expand", "occupancy must be uint8 of shape (" + std::to_string(set.rows()) +
+                                 ",), got " + graph::dtype_name(occupancy.dtype()) + " of shape " +
+                                 shape_text(occupancy.shape()));
   const mx::array masks = evaluated(occupancy, op, "occupancy");
-  const auto expand = [&] {
-    try {
-      return cpu::occupancy_expand({masks.size() ? masks.data<uint8_t>() : nullptr, masks.size()});
-    } catch (const std::length_error& e) {
-      throw std::invalid_argument(e.what());
-    }
-  };
-  cpu::Children children = expand();
+  cpu::Children children = named(op, [&] {
+    return cpu::occupancy_expand({masks.size() ? masks.data<uint8_t>() : nullptr, masks.size()});
+  });
   const int64_t n = children.parent_rows.size();
   mx::array made = children_of(set, children.parent_rows.span(), children.indices.span(), op);
-  return {std::move(made), count_array(n), rows_array(std::move(children.parent_rows)),
-          rows_array(std::move(children.indices))};
+  return {std::move(made), count_array(n), adopt(std::move(children.parent_rows)),
+          adopt(std::move(children.indices))};
 }
 
 mx::array child_coords_from_indices(const CoordsLike& coords, const mx::array& parent_rows,
@@ -260,9 +236,9 @@ mx::array child_coords_from_indices(const CoordsLike& coords, const mx::array& p
   const mx::array rows = checked_rows(parent_rows, set.rows(), op, "parent_rows");
   const mx::array indices = checked_rows(child_indices, 8, op, "child_indices");
   if (rows.size() != indices.size())
-    throw std::invalid_argument(
-        "[child_coords_from_indices] parent_rows and child_indices must have equal lengths, got " +
-        std::to_string(rows.size()) + " and " + std::to_string(indices.size()));
+    fail("child_coords_from_indices",
+         "parent_rows and child_indices must have equal lengths, got " +
+             std::to_string(rows.size()) + " and " + std::to_string(indices.size()));
   const auto span = [](const mx::array& a) {
     return std::span<const int32_t>(a.size() ? a.data<int32_t>() : nullptr, a.size());
   };

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "lattice/core/arrays.h"
+#include "lattice/core/errors.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/coding/rans.h"
 
@@ -27,9 +28,8 @@ struct Rows {
 // `extra`: columns besides the alphabet.
 Rows rows_of(const mx::array& a, std::string_view operation, std::string_view what, int extra) {
   if (a.ndim() != 2 || a.shape(1) < 2 + extra || a.shape(1) > cpu::kMostSymbols + extra)
-    throw std::invalid_argument("[" + std::string(operation) + "] " + std::string(what) +
-                                " must have shape (R, " + (extra ? "A + 1" : "A") +
-                                ") with 2 <= A <= 65536, got " + shape_text(a.shape()));
+    fail(operation, std::string(what) + " must have shape (R, " + (extra ? "A + 1" : "A") +
+                        ") with 2 <= A <= 65536, got " + shape_text(a.shape()));
   const int rows = a.shape(0);
   mx::array first =
       evaluated(mx::slice(a, {0, 0}, {std::min(rows, 1), a.shape(1)}), operation, what);
@@ -56,17 +56,14 @@ Tables tables_of(const Rows& cdf, std::string_view operation) {
 
 Tables tables_of(const mx::array& cdf, std::string_view operation) {
   if (cdf.dtype() != mx::int16 && cdf.dtype() != mx::uint16)
-    throw std::invalid_argument("[" + std::string(operation) +
-                                "] cdf must be int16 or uint16, got " +
-                                graph::dtype_name(cdf.dtype()));
+    fail(operation, "cdf must be int16 or uint16, got " + graph::dtype_name(cdf.dtype()));
   return tables_of(rows_of(cdf, operation, "cdf", 1), operation);
 }
 
 Rows cdf_of(const mx::array& prob, std::string_view operation) {
   if (!mx::issubdtype(prob.dtype(), mx::floating))
-    throw std::invalid_argument("[" + std::string(operation) +
-                                "] prob must be float32, float16 or bfloat16, got " +
-                                graph::dtype_name(prob.dtype()));
+    fail(operation,
+         "prob must be float32, float16 or bfloat16, got " + graph::dtype_name(prob.dtype()));
   const Rows rows = rows_of(prob, operation, "prob", 0);
   const mx::array p =
       evaluated(mx::astype(rows.kept, mx::float32, mx::Device::cpu), operation, "prob");
@@ -81,10 +78,8 @@ ByteString encode(Coder coder, const Tables& tables, const mx::array& symbols,
                   std::string_view operation) {
   const mx::array values = checked_rows(symbols, tables.span.alphabet, operation, "symbols");
   if (tables.expected >= 0 && values.shape(0) != tables.expected)
-    throw std::invalid_argument("[" + std::string(operation) + "] symbols must have shape (" +
-                                std::to_string(tables.expected) +
-                                ",), one for each row of the table, got " +
-                                shape_text(values.shape()));
+    fail(operation, "symbols must have shape (" + std::to_string(tables.expected) +
+                        ",), one for each row of the table, got " + shape_text(values.shape()));
   const std::span<const int32_t> rows(values.size() ? values.data<int32_t>() : nullptr,
                                       values.size());
   return coder == Coder::range ? cpu::range_encode(tables.span, rows)
@@ -94,9 +89,8 @@ ByteString encode(Coder coder, const Tables& tables, const mx::array& symbols,
 mx::array decode(Coder coder, const Tables& tables, ByteSpan data, std::string_view operation) {
   const cpu::Stream stream = cpu::open_stream(data, coder, tables.span, operation);
   if (tables.expected >= 0 && stream.rows != tables.expected)
-    throw std::invalid_argument("[" + std::string(operation) + "] data has " +
-                                std::to_string(stream.rows) + " rows, expected " +
-                                std::to_string(tables.expected));
+    fail(operation, "data has " + std::to_string(stream.rows) + " rows, expected " +
+                        std::to_string(tables.expected));
   Buffer<int32_t> symbols(stream.rows);
   if (coder == Coder::range)
     cpu::range_decode(tables.span, stream, symbols.span(), operation);

@@ -12,11 +12,6 @@ namespace {
 
 using cpu::Buffer;
 
-mx::array column(Buffer<int32_t>&& rows) {
-  const int n = static_cast<int>(rows.size());
-  return adopt(std::move(rows), {n});
-}
-
 // Rows that a kind makes, in the order of core: distinct floor(in / stride), or distinct in *
 // stride + offset - padding. The row of the table has checked that they fit int32.
 mx::array made_coords(RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
@@ -42,10 +37,7 @@ mx::array made_coords(RelationKind kind, const CoordinateSet& in, const KernelSp
 
 Call geometry_call(Operation operation, std::vector<mx::array> inputs, Geometry geometry,
                    mx::StreamOrDevice s) {
-  return {.operation = operation,
-          .inputs = std::move(inputs),
-          .payload = std::move(geometry),
-          .stream = s};
+  return {.operation = operation, .inputs = std::move(inputs), .payload = geometry, .stream = s};
 }
 
 std::optional<mx::array> run_off_host(const Call& call) {
@@ -84,7 +76,7 @@ mx::array find_coords(const CoordinateSet& coords, const CoordinateSet& queries,
   if (const auto found =
           run_off_host(geometry_call(Operation::lookup, {coords.array(), queries.array()}, {}, s)))
     return *found;
-  return column(cpu::lookup(*coords.index(), *queries.index()));
+  return adopt(cpu::lookup(*coords.index(), *queries.index()));
 }
 
 Relation::Fresh relate_on(RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,

@@ -15,20 +15,17 @@ using cpu::Buffer;
 
 cpu::CurveFrame frame_of(const CoordinateSet& set, std::optional<int64_t> depth,
                          std::string_view operation) {
-  const std::string head = "[" + std::string(operation) + "] ";
-  try {
+  return named(operation, [&] {
     cpu::CurveFrame frame = cpu::curve_frame(set.box());
     if (!depth) return frame;
     if (*depth < frame.depth || 3 * *depth + frame.batch_bits > 63)
-      throw std::invalid_argument(
-          head + "depth must be at least the " + std::to_string(frame.depth) +
-          " bits of the coordinates, and 3 depth with the " + std::to_string(frame.batch_bits) +
-          " bits of the batch at most 63, got " + std::to_string(*depth));
+      fail(operation, "depth must be at least the " + std::to_string(frame.depth) +
+                          " bits of the coordinates, and 3 depth with the " +
+                          std::to_string(frame.batch_bits) + " bits of the batch at most 63, got " +
+                          std::to_string(*depth));
     frame.depth = static_cast<int>(*depth);
     return frame;
-  } catch (const std::overflow_error& e) {
-    throw std::overflow_error(head + e.what());
-  }
+  });
 }
 
 AttentionLayout::Ptr layout_of(const LayoutSource& x, const LayoutSpec& spec,
@@ -43,8 +40,7 @@ AttentionLayout::Ptr layout_of(const LayoutSource& x, const LayoutSpec& spec,
 mx::array curve_codes(const CoordsLike& coords, Curve curve, std::optional<int64_t> depth) {
   const CoordinateSet set = coords.set("curve_codes");
   Buffer<int64_t> codes = cpu::curve_codes(set.span(), curve, frame_of(set, depth, "curve_codes"));
-  const int n = static_cast<int>(codes.size());
-  return adopt(std::move(codes), {n});
+  return adopt(std::move(codes));
 }
 
 CoordinateOrdering curve_sort_coords(const CoordsLike& coords, Curve curve,

@@ -33,11 +33,11 @@ mx::array linear_map(const mx::array& x, const RowMap::Ptr& map, mx::StreamOrDev
   return graph::differentiable({x}, forward, vjp, jvp)[0];
 }
 
-// Every x row belongs to one row of y at most. share = [x == its maximum] / number of ties, as a
-// constant.
+// Every x row belongs to one row of y at most. tie_share = [x == its maximum] / number of ties, as
+// a constant.
 mx::array max_map(const mx::array& x, const RowMap::Ptr& map, mx::StreamOrDevice s) {
   const RowMap::Ptr sum = map->with(Reduction::sum), back = sum->transposed();
-  const auto share = [=](const mx::array& values, const mx::array& most) {
+  const auto tie_share = [=](const mx::array& values, const mx::array& most) {
     const mx::array tied =
         mx::astype(mx::equal(values, linear_map(most, back, s), s), mx::float32, s);
     const mx::array ties = mx::maximum(linear_map(tied, sum, s), mx::array(1.0f), s);
@@ -48,12 +48,13 @@ mx::array max_map(const mx::array& x, const RowMap::Ptr& map, mx::StreamOrDevice
   };
   const auto vjp = [=](const graph::Arrays& in, const graph::Arrays& ct,
                        const graph::Arrays& out) -> graph::Arrays {
-    const mx::array spread = linear_map(as_float32(ct[0], s), back, s);
-    return {mx::astype(mx::multiply(share(in[0], out[0]), spread, s), in[0].dtype(), s)};
+    const mx::array slopes = linear_map(as_float32(ct[0], s), back, s);
+    return {mx::astype(mx::multiply(tie_share(in[0], out[0]), slopes, s), in[0].dtype(), s)};
   };
   const auto jvp = [=](const graph::Arrays& in, const graph::Arrays& t) -> graph::Arrays {
-    const mx::array part = mx::multiply(share(in[0], launch(mx::stop_gradient(in[0], s), map, s)),
-                                        mx::astype(t[0], mx::float32, s), s);
+    const mx::array part =
+        mx::multiply(tie_share(in[0], launch(mx::stop_gradient(in[0], s), map, s)),
+                     mx::astype(t[0], mx::float32, s), s);
     return {mx::astype(linear_map(part, sum, s), in[0].dtype(), s)};
   };
   return graph::differentiable({x}, forward, vjp, jvp)[0];

@@ -4,6 +4,7 @@
 #include <bit>
 #include <stdexcept>
 
+#include "lattice/core/errors.h"
 #include "lattice/ops/geometry.h"
 #include "lattice/ops/map_rows.h"
 #include "lattice/routes/decide.h"
@@ -46,9 +47,7 @@ NeighborRelation::Ptr search(const NeighborRows& rows, const cpu::NeighborQuery&
     return index.search(query, limit, rows.query, rows.query_batch_indices, operation);
   }
   if (rows.query && mx::issubdtype(rows.query->dtype(), mx::floating) != asked.points)
-    throw std::invalid_argument(
-        "[" + std::string(operation) +
-        "] source and query must both be integer coordinates or both be float points");
+    fail(operation, "source and query must both be integer coordinates or both be float points");
   call.inputs = {neighbor_rows(rows.source, rows.batch_indices, operation, "source_coords")};
   call.inputs.push_back(
       rows.query ? neighbor_rows(*rows.query, rows.query_batch_indices, operation, "query_coords")
@@ -64,9 +63,8 @@ NeighborRows rows_of(const SparseTensor& source, const std::optional<SparseTenso
   NeighborRows rows{source.coords(), std::nullopt, std::nullopt, std::nullopt};
   if (!query) return rows;
   if (query->stride() != source.stride())
-    throw std::invalid_argument(
-        "[" + std::string(operation) + "] source and query must have equal strides, got " +
-        triple_text(source.stride()) + " and " + triple_text(query->stride()));
+    fail(operation, "source and query must have equal strides, got " +
+                        triple_text(source.stride()) + " and " + triple_text(query->stride()));
   rows.query = query->coords();
   return rows;
 }

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "lattice/core/errors.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/geometry/points.h"
 #include "lattice/ops/geometry.h"
@@ -33,22 +34,19 @@ std::string text(float v) {
 cpu::VoxelFrame frame_of(const PointOptions& options, const std::string& op) {
   for (float v : options.voxel_size)
     if (!(v > 0) || !std::isfinite(v))
-      throw std::invalid_argument("[" + op + "] voxel_size must be finite and > 0, got " + text(v));
+      fail(op, "voxel_size must be finite and > 0, got " + text(v));
   for (float v : options.origin)
-    if (!std::isfinite(v))
-      throw std::invalid_argument("[" + op + "] origin must be finite, got " + text(v));
+    if (!std::isfinite(v)) fail(op, "origin must be finite, got " + text(v));
   return {options.origin, options.voxel_size, 0};
 }
 
 // The points as values, float32.
 mx::array checked_points(const mx::array& points, const std::string& op) {
   if (points.ndim() != 2 || points.shape(1) != 3)
-    throw std::invalid_argument("[" + op + "] points must have shape (N, 3), got " +
-                                shape_text(points.shape()));
-  if (points.dtype() != mx::float32 && points.dtype() != mx::float16 &&
-      points.dtype() != mx::bfloat16)
-    throw std::invalid_argument("[" + op + "] points must be float32, float16 or bfloat16, got " +
-                                graph::dtype_name(points.dtype()));
+    fail(op, "points must have shape (N, 3), got " + shape_text(points.shape()));
+  if (!is_float(points.dtype()))
+    fail(op,
+         "points must be float32, float16 or bfloat16, got " + graph::dtype_name(points.dtype()));
   return evaluated(mx::astype(points, mx::float32, mx::Device::cpu), op, "points");
 }
 
@@ -56,8 +54,8 @@ std::optional<mx::array> checked_batches(const std::optional<mx::array>& batches
                                          const std::string& op) {
   if (!batches) return std::nullopt;
   if (batches->ndim() != 1 || batches->shape(0) != n)
-    throw std::invalid_argument("[" + op + "] batch_indices must have shape (" + std::to_string(n) +
-                                ",), got " + shape_text(batches->shape()));
+    fail(op, "batch_indices must have shape (" + std::to_string(n) + ",), got " +
+                 shape_text(batches->shape()));
   return checked_rows(*batches, std::numeric_limits<int32_t>::max(), op, "batch_indices");
 }
 
@@ -70,10 +68,9 @@ Buffer<int32_t> voxels_of(const mx::array& points, const std::optional<mx::array
   const int64_t bad =
       cpu::quantize_points(p, n, batches ? data<int32_t>(*batches) : nullptr, frame, coords.data());
   if (bad >= 0)
-    throw std::invalid_argument(
-        "[" + op + "] points must be finite and in a voxel whose index fits int32, got row " +
-        std::to_string(bad) + " = (" + text(p[bad * 3]) + ", " + text(p[bad * 3 + 1]) + ", " +
-        text(p[bad * 3 + 2]) + ")");
+    fail(op, "points must be finite and in a voxel whose index fits int32, got row " +
+                 std::to_string(bad) + " = (" + text(p[bad * 3]) + ", " + text(p[bad * 3 + 1]) +
+                 ", " + text(p[bad * 3 + 2]) + ")");
   return coords;
 }
 
@@ -133,9 +130,9 @@ SparseTensor voxelize(const mx::array& points, const mx::array& feats, const Poi
                       const std::optional<mx::array>& active_rows, Reduction reduction,
                       const Triple& stride, mx::StreamOrDevice s) {
   if (feats.ndim() != 2 || (points.ndim() == 2 && feats.shape(0) != points.shape(0)))
-    throw std::invalid_argument("[voxelize] feats must have shape (" +
-                                std::to_string(points.ndim() ? points.shape(0) : 0) + ", C), got " +
-                                shape_text(feats.shape()));
+    fail("voxelize", "feats must have shape (" +
+                         std::to_string(points.ndim() ? points.shape(0) : 0) + ", C), got " +
+                         shape_text(feats.shape()));
   const SparseQuantization quantization = quantize(points, options, active_rows, "voxelize");
   const int n = static_cast<int>(quantization.inverse_rows.size());
   const mx::array kept =
@@ -157,19 +154,17 @@ SparseTensor voxelize_with_quantization(const SparseQuantization& quantization,
   if (own.is64 || own.rows != coords.shape(0) ||
       (own.rows > 0 &&
        std::memcmp(own.data, coords.data<int32_t>(), static_cast<size_t>(own.rows) * 16) != 0))
-    throw std::invalid_argument(
-        "[voxelize_with_quantization] template must have the coordinates of the quantization, "
-        "found " +
-        std::to_string(own.rows) + " other rows");
+    fail("voxelize_with_quantization",
+         "template must have the coordinates of the quantization, "
+         "found " +
+             std::to_string(own.rows) + " other rows");
   return like->with_feats(values);
 }
 
 Interpolation parse_interpolation(std::string_view name, std::string_view operation) {
   if (name == "linear") return Interpolation::linear;
   if (name == "nearest") return Interpolation::nearest;
-  throw std::invalid_argument("[" + std::string(operation) +
-                              "] interpolation must be linear or nearest, got '" +
-                              std::string(name) + "'");
+  fail(operation, "interpolation must be linear or nearest, got '" + std::string(name) + "'");
 }
 
 namespace {
@@ -178,8 +173,7 @@ PointVoxelMap make_map(const mx::array& given, const CoordinateSet& voxels,
                        const PointOptions& options, Interpolation interpolation,
                        const std::string& op, mx::StreamOrDevice s) {
   if (voxels.dtype() != mx::int32)
-    throw std::invalid_argument("[" + op + "] voxel_coords must be int32, got " +
-                                graph::dtype_name(voxels.dtype()));
+    fail(op, "voxel_coords must be int32, got " + graph::dtype_name(voxels.dtype()));
   cpu::VoxelFrame frame = frame_of(options, op);
   const mx::array points = checked_points(given, op);
   const auto batches = checked_batches(options.batch_indices, points.shape(0), op);
@@ -187,8 +181,7 @@ PointVoxelMap make_map(const mx::array& given, const CoordinateSet& voxels,
   if (nearest) frame.shift = 0.5f;
   const int64_t n = points.shape(0);
   if (n > std::numeric_limits<int32_t>::max() / 8)
-    throw std::invalid_argument("[" + op + "] points must have fewer than 2^28 rows, got " +
-                                std::to_string(n));
+    fail(op, "points must have fewer than 2^28 rows, got " + std::to_string(n));
   Buffer<int32_t> coords = voxels_of(points, batches, frame, op);
   Buffer<int32_t> rows(n * 8);
   Buffer<float> weights(n * 8);
@@ -231,9 +224,8 @@ mx::array interpolate_point_features(const mx::array& voxel_feats, const PointVo
                                      mx::StreamOrDevice s) {
   constexpr const char* kOperation = "interpolate_point_features";
   if (voxel_feats.ndim() != 2)
-    throw std::invalid_argument(
-        "[interpolate_point_features] voxel_feats must have shape (M, C), got " +
-        shape_text(voxel_feats.shape()));
+    fail("interpolate_point_features",
+         "voxel_feats must have shape (M, C), got " + shape_text(voxel_feats.shape()));
   return map_rows(voxel_feats, map.map(voxel_feats.shape(0), kOperation), kOperation, "voxel_feats",
                   s);
 }

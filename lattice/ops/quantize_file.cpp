@@ -4,18 +4,20 @@
 
 #include <stdexcept>
 
+#include "lattice/core/errors.h"
+
 namespace lattice {
 namespace {
 
-[[noreturn]] void fail(const std::string& path, const std::string& what) {
-  throw std::invalid_argument("[load_weights] " + path + ": " + what);
+[[noreturn]] void fail_at(const std::string& path, const std::string& what) {
+  fail("load_weights", path + ": " + what);
 }
 
 mx::SafetensorsLoad read(const std::string& path) {
   try {
     return mx::load_safetensors(path);
   } catch (const std::exception& error) {
-    fail(path, std::string("cannot be read as a safetensors file: ") + error.what());
+    fail_at(path, std::string("cannot be read as a safetensors file: ") + error.what());
   }
 }
 
@@ -25,7 +27,7 @@ std::map<std::string, Weight> load_weights(const std::string& path) {
   auto [arrays, forms] = read(path);
   const auto take = [&](const std::string& name) {
     const auto found = arrays.find(name);
-    if (found == arrays.end()) fail(path, "there is no array " + name);
+    if (found == arrays.end()) fail_at(path, "there is no array " + name);
     mx::array value = found->second;
     arrays.erase(found);
     // mlx.nn.QuantizedLinear keeps (C_out, words); here the kernel of one offset is an axis.
@@ -40,13 +42,14 @@ std::map<std::string, Weight> load_weights(const std::string& path) {
       weights.emplace(name,
                       with_form({.weight = take(name), .scales = scales, .biases = biases}, form));
     } catch (const std::exception& error) {
-      fail(path, name + ": " + error.what());
+      fail_at(path, name + ": " + error.what());
     }
   }
   for (auto& [name, value] : arrays) {
     if (value.dtype() == mx::uint32)
-      fail(path, name + " holds packed codes, and the header does not say their form; write the " +
-                     "file again with `mlx-lattice quantize`");
+      fail_at(path, name +
+                        " holds packed codes, and the header does not say their form; write the " +
+                        "file again with `mlx-lattice quantize`");
     weights.emplace(name, std::move(value));
   }
   return weights;

@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include "lattice/core/errors.h"
 #include "lattice/ops/geometry.h"
 
 namespace lattice {
@@ -51,11 +52,10 @@ Triple output_stride(const SparseTensor& x, const KernelSpec& spec, RelationKind
 
 CoordinateMapKey target_key(const SparseTensor& x, const TargetCoords& target, const Triple& stride,
                             std::string_view operation) {
-  const std::string head = "[" + std::string(operation) + "] ";
   const auto check_stride = [&](const Triple& found) {
     if (found != stride)
-      throw std::invalid_argument(head + "target must have stride " + triple_text(stride) +
-                                  ", got " + triple_text(found));
+      fail(operation,
+           "target must have stride " + triple_text(stride) + ", got " + triple_text(found));
   };
   if (const auto* tensor = std::get_if<SparseTensor>(&target)) {
     check_stride(tensor->stride());
@@ -64,10 +64,10 @@ CoordinateMapKey target_key(const SparseTensor& x, const TargetCoords& target, c
   }
   if (const auto* key = std::get_if<CoordinateMapKey>(&target)) {
     if (!x.coord_manager()->owns(*key))
-      throw std::invalid_argument(head + "target key " + std::to_string(key->id) + " of manager " +
-                                  std::to_string(key->manager_id) +
-                                  " does not belong to the tensor's manager " +
-                                  std::to_string(x.coord_manager()->id()));
+      fail(operation, "target key " + std::to_string(key->id) + " of manager " +
+                          std::to_string(key->manager_id) +
+                          " does not belong to the tensor's manager " +
+                          std::to_string(x.coord_manager()->id()));
     check_stride(key->stride);
     return *key;
   }

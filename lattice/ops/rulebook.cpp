@@ -54,7 +54,7 @@ mx::array voxel_tap(const mx::array& offsets, float grid, int64_t ks) {
     const float* v = d.data<float>() + 3 * i;
     taps[i] = cpu::voxel_tap(v[0], v[1], v[2], grid, static_cast<int32_t>(ks));
   }
-  return column(std::move(taps));
+  return adopt(std::move(taps));
 }
 
 Neighbors radius_search(const PointSet& points, const PointSet& queries, float radius,
@@ -68,8 +68,7 @@ Neighbors radius_search(const PointSet& points, const PointSet& queries, float r
   });
   cpu::Buffer<int32_t> counts(queries.size());
   for (int64_t q = 0; q < counts.size(); ++q) counts[q] = near.offsets[q + 1] - near.offsets[q];
-  return {column(std::move(near.rows)), column(std::move(counts)),
-          column(std::move(near.distances))};
+  return {adopt(std::move(near.rows)), adopt(std::move(counts)), adopt(std::move(near.distances))};
 }
 
 Neighbors clip_neighbors(const Neighbors& neighbors, int64_t most) {
@@ -108,7 +107,7 @@ Neighbors clip_neighbors(const Neighbors& neighbors, int64_t most) {
     some[i] = rows.data<int32_t>()[kept[static_cast<size_t>(i)]];
     distances[i] = far.data<float>()[kept[static_cast<size_t>(i)]];
   }
-  return {column(std::move(some)), column(std::move(counts)), column(std::move(distances))};
+  return {adopt(std::move(some)), adopt(std::move(counts)), adopt(std::move(distances))};
 }
 
 Downsampled grid_downsample(const PointSet& points, float cell, GridPick pick) {
@@ -144,7 +143,7 @@ Downsampled grid_downsample(const PointSet& points, float cell, GridPick pick) {
     ++lengths[static_cast<size_t>(cells.cells[c * 4])];
   }
   return {PointSet(adopt(std::move(positions), {static_cast<int>(n), 3}), ints(lengths), cell),
-          column(std::move(indices)), column(std::move(cells.cell_of))};
+          adopt(std::move(indices)), adopt(std::move(cells.cell_of))};
 }
 
 Rulebook rulebook_from_triplets(const mx::array& i, const mx::array& j, const mx::array& k,
@@ -175,8 +174,7 @@ std::vector<mx::array> Rulebook::triplets() const {
     }
   }
   begins[lists.n_k()] = static_cast<int32_t>(at);
-  return {column(std::move(i)), column(std::move(j)), column(std::move(k)),
-          column(std::move(begins))};
+  return {adopt(std::move(i)), adopt(std::move(j)), adopt(std::move(k)), adopt(std::move(begins))};
 }
 
 int64_t Rulebook::n_buckets() const {

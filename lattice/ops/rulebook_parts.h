@@ -40,26 +40,8 @@ inline cpu::PointSpan span_of(const PointSet& p) {
           p.batch_size()};
 }
 
-template <typename T>
-mx::array column(cpu::Buffer<T>&& values) {
-  const int n = static_cast<int>(values.size());
-  return adopt(std::move(values), {n});
-}
-
 inline mx::array ints(const std::vector<int32_t>& v) {
   return mx::array(v.data(), {static_cast<int>(v.size())}, mx::int32);
-}
-
-// Kernels name no operation.
-template <typename F>
-auto named(std::string_view function, const F& f) {
-  try {
-    return f();
-  } catch (const std::overflow_error& e) {
-    throw std::overflow_error("[" + std::string(function) + "] " + e.what());
-  } catch (const std::length_error& e) {
-    fail(function, e.what());
-  }
 }
 
 }  // namespace lattice::rulebook_parts

@@ -32,7 +32,7 @@ Partition build_partition_rulebook(const PointSet& src, float stride, int64_t ks
     taps[r] = static_cast<int32_t>(k);
   }
   const Relation::Ptr relation =
-      Relation::from_edges(column(std::move(rows)), down.cell_of, column(std::move(taps)), n,
+      Relation::from_edges(adopt(std::move(rows)), down.cell_of, adopt(std::move(taps)), n,
                            down.points.size(), ks * ks * ks);
   return {{relation, ks, cell, src.grid()}, down.points};
 }
@@ -67,7 +67,7 @@ FullCover build_full_cover_rulebook(const PointSet& src, float stride, int64_t k
   const PointSet targets(adopt(std::move(positions), {static_cast<int>(n), 3}), ints(lengths),
                          cell);
   return {build_rulebook(src, targets, ks, 1, KernelShape::ball, radius), targets,
-          column(std::move(cover.rows)), cover.n_added};
+          adopt(std::move(cover.rows)), cover.n_added};
 }
 
 namespace {

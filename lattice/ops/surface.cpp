@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "lattice/core/errors.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/features/nearest.h"
 #include "lattice/kernels/cpu/geometry/farthest.h"
@@ -16,17 +17,13 @@
 namespace lattice {
 namespace {
 
-[[noreturn]] void fail(const char* operation, const std::string& message) {
-  throw std::invalid_argument("[" + std::string(operation) + "] " + message);
-}
-
 // Finite float32 rows; `columns` 0 takes any width.
 mx::array checked(const mx::array& a, int columns, const char* operation, const char* what) {
   const std::string shape = columns ? "(N, " + std::to_string(columns) + ")" : "(N, C)";
   if (a.ndim() != 2 || (columns && a.shape(1) != columns) || a.shape(1) == 0)
     fail(operation,
          std::string(what) + " must have shape " + shape + ", got " + shape_text(a.shape()));
-  if (a.dtype() != mx::float32 && a.dtype() != mx::float16 && a.dtype() != mx::bfloat16)
+  if (!is_float(a.dtype()))
     fail(operation, std::string(what) + " must be float32, float16 or bfloat16, got " +
                         graph::dtype_name(a.dtype()));
   mx::array out = evaluated(mx::astype(a, mx::float32, mx::Device::cpu), operation, what);

@@ -159,8 +159,8 @@ graph::Arrays attention_vjp_with_metal(const Call& call, const Route& route) {
   mx::array lse = in[a.inputs() + 1];
   if (lse.size() == 0)  // the forward pass saved none
     lse = forward(attention_call(Operation::attention, a, of_forward, s))[1];
-  const auto wide = [s](const mx::array& x) { return mx::astype(x, mx::float32, s); };
-  const mx::array delta = mx::sum(mx::multiply(wide(g), wide(out), s), -1, false, s);
+  const mx::array delta =
+      mx::sum(mx::multiply(as_float32(g, s), as_float32(out, s), s), -1, false, s);
   AttendKernel of_queries(call, "attention_dq", a.segments->q_offsets(), q.shape(1));
   of_queries.add_slopes(g, lse, delta);
   of_queries.add_output("dq", {q.shape(), q.dtype()});

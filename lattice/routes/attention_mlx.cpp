@@ -119,8 +119,8 @@ graph::Arrays attention_formula(const Attend& a, const graph::Arrays& in, mx::St
   const Lookup take = [s](const mx::array& table, const mx::array& indices) {
     return mx::take(table, indices, 1, s);
   };
-  graph::Arrays wide, out, lse;
-  for (const mx::array& x : in) wide.push_back(mx::astype(x, mx::float32, s));
+  graph::Arrays inputs, out, lse;
+  for (const mx::array& x : in) inputs.push_back(as_float32(x, s));
   const int heads = in[0].shape(1), size = in[0].shape(2);
   for (const SegmentPairs::Run& run : a.segments->runs()) {
     const Part part(run);
@@ -131,7 +131,7 @@ graph::Arrays attention_formula(const Attend& a, const graph::Arrays& in, mx::St
       lse.push_back(mx::full({rows, heads}, kInf, mx::float32, s));
       continue;
     }
-    const graph::Arrays made = run_formula(a, wide, part, lookup ? lookup : take, s);
+    const graph::Arrays made = run_formula(a, inputs, part, lookup ? lookup : take, s);
     out.push_back(made[0]), lse.push_back(made[1]);
   }
   if (out.empty()) return {in[0], mx::zeros({0, heads}, mx::float32, s)};

@@ -117,6 +117,11 @@ int64_t Call::n_out() const {
   }
 }
 
+bool Call::is_n_out_known() const {
+  return operation != Operation::unique &&
+         !(operation == Operation::relate && !geometry().has_target);
+}
+
 int64_t Call::n_edges() const {
   if (map) return map->n_entries();
   if (relation) return relation->edge_count();
@@ -213,6 +218,11 @@ std::string Call::relation_text() const {
   if (const auto* a = std::get_if<AttendEdges>(&payload))
     return std::to_string(a->edges->n_edges()) + " edges to " +
            std::to_string(a->edges->n_queries) + " queries";
+  if (operation == Operation::relate)
+    return std::string("to be built: ") + kind_name(geometry().kind) + ", " +
+           geometry().spec.text();
+  if (operation == Operation::neighbors) return "to be built: neighbors";
+  if (std::holds_alternative<Geometry>(payload)) return "none: rows are compared by value";
   return "none: every row with itself";
 }
 

@@ -214,6 +214,9 @@ struct Call {
   mx::Device device() const;
   int64_t n_in() const;
   int64_t n_out() const;
+  // False where the number of output rows depends on values: of unique, and of relations that make
+  // coordinates. n_out() is then the number of input rows.
+  bool is_n_out_known() const;
   int64_t n_edges() const;
   double flop() const;         // 2 * edges * c_in * c_out / groups; of a reduction edges * c_in
   double bytes() const;        // features, weights and result, each once

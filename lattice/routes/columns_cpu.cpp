@@ -1,5 +1,5 @@
 // sum_rows, join_columns and take_columns on the CPU.
-#include "lattice/kernels/cpu/features/columns.h"
+#include "lattice/kernels/cpu/features/column_copies.h"
 
 #include "lattice/kernels/cpu/features/reduce.h"
 #include "lattice/routes/columns.h"

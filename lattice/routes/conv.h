@@ -5,6 +5,10 @@
 
 namespace lattice {
 
+// Channels of one group.
+inline int64_t in_group(const Call& call) { return call.c_in / call.groups; }
+inline int64_t out_group(const Call& call) { return call.c_out / call.groups; }
+
 // The tile kernels divide by channel counts.
 Rejection has_channels(const Call& call);
 Rejection dense_only(const Call& call);

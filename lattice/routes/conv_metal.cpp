@@ -8,10 +8,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
 
 #include "lattice/kernels/portable/conv_sizes.h"
-#include "lattice/routes/capability.h"
 #include "lattice/routes/conv.h"
 #include "lattice/routes/kernel_call.h"
 #include "lattice/routes/per_edge.h"
@@ -20,12 +18,8 @@
 namespace lattice {
 namespace {
 
-using Step = Rejection::Step;
-
 constexpr int kRows = 64, kThreads = 128;  // of a tile in conv.metal
 static_assert(kRows == kTileEdges);
-
-constexpr int64_t kMostGroups = (int64_t{1} << 31) / kThreads - 1;  // MLX counts threads in 32 bits
 
 int as_int(int64_t n) { return static_cast<int>(n); }
 
@@ -35,8 +29,6 @@ std::array<int, 3> row_threads(int64_t columns) {
   return {across, 256 / across, 1};
 }
 
-int64_t in_group(const Call& call) { return call.c_in / call.groups; }
-int64_t out_group(const Call& call) { return call.c_out / call.groups; }
 bool is_empty(const Call& call) { return call.n_edges() == 0 || call.c_in == 0 || call.c_out == 0; }
 
 // y of a call with nothing to sum.
@@ -115,14 +107,6 @@ mx::array rows_with(const Call& call, Strides strides) {
   kernel.call.grid = {as_int(call.c_out), as_int(call.n_out()), 1};
   kernel.call.threadgroup = row_threads(call.c_out);
   return kernel.run(call.stream)[0];
-}
-
-// Masks that rows are sorted by.
-Rejection needs_short_mask(const Call& call) {
-  const int64_t n_k = call.relation->n_kernels();
-  if (n_k > 32)
-    return {Step::relation, std::to_string(n_k) + " offsets: a mask to sort by has 32 bits"};
-  return needs_map(call);
 }
 
 enum class View { same, map, sorted, lists, buckets };
@@ -259,80 +243,6 @@ mx::array outer_with(const Call& call, const mx::Shape& shape, Strides strides,
 }
 
 }  // namespace
-
-Rejection needs_few_groups(const Call& call) {
-  // Of each kernel the most: tiles of rows, parts of the edges of an offset.
-  const int64_t n_k = call.relation->n_kernels();
-  const int64_t groups = std::max(call.n_out() / kRows, call.n_edges() / kPartEdges) + n_k + 1;
-  if (groups > kMostGroups)
-    return {Step::shape, std::to_string(groups) +
-                             " groups of 128 threads: MLX launches fewer than 2^31 threads"};
-  return {};
-}
-
-Rejection needs_tiles(const Call& call) {
-  if (in_group(call) < 8 || out_group(call) < 8)
-    return {Step::shape, "a group has " + std::to_string(in_group(call)) + " -> " +
-                             std::to_string(out_group(call)) + " channels, a matrix unit takes 8"};
-  return needs_few_groups(call);
-}
-
-Rejection needs_tensor_unit(const Call& call) {
-  if (tensor_ops() != TensorOps::neural_accelerator)
-    return {Step::capability, std::string("the tier is ") + name(tensor_ops()) +
-                                  ": only a neural accelerator multiplies faster this way"};
-  if (call.dtype == mx::float32)
-    return {Step::storage, "float32: the tensor unit would round to fewer bits"};
-  if (in_group(call) < 16 || out_group(call) < 16)
-    return {Step::shape, "a group has " + std::to_string(in_group(call)) + " -> " +
-                             std::to_string(out_group(call)) +
-                             " channels, the tensor unit takes 16"};
-  return {};
-}
-
-Rejection needs_map(const Call& call) {
-  const Relation& r = *call.relation;
-  if (r.kind() == RelationKind::custom)
-    return {Step::relation, "custom edges may have two of one offset in a row; the map holds one"};
-  if (r.n_out() * r.n_kernels() > std::numeric_limits<int32_t>::max())
-    return {Step::relation, "rows times offsets exceed the 2^31 - 1 entries of a map"};
-  return {};
-}
-
-Rejection needs_one_edge(const Call& call) {
-  // First what costs nothing: the question below counts the edges of every row.
-  const Rejection few = needs_few_groups(call);
-  if (!few.fits()) return few;
-  if (!call.relation->has_one_edge_per_output())
-    return {Step::relation, "some output row has no edge or several"};
-  return {};
-}
-
-Rejection needs_full_tiles(const Call& call) {
-  const Relation& r = *call.relation;
-  const int64_t lists = (r.n_out() + kRows - 1) / kRows * r.n_kernels();
-  if (lists > 4 * r.edge_count() + 4096)
-    return {Step::relation, std::to_string(lists) + " lists of a tile and an offset for " +
-                                std::to_string(r.edge_count()) + " edges: most would be empty"};
-  return {};
-}
-
-Rejection needs_sorted_map(const Call& call) {
-  const Relation& r = *call.relation;
-  const bool kind = r.kind() == RelationKind::forward || r.kind() == RelationKind::target ||
-                    r.kind() == RelationKind::submanifold;
-  if (!kind || r.is_reversed())
-    return {Step::relation,
-            std::string(r.is_reversed() ? "reversed " : "") + kind_name(r.kind()) +
-                " relation: only forward, target and submanifold rows are sorted by mask"};
-  return needs_short_mask(call);
-}
-
-Rejection needs_mirror(const Call& call) {
-  if (call.relation->kind() != RelationKind::submanifold || !call.relation->is_reversed())
-    return {Step::relation, "not a reversed submanifold relation: no mirror image"};
-  return needs_short_mask(call);
-}
 
 mx::array conv_metal_rows(const Call& call) { return rows_with(call, weight_strides(call)); }
 mx::array conv_metal_tiles(const Call& call) {

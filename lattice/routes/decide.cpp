@@ -9,6 +9,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "lattice/core/errors.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/base/simd.h"
 #include "lattice/routes/capability.h"
@@ -30,13 +31,11 @@ std::optional<std::string> forced_route(Operation operation) {
   for (std::string item; std::getline(list, item, ',');) {
     const size_t equals = item.find('=');
     if (equals == std::string::npos)
-      throw std::invalid_argument("[LATTICE_ROUTE] expected \"operation=route,...\", got \"" +
-                                  item + "\"");
+      fail("LATTICE_ROUTE", "expected \"operation=route,...\", got \"" + item + "\"");
     const std::string key = trimmed(item.substr(0, equals));
     const std::optional<Operation> named = parse_operation(key);
     if (named == operation) return trimmed(item.substr(equals + 1));
-    if (!named)
-      throw std::invalid_argument("[LATTICE_ROUTE] there is no operation \"" + key + "\"");
+    if (!named) fail("LATTICE_ROUTE", "there is no operation \"" + key + "\"");
   }
   return std::nullopt;
 }
@@ -81,11 +80,20 @@ Decision decide(const Call& call) {
     throw std::runtime_error("[" + std::string(name(call.operation)) +
                              "] no route fits; known:" + known);
   if (decision.rejected.empty())
-    throw std::invalid_argument(std::string("[LATTICE_ROUTE] ") + name(call.operation) +
-                                " has no route \"" + *forced + "\"; known:" + known);
+    fail("LATTICE_ROUTE",
+         std::string(name(call.operation)) + " has no route \"" + *forced + "\"; known:" + known);
   const Rejection& why = decision.rejected.front().second;
-  throw std::invalid_argument(std::string("[LATTICE_ROUTE] ") + name(call.operation) + "=" +
-                              *forced + " does not fit: " + name(why.step) + ": " + why.text);
+  fail("LATTICE_ROUTE", std::string(name(call.operation)) + "=" + *forced +
+                            " does not fit: " + name(why.step) + ": " + why.text);
+}
+
+static std::string work_text(const Call& call) {
+  std::string rows = std::to_string(call.n_in());
+  if (call.is_n_out_known()) rows += " -> " + std::to_string(call.n_out());
+  if (std::holds_alternative<Geometry>(call.payload))
+    return rows + " rows, " + scaled(call.bytes(), "B") + "; the values decide what is found";
+  return rows + " rows, " + std::to_string(call.n_edges()) + " edges, " +
+         scaled(call.flop(), "FLOP") + ", " + scaled(call.bytes(), "B");
 }
 
 std::string Decision::text() const {
@@ -107,9 +115,7 @@ std::string Decision::text() const {
                      : has_metal() ? std::string("Metal, tensor API: ") + name(tensor_ops())
                      : has_cuda()  ? "CUDA, tensor cores for 16-bit types"
                                    : "no GPU");
-  line("work", std::to_string(call.n_in()) + " -> " + std::to_string(call.n_out()) + " rows, " +
-                   std::to_string(call.n_edges()) + " edges, " + scaled(call.flop(), "FLOP") +
-                   ", " + scaled(call.bytes(), "B"));
+  line("work", work_text(call));
   line("chosen", std::string(chosen->name) + ": " + chosen->predicate);
   if (const std::string note = chosen->note ? chosen->note(call) : ""; !note.empty())
     line("note", note);

@@ -12,11 +12,6 @@ using cpu::Buffer;
 
 constexpr std::string_view kName = "geometry";
 
-mx::array column(Buffer<int32_t>&& rows) {
-  const int n = static_cast<int>(rows.size());
-  return adopt(std::move(rows), {n});
-}
-
 }  // namespace
 
 mx::array unique_on_cpu(const Call& call) {
@@ -31,7 +26,7 @@ mx::array unique_on_cpu(const Call& call) {
 
 mx::array lookup_on_cpu(const Call& call) {
   const CoordinateSet coords(call.inputs[0], kName), queries(call.inputs[1], kName);
-  return column(cpu::lookup(*coords.index(), *queries.index()));
+  return adopt(cpu::lookup(*coords.index(), *queries.index()));
 }
 
 mx::array relate_on_cpu(const Call& call) {

@@ -7,6 +7,7 @@
 #include <bit>
 #include <limits>
 
+#include "lattice/core/errors.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/kernels/portable/geometry_sizes.h"
 #include "lattice/routes/geometry.h"
@@ -183,9 +184,8 @@ mx::array neighbors_with_metal(const Call& call) {
   for (int q = 0; q < n && call.geometry().reach; ++q)
     truncated += std::max<int64_t>(0, count[q] - int64_t{width});
   if (int64_t{n} * width > std::numeric_limits<int32_t>::max())
-    throw std::invalid_argument("[neighbors] metal.brute keeps " + std::to_string(width) +
-                                " neighbors for each of " + std::to_string(n) +
-                                " queries, expected fewer than 2^31");
+    fail("neighbors", "metal.brute keeps " + std::to_string(width) + " neighbors for each of " +
+                          std::to_string(n) + " queries, expected fewer than 2^31");
   result[0] = static_cast<int32_t>(truncated & ((1 << 30) - 1));
   result[1] = static_cast<int32_t>(truncated >> 30);
   std::vector<int32_t> distances;

@@ -54,11 +54,11 @@ inline cpu::RowArray row_array(const graph::Input& in) {
 // A node that runs kernel(inputs, outputs). `key` spells out what else it depends on. Rows of the
 // table live as long as the process.
 template <typename Kernel>
-graph::Arrays cpu_nodes(const Call& call, const Route& route, graph::Arrays inputs, std::string key,
-                        std::vector<graph::OutputSpec> outputs, Kernel kernel,
+graph::Arrays cpu_nodes(const Call& call, const Route& route, const graph::Arrays& inputs,
+                        std::string key, std::vector<graph::OutputSpec> outputs, Kernel kernel,
                         graph::Extend extend = {}) {
   return graph::cpu_call(
-      std::string(name(route.operation)) + "." + route.name, std::move(key), std::move(inputs),
+      std::string(name(route.operation)) + "." + route.name, std::move(key), inputs,
       std::move(outputs),
       [kernel, &route](std::span<const graph::Input> in, std::span<const graph::Output> out) {
         route.count_run();
@@ -69,10 +69,11 @@ graph::Arrays cpu_nodes(const Call& call, const Route& route, graph::Arrays inpu
 
 // The same with one output.
 template <typename Kernel>
-mx::array cpu_node(const Call& call, const Route& route, graph::Arrays inputs, std::string key,
-                   graph::OutputSpec output, Kernel kernel, graph::Extend extend = {}) {
+mx::array cpu_node(const Call& call, const Route& route, const graph::Arrays& inputs,
+                   std::string key, graph::OutputSpec output, Kernel kernel,
+                   graph::Extend extend = {}) {
   return cpu_nodes(
-      call, route, std::move(inputs), std::move(key), {std::move(output)},
+      call, route, inputs, std::move(key), {std::move(output)},
       [kernel](std::span<const graph::Input> in, std::span<const graph::Output> out) {
         kernel(in, out[0]);
       },

@@ -26,15 +26,14 @@ graph::Arrays batch_norm_vjp_with_mlx(const Call& call, const Route& route);
 template <typename Sum>
 graph::Arrays norm_formula(const Norm& n, const graph::Arrays& in, const Sum& sum,
                            mx::StreamOrDevice s) {
-  const auto as_float32 = [s](const mx::array& a) { return mx::astype(a, mx::float32, s); };
-  const mx::array x = as_float32(in[0]), rows(static_cast<float>(std::max(x.shape(0), 1)));
-  const mx::array mean = n.given ? as_float32(in[3]) : mx::divide(sum(x), rows, s);
-  const mx::array var = n.given ? as_float32(in[4])
+  const mx::array x = as_float32(in[0], s), rows(static_cast<float>(std::max(x.shape(0), 1)));
+  const mx::array mean = n.given ? as_float32(in[3], s) : mx::divide(sum(x), rows, s);
+  const mx::array var = n.given ? as_float32(in[4], s)
                                 : mx::divide(sum(mx::square(mx::subtract(x, mean, s), s)), rows, s);
   const mx::array scale =
-      mx::multiply(mx::rsqrt(mx::add(var, mx::array(n.eps), s), s), as_float32(in[1]), s);
-  mx::array y = mx::add(mx::multiply(mx::subtract(x, mean, s), scale, s), as_float32(in[2]), s);
-  if (n.residual) y = mx::add(y, as_float32(in[n.residual_at()]), s);
+      mx::multiply(mx::rsqrt(mx::add(var, mx::array(n.eps), s), s), as_float32(in[1], s), s);
+  mx::array y = mx::add(mx::multiply(mx::subtract(x, mean, s), scale, s), as_float32(in[2], s), s);
+  if (n.residual) y = mx::add(y, as_float32(in[n.residual_at()], s), s);
   if (n.relu) y = mx::maximum(y, mx::array(0.0f), s);
   return {mx::astype(y, in[0].dtype(), s), mean, var};
 }

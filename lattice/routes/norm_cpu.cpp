@@ -16,10 +16,6 @@ std::string key_of(const Norm& n) {
          "/" + std::to_string(std::bit_cast<uint32_t>(n.eps));
 }
 
-mx::array as_float32(const mx::array& a, mx::StreamOrDevice s) {
-  return mx::astype(a, mx::float32, s);
-}
-
 cpu::Rows rows_of(const graph::Input& x) {
   return {float_type_of(x.dtype), x.shape[0], x.shape[1]};
 }

@@ -44,10 +44,9 @@ mx::array dequantize_codes(const mx::array& codes, const mx::array& scales, cons
   const auto rows = [&](const mx::array& a) {
     return by_output ? a : mx::contiguous(transposed(a, s), false, s);
   };
-  const auto as_float32 = [&](const mx::array& a) { return mx::astype(rows(a), mx::float32, s); };
-  mx::array w = mx::dequantize(rows(codes), as_float32(scales), as_float32(biases),
-                               static_cast<int>(group_size), static_cast<int>(bits), "affine",
-                               std::nullopt, std::nullopt, s);
+  mx::array w = mx::dequantize(rows(codes), as_float32(rows(scales), s),
+                               as_float32(rows(biases), s), static_cast<int>(group_size),
+                               static_cast<int>(bits), "affine", std::nullopt, std::nullopt, s);
   w = mx::slice(w, {0, 0, 0}, {w.shape(0), w.shape(1), static_cast<int>(in_channels)}, s);
   return transposed(mx::astype(w, scales.dtype(), s), s);
 }

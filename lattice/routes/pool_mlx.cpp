@@ -21,10 +21,6 @@ mx::array scatter_rows(const mx::array& values, const mx::array& to, int n, mx::
                    : mx::scatter_min(y, {to}, updates, {0}, s);
 }
 
-mx::array as_float32(const mx::array& a, mx::StreamOrDevice s) {
-  return mx::astype(a, mx::float32, s);
-}
-
 // value / total where total > 0, else 0.
 mx::array quotient(const mx::array& value, const mx::array& total, mx::StreamOrDevice s) {
   const mx::array zero(0.0f), one(1.0f);

@@ -63,9 +63,9 @@ mx::array on_cpu(Call call) {
 
 std::vector<float> values_of(const mx::array& result) {
   const mx::Device cpu(mx::Device::cpu);
-  mx::array wide = mx::contiguous(mx::astype(result, mx::float32, cpu), false, cpu);
-  wide.eval();
-  return {wide.data<float>(), wide.data<float>() + wide.size()};
+  mx::array values = mx::contiguous(mx::astype(result, mx::float32, cpu), false, cpu);
+  values.eval();
+  return {values.data<float>(), values.data<float>() + values.size()};
 }
 
 // Sums of a case are exact in float32: what differs by more than the last rounding is wrong.

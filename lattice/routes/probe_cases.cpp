@@ -79,7 +79,7 @@ void add_packed(Call& call, const Packing& packing) {
         mx::array(std::vector<float>(n, value).data(), shape(groups), call.dtype));
 }
 
-Call bilinear(const Call& like, const Relation::Ptr& relation) {
+Call conv_case(const Call& like, const Relation::Ptr& relation) {
   Call call;
   call.relation = relation;
   call.c_in = kIn, call.c_out = kOut;
@@ -209,7 +209,7 @@ std::vector<Call> cases(const Call& like) {
       return {geometry(like)};
     default: {
       std::vector<Call> all;
-      for (const Relation::Ptr& r : relations(like.operation)) all.push_back(bilinear(like, r));
+      for (const Relation::Ptr& r : relations(like.operation)) all.push_back(conv_case(like, r));
       return all;
     }
   }

@@ -12,7 +12,7 @@ mx::array rotary_with_mlx(const Call& call) {
   const mx::StreamOrDevice s = call.stream;
   const mx::array& x = call.inputs[0];
   const int n = x.shape(0), heads = x.shape(1), size = x.shape(2), axes = r.positions.shape(1),
-            pairs = size / (2 * axes), turned = 2 * pairs * axes;
+            pairs = size / (2 * axes), rotated = 2 * pairs * axes;
   if (x.size() == 0 || pairs == 0) return x;
   std::vector<float> frequencies;
   for (int m = 0; m < pairs; ++m)
@@ -23,16 +23,16 @@ mx::array rotary_with_mlx(const Call& call) {
                   {n, 1, pairs * axes, 1}, s);
   const mx::array c = mx::cos(angles, s),
                   d = r.inverse ? mx::negative(mx::sin(angles, s), s) : mx::sin(angles, s);
-  const mx::array wide = mx::astype(x, mx::float32, s);
-  const mx::array part = mx::reshape(mx::slice(wide, {0, 0, 0}, {n, heads, turned}, s),
+  const mx::array values = as_float32(x, s);
+  const mx::array part = mx::reshape(mx::slice(values, {0, 0, 0}, {n, heads, rotated}, s),
                                      {n, heads, pairs * axes, 2}, s);
   const mx::array x0 = mx::slice(part, {0, 0, 0, 0}, {n, heads, pairs * axes, 1}, s),
                   x1 = mx::slice(part, {0, 0, 0, 1}, {n, heads, pairs * axes, 2}, s);
   const mx::array y0 = mx::subtract(mx::multiply(x0, c, s), mx::multiply(x1, d, s), s),
                   y1 = mx::add(mx::multiply(x0, d, s), mx::multiply(x1, c, s), s);
-  mx::array y = mx::reshape(mx::concatenate({y0, y1}, 3, s), {n, heads, turned}, s);
-  if (turned < size)
-    y = mx::concatenate({y, mx::slice(wide, {0, 0, turned}, {n, heads, size}, s)}, 2, s);
+  mx::array y = mx::reshape(mx::concatenate({y0, y1}, 3, s), {n, heads, rotated}, s);
+  if (rotated < size)
+    y = mx::concatenate({y, mx::slice(values, {0, 0, rotated}, {n, heads, size}, s)}, 2, s);
   return mx::astype(y, x.dtype(), s);
 }
 

@@ -57,14 +57,15 @@ graph::Arrays row_norm_vjp_fused(const Call& call, const Route& route) {
         cpu::Buffer<float> products(rows.rows * rows.channels);
         cpu::row_norm_back(rows, norm_of(in, n), in[3].data, out[0].data, products.data());
         cpu::sum_rows(cpu::FloatType::f32, products.data(), rows.rows, rows.channels, out[1].data);
-        cpu::Buffer<float> wide(rows.storage == cpu::FloatType::f32 ? 0
-                                                                    : rows.rows * rows.channels);
+        cpu::Buffer<float> cotangents(
+            rows.storage == cpu::FloatType::f32 ? 0 : rows.rows * rows.channels);
         const void* g = in[3].data;
-        if (!wide.empty()) {  // sums of 16-bit cotangents are float32 too
+        if (!cotangents.empty()) {  // sums of 16-bit cotangents are float32 too
           cpu::visit_float_type(rows.storage, [&]<typename T>(T) {
-            for (int64_t i = 0; i < wide.size(); ++i) wide[i] = cpu::widen(in[3].as<T>()[i]);
+            for (int64_t i = 0; i < cotangents.size(); ++i)
+              cotangents[i] = cpu::widen(in[3].as<T>()[i]);
           });
-          g = wide.data();
+          g = cotangents.data();
         }
         cpu::sum_rows(cpu::FloatType::f32, g, rows.rows, rows.channels, out[2].data);
       });

@@ -7,13 +7,12 @@
 namespace lattice {
 
 mx::array row_norm_formula(const RowScale& n, const graph::Arrays& in, mx::StreamOrDevice s) {
-  const auto wide = [s](const mx::array& a) { return mx::astype(a, mx::float32, s); };
-  mx::array x = wide(in[0]);
+  mx::array x = as_float32(in[0], s);
   if (x.size() == 0) return in[0];
   if (n.centered) x = mx::subtract(x, mx::mean(x, 1, true, s), s);
   const mx::array square = mx::mean(mx::square(x, s), 1, true, s);
   const mx::array h = mx::multiply(x, mx::rsqrt(mx::add(square, mx::array(n.eps), s), s), s);
-  const mx::array y = mx::add(mx::multiply(h, wide(in[1]), s), wide(in[2]), s);
+  const mx::array y = mx::add(mx::multiply(h, as_float32(in[1], s), s), as_float32(in[2], s), s);
   return mx::astype(y, in[0].dtype(), s);
 }
 

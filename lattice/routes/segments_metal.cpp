@@ -16,12 +16,12 @@ constexpr int kThreads = 256;
 const char* flag(bool on) { return on ? "true" : "false"; }
 
 // A kernel with an (n, channels) result. A thread computes one value or, where channels are a
-// multiple of 4 and `wide` says so, four neighbors.
+// multiple of 4 and `by4` allows it, four neighbors.
 struct SegmentKernel : KernelCall {
   int each;
 
-  SegmentKernel(const std::string& name, int64_t n, int channels, mx::Dtype dtype, bool wide = true)
-      : KernelCall("segments_" + name, "segments"), each(wide && channels % 4 == 0 ? 4 : 1) {
+  SegmentKernel(const std::string& name, int64_t n, int channels, mx::Dtype dtype, bool by4 = true)
+      : KernelCall("segments_" + name, "segments"), each(by4 && channels % 4 == 0 ? 4 : 1) {
     if (each > 1) call.name += "_by4";
     const int across = std::min(channels / each, kThreads);
     add_output("out", {{static_cast<int>(n), channels}, dtype});

@@ -106,8 +106,7 @@ std::span<const Route> routes() {
        all_of<needs_map, dense_only, needs_tiles, needs_gpu_kernels>, one<conv_metal_tiles>},
       {Operation::conv, kGpu, Code::metal, "metal.buckets",
        LATTICE_DENSE "at most 4 lists of a tile and an offset per edge: tiles of 64 rows in local "
-                     "order; rows that "
-                     "share output and offset are added first",
+                     "order; rows that share output and offset are added first",
        all_of<needs_full_tiles, dense_only, needs_tiles, needs_gpu_kernels>,
        one<conv_metal_buckets>},
       {Operation::conv, kGpu, Code::metal, "metal.packed_lists",
@@ -170,8 +169,7 @@ std::span<const Route> routes() {
        all_of<needs_tensor_unit, needs_few_groups, needs_gpu_kernels>, one<outer_metal_tensor>},
       {Operation::outer, kGpu, Code::metal, "metal.outer",
        "8 or more channels on both sides of a group: edges of an offset in parts of 1,024, added "
-       "in "
-       "order",
+       "in order",
        all_of<needs_tiles, needs_gpu_kernels>, one<outer_metal_tiles>},
       {Operation::outer, kGpu, Code::metal, "metal.rows",
        "any shape on Metal: one thread per value of the result, the same parts", needs_gpu_kernels,

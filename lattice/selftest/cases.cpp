@@ -26,10 +26,10 @@ Values random_values(Random& random, mx::Shape shape, mx::Dtype dtype) {
   for (float& v : values) v = random.real();
   mx::array rounded =
       mx::astype(mx::array(values.data(), std::move(shape), mx::float32), dtype, mx::Device::cpu);
-  mx::array wide = mx::astype(rounded, mx::float32, mx::Device::cpu);
-  wide.eval();
+  mx::array floats = mx::astype(rounded, mx::float32, mx::Device::cpu);
+  floats.eval();
   std::vector<double> exact(static_cast<size_t>(n));
-  for (size_t i = 0; i < exact.size(); ++i) exact[i] = double{wide.data<float>()[i]};
+  for (size_t i = 0; i < exact.size(); ++i) exact[i] = double{floats.data<float>()[i]};
   return {rounded, exact};
 }
 
@@ -86,16 +86,16 @@ double part_of(const Route& route, const Call& call) {
 }
 
 double oracle_error(const OracleCase& test, const mx::array& result, double part) {
-  mx::array wide =
+  mx::array values =
       mx::contiguous(mx::astype(result, mx::float32, mx::Device::cpu), false, mx::Device::cpu);
-  wide.eval();
-  if (static_cast<size_t>(wide.size()) != test.expected.size()) return INFINITY;
+  values.eval();
+  if (static_cast<size_t>(values.size()) != test.expected.size()) return INFINITY;
   const int bits = test.call.dtype == mx::float32 ? 24 : test.call.dtype == mx::float16 ? 11 : 8;
   const int lowest = test.call.dtype == mx::float16 ? -14 : -126;
   double worst = 0;
   for (size_t i = 0; i < test.expected.size(); ++i) {
     const double tolerance = half_ulp(test.expected[i], bits, lowest) + part * test.magnitude[i];
-    const double error = std::fabs(double{wide.data<float>()[i]} - test.expected[i]) / tolerance;
+    const double error = std::fabs(double{values.data<float>()[i]} - test.expected[i]) / tolerance;
     worst = error <= worst ? worst : error;  // NaN counts as worse
     if (std::isnan(error)) return INFINITY;
   }

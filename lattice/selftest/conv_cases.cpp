@@ -18,10 +18,10 @@ struct Shape {
 };
 
 std::vector<float> floats(const mx::array& a) {
-  mx::array wide =
+  mx::array values =
       mx::contiguous(mx::astype(a, mx::float32, mx::Device::cpu), false, mx::Device::cpu);
-  wide.eval();
-  return {wide.data<float>(), wide.data<float>() + wide.size()};
+  values.eval();
+  return {values.data<float>(), values.data<float>() + values.size()};
 }
 
 // W[k][c][m] of packed codes, one code at a time: float32 product, float32 sum, rounded to the
@@ -196,10 +196,10 @@ void add_conv_cases(std::vector<OracleCase>& cases) {
         "empty");
     add(outer_case(random, none, kShapes[2], dtype), none, kShapes[2], dtype, "empty");
     // Masks of more than one word.
-    const Relation::Ptr wide = relate(RelationKind::submanifold, random_coords(random, 70, 3),
-                                      KernelSpec({3, 3, 5}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
-                                      std::nullopt, "oracle_cases");
-    add(conv_case(random, Operation::conv, wide, kShapes[2], dtype), wide, kShapes[2], dtype,
+    const Relation::Ptr large = relate(RelationKind::submanifold, random_coords(random, 70, 3),
+                                       KernelSpec({3, 3, 5}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
+                                       std::nullopt, "oracle_cases");
+    add(conv_case(random, Operation::conv, large, kShapes[2], dtype), large, kShapes[2], dtype,
         "45 offsets");
     for (const int64_t n : {int64_t{0}, int64_t{1}, int64_t{300}})
       for (const Shape& shape : kShapes) {

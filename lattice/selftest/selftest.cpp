@@ -7,6 +7,7 @@
 #include <map>
 #include <stdexcept>
 
+#include "lattice/core/errors.h"
 #include "lattice/graph/gpu_call.h"
 
 namespace lattice {
@@ -26,9 +27,8 @@ uint64_t bits_of(const mx::array& result) {
 
 std::vector<SelftestRow> selftest(const std::string& device, const std::string& prefix, int every) {
   if (!device.empty() && device != "cpu" && device != "gpu")
-    throw std::invalid_argument("[selftest] device must be cpu or gpu, got '" + device + "'");
-  if (every < 1)
-    throw std::invalid_argument("[selftest] every must be positive, got " + std::to_string(every));
+    fail("selftest", "device must be cpu or gpu, got '" + device + "'");
+  if (every < 1) fail("selftest", "every must be positive, got " + std::to_string(every));
   std::vector<SelftestRow> rows;
   std::map<const Route*, int> seen;
   for (OracleCase& test : oracle_cases())

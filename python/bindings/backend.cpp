@@ -81,7 +81,7 @@ void bind_backend(nb::module_& m) {
   m.def(
       "start_on_gpu",
       [](const std::vector<mlx::core::array>& arrays) {
-        const nb::gil_scoped_release free;
+        Release release;
         return lattice::start_on_gpu(arrays);
       },
       nb::arg("arrays"),

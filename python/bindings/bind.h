@@ -6,8 +6,9 @@
 namespace nb = nanobind;
 
 // Other Python threads run while one lives. Every function that may build geometry, evaluate an
-// array or wait holds one: as an object, as nb::call_guard<Release>(), or through unlocked().
+// array or wait holds one: as an object, as the argument Unlocked() of def, or through unlocked().
 using Release = nb::gil_scoped_release;
+using Unlocked = nb::call_guard<Release>;
 
 template <typename F>
 auto unlocked(const F& f) {
@@ -26,6 +27,7 @@ void bind_distance(nb::module_& m);
 void bind_optimizer(nb::module_& m);
 void bind_pool(nb::module_& m);
 void bind_layouts(nb::module_& m);
+void bind_manager(nb::module_& m);
 void bind_neighbors(nb::module_& m);
 void bind_plan(nb::module_& m);
 void bind_points(nb::module_& m);

@@ -74,7 +74,7 @@ void bind_values(nb::module_& m) {
       .def_prop_ro("dtype", &CoordinateSet::dtype)
       .def_prop_ro(
           "is_unique", [](const CoordinateSet& set) { return set.index()->duplicate < 0; },
-          nb::call_guard<Release>())
+          Unlocked())
       .def_prop_ro("nbytes", &CoordinateSet::nbytes)
       .def_prop_ro("capacity", &CoordinateSet::rows)
       .def_prop_ro("active_count", &CoordinateSet::rows)

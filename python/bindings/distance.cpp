@@ -12,7 +12,6 @@ using namespace lattice;
 
 namespace {
 using Stream = mx::StreamOrDevice;
-using Guard = nb::call_guard<Release>;  // indices are evaluated
 using Array = std::optional<mx::array>;
 }  // namespace
 
@@ -25,7 +24,7 @@ void bind_distance(nb::module_& m) {
       },
       nb::arg("a"), nb::arg("b"), nb::arg("a_indices") = nb::none(),
       nb::arg("b_indices") = nb::none(), nb::arg("metric") = "euclidean", nb::kw_only(),
-      nb::arg("stream") = nb::none(), Guard(),
+      nb::arg("stream") = nb::none(), Unlocked(),
       "(N, M) distances of all pairs of rows; no (N, M, C) array is made.");
   m.def(
       "indexed_distance_blocked",
@@ -35,7 +34,7 @@ void bind_distance(nb::module_& m) {
                                         parse_metric(metric, "indexed_distance_blocked"), s);
       },
       nb::arg("a"), nb::arg("b"), nb::arg("block_size") = 512, nb::arg("metric") = "euclidean",
-      nb::kw_only(), nb::arg("stream") = nb::none(), Guard(),
+      nb::kw_only(), nb::arg("stream") = nb::none(), Unlocked(),
       "indexed_distance whose gradient needs no more than block_size rows of the matrix at a "
       "time.");
   m.def(
@@ -46,6 +45,6 @@ void bind_distance(nb::module_& m) {
                                      parse_metric(metric, "indexed_pair_distance", true), s);
       },
       nb::arg("a"), nb::arg("a_indices"), nb::arg("b"), nb::arg("b_indices"),
-      nb::arg("metric") = "euclidean", nb::kw_only(), nb::arg("stream") = nb::none(), Guard(),
+      nb::arg("metric") = "euclidean", nb::kw_only(), nb::arg("stream") = nb::none(), Unlocked(),
       "(T,) distances of given pairs of rows.");
 }

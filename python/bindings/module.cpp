@@ -17,6 +17,7 @@ NB_MODULE(_ext, m) {
   bind_backend(m);
   bind_coords(m);
   bind_relations(m);
+  bind_manager(m);
   bind_tensor(m);
   bind_routes(m);
   bind_quantize(m);

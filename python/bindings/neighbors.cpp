@@ -78,8 +78,7 @@ void bind_relation(nb::module_& m) {
            "distances"_a = nb::none(), nb::kw_only(), "n_query"_a, "n_source"_a,
            "max_neighbors"_a = nb::none(),
            "From edges whose query rows ascend; distances are 0 where they are not given.")
-      .def_prop_ro("edges", &Neighbors::edges, nb::rv_policy::reference_internal,
-                   nb::call_guard<Release>())
+      .def_prop_ro("edges", &Neighbors::edges, nb::rv_policy::reference_internal, Unlocked())
       .def_prop_ro(
           "distances", [](const Neighbors& r) { return private_copy(r.distances()); },
           "Squared, float32.")

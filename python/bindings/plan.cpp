@@ -31,7 +31,7 @@ GeometryPlan decoded(const nb::bytes& data, bool gradients) {
 void bind_plan(nb::module_& m) {
   nb::class_<GeometryPlan>(m, "GeometryPlan", "Every relation that a network needs on one scan.")
       .def_static(
-          "record", &GeometryPlan::record, "x"_a, "gradients"_a = true, nb::call_guard<Release>(),
+          "record", &GeometryPlan::record, "x"_a, "gradients"_a = true, Unlocked(),
           "What x's manager holds now, beginning from x; views that arithmetic reads are built.")
       .def("bind", &GeometryPlan::bind, "feats"_a,
            "A sparse tensor with these features on the plan's coordinates.")

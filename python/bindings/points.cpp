@@ -114,7 +114,7 @@ void bind_points(nb::module_& m) {
       "stream"_a = nb::none(),
       "Rows and weights of the voxels around each point, linear or nearest.");
   m.def("interpolate_point_features", &interpolate_point_features, "voxel_feats"_a, "map"_a,
-        nb::kw_only(), "stream"_a = nb::none(), nb::call_guard<Release>(),
+        nb::kw_only(), "stream"_a = nb::none(), Unlocked(),
         "y[p] = sum over slots of weight * voxel_feats[row].");
   m.def(
       "devoxelize",

@@ -1,5 +1,4 @@
-// KernelSpec, CoordinateMapKey, KernelRelation, CoordinateManager and the functions that build
-// relations.
+// KernelSpec, CoordinateMapKey, KernelRelation and the functions that build relations.
 #include "lattice/ops/relations.h"
 
 #include <nanobind/operators.h>
@@ -135,7 +134,7 @@ int64_t rows_of(const nb::object& value, const char* argument) {
 }
 
 void bind_relation(nb::module_& m) {
-  const auto view = nb::call_guard<Release>();
+  const auto view = Unlocked();
   nb::class_<Relation>(m, "KernelRelation",
                        "A set of edges (input row, output row, kernel offset). Views are built on "
                        "first use and kept.",
@@ -162,8 +161,7 @@ void bind_relation(nb::module_& m) {
             std::shared_ptr<Relation> made;
             {
               Release release;
-              made = std::const_pointer_cast<Relation>(
-                  Relation::from_edges(*in_rows, *out_rows, *kernel_ids, in, out, k));
+              made = Relation::from_edges(*in_rows, *out_rows, *kernel_ids, in, out, k);
             }
             nb::object self = nb::cast(made);
             if (!out_coords.is_none()) self.attr("_out_coords") = out_coords;
@@ -214,100 +212,6 @@ void bind_relation(nb::module_& m) {
       .def("reversed", &Relation::reversed, view, "Ends swapped; arrays are shared.")
       .def_prop_ro("nbytes", &Relation::nbytes)
       .def("__repr__", &Relation::text);
-}
-
-using Manager = CoordinateManager;
-
-template <auto method>
-auto manager_relation(const char* name) {
-  return [name](Manager& self, const CoordinateMapKey& key, nb::object size, nb::object stride,
-                nb::object padding, nb::object dilation) {
-    const KernelSpec spec = kernel_spec(name, size, stride, padding, dilation);
-    Release release;
-    return (self.*method)(key, spec);
-  };
-}
-
-template <auto method>
-auto manager_target_relation(const char* name) {
-  return [name](Manager& self, const CoordinateMapKey& key, const CoordinateMapKey& target,
-                nb::object size, nb::object stride, nb::object padding, nb::object dilation) {
-    const KernelSpec spec = kernel_spec(name, size, stride, padding, dilation);
-    Release release;
-    return (self.*method)(key, target, spec);
-  };
-}
-
-void bind_manager(nb::module_& m) {
-  nb::class_<Manager> c(m, "CoordinateManager",
-                        "Owner of coordinate sets, and cache of the relations between them.");
-  c.def(nb::new_([](size_t budget) { return Manager::create(budget); }),
-        "budget"_a = Manager::kDefaultBudget)
-      .def_prop_ro("id", &Manager::id)
-      .def(
-          "insert_coords",
-          [](Manager& self, const mx::array& coords, nb::object stride,
-             const std::optional<mx::array>& active_rows) {
-            const Triple s = triple(stride, "CoordinateManager.insert_coords", "stride");
-            Release release;
-            return self.insert_coords(coords, s, active_rows);
-          },
-          "coords"_a, "stride"_a = 1, "active_rows"_a = nb::none())
-      .def("owns", &Manager::owns, "key"_a)
-      .def(
-          "coords",
-          [](const Manager& self, const CoordinateMapKey& key) {
-            return self.set(key).python_array();
-          },
-          "key"_a)
-      .def("active_rows", &Manager::active_rows, "key"_a)
-      .def("inverse_map", &Manager::inverse_map, "source_key"_a, "target_key"_a,
-           nb::call_guard<Release>())
-      .def("stats",
-           [](const Manager& self) {
-             const CacheStats s = self.stats();
-             nb::dict out;
-             out["hits"] = s.hits;
-             out["misses"] = s.misses;
-             out["evictions"] = s.evictions;
-             out["relations"] = s.relations;
-             out["coordinate_sets"] = s.coordinate_sets;
-             out["bytes"] = s.bytes;
-             out["budget"] = s.budget;
-             return out;
-           })
-      .def("clear", &Manager::clear, "Drops the cached relations; keys and coordinates stay.")
-      .def("set_budget", &Manager::set_budget, "bytes"_a)
-      .def("__repr__", [](const Manager& self) {
-        const CacheStats s = self.stats();
-        return "CoordinateManager(id=" + std::to_string(self.id()) +
-               ", coordinate_sets=" + std::to_string(s.coordinate_sets) +
-               ", relations=" + std::to_string(s.relations) + ")";
-      });
-  const auto relation = [&](const char* name, auto function, int size, int stride) {
-    c.def(name, function, "key"_a, "kernel_size"_a = size, "stride"_a = stride, "padding"_a = 0,
-          "dilation"_a = 1);
-  };
-  const auto target_relation = [&](const char* name, auto function, int size, int stride) {
-    c.def(name, function, "key"_a, "target_key"_a, "kernel_size"_a = size, "stride"_a = stride,
-          "padding"_a = 0, "dilation"_a = 1);
-  };
-  relation("kernel_relation", manager_relation<&Manager::kernel_relation>("kernel_relation"), 3, 1);
-  relation("submanifold_kernel_relation",
-           manager_relation<&Manager::submanifold_kernel_relation>("submanifold_kernel_relation"),
-           3, 1);
-  relation("transposed_kernel_relation",
-           manager_relation<&Manager::transposed_kernel_relation>("transposed_kernel_relation"), 2,
-           2);
-  relation("generative_relation",
-           manager_relation<&Manager::generative_relation>("generative_relation"), 2, 2);
-  target_relation(
-      "target_kernel_relation",
-      manager_target_relation<&Manager::target_kernel_relation>("target_kernel_relation"), 3, 1);
-  target_relation(
-      "target_transposed_relation",
-      manager_target_relation<&Manager::target_transposed_relation>("target_transposed_relation"),
-      2, 2);
 }
 
 // The functions: In is an array or a tensor, To what its target may be.
@@ -377,7 +281,6 @@ void bind_relations(nb::module_& m) {
   bind_values(m);
   bind_views(m);
   bind_relation(m);
-  bind_manager(m);
   m.def(
       "kernel_offsets",
       [](nb::object size, nb::object dilation, bool centered) {

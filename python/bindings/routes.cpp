@@ -1,6 +1,7 @@
 // Routes: the table, what was decided, the self test.
 #include "lattice/routes/decide.h"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -62,7 +63,11 @@ void bind_routes(nb::module_& m) {
       .def_prop_ro("device", [](const Decision& d) { return device_name(d.chosen->device); })
       .def_prop_ro("dtype", [](const Decision& d) { return graph::dtype_name(d.call.dtype); })
       .def_prop_ro("n_in", [](const Decision& d) { return d.call.n_in(); })
-      .def_prop_ro("n_out", [](const Decision& d) { return d.call.n_out(); })
+      .def_prop_ro("n_out",
+                   [](const Decision& d) -> std::optional<int64_t> {
+                     if (!d.call.is_n_out_known()) return std::nullopt;
+                     return d.call.n_out();
+                   })
       .def_prop_ro("edges", [](const Decision& d) { return d.call.n_edges(); })
       .def_prop_ro("flop", [](const Decision& d) { return d.call.flop(); })
       .def_prop_ro("bytes", [](const Decision& d) { return d.call.bytes(); })
@@ -105,5 +110,5 @@ void bind_routes(nb::module_& m) {
               "Building, compiling if it is the first of its kind, and evaluating.")
       .def_prop_ro("ok", &SelftestRow::ok);
   m.def("selftest_rows", &selftest, nb::arg("device") = "", nb::arg("prefix") = "",
-        nb::arg("every") = 1, nb::call_guard<Release>());
+        nb::arg("every") = 1, Unlocked());
 }

@@ -13,7 +13,6 @@
 using namespace lattice;
 
 namespace {
-using Guard = nb::call_guard<Release>;
 using Array = std::optional<mx::array>;
 }  // namespace
 
@@ -44,8 +43,7 @@ void bind_rulebook(nb::module_& m) {
   nb::class_<Rulebook>(
       m, "Rulebook",
       "Edges (source point, target point, kernel cell) of a point convolution. Immutable.")
-      .def_prop_ro("relation",
-                   [](const Rulebook& r) { return std::const_pointer_cast<Relation>(r.relation); })
+      .def_prop_ro("relation", [](const Rulebook& r) { return r.relation; })
       .def_ro("kernel_size", &Rulebook::kernel_size)
       .def_ro("radius", &Rulebook::radius)
       .def_ro("grid", &Rulebook::grid)
@@ -57,7 +55,7 @@ void bind_rulebook(nb::module_& m) {
                    "Every target has exactly one edge.")
       .def_prop_ro("exact_cover_in", &Rulebook::exact_cover_in,
                    "Every source has exactly one edge.")
-      .def("transposed", &Rulebook::transposed, nb::arg("negate") = false, Guard(),
+      .def("transposed", &Rulebook::transposed, nb::arg("negate") = false, Unlocked(),
            "Ends swapped, same kernel cells; with negate the cells of the opposite offsets.")
       .def(
           "triplets",
@@ -65,7 +63,7 @@ void bind_rulebook(nb::module_& m) {
             const std::vector<mx::array> t = r.triplets();
             return std::make_tuple(t[0], t[1], t[2], t[3]);
           },
-          Guard(),
+          Unlocked(),
           "(i, j, k, seg_offs): target, source and cell of every edge by (k, i, j), and where each "
           "k begins.")
       .def("__len__", [](const Rulebook& r) { return r.relation->edge_count(); })
@@ -82,7 +80,7 @@ void bind_rulebook(nb::module_& m) {
       "Radius of a kernel in units of the grid: the ball with the volume of kernel_size^3 rfs "
       "cells.");
   m.def("voxel_tap", &voxel_tap, nb::arg("offsets"), nb::arg("grid"), nb::arg("kernel_size"),
-        Guard(),
+        Unlocked(),
         "(N, 3) offsets -> (N,) kernel cells: divided by grid, rounded half to even, clamped.");
   m.def(
       "radius_search",
@@ -94,7 +92,7 @@ void bind_rulebook(nb::module_& m) {
         return std::make_tuple(n.rows, n.counts, n.distances);
       },
       nb::arg("points"), nb::arg("queries"), nb::arg("radius"), nb::arg("lengths") = nb::none(),
-      nb::arg("query_lengths") = nb::none(), nb::kw_only(), nb::arg("shape") = "ball", Guard(),
+      nb::arg("query_lengths") = nb::none(), nb::kw_only(), nb::arg("shape") = "ball", Unlocked(),
       "(rows, counts, distances): points within the radius of each query, ascending, inclusive.");
   m.def(
       "clip_neighbors",
@@ -102,10 +100,10 @@ void bind_rulebook(nb::module_& m) {
         const Neighbors n = clip_neighbors({rows, counts, distances}, most);
         return std::make_tuple(n.rows, n.counts, n.distances);
       },
-      nb::arg("rows"), nb::arg("counts"), nb::arg("distances"), nb::arg("most"), Guard(),
+      nb::arg("rows"), nb::arg("counts"), nb::arg("distances"), nb::arg("most"), Unlocked(),
       "(rows, counts, distances): of each query the `most` nearest at most, by (distance, row).");
   m.def("rulebook_from_triplets", &rulebook_from_triplets, nb::arg("i"), nb::arg("j"), nb::arg("k"),
-        nb::kw_only(), nb::arg("n_out"), nb::arg("n_in"), nb::arg("n_kernels"), Guard(),
+        nb::kw_only(), nb::arg("n_out"), nb::arg("n_in"), nb::arg("n_kernels"), Unlocked(),
         "The rulebook of given edges in any order: target i, source j, kernel cell k.");
   m.def(
       "grid_downsample",
@@ -113,7 +111,7 @@ void bind_rulebook(nb::module_& m) {
         const Downsampled d = grid_downsample(points, cell, parse_pick(pick, "grid_downsample"));
         return std::make_tuple(d.points, d.indices, d.cell_of);
       },
-      nb::arg("points"), nb::arg("cell"), nb::arg("pick") = "center_nearest", Guard(),
+      nb::arg("points"), nb::arg("cell"), nb::arg("pick") = "center_nearest", Unlocked(),
       "(PointSet, indices, cell_of): one point for each cell, by cloud, z, y, x; the rows picked; "
       "the cell of each "
       "row.");
@@ -126,7 +124,7 @@ void bind_rulebook(nb::module_& m) {
       },
       nb::arg("source"), nb::arg("target"), nb::arg("kernel_size") = 3, nb::kw_only(),
       nb::arg("rfs") = 1.0f, nb::arg("shape") = "ball", nb::arg("radius") = nb::none(),
-      nb::arg("allow_empty") = false, Guard(),
+      nb::arg("allow_empty") = false, Unlocked(),
       "Edges from the source points near each target point to the cells of a kernel.");
   m.def(
       "build_partition_rulebook",
@@ -134,7 +132,7 @@ void bind_rulebook(nb::module_& m) {
         const Partition p = build_partition_rulebook(src, stride, ks);
         return std::make_pair(p.rulebook, p.targets);
       },
-      nb::arg("source"), nb::arg("stride"), nb::arg("kernel_size"), Guard(),
+      nb::arg("source"), nb::arg("stride"), nb::arg("kernel_size"), Unlocked(),
       "(Rulebook, PointSet): every point belongs to one target, the center of its cell of side "
       "stride * grid.");
   m.def(
@@ -144,7 +142,7 @@ void bind_rulebook(nb::module_& m) {
         return std::make_tuple(c.rulebook, c.targets, c.indices, c.n_added);
       },
       nb::arg("source"), nb::arg("stride"), nb::arg("kernel_size"), nb::arg("margin") = 1e-2f,
-      Guard(),
+      Unlocked(),
       "(Rulebook, PointSet, indices, n_added): targets so that every point lies within grid * "
       "sqrt(3) / 2 * stride of "
       "one.");
@@ -155,7 +153,7 @@ void bind_rulebook(nb::module_& m) {
         return std::make_pair(g.rulebook, g.targets);
       },
       nb::arg("source"), nb::arg("kernel_size") = 3, nb::arg("expansion") = 1.0f, nb::kw_only(),
-      nb::arg("stencil") = nb::none(), Guard(),
+      nb::arg("stencil") = nb::none(), Unlocked(),
       "(Rulebook, PointSet): the voxels of side grid / expansion around the voxel of each point, "
       "one edge for each.");
   m.def(
@@ -164,6 +162,6 @@ void bind_rulebook(nb::module_& m) {
         const Generated g = build_subdivision_rulebook(src, expansion);
         return std::make_pair(g.rulebook, g.targets);
       },
-      nb::arg("source"), nb::arg("expansion") = 2, Guard(),
+      nb::arg("source"), nb::arg("expansion") = 2, Unlocked(),
       "(Rulebook, PointSet): the expansion^3 parts of the voxel of each point.");
 }

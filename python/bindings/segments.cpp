@@ -13,8 +13,6 @@ using namespace lattice;
 namespace {
 
 using Stream = mx::StreamOrDevice;
-using Guard = nb::call_guard<Release>;  // lengths and indices are evaluated
-
 template <typename F>
 void def_reduce(nb::module_& m, const char* name, const F& reduce, const char* second,
                 const char* doc) {
@@ -26,7 +24,7 @@ void def_reduce(nb::module_& m, const char* name, const F& reduce, const char* s
       },
       nb::arg("x"), nb::arg(second), nb::arg("operation") = "sum", nb::kw_only(),
       nb::arg("ties") = "split", nb::arg("empty_value") = nb::none(),
-      nb::arg("stream") = nb::none(), Guard(), doc);
+      nb::arg("stream") = nb::none(), Unlocked(), doc);
 }
 
 }  // namespace
@@ -48,7 +46,7 @@ void bind_segments(nb::module_& m) {
       },
       nb::arg("x"), nb::arg("indices"), nb::arg("lengths"), nb::arg("operation") = "sum",
       nb::kw_only(), nb::arg("ties") = "split", nb::arg("empty_value") = nb::none(),
-      nb::arg("stream") = nb::none(), Guard(),
+      nb::arg("stream") = nb::none(), Unlocked(),
       "y[s] = sum, mean, max or min over x[indices[e]] for the entries e of segment s; indices may "
       "repeat.");
   m.def(
@@ -66,9 +64,9 @@ void bind_segments(nb::module_& m) {
       nb::arg("stream") = nb::none(),
       "y[i] = sum, mean, max or min over the rows r with ids[r] == i, in any order, for i < n.");
   m.def("segment_expand", &segment_expand, nb::arg("y"), nb::arg("lengths"), nb::kw_only(),
-        nb::arg("stream") = nb::none(), Guard(),
+        nb::arg("stream") = nb::none(), Unlocked(),
         "Row s of y lengths[s] times: the adjoint of segment_reduce's sum.");
   m.def("segment_softmax", &segment_softmax, nb::arg("x"), nb::arg("lengths"), nb::kw_only(),
-        nb::arg("stream") = nb::none(), Guard(),
+        nb::arg("stream") = nb::none(), Unlocked(),
         "Softmax over the rows of each segment, column by column.");
 }

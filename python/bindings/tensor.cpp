@@ -128,7 +128,7 @@ void bind_tensor(nb::module_& m) {
            "These features on the other's coordinates, row by row.")
       .def("same_coords", &SparseTensor::same_coords, "other"_a,
            "True when manager and key are the same.")
-      .def("sorted", &SparseTensor::sorted, nb::call_guard<Release>(),
+      .def("sorted", &SparseTensor::sorted, Unlocked(),
            "(tensor with rows by (batch, x, y, z), row of each before)")
       .def("export_components", &SparseTensor::export_components)
       .def_static(
@@ -141,7 +141,7 @@ void bind_tensor(nb::module_& m) {
             }
             return SparseTensor::from_components(components);
           },
-          "components"_a, nb::kw_only(), "coord_manager"_a = nb::none(), nb::call_guard<Release>(),
+          "components"_a, nb::kw_only(), "coord_manager"_a = nb::none(), Unlocked(),
           "coord_manager: where the coordinates go, instead of the components' own manager.")
       .def(
           "to_dense",
@@ -175,25 +175,25 @@ void bind_tensor(nb::module_& m) {
           [](const SparseTensor& a, const SparseTensor& b) {
             return sparse_binary(a, b, BinaryOp::add, Join::outer);
           },
-          nb::is_operator(), nb::call_guard<Release>())
+          nb::is_operator(), Unlocked())
       .def(
           "__sub__",
           [](const SparseTensor& a, const SparseTensor& b) {
             return sparse_binary(a, b, BinaryOp::sub, Join::outer);
           },
-          nb::is_operator(), nb::call_guard<Release>())
+          nb::is_operator(), Unlocked())
       .def(
           "__mul__",
           [](const SparseTensor& a, const SparseTensor& b) {
             return sparse_binary(a, b, BinaryOp::mul, Join::inner);
           },
-          nb::is_operator(), nb::call_guard<Release>())
+          nb::is_operator(), Unlocked())
       .def(
           "__and__",
           [](const SparseTensor& a, const SparseTensor& b) {
             return sparse_binary(a, b, BinaryOp::mul, Join::inner);
           },
-          nb::is_operator(), nb::call_guard<Release>())
+          nb::is_operator(), Unlocked())
       .def("__repr__", &SparseTensor::text)
       .def("__copy__", [](nb::handle self) { return nb::borrow(self); })
       .def("__deepcopy__", [](nb::handle self, nb::handle) { return nb::borrow(self); })

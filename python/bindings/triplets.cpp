@@ -14,7 +14,6 @@ using namespace lattice;
 namespace {
 
 using Stream = mx::StreamOrDevice;
-using Guard = nb::call_guard<Release>;  // indices are evaluated
 using Array = std::optional<mx::array>;
 
 MatrixLayout layout_of(const std::string& name) {
@@ -33,7 +32,7 @@ void bind_triplets(nb::module_& m) {
          Stream s) { return mvmr(a, a_idx, b, b_idx, o_idx, n_o, layout_of(layout), s); },
       nb::arg("a"), nb::arg("a_idx").none(), nb::arg("b"), nb::arg("b_idx").none(),
       nb::arg("o_idx"), nb::arg("n_o"), nb::kw_only(), nb::arg("layout") = "gmc",
-      nb::arg("stream") = nb::none(), Guard(),
+      nb::arg("stream") = nb::none(), Unlocked(),
       "y[r, g, m] = sum over the triplets t with o_idx[t] == r of a[a_idx[t], g] b[b_idx[t], g].");
   m.def(
       "mvmr_on",
@@ -46,18 +45,15 @@ void bind_triplets(nb::module_& m) {
         nb::overload_cast<const mx::array&, const mx::array&, const mx::array&, const mx::array&,
                           const mx::array&, int64_t, Stream>(&vvor),
         nb::arg("a"), nb::arg("a_idx"), nb::arg("b"), nb::arg("b_idx"), nb::arg("o_idx"),
-        nb::arg("n_o"), nb::kw_only(), nb::arg("stream") = nb::none(), Guard(),
+        nb::arg("n_o"), nb::kw_only(), nb::arg("stream") = nb::none(), Unlocked(),
         "u[r, g, m, c] = sum over the triplets t with o_idx[t] == r of a[a_idx[t], g, m] "
         "b[b_idx[t], g, c].");
   m.def(
       "triplet_relation",
       [](const Array& a_idx, const Array& b_idx, const mx::array& o_idx, int64_t n_a, int64_t n_b,
-         int64_t n_o) {
-        return std::const_pointer_cast<Relation>(
-            triplet_relation(a_idx, b_idx, o_idx, n_a, n_b, n_o));
-      },
+         int64_t n_o) { return triplet_relation(a_idx, b_idx, o_idx, n_a, n_b, n_o); },
       nb::arg("a_idx").none(), nb::arg("b_idx").none(), nb::arg("o_idx"), nb::kw_only(),
-      nb::arg("n_a"), nb::arg("n_b"), nb::arg("n_o"), Guard(),
+      nb::arg("n_a"), nb::arg("n_b"), nb::arg("n_o"), Unlocked(),
       "The triplets of mvmr as a relation, checked and sorted once.");
   m.def(
       "point_conv",

@@ -65,7 +65,10 @@ def folder_lock(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise ValueError(f"--output: another training is writing into {folder}") from None
+            raise ValueError(
+                f"--output: another training is writing into {folder}; "
+                "wait until it ends, or name another folder"
+            ) from None
         yield
     finally:
         os.close(handle)

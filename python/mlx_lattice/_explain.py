@@ -76,7 +76,9 @@ def _sentence(d: Any) -> Any:
     text = f"  In words: {d.operation} runs on the {d.device} by the route {d.route}"
     if d.forced:
         text += ", which LATTICE_ROUTE asks for"
-    text += f". It reads {d.n_in:,} rows and writes {d.n_out:,}"
+    text += f". It reads {d.n_in:,} rows"
+    if d.n_out is not None:
+        text += f" and writes {d.n_out:,}"
     if d.edges:
         text += f" over {d.edges:,} edges"
     if d.flop:

@@ -8,8 +8,9 @@ import pytest
 from mlx.utils import tree_flatten, tree_map
 from mlx_lattice import io, models, nn, ops
 from mlx_lattice.training import checkpoint, optimizers, scans
+from mlx_lattice.training.losses import classification_loss
 from mlx_lattice.training.metrics import Confusion
-from mlx_lattice.training.trainer import Trainer, TrainingError, classification_loss, warm_cosine
+from mlx_lattice.training.trainer import Trainer, TrainingError, warm_cosine
 
 
 class Net(mlx.nn.Module):
@@ -259,7 +260,7 @@ def test_scans_vote_and_give_labels_back():
     points = np.array(
         [[0, 0, 0], [0.1, 0, 0], [0.2, 0, 0], [5, 0, 0], [np.nan, 0, 0], [9, 0, 0]], np.float32
     )
-    recipe = scans.recipe_of(
+    recipe = scans.pipeline_of(
         [("x", io.PointCloud(points, {"label": np.array([7, 3, 3, 7, 3, 0])}))], 1.0, ignored=[0]
     )
     assert recipe.classes == ((3, "3"), (7, "7"))

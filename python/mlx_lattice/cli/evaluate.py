@@ -10,7 +10,7 @@ from typing import Any
 
 from ..training.progress import Progress
 from .device import add_device
-from .recipe import MODEL, PIPELINE, RECIPE
+from .run_files import MODEL, PIPELINE, RECIPE
 
 
 def add_command(commands: argparse._SubParsersAction[Any]) -> None:

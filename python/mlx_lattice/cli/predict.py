@@ -11,7 +11,8 @@ from typing import Any
 from .. import models
 from .device import add_device
 from .files import FORMATS
-from .train import MODEL, RECIPE, count_points, modules
+from .run_files import MODEL, PIPELINE
+from .train_run import count_points, modules
 
 
 def add_command(commands: argparse._SubParsersAction[Any]) -> None:
@@ -41,32 +42,33 @@ def _predict(arguments: argparse.Namespace) -> None:
     io, scans, *_ = modules()
     path = Path(arguments.model)
     path = path / MODEL if path.is_dir() else path
-    if not path.with_name(RECIPE).is_file():
+    if not path.with_name(PIPELINE).is_file():
         raise ValueError(
-            f"{path.with_name(RECIPE)} is missing: expected a folder that `mlx-lattice train` wrote"
+            f"{path.with_name(PIPELINE)} is missing: "
+            "expected a folder that `mlx-lattice train` wrote"
         )
     picture = Path(arguments.output).suffix.lower() in (".html", ".htm", ".png")
     if not picture:
         io.format_of(arguments.output, write=True)  # before the work
-    recipe, model = scans.VoxelPipeline.load(path.with_name(RECIPE)), models.load(path)
+    pipeline, model = scans.VoxelPipeline.load(path.with_name(PIPELINE)), models.load(path)
     if (model.config["in_channels"], model.config["out_channels"]) != (
-        recipe.channels,
-        len(recipe.classes),
+        pipeline.channels,
+        len(pipeline.classes),
     ):
-        raise ValueError(f"{path} and {RECIPE} do not belong together")
+        raise ValueError(f"{path} and {PIPELINE} do not belong together")
     cloud = io.read(arguments.cloud, arguments.format)
     begin = time.perf_counter()
-    scan = recipe.scan(cloud, arguments.cloud)
+    scan = pipeline.scan(cloud, arguments.cloud)
     voxelized = time.perf_counter()
     classes = scans.predict(model, scan)
     done = time.perf_counter()
-    labels = recipe.point_labels(scan, classes)
+    labels = pipeline.point_labels(scan, classes)
     others = {
         name: values
         for name, values in cloud.columns.items()
-        if name not in (recipe.label, "label", "truth")
+        if name not in (pipeline.label, "label", "truth")
     }
-    truth = cloud.columns.get(recipe.label)
+    truth = cloud.columns.get(pipeline.label)
     labeled = io.PointCloud(
         cloud.points,
         {**others, "label": labels, **({} if truth is None else {"truth": truth})},
@@ -77,13 +79,13 @@ def _predict(arguments: argparse.Namespace) -> None:
         f"for voxels, {(done - voxelized) * 1e3:.0f} ms for the network"
     )
     if truth is not None:
-        confusion = scans.Confusion(recipe.names)
+        confusion = scans.Confusion(pipeline.names)
         confusion.add(scan.labels, classes)
-        points = scans.Confusion(recipe.names, unit="points")
-        count_points(points, recipe, scan, classes, cloud)
+        points = scans.Confusion(pipeline.names, unit="points")
+        count_points(points, pipeline, scan, classes, cloud)
         print(f"\nIoU per voxel\n{confusion}\n\nIoU per point\n{points}\n")
     if picture:
-        _draw(arguments.output, labeled, recipe, truth, io)
+        _draw(arguments.output, labeled, pipeline, truth, io)
     else:
         io.write(arguments.output, labeled)
     print(f"wrote {arguments.output}")
@@ -94,7 +96,7 @@ def _predict(arguments: argparse.Namespace) -> None:
     )
 
 
-def _draw(path: str | os.PathLike[str], labeled: Any, recipe: Any, truth: Any, io: Any) -> None:
+def _draw(path: str | os.PathLike[str], labeled: Any, pipeline: Any, truth: Any, io: Any) -> None:
     try:
         from .. import viewer
     except ImportError as error:
@@ -102,4 +104,4 @@ def _draw(path: str | os.PathLike[str], labeled: Any, recipe: Any, truth: Any, i
     panels = [viewer.Panel(labeled, "prediction")]
     if truth is not None:
         panels = viewer.compare(labeled, truth, labeled.columns["label"])
-    viewer.write(path, panels, color="label", classes=dict(recipe.classes))
+    viewer.write(path, panels, color="label", classes=dict(pipeline.classes))

@@ -14,13 +14,13 @@ import mlx.core as mx
 from .. import dequantize_weight, quantize_weight
 from .._atomic import atomic_path, save_safetensors, write_bytes
 from ..models._model import save_parts
+from .run_files import PIPELINE
 
 if TYPE_CHECKING:
     import argparse
 
     from mlx.nn import Module
 
-RECIPE = "recipe.json"
 _FLOATS = (mx.float32, mx.float16, mx.bfloat16)
 
 
@@ -170,9 +170,9 @@ def run(arguments: argparse.Namespace) -> None:
                 for size in [form.split("/")[1]]
             }
             save_parts(target, packed, type(model).__name__, model.config, layers, forms)
-            recipe = source.with_name(RECIPE)
-            if recipe.is_file() and not target.with_name(RECIPE).exists():
-                write_bytes(target.with_name(RECIPE), recipe.read_bytes())
+            pipeline = source.with_name(PIPELINE)
+            if pipeline.is_file() and not target.with_name(PIPELINE).exists():
+                write_bytes(target.with_name(PIPELINE), pipeline.read_bytes())
         print(f"wrote {target}")
     if arguments.check:
         layers = {n[: -len(".weight")]: f.split("/") for n, f, *_, e in rows if e is not None}
@@ -197,14 +197,14 @@ def _report_accuracy(
     from .. import io
     from ..training import scans
 
-    if not source.with_name(RECIPE).is_file():
-        raise ValueError(f"--check: {source.with_name(RECIPE)} is missing")
-    recipe = scans.VoxelPipeline.load(source.with_name(RECIPE))
-    made = [recipe.scan(io.read(path), path) for path in arguments.check]
+    if not source.with_name(PIPELINE).is_file():
+        raise ValueError(f"--check: {source.with_name(PIPELINE)} is missing")
+    pipeline = scans.VoxelPipeline.load(source.with_name(PIPELINE))
+    made = [pipeline.scan(io.read(path), path) for path in arguments.check]
     for scan in made:
         if scan.labels is None:
-            raise ValueError(f"--check: {scan.name} has no column {recipe.label!r}")
-    before = scans.evaluate(model, made, recipe.names)
+            raise ValueError(f"--check: {scan.name} has no column {pipeline.label!r}")
+    before = scans.evaluate(model, made, pipeline.names)
     mlx.nn.quantize(
         model,
         class_predicate=lambda name, _: (
@@ -213,6 +213,6 @@ def _report_accuracy(
             else False
         ),
     )
-    after = scans.evaluate(model, made, recipe.names)
+    after = scans.evaluate(model, made, pipeline.names)
     print(f"accuracy  {before.accuracy:.4f} dense, {after.accuracy:.4f} packed")
     print(f"mean IoU  {before.mean_iou:.4f} dense, {after.mean_iou:.4f} packed")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import mlx.core as mx
 
 from .._atomic import folder_lock, write_bytes
+from .run_files import MODEL, PIPELINE, RECIPE
 
 if TYPE_CHECKING:
     import argparse
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from mlx_lattice.training.distributed import Ranks
 
-MODEL, PIPELINE, RECIPE = "model.safetensors", "recipe.json", "recipe.toml"
 MOST_CACHE = 4 << 30  # MLX keeps 32 MB; larger arrays would be new memory in every step
 
 

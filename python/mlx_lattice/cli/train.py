@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import importlib
-import math
 import os
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
-from .. import models, ops
+from .. import ops
 from .._atomic import folder_lock
 from ..training.progress import progress
 from .device import add_device
 from .files import FORMATS
 from .networks import NETWORKS, RATES, coarsest, sizes_of
 from .recipe import train_recipe
+from .train_run import Job, modules, run_training
 
 if TYPE_CHECKING:
-    from mlx.nn import Module
+    pass
 
-    from mlx_lattice.io.cloud import PointCloud
-    from mlx_lattice.training.distributed import Ranks
-
-MODEL, RECIPE, HISTORY = "model.safetensors", "recipe.json", "history.csv"
 DEFAULTS = {"epochs": 20, "batch": 1, "seed": 0}
 
 
@@ -138,23 +132,6 @@ def add_command(commands: argparse._SubParsersAction[Any]) -> None:
     train.set_defaults(run=_train)
 
 
-def modules() -> list[Any]:
-    """io, training.scans, training, training.distributed and training.checkpoint."""
-    try:
-        return [
-            importlib.import_module(f"mlx_lattice.{name}")
-            for name in (
-                "io",
-                "training.scans",
-                "training",
-                "training.distributed",
-                "training.checkpoint",
-            )
-        ]
-    except ImportError as error:
-        raise ValueError(str(error)) from None
-
-
 def _files(data: Any, io: Any) -> Any:
     """The files that are named, and those of the folders whose format is known."""
     found = []
@@ -239,10 +216,10 @@ def _train(arguments: argparse.Namespace) -> None:
     ]
     names = arguments.classes.split(",") if arguments.classes else None
     columns = [c for c in arguments.columns.split(",") if c]
-    recipe = scans.recipe_of(
+    pipeline = scans.pipeline_of(
         clouds, arguments.voxel, columns, arguments.label, arguments.ignore, names
     )
-    made = [recipe.scan(cloud, name) for name, cloud in clouds]
+    made = [pipeline.scan(cloud, name) for name, cloud in clouds]
     cell = coarsest(arguments.model, sizes)
     for scan in made:
         if len(ops.downsample_coords(scan.tensor.coords, cell)) < 2:
@@ -258,7 +235,7 @@ def _train(arguments: argparse.Namespace) -> None:
         print(
             f"{len(learned)} clouds to learn from, {len(held)} to measure on; "
             f"{sum(len(s.tensor.coords) for s in made):,} voxels; "
-            f"classes {', '.join(recipe.names)}"
+            f"classes {', '.join(pipeline.names)}"
             + (f"; {ranks.size} ranks" if ranks.size > 1 else "")
         )
 
@@ -267,9 +244,9 @@ def _train(arguments: argparse.Namespace) -> None:
     )  # MLX keeps 32 MB by default; larger arrays are then new memory in every step
     mx.random.seed(arguments.seed)
     network = NETWORKS[arguments.model][0]
-    model = network(recipe.channels, len(recipe.classes), **sizes)
+    model = network(pipeline.channels, len(pipeline.classes), **sizes)
     steps = arguments.epochs * -(-len(learned) // (arguments.batch * ranks.size))
-    loss = scans.segmentation_loss(scans.class_weights(learned, len(recipe.classes)))
+    loss = scans.segmentation_loss(scans.class_weights(learned, len(pipeline.classes)))
     trainer = training.Trainer(
         model,
         training.adamw(arguments.learning_rate, steps),
@@ -280,113 +257,15 @@ def _train(arguments: argparse.Namespace) -> None:
         ranks=ranks,
         checkpoint_seconds=60,
         about={
-            "voxel": recipe.voxel,
-            "classes": [value for value, _ in recipe.classes],
-            "columns": list(recipe.columns),
-            "label": recipe.label,
-            "ignored": list(recipe.ignored),
+            "voxel": pipeline.voxel,
+            "classes": [value for value, _ in pipeline.classes],
+            "columns": list(pipeline.columns),
+            "label": pipeline.label,
+            "ignored": list(pipeline.ignored),
             "validation": arguments.validation,
             "files": [[Path(name).name, len(cloud)] for name, cloud in clouds],
         },
     )
-    job = _Job(trainer, ranks, recipe, learned, held, dict(clouds), output)
+    job = Job(trainer, ranks, pipeline, learned, held, dict(clouds), output)
     with folder_lock(output) if ranks.first else nullcontext():
-        _run_training(job, arguments.epochs, arguments.resume)
-
-
-@dataclass(frozen=True)
-class _Job:
-    """One call of the command: the trainer, its clouds, and where the results go."""
-
-    trainer: Any
-    ranks: Ranks
-    recipe: Any
-    learned: list[Any]
-    held: list[Any]
-    clouds: dict[str, PointCloud]  # as they were read, by name
-    output: Path
-
-    def say(self, text: str) -> None:
-        if self.ranks.first:
-            print(text)
-
-
-def _run_training(job: _Job, epochs: int, resume: bool) -> None:
-    """Resumes, trains, and keeps the best network."""
-    _, scans, *_ = modules()
-    from ..training.metrics import epoch_score
-
-    trainer, output = job.trainer, job.output
-    if resume:
-        trainer.resume()
-        job.say(f"resumed {trainer.where}")
-    if job.ranks.first:
-        output.mkdir(parents=True, exist_ok=True)
-        if not resume or not (output / RECIPE).exists():
-            job.recipe.save(output / RECIPE)
-
-    def validate(model: Module, ranks: Ranks) -> dict[Any, Any]:
-        found = scans.evaluate(model, job.held, job.recipe.names, ranks)
-        return {"mean_iou": round(found.mean_iou, 6)}
-
-    def saved(row: Any) -> None:
-        best = max(map(epoch_score, trainer.history[:-1]), default=float("-inf"))
-        if epoch_score(row) >= best or not (output / MODEL).exists():
-            trainer.model.save(output / MODEL)
-
-    def report(row: Any) -> None:
-        told = f"  mean IoU {row['mean_iou']:.3f}" if "mean_iou" in row else ""
-        if told and math.isnan(row["mean_iou"]):
-            told = "  mean IoU unknown: no validation label counts; the last network is kept"
-        print(
-            f"epoch {row['epoch']:3}  loss {row['loss']:.4f}{told}  {row['seconds']:.1f} s",
-            flush=True,
-        )
-
-    if trainer.epoch >= epochs:
-        job.say(
-            f"nothing to do: the checkpoint has {trainer.epoch} epochs; "
-            "--epochs is the number in all"
-        )
-        return
-    check = validate if job.held else None
-    trainer.fit(job.learned, epochs, check, on_epoch=report, on_checkpoint=saved)
-    if job.ranks.first:
-        _finish(job)
-
-
-def _finish(job: _Job) -> None:
-    """The class tables of the best epoch, and what to type next."""
-    _, scans, *_ = modules()
-    held, output = job.held, job.output
-    example = next(iter(job.clouds))
-    if held:
-        best = max(job.trainer.history, key=lambda row: (row.get("mean_iou", 0.0), row["epoch"]))
-        model = models.load(output / MODEL)
-        print(f"\nbest epoch {best['epoch']}, on {len(held)} unseen cloud{'s' * (len(held) > 1)}:")
-        voxels, points = (scans.Confusion(job.recipe.names, unit=u) for u in ("voxels", "points"))
-        for scan in held:
-            classes = scans.predict(model, scan)
-            voxels.add(scan.labels, classes)
-            count_points(points, job.recipe, scan, classes, job.clouds[scan.name])
-        print(f"\nIoU per voxel\n{voxels}\n\nIoU per point\n{points}")
-        example = held[0].name
-    print(f"\nnetwork: {output / MODEL}\nhistory: {output / HISTORY}")
-    print(f"next: mlx-lattice predict {output} {example} look.html")
-
-
-def count_points(confusion: Any, recipe: Any, scan: Any, classes: Any, cloud: PointCloud) -> None:
-    """Adds the points of one cloud.
-
-    Points without a voxel or with an ignored label do not count.
-    """
-    import numpy as np
-
-    truth = cloud.columns.get(recipe.label)
-    if truth is None or not len(classes):
-        return
-    order = {int(value): i for i, value in enumerate(recipe.values)}
-    known = np.array([order.get(int(v), -1) for v in np.unique(truth)])
-    index = known[np.searchsorted(np.unique(truth), truth)]
-    inside = scan.rows >= 0
-    confusion.add(index[inside], np.asarray(classes)[scan.rows[inside]])
+        run_training(job, arguments.epochs, arguments.resume)

@@ -160,7 +160,7 @@ def gather(fields: Any, what: str) -> PointCloud:
         )
     xyz = [fields.pop(lower[axis]) for axis in "xyz"]
     if any(axis.ndim != 1 for axis in xyz):
-        raise ValueError("x, y and z must be single values")
+        raise ValueError(f"{what} must have one number per point in each of x, y and z")
     common = np.result_type(*xyz)
     exact = common == np.float32 or (common.kind in "iu" and common.itemsize <= 2)
     dtype = np.float32 if exact else np.float64

@@ -13,8 +13,8 @@ import numpy as np
 
 from .._atomic import atomic_file
 from . import lzf
+from ._ascii_rows import read_rows, write_rows
 from ._check import ROW_LIMIT, file_size, fits, header_lines, naming, whole, write_array
-from ._text import read_rows, write_rows
 from .cloud import PointCloud, color8, gather, scatter
 
 TYPES = {

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._atomic import atomic_file
+from ._ascii_rows import read_rows, write_rows
 from ._check import file_size, fits, header_lines, naming, whole, write_array
-from ._text import read_rows, write_rows
 from .cloud import gather, scatter
 
 if TYPE_CHECKING:

@@ -128,7 +128,7 @@ def write_text(path: str | os.PathLike[str], cloud: PointCloud, *, separator: st
     """x, y, z and the columns under a line of their names; the shortest decimals that read back
     equal.
     """
-    from ._text import write_rows
+    from ._ascii_rows import write_rows
     from .cloud import scatter
 
     numbers = [np.dtype(k) for k in ("u1", "i4", "i8", "f4", "f8")]

@@ -19,12 +19,13 @@ from .average import WeightAverage
 from .distributed import Ranks, TrainingError
 from .inference import evaluate_points, predict_points, probabilities
 from .loader import ClassBalanced, Loader, LoaderError, class_counts
+from .losses import classification_loss
 from .metrics import Confusion, PartIoU
 from .optimizers import AdamW
 from .recompute import checkpoint_stages
 from .scans import VoxelPipeline, segmentation_loss
 from .sync_norm import SyncBatchNorm, synchronize_batch_norm
-from .trainer import Trainer, adamw, classification_loss, warm_cosine
+from .trainer import Trainer, adamw, warm_cosine
 
 __all__ = [
     "AdamW",

@@ -27,8 +27,8 @@ import numpy as np
 from .. import ops
 from .._atomic import write_bytes
 from ..core import SparseTensor
+from .losses import classification_loss
 from .metrics import Confusion
-from .trainer import classification_loss
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -46,8 +46,8 @@ __all__ = [
     "balanced_weights",
     "class_weights",
     "evaluate",
+    "pipeline_of",
     "predict",
-    "recipe_of",
     "segmentation_loss",
 ]
 
@@ -187,7 +187,7 @@ class VoxelPipeline:
         ):
             fail(f'expected an object with "format": "{FORMAT}", "version": {VERSION}')
         try:
-            recipe = cls(
+            pipeline = cls(
                 float(text["voxel"]),
                 tuple((int(v), str(n)) for v, n in text["classes"]),
                 tuple(map(str, text["columns"])),
@@ -196,14 +196,15 @@ class VoxelPipeline:
                 tuple(map(int, text["ignored"])),
             )
         except (KeyError, TypeError, ValueError) as error:
-            fail(f"not a recipe: {error!r}")
-        return recipe
+            fail(f"not a pipeline: {error!r}")
+        return pipeline
 
     def _indices(self, labels: np.ndarray, name: str) -> np.ndarray:
         """Class index of each point; ignored values are -1."""
         if labels.ndim != 1:
             raise ValueError(
-                f"{name}: column {self.label!r} has {labels.ndim} axes, expected one label a point"
+                f"{name}: column {self.label!r} has {labels.ndim} axes, "
+                "expected one label per point"
             )
         labels, values = labels.astype(np.int64, copy=False), self.values
         if np.array_equal(values, np.arange(len(values))):  # class indices already
@@ -220,7 +221,7 @@ class VoxelPipeline:
         return np.where(known, at, -1)
 
 
-def recipe_of(
+def pipeline_of(
     clouds: Iterable[tuple[str, PointCloud]],
     voxel: float,
     columns: Sequence[str] = (),

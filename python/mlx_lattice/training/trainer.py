@@ -34,7 +34,6 @@ from . import checkpoint
 from .average import WeightAverage
 from .callbacks import HISTORY, write_history
 from .distributed import Ranks, TrainingError
-from .labels import check_labels
 from .optimizers import AdamW
 from .precision import Precision
 from .precision import value_and_grad as cast_value_and_grad
@@ -49,54 +48,12 @@ if TYPE_CHECKING:
     from mlx.nn import Module
     from mlx.optimizers import Optimizer
 
-__all__ = ["Trainer", "TrainingError", "adamw", "classification_loss", "warm_cosine"]
+__all__ = ["Trainer", "TrainingError", "adamw", "warm_cosine"]
 
 
 def adamw(rate: float, steps: int) -> AdamW:
     """The optimizer of the commands: AdamW with `warm_cosine` and weight decay 1e-3."""
     return AdamW(warm_cosine(rate, steps), weight_decay=1e-3)
-
-
-def classification_loss(
-    logits: mx.array, labels: mx.array, weights: mx.array | None = None
-) -> mx.array:
-    """Mean cross-entropy over the rows with label >= 0, weighted by the class of each row.
-
-    Without such a row the loss is 0. The gradient, share * (softmax - one-hot), is written out,
-    which takes half the time of MLX's own derivative; most of the rest is exp.
-    """
-    check_labels("classification_loss", logits, labels, weights)
-    known = labels >= 0
-    # In range whatever the labels are: traced ones have no values to check, and a wrong one makes
-    # the loss NaN.
-    index = mx.clip(labels, 0, logits.shape[1] - 1)
-    right = mx.where(labels < logits.shape[1], 1.0, math.nan)
-    share = mx.where(known, right if weights is None else right * weights[index], 0.0)
-    found: Any = _cross_entropy(
-        logits.astype(mx.float32), index, share / mx.maximum(share.sum(), 1e-12)
-    )
-    return found[0]
-
-
-@mx.custom_function
-def _cross_entropy(logits: mx.array, index: Any, share: Any) -> tuple[Any, ...]:
-    """Sum over rows of share * (logsumexp(logits) - logits[index]), and the gradient of that sum.
-
-    Classes lie along the first axis, because MLX reduces a few long rows faster than many short
-    ones.
-    """
-    x = mx.contiguous(logits.T)
-    x = x - x.max(axis=0)
-    e = mx.exp(x)
-    total = e.sum(axis=0)
-    one_hot = mx.arange(x.shape[0])[:, None] == index
-    loss = ((mx.log(total) - mx.where(one_hot, x, 0.0).sum(axis=0)) * share).sum()
-    return loss, mx.contiguous(((e / total - one_hot) * share).T)
-
-
-@_cross_entropy.vjp
-def _cross_entropy_vjp(inputs: Any, cotangents: Any, outputs: Any) -> tuple[Any, ...]:
-    return cotangents[0] * outputs[1], mx.zeros_like(inputs[1]), mx.zeros_like(inputs[2])
 
 
 class Trainer:

@@ -19,7 +19,7 @@ from .._atomic import atomic_file as _atomic_file
 from .._atomic import write_bytes as _write_bytes
 from .._error_names import guard as _guard
 from ..io.cloud import PointCloud as _PointCloud
-from .frame import Frame, show
+from .iframe import Frame, show
 from .layers import Panel
 from .layers import Panels as _Panels
 from .web import page

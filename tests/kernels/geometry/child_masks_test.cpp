@@ -118,20 +118,18 @@ TEST(Occupancy, BadChildren) {
   const std::vector<int32_t> p{0, low, high, 0, 0, 0, high + 1, 0, 0, 0, 0, low - 1};
   EXPECT_EQ(message<Over>(p, {0, 0}, {7, 0}), "none");
   EXPECT_EQ(message<Over>(p, {0, 1, 2}, {0, 2, 0}),
-            "[child_coords] y found 2147483649 at entry 1, expected -2147483648..2147483647");
+            "y found 2147483649 at entry 1, expected -2147483648..2147483647");
   EXPECT_EQ(message<Over>(p, {2}, {4}),
-            "[child_coords] z found -2147483649 at entry 0, expected -2147483648..2147483647");
+            "z found -2147483649 at entry 0, expected -2147483648..2147483647");
   EXPECT_EQ(message<Bad>(p, {0, 3, -1}, {0, 0, 0}),
-            "[child_coords] parent_rows found 3 at entry 1, expected 0..2");
-  EXPECT_EQ(message<Bad>(p, {0, 0}, {0, 8}),
-            "[child_coords] indices found 8 at entry 1, expected 0..7");
-  EXPECT_EQ(message<Bad>(p, {0}, {-1}),
-            "[child_coords] indices found -1 at entry 0, expected 0..7");
+            "parent_rows found 3 at entry 1, expected 0..2");
+  EXPECT_EQ(message<Bad>(p, {0, 0}, {0, 8}), "indices found 8 at entry 1, expected 0..7");
+  EXPECT_EQ(message<Bad>(p, {0}, {-1}), "indices found -1 at entry 0, expected 0..7");
   EXPECT_EQ(message<Bad>(p, {0, 0}, {1}),
-            "[child_coords] indices found 1 entries, expected 2, one for each of parent_rows");
+            "indices found 1 entries, expected 2, one for each of parent_rows");
   const std::vector<int64_t> wide{0, INT64_MAX, 0, 0};
   EXPECT_EQ(message<Over>(wide, {0}, {1}),
-            "[child_coords] x found 18446744073709551615 at entry 0, expected "
+            "x found 18446744073709551615 at entry 0, expected "
             "-9223372036854775808..9223372036854775807");
 }
 
@@ -140,7 +138,7 @@ TEST(Occupancy, FirstBadEntryOfMany) {
   std::vector<int32_t> rows(100000, 0), indices(100000, 5);
   indices[70001] = 9;
   indices[90000] = 10;
-  const std::string expected = "[child_coords] indices found 9 at entry 70001, expected 0..7";
+  const std::string expected = "indices found 9 at entry 70001, expected 0..7";
   for (int repeat = 0; repeat < 20; ++repeat)
     EXPECT_EQ(message<std::invalid_argument>(parents, rows, indices), expected);
 }

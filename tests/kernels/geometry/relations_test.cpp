@@ -86,7 +86,7 @@ void expect_permutation(const std::shared_ptr<const Buffer<int32_t>>& order, int
   }
 }
 
-// What lists.h promises: orders, ranges, ascending lists.
+// What relation_lists.h promises: orders, ranges, ascending lists.
 void expect_valid(const RelationLists& r) {
   expect_permutation(r.in_order, r.n_in);
   expect_permutation(r.out_order, r.n_out);

@@ -107,8 +107,9 @@ class Pool {
     try {
       for (; workers_ < wanted; ++workers_) std::thread([this] { loop(); }).detach();
     } catch (const std::system_error&) {
+      return workers_;
     }
-    return workers_ < wanted ? workers_ : wanted;
+    return wanted;
   }
 
   void loop() {

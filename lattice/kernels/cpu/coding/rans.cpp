@@ -60,7 +60,6 @@ struct Words {
 
 HWY_BEFORE_NAMESPACE();
 namespace lattice::cpu::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 
 // Decodes blocks of 32 rows while there are rows and 32 words; returns the rows done.
 template <bool kWide>
@@ -68,6 +67,7 @@ int64_t decode_blocks(const rans::Lookup& lookup, const uint32_t* expand, uint32
                       rans::Words& words, int64_t rows, int32_t* out) {
   int64_t done = 0;
 #if HWY_MAX_BYTES >= 32 && !HWY_HAVE_SCALABLE
+  namespace hn = hwy::HWY_NAMESPACE;
   const hn::FixedTag<uint32_t, 8> d;
   const hn::FixedTag<int32_t, 8> di;
   const hn::FixedTag<uint8_t, 16> d8;

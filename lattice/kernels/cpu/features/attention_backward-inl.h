@@ -183,8 +183,8 @@ Ahead next_rows(const Context& x, const BackwardItem& item, const BackwardItem& 
       ahead.add(key_rows<T>(a, from, next.s, next.g), next.k0, k_end);
   }
   const int64_t sizes = vectors_of(a.size);
-  ahead.spread(2 * steps_of(t.rows, vectors_of(t.keys)) + 2 * steps_of(t.keys, sizes) +
-               steps_of(t.rows, sizes));
+  ahead.spread_over(2 * steps_of(t.rows, vectors_of(t.keys)) + 2 * steps_of(t.keys, sizes) +
+                    steps_of(t.rows, sizes));
   return ahead;
 }
 

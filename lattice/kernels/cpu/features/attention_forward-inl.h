@@ -163,7 +163,7 @@ Ahead next_rows(const Context& x, const ForwardItem& item, const ForwardItem& ne
   if (more ? t.k0 == 0 : last) ahead.add(query_rows<T>(a, a.q, of_rows.s, of_rows.head), q0, q_end);
   if (last && (more || n_next <= kTileKeys))
     ahead.add(query_rows<T>(a, out, of_rows.s, of_rows.head), q0, q_end);
-  ahead.spread(steps_of(t.rows, vectors_of(t.keys)) + steps_of(t.rows, vectors_of(a.size)));
+  ahead.spread_over(steps_of(t.rows, vectors_of(t.keys)) + steps_of(t.rows, vectors_of(a.size)));
   return ahead;
 }
 

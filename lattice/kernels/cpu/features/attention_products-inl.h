@@ -71,7 +71,7 @@ class Ahead {
     total_ += end - begin;
   }
   // All rows are asked for in `steps` calls of step().
-  void spread(int64_t steps) { share_ = steps > 0 ? (total_ + steps - 1) / steps : 0; }
+  void spread_over(int64_t steps) { share_ = steps > 0 ? (total_ + steps - 1) / steps : 0; }
   HWY_INLINE void step() {
     for (int64_t i = 0; i < share_ && now_ < parts_; ++i) {
       Part& p = part_[now_];

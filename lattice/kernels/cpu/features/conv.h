@@ -20,7 +20,7 @@
 #include "lattice/kernels/cpu/base/float_types.h"
 #include "lattice/kernels/cpu/features/conv_plan.h"
 #include "lattice/kernels/cpu/features/kept_weights.h"
-#include "lattice/kernels/cpu/geometry/lists.h"
+#include "lattice/kernels/cpu/geometry/relation_lists.h"
 
 namespace lattice::cpu {
 

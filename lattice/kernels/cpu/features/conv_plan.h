@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "lattice/kernels/cpu/geometry/lists.h"
+#include "lattice/kernels/cpu/geometry/relation_lists.h"
 
 namespace lattice::cpu {
 

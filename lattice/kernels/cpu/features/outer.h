@@ -13,7 +13,7 @@
 #include <cstdint>
 
 #include "lattice/kernels/cpu/base/float_types.h"
-#include "lattice/kernels/cpu/geometry/lists.h"
+#include "lattice/kernels/cpu/geometry/relation_lists.h"
 
 namespace lattice::cpu {
 

@@ -15,7 +15,7 @@
 #pragma once
 
 #include "lattice/kernels/cpu/features/segments.h"
-#include "lattice/kernels/cpu/geometry/lists.h"
+#include "lattice/kernels/cpu/geometry/relation_lists.h"
 
 namespace lattice::cpu {
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "lattice/kernels/cpu/base/float_types.h"
-#include "lattice/kernels/cpu/geometry/lists.h"
+#include "lattice/kernels/cpu/geometry/relation_lists.h"
 
 namespace lattice::cpu {
 

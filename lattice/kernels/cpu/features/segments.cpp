@@ -20,24 +20,24 @@
 HWY_BEFORE_NAMESPACE();
 namespace lattice::cpu::HWY_NAMESPACE {
 
-// The output is of the rows' type, or float32 (`wide`).
+// The output is of the rows' type, or float32 (`to_float32`).
 template <class Op, typename T>
-void reduce_any(const SegmentTask& t, int64_t begin, int64_t end, bool wide) {
-  wide ? reduce_run<Op, T, float>(t, begin, end) : reduce_run<Op, T, T>(t, begin, end);
+void reduce_any(const SegmentTask& t, int64_t begin, int64_t end, bool to_float32) {
+  to_float32 ? reduce_run<Op, T, float>(t, begin, end) : reduce_run<Op, T, T>(t, begin, end);
 }
 
-void run_segments(const SegmentTask& t, int64_t begin, int64_t end, bool wide) {
+void run_segments(const SegmentTask& t, int64_t begin, int64_t end, bool to_float32) {
   visit_float_type(t.x.storage, [&]<typename T>(T) {
     if (t.g)
       match_run<true, T>(t, begin, end);
     else if (t.a)
       match_run<false, T>(t, begin, end);
     else if (t.reduction == Reduction::max)
-      reduce_any<Max, T>(t, begin, end, wide);
+      reduce_any<Max, T>(t, begin, end, to_float32);
     else if (t.reduction == Reduction::min)
-      reduce_any<Min, T>(t, begin, end, wide);
+      reduce_any<Min, T>(t, begin, end, to_float32);
     else
-      reduce_any<Sum, T>(t, begin, end, wide);
+      reduce_any<Sum, T>(t, begin, end, to_float32);
   });
 }
 

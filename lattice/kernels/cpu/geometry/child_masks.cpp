@@ -15,11 +15,10 @@ constexpr int64_t kGrain = 1 << 14;
 [[noreturn]] void throw_bad_child(const CoordSpan& parents, int64_t i, int64_t row, int64_t index) {
   const std::string at = " at entry " + std::to_string(i);
   if (index < 0 || index > 7)
-    throw std::invalid_argument("[child_coords] indices found " + std::to_string(index) + at +
-                                ", expected 0..7");
+    throw std::invalid_argument("indices found " + std::to_string(index) + at + ", expected 0..7");
   if (row < 0 || row >= parents.rows)
-    throw std::invalid_argument("[child_coords] parent_rows found " + std::to_string(row) + at +
-                                ", expected 0.." + std::to_string(parents.rows - 1));
+    throw std::invalid_argument("parent_rows found " + std::to_string(row) + at + ", expected 0.." +
+                                std::to_string(parents.rows - 1));
   const int128 limit = parents.is64 ? int128{INT64_MAX} : int128{INT32_MAX};
   int axis = 1;
   int128 value = 0;
@@ -27,9 +26,8 @@ constexpr int64_t kGrain = 1 << 14;
     value = int128{parents.at(row, axis)} * 2 + (index >> (axis - 1) & 1);
     if (value > limit || value < -limit - 1) break;
   }
-  throw std::overflow_error("[child_coords] " + std::string(axis_name(axis)) + " found " +
-                            to_string(value) + at + ", expected " + to_string(-limit - 1) + ".." +
-                            to_string(limit));
+  throw std::overflow_error(std::string(axis_name(axis)) + " found " + to_string(value) + at +
+                            ", expected " + to_string(-limit - 1) + ".." + to_string(limit));
 }
 
 // Smallest of several threads' entries.
@@ -76,8 +74,8 @@ Children occupancy_expand(std::span<const uint8_t> masks) {
   });
   for (size_t i = 1; i < starts.size(); ++i) starts[i] += starts[i - 1];
   if (starts.back() > std::numeric_limits<int32_t>::max())
-    throw std::length_error("[occupancy_expand] masks found " + std::to_string(starts.back()) +
-                            " children, expected at most 2147483647");
+    throw std::length_error("occupancy has " + std::to_string(starts.back()) +
+                            " children, at most 2^31 - 1 are possible");
   Children out{Buffer<int32_t>(starts.back()), Buffer<int32_t>(starts.back())};
   parallel_for(pieces, [&](int64_t piece) {
     int64_t at = starts[static_cast<size_t>(piece)];
@@ -94,7 +92,7 @@ Children occupancy_expand(std::span<const uint8_t> masks) {
 void child_coords(const CoordSpan& parents, std::span<const int32_t> parent_rows,
                   std::span<const int32_t> indices, void* out) {
   if (parent_rows.size() != indices.size())
-    throw std::invalid_argument("[child_coords] indices found " + std::to_string(indices.size()) +
+    throw std::invalid_argument("indices found " + std::to_string(indices.size()) +
                                 " entries, expected " + std::to_string(parent_rows.size()) +
                                 ", one for each of parent_rows");
   const int64_t n = static_cast<int64_t>(indices.size());

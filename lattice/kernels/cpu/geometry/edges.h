@@ -2,7 +2,7 @@
 // row, then offset, then the order of the list.
 #pragma once
 
-#include "lattice/kernels/cpu/geometry/lists.h"
+#include "lattice/kernels/cpu/geometry/relation_lists.h"
 
 namespace lattice::cpu {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lattice/kernels/cpu/geometry/keys.h"
-#include "lattice/kernels/cpu/geometry/lists.h"
+#include "lattice/kernels/cpu/geometry/relation_lists.h"
 
 namespace lattice::cpu {
 

@@ -108,6 +108,15 @@ void swap_ends(RelationLists& lists) {
   for (OffsetList& list : lists.lists) std::swap(list.in, list.out);
 }
 
+void set_ends(RelationLists& lists, const std::shared_ptr<const CoordIndex>& in,
+              const std::shared_ptr<const CoordIndex>& target) {
+  lists.n_in = in->rows();
+  lists.n_out = target->rows();
+  lists.in_order = order_of(in);
+  lists.out_order = order_of(target);
+  lists.in_once = target->duplicate < 0;
+}
+
 // Keys made from candidates, each once, ascending; order[p] is the public row of position p, first
 // seen first.
 template <typename Space>
@@ -273,11 +282,7 @@ RelationLists relate_gather(const std::shared_ptr<const CoordIndex>& in,
     return merge_lists<Space>(keys, in->rows(), true, anchors.data(), anchors.size(),
                               offset_groups(space, kernel, false), kernel.volume());
   });
-  out.n_in = in->rows();
-  out.n_out = target->rows();
-  out.in_order = order_of(in);
-  out.out_order = order_of(target);
-  out.in_once = target->duplicate < 0;
+  set_ends(out, in, target);
   return out;
 }
 
@@ -292,11 +297,7 @@ RelationLists relate_scatter(const std::shared_ptr<const CoordIndex>& in,
                               anchors.size(), offset_groups(space, kernel, false), kernel.volume());
   });
   swap_ends(out);
-  out.n_in = in->rows();
-  out.n_out = target->rows();
-  out.in_order = order_of(in);
-  out.out_order = order_of(target);
-  out.in_once = target->duplicate < 0;
+  set_ends(out, in, target);
   return out;
 }
 

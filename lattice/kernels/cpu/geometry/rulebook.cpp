@@ -205,7 +205,8 @@ struct Pairs {
 };
 
 int32_t axis_tap(float d, float grid, int32_t ks) {
-  const float l = std::nearbyint(d / grid) + static_cast<float>(ks / 2);
+  const int32_t center = ks / 2;
+  const float l = std::nearbyint(d / grid) + static_cast<float>(center);
   return static_cast<int32_t>(std::clamp(l, 0.0f, static_cast<float>(ks - 1)));
 }
 

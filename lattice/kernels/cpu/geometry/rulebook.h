@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "lattice/kernels/cpu/geometry/lists.h"
+#include "lattice/kernels/cpu/geometry/relation_lists.h"
 
 namespace lattice::cpu {
 

@@ -6,7 +6,7 @@
 //   tile_masks[p / 16]        OR of the masks of 16 sorted rows; four words per 64 rows
 #pragma once
 
-#include "lattice/kernels/cpu/geometry/lists.h"
+#include "lattice/kernels/cpu/geometry/relation_lists.h"
 
 namespace lattice::cpu {
 

@@ -54,8 +54,9 @@ def _import(name: str) -> Any:
 def bench_entropy(arguments: argparse.Namespace) -> None:
     import numpy as np
 
-    if arguments.symbols < 1 or arguments.repeat < 1:
-        raise ValueError("symbols and repeat must be positive")
+    for name in ("symbols", "repeat"):
+        if getattr(arguments, name) < 1:
+            raise ValueError(f"--{name}: found {getattr(arguments, name)}, expected 1 or more")
     n = arguments.symbols
     prob = np.exp(-np.abs(np.arange(256) - 128) / 12.0)
     prob /= prob.sum()

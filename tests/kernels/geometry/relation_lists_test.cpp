@@ -1,5 +1,5 @@
 // RelationLists: size, ends swapped, tile bounds, each against a direct count.
-#include "lattice/kernels/cpu/geometry/lists.h"
+#include "lattice/kernels/cpu/geometry/relation_lists.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "lattice/kernels/cpu/features/columns.h"
+#include "lattice/kernels/cpu/features/column_copies.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,5 +1,5 @@
 // Derived forms of RelationLists: size in memory, ends swapped, first edges of each tile.
-#include "lattice/kernels/cpu/geometry/lists.h"
+#include "lattice/kernels/cpu/geometry/relation_lists.h"
 
 #include <algorithm>
 #include <stdexcept>
