@@ -304,6 +304,22 @@ def test_12_derivatives_of_near_distances(spread, gap):
     np.testing.assert_allclose(np.diag(np.array(j)), (unit * t).sum(1), atol=2e-5)
 
 
+def test_11_fractions_and_ranges_are_not_lost(tmp_path):
+    path, P = tmp_path / "a.las", np.zeros((3, 3))
+    for values, text in (
+        (np.array([0.5, 1, 2]), "'intensity': found 0.5, expected whole numbers"),
+        (np.array([np.nan, 1, 2]), "'intensity': found nan"),
+        (np.array([-1, 1, 2]), r"'intensity': found -1\.\.2"),
+        (np.ones((3, 2)), "'intensity' has 2 values per point"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            io.write(path, io.PointCloud(P, {"intensity": values}))
+    for form in ("las", "ply", "pcd", "csv"):
+        for color in (np.full((3, 3), 200.0), np.full((3, 3), np.nan), np.full((3, 3), -1)):
+            with pytest.raises(ValueError, match=r"column 'color': found"):
+                io.write(tmp_path / f"a.{form}", io.PointCloud(P, {"color": color}))
+
+
 def small_run(folder, values=(5, 9), clouds=2, dtype=np.int64):
     """Arguments of a training of one second; clouds of two classes."""
     (folder / "s").mkdir(exist_ok=True)
@@ -361,6 +377,7 @@ def test_15_unknown_mean_iou_keeps_the_last_network(tmp_path, capsys):
     assert "mean IoU unknown" in capsys.readouterr().out
     assert cli.main([*train, *options, "--epochs", "2", "--seed", str(seed), "--resume"]) == 0
     assert (tmp_path / "r" / "model.safetensors").read_bytes() != first
+    assert "last epoch 2, on 1 unseen cloud" in capsys.readouterr().out
 
 
 def test_16_compress_keeps_64_bits(tmp_path):
@@ -397,6 +414,37 @@ def test_17_columns_come_back(tmp_path):
     (tmp_path / "b.ply").write_text(text)
     read = io.read(tmp_path / "b.ply").columns
     assert read["Intensity"].tolist() == [1] and read["intensity"].tolist() == [2]
+
+
+def test_17_names_that_differ_by_case_only(tmp_path):
+    columns = {"Intensity": np.array([0.5, 1, 2]), "intensity": np.arange(3), "X": np.ones(3)}
+    io.write(tmp_path / "a.csv", io.PointCloud(np.eye(3), columns))
+    read = io.read(tmp_path / "a.csv")
+    assert (read.points == np.eye(3)).all() and sorted(read.columns) == sorted(columns)
+    assert read.columns["Intensity"].tolist() == [0.5, 1, 2]
+
+
+@pytest.mark.parametrize("name", ["points", "header", "array", "return_num", "pt_src_id"])
+def test_17_las_columns_named_as_parts_of_laspy(name, tmp_path):
+    """laspy takes some names for its own attributes or for fields under their older names."""
+    P = np.arange(9.0).reshape(3, 3)
+    io.write(tmp_path / "a.las", io.PointCloud(P, {name: np.array([200, 1, 2])}))
+    read = io.read(tmp_path / "a.las")
+    assert read.columns[name].tolist() == [200, 1, 2] and (read.points == P).all()
+    assert list(read.columns) == [name]
+
+
+def test_17_las_names_that_laspy_cannot_hold(tmp_path):
+    laspy = pytest.importorskip("laspy")
+    for name in ("scales", "offsets", "bit_fields"):  # the first two never ended
+        with pytest.raises(ValueError, match=f"cannot be named '{name}'"):
+            io.write(tmp_path / "a.las", io.PointCloud(np.zeros((3, 3)), {name: np.ones(3)}))
+    header = laspy.LasHeader(version="1.4", point_format=6)
+    header.add_extra_dim(laspy.ExtraBytesParams("scales", "f8"))
+    with laspy.open(tmp_path / "b.las", mode="w", header=header) as writer:
+        writer.write_points(laspy.PackedPointRecord.zeros(5, header.point_format))
+    with pytest.raises(ValueError, match="a dimension named 'scales'"):
+        io.read(tmp_path / "b.las")
 
 
 # Resources.
