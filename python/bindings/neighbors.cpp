@@ -30,8 +30,11 @@ std::optional<int64_t> limit(nb::handle value, const char* operation) {
 std::shared_ptr<Neighbors> neighbors_of_edges(const Given& query_rows, const Given& source_rows,
                                               const std::optional<Given>& given_distances,
                                               nb::handle n_query, nb::handle n_source,
-                                              nb::handle max_neighbors) {
+                                              nb::handle max_neighbors, nb::handle n_query_capacity,
+                                              nb::handle n_source_capacity) {
   constexpr const char* kName = "NeighborRelation";
+  if (n_query.is_none()) n_query = n_query_capacity;  // the older names
+  if (n_source.is_none()) n_source = n_source_capacity;
   const int64_t queries = integer(n_query, kName, "n_query"),
                 sources = integer(n_source, kName, "n_source");
   const auto most = limit(max_neighbors, kName);
@@ -75,8 +78,9 @@ void bind_relation(nb::module_& m) {
   nb::class_<Neighbors>(m, "NeighborRelation",
                         "Each query's neighbors, nearest first, by (squared distance, source row).")
       .def(nb::new_(&neighbors_of_edges), "query_rows"_a, "source_rows"_a,
-           "distances"_a = nb::none(), nb::kw_only(), "n_query"_a, "n_source"_a,
-           "max_neighbors"_a = nb::none(),
+           "distances"_a = nb::none(), nb::kw_only(), "n_query"_a = nb::none(),
+           "n_source"_a = nb::none(), "max_neighbors"_a = nb::none(),
+           "n_query_capacity"_a = nb::none(), "n_source_capacity"_a = nb::none(),
            "From edges whose query rows ascend; distances are 0 where they are not given.")
       .def_prop_ro("edges", &Neighbors::edges, nb::rv_policy::reference_internal,
                    nb::call_guard<Release>())

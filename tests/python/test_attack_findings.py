@@ -766,3 +766,71 @@ def test_33_a_large_integer_is_a_number():
         for value in (-1, float("nan"), float("inf")):
             with pytest.raises(ValueError, match="expected a finite number, 0 or more"):
                 make(value)
+
+
+def test_34_errors_of_writers_name_one_file(tmp_path):
+    """`'a.ply' -> None` stood in every message."""
+    with pytest.raises(FileNotFoundError) as error:
+        io.write(tmp_path / "no" / "a.ply", cloud_of(3))
+    assert str(error.value).endswith(f"{tmp_path / 'no' / 'a.ply'}'")
+
+
+def test_35_a_predicted_cloud_keeps_its_truth(tmp_path, capsys):
+    """The second prediction took the first one for the truth and dropped the truth."""
+    train = small_run(tmp_path)
+    assert cli.main([*train, "--voxel", "0.4", "--epochs", "1", "--validation", "0"]) == 0
+    path, run = tmp_path / "s/0.npz", str(tmp_path / "r")
+    truth = io.read(path).columns["label"]
+    told = []
+    for _ in range(2):
+        capsys.readouterr()
+        assert cli.main(["predict", run, str(path), str(path)]) == 0
+        told.append(capsys.readouterr().out.split("IoU per voxel")[1])
+        assert (io.read(path).columns["truth"] == truth).all()
+    assert told[0] == told[1]
+
+
+def test_36_training_into_the_folder_of_the_clouds(tmp_path, capsys):
+    train = small_run(tmp_path)
+    train[-1] = str(tmp_path / "s")
+    assert cli.main([*train, "--voxel", "0.4", "--epochs", "1"]) == 0
+    assert cli.main([*train, "--voxel", "0.4", "--epochs", "2", "--resume"]) == 0
+    assert "history.csv: no points, passed over" in capsys.readouterr().out
+
+
+def test_37_a_map_of_other_points():
+    x = SparseTensor(mx.array([[0, 0, 0, 0], [0, 1, 0, 0]]), mx.ones((2, 1)))
+    five = ops.build_point_voxel_map(mx.zeros((5, 3)), x.coords)
+    with pytest.raises(ValueError, match=r"point_voxel_map must be that of the 3 points.*of 5"):
+        ops.devoxelize(mx.zeros((3, 3)), x, point_voxel_map=five)
+    found = ops.devoxelize(
+        mx.zeros((7, 3)), x, point_voxel_map=five, point_active_rows=mx.array([5])
+    )
+    assert found.shape == (5, 1)
+
+
+def test_38_a_batch_number_beyond_the_limit():
+    x = SparseTensor(mx.array([[2**31 - 1, 0, 0, 0]]), mx.ones((1, 1)))
+    with pytest.raises(ValueError, match=r"coords hold batch 2147483647, expected at most 1677"):
+        ops.global_sum_pool(x)
+
+
+def test_39_copies_of_a_coordinate_set():
+    one = core.CoordinateSet(mx.array([[0, 1, 2, 3]]))
+    for other in (copy.copy(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
+        assert isinstance(other, core.CoordinateSet) and other.tolist() == [[0, 1, 2, 3]]
+
+
+def test_40_coordinates_that_cannot_be_drawn(tmp_path, capsys, recwarn):
+    """A blank picture, and a message of JSON."""
+    far = io.PointCloud(np.array([[1e308, -1e308, 0], [-1e308, 1e308, 1]]))
+    for draw in (viewer.page, lambda c: viewer.picture(c, size=(64, 64))):
+        with pytest.raises(ValueError, match=r"\[viewer\] panels: found coordinates beyond"):
+            draw(far)
+        draw(io.PointCloud(np.zeros((2, 3)), {"a": np.array([1e308, -1e308])}))
+    io.write(tmp_path / "a.npz", far)
+    for command, output in (("voxelize", "b.npz"), ("compress", "b.mlat")):
+        paths = [str(tmp_path / "a.npz"), str(tmp_path / output)]
+        assert cli.main([command, *paths, "--voxel", "0.1"]) == 1
+        assert "than 2^31 voxels" in capsys.readouterr().err
+    assert not [w for w in recwarn if issubclass(w.category, RuntimeWarning)]

@@ -125,8 +125,16 @@ def test_constructors():
     for q, s in (([1, 0], [0, 0]), ([0, 3], [0, 0]), ([0, 1], [0, 2])):
         with pytest.raises(ValueError, match=r"\[NeighborRelation\]"):
             core.NeighborRelation(mx.array(q), mx.array(s), n_query=3, n_source=2)
+    n = core.NeighborRelation(mx.array([0]), mx.array([1]), n_query_capacity=3, n_source_capacity=2)
+    assert (n.n_query, n.n_source) == (3, 2)
+    with pytest.raises(TypeError, match=r"\[NeighborRelation\] n_source must be"):
+        core.NeighborRelation(mx.array([0]), mx.array([1]), n_query=3)
     o = core.SparseOccupancy(C, mx.array([4]), mx.array([1, 2, 3, 4]))
     assert o.capacity == o.active_count == 4
+    o = core.SparseOccupancy(C, mx.array([3]), mx.array([1, 2, 3, 4]))
+    assert (o.capacity, o.active_count) == (4, 3)
+    with pytest.raises(ValueError, match=r"\[SparseOccupancy\] active_rows must be in 0..4"):
+        _ = core.SparseOccupancy(C, mx.array([9]), mx.array([1, 2, 3, 4])).active_count
 
 
 def test_coordinate_sets_come_back():

@@ -55,6 +55,10 @@ def _predict(arguments: argparse.Namespace) -> None:
     ):
         raise ValueError(f"{path} and {RECIPE} do not belong together")
     cloud = io.read(arguments.cloud, arguments.format)
+    if "truth" in cloud.columns:  # predict wrote this cloud: its `label` is no truth
+        columns = {n: v for n, v in cloud.columns.items() if n != "truth"}
+        columns[recipe.label] = cloud.columns["truth"]
+        cloud = io.PointCloud(cloud.points, columns, dict(cloud.meta))
     begin = time.perf_counter()
     scan = recipe.scan(cloud, arguments.cloud)
     voxelized = time.perf_counter()

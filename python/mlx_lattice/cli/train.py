@@ -172,12 +172,15 @@ def _files(data: Any, io: Any) -> Any:
 
 
 def _known(path: str | os.PathLike[str], io: Any) -> bool:
-    """A file of a folder that is a cloud; notes in .txt are told and passed over."""
+    """A file of a folder that is a cloud; notes in .txt are told and passed over.
+
+    So is the history of a training whose --output is the folder.
+    """
     try:
         name = io.format_of(path)
     except ValueError:
         return False
-    if name == "txt" and not io.text.is_points(path):
+    if (name == "txt" or Path(path).name == HISTORY) and not io.text.is_points(path):
         print(f"{path}: no points, passed over")
         return False
     return True
