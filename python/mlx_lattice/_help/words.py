@@ -244,6 +244,7 @@ ARGUMENTS: dict[str, str] = {
     "kernel_offsets": "Offsets (x, y, z) in id order, or None; their number is n_kernels.",
     "out_coords": "Coordinates of the output rows; their number is n_out where that is not given.",
     "n_in_capacity": "An older name of n_in.",
+    "n_out_capacity": "An older name of n_out.",
     "n_query_capacity": "An older name of n_query.",
     "n_source_capacity": "An older name of n_source.",
     "query_rows": "Query row of each edge, ascending.",
