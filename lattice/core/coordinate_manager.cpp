@@ -6,6 +6,7 @@
 #include <atomic>
 #include <stdexcept>
 
+#include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/geometry/coords.h"
 
 namespace lattice {
@@ -58,7 +59,8 @@ mx::array keep_active(const mx::array& rows, const std::optional<mx::array>& act
   if (!active_rows) return rows;
   const std::string head = "[" + std::string(operation) + "] active_rows must ";
   if (active_rows->shape() != mx::Shape{1} || active_rows->dtype() != mx::int32)
-    throw std::invalid_argument(head + "be an int32 array of shape (1,), got shape " +
+    throw std::invalid_argument(head + "be an int32 array of shape (1,), got " +
+                                graph::dtype_name(active_rows->dtype()) + " of shape " +
                                 shape_text(active_rows->shape()));
   const int n = evaluated(*active_rows, operation, "active_rows").data<int32_t>()[0];
   if (n < 0 || n > rows.shape(0))
@@ -301,6 +303,7 @@ std::vector<CachedRelation> CoordinateManager::relations() const {
   std::sort(order.begin(), order.end(),
             [](const Entry* a, const Entry* b) { return a->number < b->number; });
   std::vector<CachedRelation> made;
+  made.reserve(order.size());
   for (const Entry* entry : order) made.push_back(entry->made);
   return made;
 }

@@ -56,7 +56,12 @@ mlx::core::array array(nb::handle value, const char* operation, const char* argu
   if (!numpy && !nb::isinstance<nb::list>(value) && !nb::isinstance<nb::tuple>(value))
     wrong_type(operation, argument, "an mx.array, a NumPy array or nested lists", value);
   try {
-    return nb::cast<mlx::core::array>(nb::module_::import_("mlx.core").attr("array")(value));
+    nb::object given = nb::borrow(value);
+    if (nb::hasattr(value, "flags") && nb::hasattr(value, "astype"))
+      // MLX takes neither another order of bytes nor a reversed view.
+      given = value.attr("astype")(value.attr("dtype").attr("newbyteorder")("="),
+                                   nb::arg("order") = "C", nb::arg("copy") = false);
+    return nb::cast<mlx::core::array>(nb::module_::import_("mlx.core").attr("array")(given));
   } catch (nb::python_error& error) {
     throw lattice::TypeError(head(operation, argument) +
                              "be numbers in rows of one length; MLX says: " +

@@ -834,3 +834,41 @@ def test_40_coordinates_that_cannot_be_drawn(tmp_path, capsys, recwarn):
         assert cli.main([command, *paths, "--voxel", "0.1"]) == 1
         assert "than 2^31 voxels" in capsys.readouterr().err
     assert not [w for w in recwarn if issubclass(w.category, RuntimeWarning)]
+
+
+def test_41_modules_inside_packages_have_the_net_too():
+    """The generator of hostile calls did not reach them."""
+    from mlx_lattice import samples
+    from mlx_lattice.models import convert
+
+    for call, kind, text in (
+        (lambda: samples.write_scans(0.5), TypeError, r"\[write_scans\].*folder: 0.5"),
+        (lambda: convert.from_legacy_points({}), ValueError, r"\[from_legacy_points\].*weight:"),
+        (
+            lambda: convert.minkowski_layer(mx.ones((27, 4, 4)), kind=np.ones(3), kernel_size=3),
+            ValueError,
+            r"\[minkowski_layer\].*kind:",
+        ),
+    ):
+        with pytest.raises(kind, match=text):
+            call()
+
+
+def test_42_numpy_arrays_of_any_order():
+    """Big-endian arrays were `std::bad_cast`, reversed views an error of DLPack."""
+    rows = np.array([[0, 1, 2, 3], [0, 4, 5, 6]])
+    for given in (rows.astype(">i4"), rows.astype(">i8"), rows[::-1][::-1], rows[:, ::-1][:, ::-1]):
+        x = SparseTensor(given, np.array([[1.0], [2.0]], ">f4")[::-1])
+        assert x.coords.tolist() == rows.tolist() and x.feats.tolist() == [[2.0], [1.0]]
+        assert ops.lookup_coords(given, given).tolist() == [0, 1]
+        assert ops.lookup_coords(given[::-1], given).tolist() == [1, 0]
+    for given in (np.full((2, 2), -1.0, ">f4"), np.full((2, 2), -1.0, ">f8")[::-1]):
+        assert ops.relu_features(given).tolist() == [[0, 0], [0, 0]]
+    with pytest.raises(TypeError, match=r"\[relu_features\] feats"):
+        ops.relu_features(np.array([["a"]]))
+
+
+def test_43_active_rows_of_another_dtype():
+    rows = mx.zeros((1, 4), dtype=mx.int32)
+    with pytest.raises(ValueError, match=r"active_rows must be an int32 array.*int64"):
+        SparseTensor(rows, mx.ones((1, 1)), active_rows=mx.array([1], dtype=mx.int64))
