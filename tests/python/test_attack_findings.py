@@ -610,6 +610,14 @@ def test_25_viewer_and_terminal(tmp_path, capsys):
         for c in ({}, {"height": np.full(300, 99.0)})
     ]
     assert (pictures[0] == pictures[1]).all()
+    color = rng(1).integers(0, 256, (300, 3)).astype(np.uint8)
+    pictures = [
+        np.asarray(viewer.picture(cloud_of(300, color=color, **c), color="rgb", size=(64, 64)))
+        for c in ({}, {"rgb": np.full(300, 99.0)})
+    ]
+    assert (pictures[0] == pictures[1]).all()
+    with pytest.raises(ValueError, match="expected one of height, column rgb"):
+        viewer.picture(cloud_of(300, rgb=np.ones(300)), color="rgb", size=(64, 64))
     axes = "".join(f"property float {n}\n" for n in ("x", "y", "z", "\x1b]0;owned\x07\x1b[31mred"))
     (tmp_path / "e.ply").write_text(
         f"ply\nformat ascii 1.0\nelement vertex 1\n{axes}end_header\n0 0 0 1\n"
