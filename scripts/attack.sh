@@ -23,4 +23,4 @@ if [ "${LATTICE_ASAN:-0}" = 1 ]; then
   memory=0
 fi
 python tests/attack/run.py --calls "$calls" --seed "$seed" --memory "$memory"
-python tests/attack/fuzz.py --cases "$((calls / 20))"
+python tests/attack/fuzz.py --cases "$((calls / 20))" --seed "$seed"

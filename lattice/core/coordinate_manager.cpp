@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "lattice/core/errors.h"
+#include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/geometry/coords.h"
 
 namespace lattice {
@@ -55,7 +56,8 @@ mx::array keep_active(const mx::array& rows, const std::optional<mx::array>& act
                       std::string_view operation) {
   if (!active_rows) return rows;
   if (active_rows->shape() != mx::Shape{1} || active_rows->dtype() != mx::int32)
-    fail(operation, "active_rows must be an int32 array of shape (1,), got shape " +
+    fail(operation, "active_rows must be an int32 array of shape (1,), got " +
+                        graph::dtype_name(active_rows->dtype()) + " of shape " +
                         shape_text(active_rows->shape()));
   const int n = evaluated(*active_rows, operation, "active_rows").data<int32_t>()[0];
   if (n < 0 || n > rows.shape(0))

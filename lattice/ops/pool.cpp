@@ -44,6 +44,9 @@ int64_t batches(const std::string& op, const SparseTensor& x,
   constexpr int64_t kMost = int64_t{1} << 24;
   const int64_t needed =
       x.batch_counts() ? static_cast<int64_t>(x.batch_counts()->size()) : x.batch_size();
+  if (needed > kMost)
+    fail(op, "coords hold batch " + std::to_string(needed - 1) + ", expected at most " +
+                 std::to_string(kMost - 1) + "; number the items 0, 1, 2, ...");
   const int64_t n = x.batch_counts() ? needed : batch_size.value_or(needed);
   if (n < needed || n < 0 || n > kMost)
     fail(op, "batch_size must be " + std::to_string(needed) + ".." + std::to_string(kMost) +

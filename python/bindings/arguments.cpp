@@ -56,7 +56,12 @@ mlx::core::array array(nb::handle value, const char* operation, const char* argu
   if (!numpy && !nb::isinstance<nb::list>(value) && !nb::isinstance<nb::tuple>(value))
     wrong_type(operation, argument, "an mx.array, a NumPy array or nested lists", value);
   try {
-    return nb::cast<mlx::core::array>(nb::module_::import_("mlx.core").attr("array")(value));
+    nb::object given = nb::borrow(value);
+    if (nb::hasattr(value, "flags") && nb::hasattr(value, "astype"))
+      // MLX takes neither another order of bytes nor a reversed view.
+      given = value.attr("astype")(value.attr("dtype").attr("newbyteorder")("="),
+                                   nb::arg("order") = "C", nb::arg("copy") = false);
+    return nb::cast<mlx::core::array>(nb::module_::import_("mlx.core").attr("array")(given));
   } catch (nb::python_error& error) {
     throw lattice::TypeError(head(operation, argument) +
                              "be numbers in rows of one length; MLX says: " +
@@ -70,6 +75,15 @@ std::vector<int64_t> integers(nb::handle value, const char* operation, const cha
   std::vector<int64_t> out;
   for (nb::handle item : sequence) out.push_back(integer(item, operation, argument));
   return out;
+}
+
+nb::object given_once(nb::handle value, nb::handle older, const char* operation,
+                      const char* argument) {
+  if (value.is_none()) return nb::borrow(older);
+  if (!older.is_none() && !value.equal(older))
+    throw std::invalid_argument(head(operation, argument) + "equal " + argument +
+                                "_capacity, its older name; give one of them");
+  return nb::borrow(value);
 }
 
 lattice::Triple triple(nb::handle value, const char* operation, const char* argument) {

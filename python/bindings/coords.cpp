@@ -213,7 +213,7 @@ void bind_coords(nb::module_& m) {
             [&] { return build_sparse_alignment(a, lhs_active, b, rhs_active, kind, s); });
       },
       nb::arg("lhs"), nb::arg("lhs_active").none(), nb::arg("rhs"), nb::arg("rhs_active").none(),
-      nb::kw_only(), nb::arg("join"), nb::arg("stream") = nb::none(),
+      nb::kw_only(), nb::arg("join") = "inner", nb::arg("stream") = nb::none(),
       "Joins two sets by value. inner, left: lhs order; right: rhs order; outer: lhs, then the rhs "
       "rows without "
       "partner.");

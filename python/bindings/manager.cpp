@@ -17,8 +17,8 @@ using Manager = CoordinateManager;
 
 template <auto method>
 auto manager_relation(const char* name) {
-  return [name](Manager& self, const CoordinateMapKey& key, nb::object size, nb::object stride,
-                nb::object padding, nb::object dilation) {
+  return [name](Manager& self, const CoordinateMapKey& key, const nb::object& size,
+                const nb::object& stride, const nb::object& padding, const nb::object& dilation) {
     const KernelSpec spec = kernel_spec(name, size, stride, padding, dilation);
     Release release;
     return (self.*method)(key, spec);
@@ -28,7 +28,8 @@ auto manager_relation(const char* name) {
 template <auto method>
 auto manager_target_relation(const char* name) {
   return [name](Manager& self, const CoordinateMapKey& key, const CoordinateMapKey& target,
-                nb::object size, nb::object stride, nb::object padding, nb::object dilation) {
+                const nb::object& size, const nb::object& stride, const nb::object& padding,
+                const nb::object& dilation) {
     const KernelSpec spec = kernel_spec(name, size, stride, padding, dilation);
     Release release;
     return (self.*method)(key, target, spec);
@@ -45,7 +46,7 @@ void bind_manager(nb::module_& m) {
       .def_prop_ro("id", &Manager::id)
       .def(
           "insert_coords",
-          [](Manager& self, const mx::array& coords, nb::object stride,
+          [](Manager& self, const mx::array& coords, const nb::object& stride,
              const std::optional<mx::array>& active_rows) {
             const Triple s = triple(stride, "CoordinateManager.insert_coords", "stride");
             Release release;

@@ -28,24 +28,31 @@ std::optional<int64_t> limit(nb::handle value, const char* operation) {
 
 // A relation of given edges, checked.
 std::shared_ptr<Neighbors> neighbors_of_edges(const Given& query_rows, const Given& source_rows,
+                                              const std::optional<Given>& neighbor_ids,
                                               const std::optional<Given>& given_distances,
                                               nb::handle n_query, nb::handle n_source,
-                                              nb::handle max_neighbors) {
+                                              nb::handle max_neighbors, nb::handle n_query_capacity,
+                                              nb::handle n_source_capacity) {
   constexpr const char* kName = "NeighborRelation";
-  const int64_t queries = integer(n_query, kName, "n_query"),
-                sources = integer(n_source, kName, "n_source");
+  const int64_t queries = integer(given_once(n_query, n_query_capacity, kName, "n_query"), kName,
+                                  "n_query"),
+                sources = integer(given_once(n_source, n_source_capacity, kName, "n_source"), kName,
+                                  "n_source");
   const auto most = limit(max_neighbors, kName);
   constexpr int64_t kMost = INT32_MAX - 1;
   if (queries < 0 || sources < 0 || queries > kMost || sources > kMost)
     throw std::invalid_argument("[NeighborRelation] n_query and n_source must be in 0..2^31-2");
-  const Optional distances = given_distances ? Optional(**given_distances) : std::nullopt;
+  const Optional distances = given_distances ? Optional(**given_distances) : std::nullopt,
+                 ids = neighbor_ids ? Optional(**neighbor_ids) : std::nullopt;
   Release release;
   const mx::array q = checked_rows(*query_rows, queries, kName, "query_rows"),
                   r = checked_rows(*source_rows, sources, kName, "source_rows");
   const auto n = static_cast<int64_t>(q.size());
-  if (r.size() != q.size() || (distances && distances->shape() != q.shape()))
+  if (r.size() != q.size() || (distances && distances->shape() != q.shape()) ||
+      (ids && ids->shape() != q.shape()))
     throw std::invalid_argument(
-        "[NeighborRelation] query_rows, source_rows and distances must have one length");
+        "[NeighborRelation] query_rows, source_rows, neighbor_ids and distances must have one "
+        "length");
   cpu::Neighbors found;
   found.offsets = cpu::Buffer<int32_t>(queries + 1);
   found.sources = cpu::Buffer<int32_t>(n);
@@ -57,6 +64,14 @@ std::shared_ptr<Neighbors> neighbors_of_edges(const Given& query_rows, const Giv
     throw std::invalid_argument("[NeighborRelation] query_rows must ascend");
   for (int64_t e = 0; e < n; ++e) ++found.offsets[rows[e] + 1];
   for (int64_t i = 0; i < queries; ++i) found.offsets[i + 1] += found.offsets[i];
+  if (n && ids) {
+    const mx::array given = checked_rows(*ids, n, kName, "neighbor_ids");
+    for (int64_t e = 0; e < n; ++e)
+      if (given.data<int32_t>()[e] != e - found.offsets[rows[e]])
+        throw std::invalid_argument("[NeighborRelation] neighbor_ids[" + std::to_string(e) +
+                                    "] must be the rank of the neighbor, " +
+                                    std::to_string(e - found.offsets[rows[e]]));
+  }
   if (n) std::copy_n(r.data<int32_t>(), n, found.sources.begin());
   if (n && distances) {
     const mx::array given = evaluated(mx::astype(*distances, mx::float32), kName, "distances");
@@ -75,8 +90,9 @@ void bind_relation(nb::module_& m) {
   nb::class_<Neighbors>(m, "NeighborRelation",
                         "Each query's neighbors, nearest first, by (squared distance, source row).")
       .def(nb::new_(&neighbors_of_edges), "query_rows"_a, "source_rows"_a,
-           "distances"_a = nb::none(), nb::kw_only(), "n_query"_a, "n_source"_a,
-           "max_neighbors"_a = nb::none(),
+           "neighbor_ids"_a = nb::none(), "distances"_a = nb::none(), nb::kw_only(),
+           "n_query"_a = nb::none(), "n_source"_a = nb::none(), "max_neighbors"_a = nb::none(),
+           "n_query_capacity"_a = nb::none(), "n_source_capacity"_a = nb::none(),
            "From edges whose query rows ascend; distances are 0 where they are not given.")
       .def_prop_ro("edges", &Neighbors::edges, nb::rv_policy::reference_internal, Unlocked())
       .def_prop_ro(

@@ -37,8 +37,8 @@ void bind_values(nb::module_& m) {
       m, "KernelSpec", "Size, stride, padding and dilation of a kernel: integers or triples.");
   spec.def(
       "__init__",
-      [](KernelSpec* self, nb::object size, nb::object stride, nb::object padding,
-         nb::object dilation) {
+      [](KernelSpec* self, const nb::object& size, const nb::object& stride,
+         const nb::object& padding, const nb::object& dilation) {
         new (self) KernelSpec(
             triple(size, "KernelSpec", "size"), triple(stride, "KernelSpec", "stride"),
             triple(padding, "KernelSpec", "padding"), triple(dilation, "KernelSpec", "dilation"));
@@ -61,7 +61,7 @@ void bind_values(nb::module_& m) {
                                    "The name of a coordinate set in a manager.");
   key.def(
       "__init__",
-      [](CoordinateMapKey* self, int64_t id, nb::object stride, int64_t manager_id) {
+      [](CoordinateMapKey* self, int64_t id, const nb::object& stride, int64_t manager_id) {
         new (self) CoordinateMapKey{id, triple(stride, "CoordinateMapKey", "stride"), manager_id};
       },
       "id"_a, "stride"_a, "manager_id"_a);
@@ -142,10 +142,12 @@ void bind_relation(nb::module_& m) {
       .def(
           nb::new_([](const Given& in_rows, const Given& out_rows, const Given& kernel_ids,
                       nb::object n_in, nb::object n_out, nb::object n_kernels,
-                      nb::object kernel_offsets, nb::object out_coords, nb::object n_in_capacity) {
+                      const nb::object& kernel_offsets, const nb::object& out_coords,
+                      const nb::object& n_in_capacity, const nb::object& n_out_capacity) {
             const char* name = "KernelRelation";
             // The older names say the same: rows of the input, of the coordinates, of the offsets.
-            if (n_in.is_none()) n_in = n_in_capacity;
+            n_in = given_once(n_in, n_in_capacity, name, "n_in");
+            n_out = given_once(n_out, n_out_capacity, name, "n_out");
             if (n_out.is_none() && !out_coords.is_none())
               n_out = nb::int_(rows_of(out_coords, "out_coords"));
             if (n_kernels.is_none() && !kernel_offsets.is_none())
@@ -170,7 +172,8 @@ void bind_relation(nb::module_& m) {
           }),
           "in_rows"_a, "out_rows"_a, "kernel_ids"_a, nb::kw_only(), "n_in"_a = nb::none(),
           "n_out"_a = nb::none(), "n_kernels"_a = nb::none(), "kernel_offsets"_a = nb::none(),
-          "out_coords"_a = nb::none(), "n_in_capacity"_a = nb::none())
+          "out_coords"_a = nb::none(), "n_in_capacity"_a = nb::none(),
+          "n_out_capacity"_a = nb::none())
       .def_prop_ro("kind", [](const Relation& r) { return std::string(kind_name(r.kind())); })
       .def_prop_ro("spec", &Relation::spec)
       .def_prop_ro("n_in", &Relation::n_in)
@@ -226,8 +229,8 @@ void def_builder(nb::module_& m, const char* name, Builder<In> build, const char
                  int stride) {
   m.def(
       name,
-      [name, build](const In& x, nb::object kernel, nb::object step, nb::object padding,
-                    nb::object dilation, mx::StreamOrDevice s) {
+      [name, build](const In& x, const nb::object& kernel, const nb::object& step,
+                    const nb::object& padding, const nb::object& dilation, mx::StreamOrDevice s) {
         const KernelSpec spec = kernel_spec(name, kernel, step, padding, dilation);
         Release release;
         return build(x, spec, s);
@@ -240,7 +243,8 @@ template <typename In>
 void def_submanifold(nb::module_& m, const char* name, Builder<In> build, const char* in) {
   m.def(
       name,
-      [name, build](const In& x, nb::object kernel, nb::object dilation, mx::StreamOrDevice s) {
+      [name, build](const In& x, const nb::object& kernel, const nb::object& dilation,
+                    mx::StreamOrDevice s) {
         const KernelSpec spec = kernel_spec(name, kernel, nb::int_(1), nb::int_(0), dilation);
         Release release;
         return build(x, spec, s);
@@ -252,7 +256,8 @@ template <typename In>
 void def_generative(nb::module_& m, const char* name, Builder<In> build, const char* in) {
   m.def(
       name,
-      [name, build](const In& x, nb::object kernel, nb::object stride, mx::StreamOrDevice s) {
+      [name, build](const In& x, const nb::object& kernel, const nb::object& stride,
+                    mx::StreamOrDevice s) {
         const KernelSpec spec = kernel_spec(name, kernel, stride, nb::int_(0), nb::int_(1));
         Release release;
         return build(x, spec, s);
@@ -265,8 +270,8 @@ void def_target(nb::module_& m, const char* name, TargetBuilder<In, To> build, c
                 const char* to, int size, int stride) {
   m.def(
       name,
-      [name, build](const In& x, const To& target, nb::object kernel, nb::object step,
-                    nb::object padding, nb::object dilation, mx::StreamOrDevice s) {
+      [name, build](const In& x, const To& target, const nb::object& kernel, const nb::object& step,
+                    const nb::object& padding, const nb::object& dilation, mx::StreamOrDevice s) {
         const KernelSpec spec = kernel_spec(name, kernel, step, padding, dilation);
         Release release;
         return build(x, target, spec, s);
@@ -283,7 +288,7 @@ void bind_relations(nb::module_& m) {
   bind_relation(m);
   m.def(
       "kernel_offsets",
-      [](nb::object size, nb::object dilation, bool centered) {
+      [](const nb::object& size, const nb::object& dilation, bool centered) {
         return triples(kernel_offsets(triple(size, "kernel_offsets", "kernel_size"),
                                       triple(dilation, "kernel_offsets", "dilation"), centered));
       },

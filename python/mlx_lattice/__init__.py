@@ -66,6 +66,8 @@ for _prefix, _package in (
 ):
     _error_names.guard(vars(_package))
     _help.install(_package, _prefix)
+for _package in (models.convert, samples):  # their help is written where they stand
+    _error_names.guard(vars(_package))
 
 # Loaded at first use: the package itself needs only MLX.
 _WITH_NUMPY = ("datasets", "io", "training", "transforms", "viewer")

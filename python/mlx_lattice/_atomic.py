@@ -42,8 +42,8 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         with suppress(OSError):
             temporary.unlink()
         if isinstance(error, OSError) and error.errno and error.filename in (str(temporary), None):
-            error.filename = str(path)  # the name that the user knows
-            error.filename2 = None
+            # The name that the user knows; a second name, even None, would be printed too.
+            raise OSError(error.errno, error.strerror, str(path)) from None
         raise
     _flush_folder(target.parent)
 

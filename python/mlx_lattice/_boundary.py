@@ -194,8 +194,11 @@ def _convertible(value: Any) -> bool:
 
 def _array(name: str, key: str, value: Any) -> mx.array:
     try:
+        if hasattr(value, "flags") and hasattr(value, "astype"):
+            # MLX takes neither another order of bytes nor a reversed view.
+            value = value.astype(value.dtype.newbyteorder("="), order="C", copy=False)
         return mx.array(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"[{name}] {key}: cannot become an array: {error}") from None
 
 

@@ -1,6 +1,8 @@
 """Every public callable, found by introspection, and one hostile call of it per seed."""
 
+import importlib
 import inspect
+import pkgutil
 import random
 import re
 from enum import Enum
@@ -8,25 +10,31 @@ from enum import Enum
 import mlx.core as mx
 import mlx.nn
 import mlx_lattice as ml
-from mlx_lattice import core, datasets, io, models, nn, ops, points, training, transforms, viewer
-from mlx_lattice.training import losses, schedules
 from values import hostile, usual
 
-MODULES = {
-    "ml": ml,
-    "core": core,
-    "ops": ops,
-    "nn": nn,
-    "points": points,
-    "models": models,
-    "training": training,
-    "losses": losses,
-    "schedules": schedules,
-    "transforms": transforms,
-    "datasets": datasets,
-    "io": io,
-    "viewer": viewer,
-}
+
+def modules():
+    """{prefix: module}: the package, its folders without an underscore, and what they show."""
+    found = {"ml": ml}
+
+    def add(module):
+        name = module.__name__.partition(".")[2]
+        if name in found or not hasattr(module, "__all__"):
+            return
+        if name:
+            found[name] = module
+        for shown in (getattr(module, n) for n in module.__all__):
+            if inspect.ismodule(shown):
+                add(shown)
+
+    for info in pkgutil.iter_modules(ml.__path__):
+        if info.ispkg and info.name[0] != "_" and info.name not in NO_MODULES:
+            add(importlib.import_module(f"mlx_lattice.{info.name}"))
+    add(ml)
+    return dict(sorted(found.items(), key=lambda item: item[0].count(".")))
+
+
+NO_MODULES = ("cli", "recipes")  # commands, which have a fuzz of their own, and data
 # Why a callable is left out; everything else is called.
 LEFT_OUT = {
     "ml.selftest": "runs for minutes",
@@ -35,26 +43,23 @@ LEFT_OUT = {
     "points.train_pointcnn": "trains for minutes",
     "training.Ranks": "joins a group of processes",
     "training.AdamW": "made by MLX",
-    "schedules.AdamW": "made by MLX",
     "datasets.Dataset": "abstract; its subclasses are called",
-    "schedules.Callable": "of Python",
-    "losses.Callable": "of Python",
-    "losses.Loss": "a type",
-    "schedules.Schedule": "a type",
 }
 METHODS_LEFT_OUT = ("save", "load", "resume", "fit", "clear", "set_budget")
 
 
 def public():
-    """[(name, callable)], sorted: functions and classes of the public modules."""
-    found = {}
-    for prefix, module in MODULES.items():
-        for name in getattr(module, "__all__", [n for n in dir(module) if not n.startswith("_")]):
-            value = getattr(module, name)
-            full = f"{prefix}.{name}"
+    """[(name, callable)], sorted: functions and classes of the public modules, each once."""
+    found, seen = {}, set()
+    for prefix, module in modules().items():
+        for name in module.__all__:
+            value, full = getattr(module, name), f"{prefix}.{name}"
             error = inspect.isclass(value) and issubclass(value, (BaseException, Enum))
-            if callable(value) and full not in LEFT_OUT and not error:
-                found[full] = value
+            type_ = not inspect.isclass(value) and getattr(value, "__module__", "") == "typing"
+            if callable(value) and not error and not type_ and id(value) not in seen:
+                seen.add(id(value))
+                if full not in LEFT_OUT:
+                    found[full] = value
     return sorted(found.items())
 
 

@@ -1,9 +1,12 @@
 """kill -9 at random moments of `train` and `compress`: files are whole, the old or the new ones.
 
 python tests/attack/kill.py --kills 50
+
+The epoch of the checkpoint never goes back: nothing is lost but the epoch under way.
 """
 
 import argparse
+import json
 import random
 import signal
 import subprocess
@@ -12,6 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import mlx.core as mx
 import numpy as np
 from mlx_lattice import io, models, ops
 from mlx_lattice.cli import main as command
@@ -32,11 +36,23 @@ def killed(process, seconds):
     return process.wait() == -signal.SIGKILL
 
 
+def epoch_of(folder: Path) -> int:
+    """The epoch of the checkpoint, 0 without one; every other file of the run must be whole."""
+    if (folder / "model.safetensors").exists():
+        models.load(folder / "model.safetensors")
+    if (folder / "recipe.json").exists():
+        json.loads((folder / "recipe.json").read_text())
+    if not (folder / "checkpoint.safetensors").exists():
+        return 0
+    about = mx.load(str(folder / "checkpoint.safetensors"), return_metadata=True)[1]
+    return json.loads(about["state"])["epoch"]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=50)
     kills = parser.parse_args().kills
-    r, wrong, hit = random.Random(0), [], 0
+    r, wrong, hit, epoch = random.Random(0), [], 0, 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "s").mkdir()
@@ -65,8 +81,9 @@ def main() -> int:
             if i % 2:
                 resume = ["--resume"] if (folder / "r" / "checkpoint.safetensors").exists() else []
                 hit += killed(started(*train, *resume), 3 * once * r.random())
-                if (folder / "r" / "model.safetensors").exists():
-                    models.load(folder / "r" / "model.safetensors")
+                before, epoch = epoch, epoch_of(folder / "r")
+                if epoch < before:
+                    wrong.append(f"the checkpoint went back from epoch {before} to {epoch}")
             else:
                 hit += killed(
                     started("compress", scan, packed, "--voxel", "0.05"), once * r.random()
@@ -81,7 +98,10 @@ def main() -> int:
             )
             if again.returncode:
                 wrong.append(again.stderr)
-    print(f"{kills} kills, {hit} of a running process; {wrong or 'every file was whole'}")
+    print(
+        f"{kills} kills, {hit} of a running process; {epoch} epochs trained; "
+        f"{wrong or 'every file was whole'}"
+    )
     return int(bool(wrong))
 
 

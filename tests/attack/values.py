@@ -167,6 +167,8 @@ def hostile(r: random.Random):
             ),
             lambda: r.choice([(), (1,), (0, 0, 0), (1, 2), (-1, 2**40, 3), [1.5] * 3, {1, 2}]),
             lambda: np.zeros((n, 4)),
+            lambda: np.ones((n, 4), r.choice([">f4", ">i4", ">i8", "f2", "u8", "c8", "U1"])),
+            lambda: np.arange(4.0 * n).reshape(n, 4)[::-1, ::-1],
             lambda: mx.zeros((n, r.choice([0, 1, 3, 4, 5])), dtype=r.choice(DTYPES)),
             lambda: mx.full((n,), r.choice([-1, 2**30, 2**31 - 1, -(2**31)]), dtype=mx.int32),
             lambda: mx.full((n, 4), r.choice([-1, 2**30, 2**31 - 1, -(2**31)]), dtype=mx.int32),

@@ -304,6 +304,22 @@ def test_12_derivatives_of_near_distances(spread, gap):
     np.testing.assert_allclose(np.diag(np.array(j)), (unit * t).sum(1), atol=2e-5)
 
 
+def test_11_fractions_and_ranges_are_not_lost(tmp_path):
+    path, P = tmp_path / "a.las", np.zeros((3, 3))
+    for values, text in (
+        (np.array([0.5, 1, 2]), "'intensity': found 0.5, expected whole numbers"),
+        (np.array([np.nan, 1, 2]), "'intensity': found nan"),
+        (np.array([-1, 1, 2]), r"'intensity': found -1\.\.2"),
+        (np.ones((3, 2)), "'intensity' has 2 values per point"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            io.write(path, io.PointCloud(P, {"intensity": values}))
+    for form in ("las", "ply", "pcd", "csv"):
+        for color in (np.full((3, 3), 200.0), np.full((3, 3), np.nan), np.full((3, 3), -1)):
+            with pytest.raises(ValueError, match=r"column 'color': found"):
+                io.write(tmp_path / f"a.{form}", io.PointCloud(P, {"color": color}))
+
+
 def small_run(folder, values=(5, 9), clouds=2, dtype=np.int64):
     """Arguments of a training of one second; clouds of two classes."""
     (folder / "s").mkdir(exist_ok=True)
@@ -361,6 +377,7 @@ def test_15_unknown_mean_iou_keeps_the_last_network(tmp_path, capsys):
     assert "mean IoU unknown" in capsys.readouterr().out
     assert cli.main([*train, *options, "--epochs", "2", "--seed", str(seed), "--resume"]) == 0
     assert (tmp_path / "r" / "model.safetensors").read_bytes() != first
+    assert "last epoch 2, on 1 unseen cloud" in capsys.readouterr().out
 
 
 def test_16_compress_keeps_64_bits(tmp_path):
@@ -397,6 +414,37 @@ def test_17_columns_come_back(tmp_path):
     (tmp_path / "b.ply").write_text(text)
     read = io.read(tmp_path / "b.ply").columns
     assert read["Intensity"].tolist() == [1] and read["intensity"].tolist() == [2]
+
+
+def test_17_names_that_differ_by_case_only(tmp_path):
+    columns = {"Intensity": np.array([0.5, 1, 2]), "intensity": np.arange(3), "X": np.ones(3)}
+    io.write(tmp_path / "a.csv", io.PointCloud(np.eye(3), columns))
+    read = io.read(tmp_path / "a.csv")
+    assert (read.points == np.eye(3)).all() and sorted(read.columns) == sorted(columns)
+    assert read.columns["Intensity"].tolist() == [0.5, 1, 2]
+
+
+@pytest.mark.parametrize("name", ["points", "header", "array", "return_num", "pt_src_id"])
+def test_17_las_columns_named_as_parts_of_laspy(name, tmp_path):
+    """laspy takes some names for its own attributes or for fields under their older names."""
+    P = np.arange(9.0).reshape(3, 3)
+    io.write(tmp_path / "a.las", io.PointCloud(P, {name: np.array([200, 1, 2])}))
+    read = io.read(tmp_path / "a.las")
+    assert read.columns[name].tolist() == [200, 1, 2] and (read.points == P).all()
+    assert list(read.columns) == [name]
+
+
+def test_17_las_names_that_laspy_cannot_hold(tmp_path):
+    laspy = pytest.importorskip("laspy")
+    for name in ("scales", "offsets", "bit_fields"):  # the first two never ended
+        with pytest.raises(ValueError, match=f"cannot be named '{name}'"):
+            io.write(tmp_path / "a.las", io.PointCloud(np.zeros((3, 3)), {name: np.ones(3)}))
+    header = laspy.LasHeader(version="1.4", point_format=6)
+    header.add_extra_dim(laspy.ExtraBytesParams("scales", "f8"))
+    with laspy.open(tmp_path / "b.las", mode="w", header=header) as writer:
+        writer.write_points(laspy.PackedPointRecord.zeros(5, header.point_format))
+    with pytest.raises(ValueError, match="a dimension named 'scales'"):
+        io.read(tmp_path / "b.las")
 
 
 # Resources.
@@ -562,6 +610,14 @@ def test_25_viewer_and_terminal(tmp_path, capsys):
         for c in ({}, {"height": np.full(300, 99.0)})
     ]
     assert (pictures[0] == pictures[1]).all()
+    color = rng(1).integers(0, 256, (300, 3)).astype(np.uint8)
+    pictures = [
+        np.asarray(viewer.picture(cloud_of(300, color=color, **c), color="rgb", size=(64, 64)))
+        for c in ({}, {"rgb": np.full(300, 99.0)})
+    ]
+    assert (pictures[0] == pictures[1]).all()
+    with pytest.raises(ValueError, match="expected one of height, column rgb"):
+        viewer.picture(cloud_of(300, rgb=np.ones(300)), color="rgb", size=(64, 64))
     axes = "".join(f"property float {n}\n" for n in ("x", "y", "z", "\x1b]0;owned\x07\x1b[31mred"))
     (tmp_path / "e.ply").write_text(
         f"ply\nformat ascii 1.0\nelement vertex 1\n{axes}end_header\n0 0 0 1\n"
@@ -718,3 +774,109 @@ def test_33_a_large_integer_is_a_number():
         for value in (-1, float("nan"), float("inf")):
             with pytest.raises(ValueError, match="expected a finite number, 0 or more"):
                 make(value)
+
+
+def test_34_errors_of_writers_name_one_file(tmp_path):
+    """`'a.ply' -> None` stood in every message."""
+    with pytest.raises(FileNotFoundError) as error:
+        io.write(tmp_path / "no" / "a.ply", cloud_of(3))
+    assert str(error.value).endswith(f"{tmp_path / 'no' / 'a.ply'}'")
+
+
+def test_35_a_predicted_cloud_keeps_its_truth(tmp_path, capsys):
+    """The second prediction took the first one for the truth and dropped the truth."""
+    train = small_run(tmp_path)
+    assert cli.main([*train, "--voxel", "0.4", "--epochs", "1", "--validation", "0"]) == 0
+    path, run = tmp_path / "s/0.npz", str(tmp_path / "r")
+    truth = io.read(path).columns["label"]
+    told = []
+    for _ in range(2):
+        capsys.readouterr()
+        assert cli.main(["predict", run, str(path), str(path)]) == 0
+        told.append(capsys.readouterr().out.split("IoU per voxel")[1])
+        assert (io.read(path).columns["truth"] == truth).all()
+    assert told[0] == told[1]
+
+
+def test_36_training_into_the_folder_of_the_clouds(tmp_path, capsys):
+    train = small_run(tmp_path)
+    train[-1] = str(tmp_path / "s")
+    assert cli.main([*train, "--voxel", "0.4", "--epochs", "1"]) == 0
+    assert cli.main([*train, "--voxel", "0.4", "--epochs", "2", "--resume"]) == 0
+    assert "history.csv: no points, passed over" in capsys.readouterr().out
+
+
+def test_37_a_map_of_other_points():
+    x = SparseTensor(mx.array([[0, 0, 0, 0], [0, 1, 0, 0]]), mx.ones((2, 1)))
+    five = ops.build_point_voxel_map(mx.zeros((5, 3)), x.coords)
+    with pytest.raises(ValueError, match=r"point_voxel_map must be that of the 3 points.*of 5"):
+        ops.devoxelize(mx.zeros((3, 3)), x, point_voxel_map=five)
+    found = ops.devoxelize(
+        mx.zeros((7, 3)), x, point_voxel_map=five, point_active_rows=mx.array([5])
+    )
+    assert found.shape == (5, 1)
+
+
+def test_38_a_batch_number_beyond_the_limit():
+    x = SparseTensor(mx.array([[2**31 - 1, 0, 0, 0]]), mx.ones((1, 1)))
+    with pytest.raises(ValueError, match=r"coords hold batch 2147483647, expected at most 1677"):
+        ops.global_sum_pool(x)
+
+
+def test_39_copies_of_a_coordinate_set():
+    one = core.CoordinateSet(mx.array([[0, 1, 2, 3]]))
+    for other in (copy.copy(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
+        assert isinstance(other, core.CoordinateSet) and other.tolist() == [[0, 1, 2, 3]]
+
+
+def test_40_coordinates_that_cannot_be_drawn(tmp_path, capsys, recwarn):
+    """A blank picture, and a message of JSON."""
+    far = io.PointCloud(np.array([[1e308, -1e308, 0], [-1e308, 1e308, 1]]))
+    for draw in (viewer.page, lambda c: viewer.picture(c, size=(64, 64))):
+        with pytest.raises(ValueError, match=r"\[viewer\] panels: found coordinates beyond"):
+            draw(far)
+        draw(io.PointCloud(np.zeros((2, 3)), {"a": np.array([1e308, -1e308])}))
+    io.write(tmp_path / "a.npz", far)
+    for command, output in (("voxelize", "b.npz"), ("compress", "b.mlat")):
+        paths = [str(tmp_path / "a.npz"), str(tmp_path / output)]
+        assert cli.main([command, *paths, "--voxel", "0.1"]) == 1
+        assert "than 2^31 voxels" in capsys.readouterr().err
+    assert not [w for w in recwarn if issubclass(w.category, RuntimeWarning)]
+
+
+def test_41_modules_inside_packages_have_the_net_too():
+    """The generator of hostile calls did not reach them."""
+    from mlx_lattice import samples
+    from mlx_lattice.models import convert
+
+    for call, kind, text in (
+        (lambda: samples.write_scans(0.5), TypeError, r"\[write_scans\].*folder: 0.5"),
+        (lambda: convert.from_legacy_points({}), ValueError, r"\[from_legacy_points\].*weight:"),
+        (
+            lambda: convert.minkowski_layer(mx.ones((27, 4, 4)), kind=np.ones(3), kernel_size=3),
+            ValueError,
+            r"\[minkowski_layer\].*kind:",
+        ),
+    ):
+        with pytest.raises(kind, match=text):
+            call()
+
+
+def test_42_numpy_arrays_of_any_order():
+    """Big-endian arrays were `std::bad_cast`, reversed views an error of DLPack."""
+    rows = np.array([[0, 1, 2, 3], [0, 4, 5, 6]])
+    for given in (rows.astype(">i4"), rows.astype(">i8"), rows[::-1][::-1], rows[:, ::-1][:, ::-1]):
+        x = SparseTensor(given, np.array([[1.0], [2.0]], ">f4")[::-1])
+        assert x.coords.tolist() == rows.tolist() and x.feats.tolist() == [[2.0], [1.0]]
+        assert ops.lookup_coords(given, given).tolist() == [0, 1]
+        assert ops.lookup_coords(given[::-1], given).tolist() == [1, 0]
+    for given in (np.full((2, 2), -1.0, ">f4"), np.full((2, 2), -1.0, ">f8")[::-1]):
+        assert ops.relu_features(given).tolist() == [[0, 0], [0, 0]]
+    with pytest.raises(TypeError, match=r"\[relu_features\] feats"):
+        ops.relu_features(np.array([["a"]]))
+
+
+def test_43_active_rows_of_another_dtype():
+    rows = mx.zeros((1, 4), dtype=mx.int32)
+    with pytest.raises(ValueError, match=r"active_rows must be an int32 array.*int64"):
+        SparseTensor(rows, mx.ones((1, 1)), active_rows=mx.array([1], dtype=mx.int64))

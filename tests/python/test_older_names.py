@@ -118,6 +118,14 @@ def test_constructors():
     )
     assert (r.n_in, r.n_out, r.n_kernels) == (2, 3, 1) and r.counts.tolist() == [2, 3]
     assert r.out_coords.shape == (3, 4) and r.kernel_offsets == ((0, 0, 0),)
+    r = core.KernelRelation(
+        rows, rows, mx.array([0, 0]), n_in_capacity=2, n_out_capacity=3, n_kernels=1
+    )
+    assert (r.n_in_capacity, r.n_out_capacity) == (2, 3)
+    with pytest.raises(ValueError, match="n_in must equal n_in_capacity"):
+        core.KernelRelation(
+            rows, rows, mx.array([0, 0]), n_in=2, n_in_capacity=5, n_out=3, n_kernels=1
+        )
     with pytest.raises(TypeError, match=r"\[KernelRelation\] n_in must be"):
         core.KernelRelation(rows, rows, rows)
     n = core.NeighborRelation(mx.array([0, 0, 2]), mx.array([1, 0, 1]), n_query=3, n_source=2)
@@ -125,8 +133,23 @@ def test_constructors():
     for q, s in (([1, 0], [0, 0]), ([0, 3], [0, 0]), ([0, 1], [0, 2])):
         with pytest.raises(ValueError, match=r"\[NeighborRelation\]"):
             core.NeighborRelation(mx.array(q), mx.array(s), n_query=3, n_source=2)
+    n = core.NeighborRelation(mx.array([0]), mx.array([1]), n_query_capacity=3, n_source_capacity=2)
+    assert (n.n_query, n.n_source) == (3, 2)
+    q, s, d = mx.array([0, 0, 2]), mx.array([1, 0, 1]), mx.array([0.0, 1.0, 0.5])
+    n = core.NeighborRelation(q, s, mx.array([0, 1, 0]), d, n_query_capacity=3, n_source_capacity=2)
+    assert n.distances.tolist() == [0, 1, 0.5] and n.edges.neighbor_ids.tolist() == [0, 1, 0]
+    with pytest.raises(ValueError, match=r"neighbor_ids\[1\] must be the rank of the neighbor, 1"):
+        core.NeighborRelation(q, s, mx.array([0, 0, 0]), d, n_query=3, n_source=2)
+    with pytest.raises(ValueError, match=r"\[NeighborRelation\] neighbor_ids"):
+        core.NeighborRelation(q, s, d, n_query=3, n_source=2)
+    with pytest.raises(TypeError, match=r"\[NeighborRelation\] n_source must be"):
+        core.NeighborRelation(mx.array([0]), mx.array([1]), n_query=3)
     o = core.SparseOccupancy(C, mx.array([4]), mx.array([1, 2, 3, 4]))
     assert o.capacity == o.active_count == 4
+    o = core.SparseOccupancy(C, mx.array([3]), mx.array([1, 2, 3, 4]))
+    assert (o.capacity, o.active_count) == (4, 3)
+    with pytest.raises(ValueError, match=r"\[SparseOccupancy\] active_rows must be in 0..4"):
+        _ = core.SparseOccupancy(C, mx.array([9]), mx.array([1, 2, 3, 4])).active_count
 
 
 def test_coordinate_sets_come_back():
@@ -164,6 +187,74 @@ def test_result_types():
     manager = core.CoordinateManager()
     a, b = manager.insert_coords(C, 2), manager.insert_coords(D, 1)
     assert manager.target_transposed_view(a, b).n_out == 2
+
+
+def test_occupancy_takes_active_rows_and_integers():
+    two, four = mx.array([2]), ops.occupancy_downsample(C)
+    assert four.coords.tolist() == [[0, 0, 0, 0], [0, 2, 0, 0], [1, 0, 0, 0]]
+    for found in (core.occupancy_downsample(C, two), ops.occupancy_downsample(C, active_rows=two)):
+        assert found.coords.tolist() == [[0, 0, 0, 0]] and found.occupancy.tolist() == [3]
+    masks = four.occupancy.astype(mx.int32)  # the older package has int32
+    found = ops.occupancy_expand(four.coords, masks)
+    assert found.coords.tolist() == C.tolist() and found.child_indices.tolist() == [0, 1, 1, 1]
+    for found in (
+        core.occupancy_expand(four.coords, masks, two),
+        ops.occupancy_expand(four.coords, masks, active_rows=two),
+    ):
+        assert found.coords.tolist() == C[:3].tolist()
+    for wrong in (-1, 256):
+        with pytest.raises(ValueError, match=r"\[occupancy_expand\] occupancy must hold 0..255"):
+            ops.occupancy_expand(four.coords, mx.array([1, 1, wrong]))
+
+
+def test_alignment_joins_inner_by_default():
+    found = core.build_sparse_alignment(C, None, D, None)
+    assert found.coords.tolist() == [[0, 5, 0, 0]]
+    assert (found.lhs_rows.tolist(), found.rhs_rows.tolist()) == ([2], [0])
+    found = ops.build_sparse_alignment(C, mx.array([2]), D, mx.array([2]), join="left")
+    assert found.rhs_rows.tolist() == [-1, -1]
+
+
+def test_the_other_names_work():
+    """Names that no other test here calls."""
+    assert core.coords.lookup_coords(C, D).tolist() == [2, -1]
+    assert core.coords.contains_coords(C, D).tolist() == [True, False]
+    assert core.coords.inverse_map(C, D).tolist() == [2, -1]
+    positive = C[:3]
+    codes = core.coords.morton_codes(positive).tolist()
+    assert codes == [0, 1, 65] and core.coords.morton_order(positive).tolist() == [0, 1, 2]
+    ordering = core.coords.morton_sort_coords(C)
+    assert isinstance(ordering, ops.CoordinateOrdering)
+    made = core.CoordinateOrdering(ordering.coords, ordering.order, ordering.inverse_rows)
+    assert made.inverse_rows.tolist() == ordering.inverse_rows.tolist()
+    for f in ("union_coords", "intersection_coords", "difference_coords", "downsample_coords"):
+        assert getattr(core.coords, f) is getattr(ops, f)
+    points_ = mx.array([[0.0, 0.0, 0.0], [0.5, 0.0, 0.0]])
+    found = core.build_point_voxel_map(points_, C)
+    got = core.interpolate_point_features(mx.array([[1.0], [3.0], [5.0], [7.0]]), found)
+    assert got.tolist() == [[1.0], [2.0]]
+    weight = mx.random.normal((8, 64))
+    packed = core.quantize_weight(weight, bits=8)
+    assert mx.abs(core.dequantize_weight(packed) - weight).max().item() < 0.05
+    quantization = ops.sparse_quantize(points_)
+    assert isinstance(quantization, ops.SparseQuantization)
+    assert isinstance(ops.occupancy_downsample(C), ops.SparseOccupancy)
+    assert isinstance(ops.build_sparse_alignment(C, None, D, None), ops.SparseAlignment)
+    masks = mx.ones((4,), dtype=mx.uint8)
+    assert isinstance(ops.occupancy_expand(C, masks), ops.OccupancyExpansion)
+    assert isinstance(ops.union_coords(C, D), ops.CoordinateSet)
+    relations = core.relations
+    offsets = relations.kernel_offsets(relations.KernelSpec(3).size)
+    assert len(offsets) == 27
+    r = relations.build_target_kernel_relation(C, D, 1)
+    assert isinstance(r, relations.KernelRelation) and r.edge_count == 1
+    assert isinstance(r.output_csr, relations.RelationView)
+    n = ops.build_knn_relation(C, k=1)
+    assert isinstance(n, relations.NeighborRelation)
+    assert isinstance(n.edges, relations.NeighborEdges)
+    assert relations.build_transposed_kernel_relation(C, 2).edge_count == 32
+    assert relations.build_generative_relation(C, 2).n_out == 32
+    assert relations.build_submanifold_kernel_relation(C, 1).edge_count == 4
 
 
 def test_from_components():

@@ -68,6 +68,14 @@ def test_bin_that_fits_both_asks_for_the_format(tmp_path):
     scan(21, 4).tofile(tmp_path / "b.bin")
     scan(21, 5).tofile(tmp_path / "c.bin")
     assert len(io.read(tmp_path / "b.bin")) == len(io.read(tmp_path / "c.bin")) == 21
+    (tmp_path / "velodyne").mkdir()  # the folder of KITTI does not make rows of five rows of four
+    scan(21, 5).tofile(tmp_path / "velodyne" / "c.bin")
+    assert len(io.read(tmp_path / "velodyne" / "c.bin")) == 21
+    scan(20, 5).tofile(tmp_path / "velodyne" / "d.bin")
+    with pytest.raises(ValueError, match="--format kitti or --format nuscenes"):
+        io.read(tmp_path / "velodyne" / "d.bin")
+    scan(20, 4).tofile(tmp_path / "velodyne" / "e.bin")
+    assert len(io.read(tmp_path / "velodyne" / "e.bin")) == 20
     assert "ring" in io.read(tmp_path / "c.bin").columns
 
 

@@ -138,8 +138,9 @@ def _voxels(cloud: PointCloud, size: Any, with_attributes: Any) -> tuple[Any, ..
     cloud = cloud[cloud.finite()]
     points = cloud.points.astype(np.float64)
     origin = points.min(0) if len(points) else np.zeros(3)
-    cells = np.floor((points - origin) / size)
-    if len(cells) and cells.max() > 2**31 - 1:
+    with np.errstate(over="ignore", invalid="ignore"):
+        cells = np.floor((points - origin) / size)
+    if len(cells) and not cells.max() <= 2**31 - 1:
         raise ValueError(f"--voxel {size}: the points span more than 2^31 voxels")
     table = np.zeros((len(points), 4), np.int32)
     table[:, 1:] = cells

@@ -57,6 +57,10 @@ def _predict(arguments: argparse.Namespace) -> None:
     ):
         raise ValueError(f"{path} and {PIPELINE} do not belong together")
     cloud = io.read(arguments.cloud, arguments.format)
+    if "truth" in cloud.columns:  # predict wrote this cloud: its `label` is no truth
+        columns = {n: v for n, v in cloud.columns.items() if n != "truth"}
+        columns[pipeline.label] = cloud.columns["truth"]
+        cloud = io.PointCloud(cloud.points, columns, dict(cloud.meta))
     begin = time.perf_counter()
     scan = pipeline.scan(cloud, arguments.cloud)
     voxelized = time.perf_counter()

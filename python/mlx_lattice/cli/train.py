@@ -17,6 +17,7 @@ from .device import add_device
 from .files import FORMATS
 from .networks import NETWORKS, RATES, coarsest, sizes_of
 from .recipe import train_recipe
+from .run_files import HISTORY
 from .train_run import Job, modules, run_training
 
 if TYPE_CHECKING:
@@ -149,12 +150,15 @@ def _files(data: Any, io: Any) -> Any:
 
 
 def _known(path: str | os.PathLike[str], io: Any) -> bool:
-    """A file of a folder that is a cloud; notes in .txt are told and passed over."""
+    """A file of a folder that is a cloud; notes in .txt are told and passed over.
+
+    So is the history of a training whose --output is the folder.
+    """
     try:
         name = io.format_of(path)
     except ValueError:
         return False
-    if name == "txt" and not io.text.is_points(path):
+    if (name == "txt" or Path(path).name == HISTORY) and not io.text.is_points(path):
         print(f"{path}: no points, passed over")
         return False
     return True

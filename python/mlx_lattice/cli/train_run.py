@@ -98,13 +98,17 @@ def run_training(job: Job, epochs: int, resume: bool) -> None:
 
 def _finish(job: Job) -> None:
     """The class tables of the best epoch, and what to type next."""
+    from ..training.metrics import epoch_score
+
     _, scans, *_ = modules()
     held, output = job.held, job.output
     example = next(iter(job.clouds))
     if held:
-        best = max(job.trainer.history, key=lambda row: (row.get("mean_iou", 0.0), row["epoch"]))
+        kept = max(job.trainer.history, key=lambda row: (epoch_score(row), row["epoch"]))
+        word = "last" if math.isnan(kept.get("mean_iou", 0.0)) else "best"
         model = models.load(output / MODEL)
-        print(f"\nbest epoch {best['epoch']}, on {len(held)} unseen cloud{'s' * (len(held) > 1)}:")
+        plural = "s" * (len(held) > 1)
+        print(f"\n{word} epoch {kept['epoch']}, on {len(held)} unseen cloud{plural}:")
         voxels, points = (scans.Confusion(job.pipeline.names, unit=u) for u in ("voxels", "points"))
         for scan in held:
             classes = scans.predict(model, scan)

@@ -16,6 +16,7 @@ import mlx.core as mx
 from .._ext import (
     CoordinateManager,
     CoordinateOrdering,
+    CoordinateSet,
     EdgeCsr,
     Edges,
     ImplicitGemm,
@@ -136,6 +137,12 @@ def _rows_of(
     return int(r.coords.shape[0])
 
 
+def _active_of(r: Any) -> int:
+    """`active_rows` as a number: that of the rows, unless a user made the object."""
+    rows, given = _rows_of(r), getattr(r, "active_rows", None)
+    return rows if given is None else len(active(r.coords, given, type(r).__name__))
+
+
 _add(
     KernelRelation,
     row_offsets=property(lambda r: r.output_csr.row_offsets),
@@ -167,6 +174,11 @@ for _kind in (
     SparseOccupancy,
     SparseQuantization,
 ):
-    _add(_kind, capacity=property(_rows_of), active_count=property(_rows_of))
+    _add(_kind, capacity=property(_rows_of), active_count=property(_active_of))
+_add(
+    CoordinateSet,
+    __reduce__=lambda r: (CoordinateSet, (r.coords,)),
+    __deepcopy__=lambda r, _: CoordinateSet(r.coords),  # else that of the array is taken
+)
 _add(PointVoxelMap, point_count=property(lambda m: m.rows.shape[0]))
 _add(CoordinateManager, target_transposed_view=CoordinateManager.target_transposed_relation)

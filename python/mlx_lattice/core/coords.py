@@ -20,10 +20,11 @@ from .._ext import (  # noqa: F401
     morton_codes,
     morton_order,
     morton_sort_coords,
-    occupancy_downsample,
-    occupancy_expand,
     union_coords,
 )
+from ._older_names import active, with_active_rows
+
+occupancy_downsample = with_active_rows(_ext.occupancy_downsample)
 
 # The other names are those of the older package; they are the same objects as elsewhere.
 __all__ = [
@@ -58,3 +59,26 @@ def child_coords_from_indices(
             coords, mx.arange(n, dtype=mx.int32), parent_rows, stream=stream
         )
     return _ext.child_coords_from_indices(coords, parent_rows, child_indices, stream=stream)
+
+
+def occupancy_expand(
+    coords: mx.array,
+    occupancy: mx.array,
+    active_rows: mx.array | None = None,
+    *,
+    stream: mx.Stream | mx.Device | None = None,
+) -> OccupancyExpansion:
+    """Children that the masks name, by parent, then by bit. Masks are uint8, or integers 0..255.
+
+    active_rows: the prefix of parents that counts.
+    """
+    name = "occupancy_expand"
+    if isinstance(occupancy, mx.array) and mx.issubdtype(occupancy.dtype, mx.integer):
+        if occupancy.dtype != mx.uint8 and occupancy.size:
+            low, high = int(occupancy.min()), int(occupancy.max())
+            if low < 0 or high > 255:
+                raise ValueError(f"[{name}] occupancy must hold 0..255, found {low}..{high}")
+        occupancy = occupancy.astype(mx.uint8)
+    if active_rows is not None:
+        coords, occupancy = (active(a, active_rows, name) for a in (coords, occupancy))
+    return _ext.occupancy_expand(coords, occupancy, stream=stream)

@@ -205,6 +205,9 @@ def scatter(cloud: PointCloud, dtypes: Any, what: str, flat: bool = True) -> Any
         if width == 0:
             raise ValueError(f"column {name!r}: found no value per point, expected some; drop it")
         if name == "color" and values.ndim == 2 and width in (3, 4):
+            wrong = color_range(values)
+            if wrong:
+                raise ValueError(f"column 'color': {wrong}")
             parts += zip(GROUPS["color"][0], color8(values).T)
         elif name == "normal" and values.ndim == 2 and width == 3:
             parts += zip(GROUPS["normal"][0], values.T)
@@ -224,6 +227,22 @@ def scatter(cloud: PointCloud, dtypes: Any, what: str, flat: bool = True) -> Any
     for name, values in parts:
         rows[name] = values
     return rows
+
+
+def color_range(values: Any) -> str:
+    """What is wrong with colors for a file, in words; empty when nothing is.
+
+    Floats are 0..1 and integers 0..65535. Floats may leave 0..1 by rounding errors.
+    """
+    if not values.size or values.dtype == bool:
+        return ""
+    floats = values.dtype.kind == "f"
+    low, high, slack = values.min(), values.max(), 1e-3 if floats else 0
+    if low >= -slack and high <= (1 if floats else 65535) + slack:
+        return ""
+    if floats:
+        return f"found floats in {low}..{high}, expected 0..1; divide them, or convert to uint8"
+    return f"found {low}..{high}, expected 0..65535"
 
 
 def color8(values: Any) -> Any:

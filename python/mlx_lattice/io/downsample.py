@@ -30,7 +30,13 @@ def downsample(cloud: PointCloud, size: Any, points: str = "mean") -> tuple[Any,
     bad = int((~finite).sum())
     if bad:
         cloud = cloud[finite]
-    low, _ = cloud.bounds() or (np.zeros(3), None)
+    low, high = cloud.bounds() or (np.zeros(3), np.zeros(3))
+    with np.errstate(over="ignore"):
+        if not ((high - low) / size < 2**31 - 1).all():
+            raise ValueError(
+                f"[voxelize] size: found {size}, but the points span {np.max(high - low):g}, more "
+                "than 2^31 voxels; give a larger size, or drop far points"
+            )
     local, origin = cloud.local(np.floor(low / size) * size)
     q = ops.sparse_quantize(local, size)
     voxels, inverse, counts = np.array(q.coords), np.array(q.inverse_rows), np.array(q.counts)

@@ -32,7 +32,7 @@ def bin_format(path: str | os.PathLike[str]) -> Any:
     path = Path(path)
     if path.name.endswith(".pcd.bin"):
         return "nuscenes"
-    if path.parent.name == "velodyne":
+    if path.parent.name == "velodyne" and not _has_rings(path):
         return "kitti"
     with naming(path, "BIN"):
         size = os.stat(path).st_size
@@ -48,6 +48,16 @@ def bin_format(path: str | os.PathLike[str]) -> Any:
                 "say which: --format kitti or --format nuscenes (in Python format=)"
             )
         return fitting[0]
+
+
+def _has_rings(path: Path) -> bool:
+    """Whether rows of five floats fit, the fifth a ring number: other rows hardly ever do."""
+    if not path.is_file() or os.stat(path).st_size % 20:
+        return False
+    rows = np.fromfile(path, "<f4", 5000).reshape(-1, 5)
+    ring = rows[:, 4]
+    whole = np.isfinite(ring).all() and (ring == np.rint(ring)).all()
+    return len(rows) >= 8 and bool(whole and (ring >= 0).all() and ring.any())
 
 
 def read_bin(path: str | os.PathLike[str], **options: Any) -> PointCloud:

@@ -15,7 +15,7 @@ import numpy as np
 
 from .._atomic import atomic_file
 from ._check import file_size, naming, require, short
-from .cloud import PointCloud, gather, whole_numbers
+from .cloud import PointCloud, color_range, gather, whole_numbers
 
 if TYPE_CHECKING:
     from .._types import ArrayLike
@@ -24,6 +24,7 @@ PIECE = 16 << 20  # bytes decoded at once
 # A LAZ file may become 4096 times its size and 64 MiB more: layers of equal values take no bytes.
 GROWTH = 4096
 TAKEN = ("x", "y", "z", "red", "green", "blue")  # coordinates and colors
+LASPY_NAMES = ("scales", "offsets")  # attributes of laspy's record, which dimensions would hide
 STANDARD = (
     "intensity",
     "return_number",
@@ -140,6 +141,9 @@ def _read(laspy: Any, file: Any) -> PointCloud:
         scale, offset, total = header.scales.copy(), header.offsets.copy(), header.point_count
         if not (np.isfinite(scale).all() and np.isfinite(offset).all()):
             raise ValueError(f"scale {scale} and offset {offset}, expected finite numbers")
+        hidden = set(LASPY_NAMES) & set(header.point_format.dimension_names)
+        if hidden:
+            raise ValueError(f"a dimension named {min(hidden)!r}, which laspy cannot read")
         row = header.point_format.size
         if header.are_points_compressed and total:
             _check_items(header, row)
@@ -158,8 +162,9 @@ def _read(laspy: Any, file: Any) -> PointCloud:
                 axis.lower(): np.asarray(record[axis]) * scale[i] + offset[i]
                 for i, axis in enumerate("XYZ")
             }
+        other = {d.name for d in header.point_format.extra_dimensions if not d.is_scaled}
         for name in header.point_format.dimension_names:
-            values = np.array(record[name])
+            values = np.array(packed[name] if name in other else record[name])
             if name not in ("X", "Y", "Z") and (name not in STANDARD or values.any()):
                 fields[name] = values
     cloud = gather(fields, "points")
@@ -232,8 +237,9 @@ def write_las(
             )
         columns["alpha"] = _color16(path, color)[:, 3]
     names = set(header.point_format.dimension_names)
+    taken = {*TAKEN, *LASPY_NAMES, *header.point_format.dtype().names} - names
     for name, values in columns.items():
-        if name.lower() in TAKEN or (name in names and values.ndim != 1):
+        if name in taken or name.lower() in TAKEN or (name in names and values.ndim != 1):
             raise ValueError(
                 f"{path}: a column of a LAS file cannot be named {name!r}, which the format uses"
                 " itself; rename it"
@@ -252,17 +258,26 @@ def write_las(
             width = f"{values.shape[1]}" if values.ndim == 2 else ""
             header.add_extra_dim(laspy.ExtraBytesParams(name, f"{width}{values.dtype.str[1:]}"))
             extra.append((name, values))
-    las = laspy.LasData(header)
-    las.points = laspy.ScaleAwarePointRecord.zeros(len(cloud), header=header)
-    las.X, las.Y, las.Z = steps.astype(np.int32).T
+    record = laspy.PackedPointRecord.zeros(len(cloud), header.point_format)
+    fields = dict(zip("XYZ", steps.astype(np.int32).T))
     if color is not None:
-        las.red, las.green, las.blue = _color16(path, color)[:, :3].T
-    for name, values in [*standard.items(), *extra]:
-        las[name] = values
-    with atomic_file(path) as file:
-        las.write(
-            file, do_compress=compressed, laz_backend=laspy.LazBackend.Lazrs if compressed else None
-        )
+        fields |= zip(("red", "green", "blue"), _color16(path, color)[:, :3].T)
+    for name, values in [*fields.items(), *standard.items()]:
+        record[name] = values
+    for name, values in extra:
+        record.array[name] = values  # record[name] would take return_num for return_number
+    with (
+        atomic_file(path) as file,
+        laspy.open(
+            file,
+            mode="w",
+            header=header,
+            closefd=False,
+            do_compress=compressed,
+            laz_backend=laspy.LazBackend.Lazrs if compressed else None,
+        ) as writer,
+    ):
+        writer.write_points(record)
 
 
 def _within(values: Any, most: Any) -> Any:
@@ -275,13 +290,11 @@ def _is_color(values: Any) -> Any:
 
 def _color16(path: str | os.PathLike[str], color: Any) -> Any:
     """16 bits: floats are 0..1; integers up to 255 are stretched unless their dtype is 16 bits."""
+    wrong = color_range(color)
+    if wrong:
+        raise ValueError(f"{path}: column 'color': {wrong}")
     if color.dtype.kind == "f":
-        return np.rint(np.clip(np.nan_to_num(color), 0, 1) * 65535).astype(np.uint16)
-    if not _within(color, 65535):
-        raise ValueError(
-            f"{path}: column 'color': found {color.min()}..{color.max()}, LAS holds 0..65535"
-            " (floats: 0..1)"
-        )
+        return np.rint(np.clip(color, 0, 1) * 65535).astype(np.uint16)
     narrow = color.dtype != np.uint16 and _within(color, 255)
     return color.astype(np.uint16) * np.uint16(257 if narrow else 1)
 
@@ -324,11 +337,17 @@ def _extra(path: str | os.PathLike[str], name: str, values: Any) -> Any:
 
 
 def _intensity(path: str | os.PathLike[str], values: Any) -> Any:
+    if values.ndim == 2 and values.shape[1] != 1:
+        raise ValueError(
+            f"{path}: column 'intensity' has {values.shape[1]} values per point, expected one"
+        )
+    values = values.reshape(-1)
     if values.dtype.kind == "f" and _within(values, 1):
         return np.rint(values * 65535).astype(np.uint16)
-    if not _within(values, 65535) or not np.isfinite(values).all():
+    wrong = whole_numbers(values, 0, 65535)
+    if wrong:
         raise ValueError(
-            f"{path}: intensity in {values.min()}..{values.max()}; "
-            "LAS holds 0..65535 (floats: 0..1)"
+            f"{path}: column 'intensity': {wrong}, because LAS stores it in 16 bits; "
+            "scale floats to 0..1, which are stretched"
         )
-    return np.rint(values).astype(np.uint16)
+    return values.astype(np.uint16)

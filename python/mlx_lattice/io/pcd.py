@@ -15,7 +15,7 @@ from .._atomic import atomic_file
 from . import lzf
 from ._ascii_rows import read_rows, write_rows
 from ._check import ROW_LIMIT, file_size, fits, header_lines, naming, whole, write_array
-from .cloud import PointCloud, color8, gather, scatter
+from .cloud import PointCloud, color8, color_range, gather, scatter
 
 TYPES = {
     ("I", 1): "<i1",
@@ -140,6 +140,9 @@ def write_pcd(path: str | os.PathLike[str], cloud: PointCloud, *, format: str = 
             )
     color = columns.get("color")
     if color is not None and color.ndim == 2 and color.shape[1] in (3, 4):
+        wrong = color_range(color)
+        if wrong:
+            raise ValueError(f"{path}: column 'color': {wrong}")
         rgba = color8(columns.pop("color"))
         packed = np.zeros((len(cloud), 4), np.uint8)
         packed[:, [2, 1, 0, 3][: rgba.shape[1]]] = rgba

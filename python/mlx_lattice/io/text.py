@@ -45,7 +45,7 @@ def read_text(path: str | os.PathLike[str], columns: Sequence[str] | None = None
             return PointCloud(table[:, :3], rest)
         if len(names) != table.shape[1]:
             raise ValueError(f"{table.shape[1]} values per line, expected {len(names)}: {names}")
-        if len({n.lower() for n in names}) != len(names):
+        if len(set(names)) != len(names):
             raise ValueError(f"a column twice: {names}")
         fields = {n: _narrow(n, table[:, i]) for i, n in enumerate(names)}
         return gather(fields, "columns")

@@ -38,6 +38,7 @@ STOPS = np.array(
 )
 BACKGROUNDS = {"dark": (13, 17, 27), "light": (250, 250, 248)}
 BACKGROUND = BACKGROUNDS["dark"]
+FARTHEST, LARGEST = 1e30, 1e300  # coordinates become float32; a range of values stays float64
 # Where the viewer stands at first: the page and the PNG look from the same direction.
 AZIMUTH, TILT = np.radians(32), np.radians(36)
 RIGHT_POINT, WRONG_POINT, UNCOUNTED = (120, 130, 145), (220, 50, 47), (190, 190, 190)
@@ -173,7 +174,14 @@ def scene(
     every = np.concatenate(points)
     center, radius = np.zeros(3), 1.0
     if len(every):
-        low, high = np.percentile(every, [1, 99], axis=0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            low, high = np.percentile(every, [1, 99], axis=0)
+        far = np.abs([low, high]).max()
+        if not far <= FARTHEST:
+            raise ValueError(
+                f"[viewer] panels: found coordinates beyond {FARTHEST:g}, which cannot be drawn; "
+                "drop such points, or give another unit"
+            )
         center = (low + high) / 2
         radius = max(float(np.linalg.norm(high - low)) / 2, 1e-6)
     whole = any(color in c.columns and c.columns[color].dtype.kind in "iub" for c in shown)
@@ -344,10 +352,11 @@ def _entries(
 
 
 def _range(values: np.ndarray) -> tuple[float, float]:
-    values = values[np.isfinite(values)] if values.dtype.kind == "f" else values.astype(np.float64)
+    values = values[np.isfinite(values)] if values.dtype.kind == "f" else values
     if not len(values):
         return 0.0, 1.0
-    low, high = np.percentile(values, [1, 99])
+    # The difference of two values must be a number too.
+    low, high = np.percentile(np.clip(values.astype(np.float64), -LARGEST, LARGEST), [1, 99])
     return float(low), float(high)
 
 
