@@ -24,6 +24,7 @@ using mx::allocator::Data;
 
 constexpr size_t kSmall = size_t{64} << 10;  // malloc has these at hand
 constexpr size_t kHuge = size_t{2} << 20;
+constexpr size_t kLine = 64;
 
 // MLX's CPU allocator writes the size of a block before the data.
 size_t& size_of_block(const Data& data) {
@@ -65,7 +66,7 @@ Data new_block(size_t bytes) {
 void give_memory(mx::array& a) {
   const size_t bytes = a.nbytes();
   if (bytes < kSmall || !has_plain_memory()) return a.set_data(new_block(bytes));
-  const size_t size = cpu::rounded_block(bytes, 1);
+  const size_t size = cpu::rounded_block(bytes + kLine, 1);
   auto kept = pool().take(size);
   if (!kept) {
     kept = {std::make_unique<Data>(new_block(size)), size};
@@ -73,13 +74,18 @@ void give_memory(mx::array& a) {
   }
   // MLX writes a result in place only if the block is not much larger than the result. So the size
   // before the data is that of the array until the block comes back.
-  size_of_block(*kept->block) = bytes;
+  size_of_block(*kept->block) = bytes + kLine;
   const auto give_back = [capacity = kept->capacity](Data* block) {
     size_of_block(*block) = capacity;
     pool().give(std::unique_ptr<Data>(block), capacity);
   };
   std::shared_ptr<Data> data(kept->block.release(), give_back);
-  a.set_data(Data(data->buffer(), [](mx::allocator::Buffer) {}));
+  mx::allocator::Buffer buffer = data->buffer();
+  const auto nobody = [](mx::allocator::Buffer) {};
+  a.set_data(Data(buffer, nobody));  // finds out the flags
+  const size_t behind = reinterpret_cast<uintptr_t>(buffer.raw_ptr()) % kLine;
+  a.set_data(Data(buffer, nobody), a.data_size(), a.strides(), a.flags(),
+             static_cast<int64_t>(behind ? kLine - behind : 0));
   // No function of MLX takes a shared pointer with a deleter. The reference is to a member of an
   // array that is not const.
   const_cast<std::shared_ptr<Data>&>(a.data_shared_ptr()) = std::move(data);

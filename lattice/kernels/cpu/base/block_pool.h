@@ -18,8 +18,8 @@ namespace lattice::cpu {
 
 inline constexpr size_t kPoolBytes = size_t{512} << 20;
 
-// The next multiple of an eighth of a power of two, so that a block fits later requests of about
-// its size, or of `unit` if that is more.
+// The next multiple of an eighth of a power of two, or of `unit` if that is more. So a block fits
+// later requests of about its size.
 inline size_t rounded_block(size_t bytes, size_t unit) {
   const size_t step = std::max(std::bit_floor(bytes) / 8, unit);
   return (bytes + step - 1) / step * step;
