@@ -80,9 +80,11 @@ std::vector<int64_t> integers(nb::handle value, const char* operation, const cha
 nb::object given_once(nb::handle value, nb::handle older, const char* operation,
                       const char* argument) {
   if (value.is_none()) return nb::borrow(older);
-  if (!older.is_none() && !value.equal(older))
-    throw std::invalid_argument(head(operation, argument) + "equal " + argument +
-                                "_capacity, its older name; give one of them");
+  const std::string older_name = std::string(argument) + "_capacity";
+  if (!older.is_none() &&
+      integer(value, operation, argument) != integer(older, operation, older_name.c_str()))
+    throw std::invalid_argument(head(operation, argument) + "equal " + older_name +
+                                ", its older name; give one of them");
   return nb::borrow(value);
 }
 

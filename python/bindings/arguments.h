@@ -15,7 +15,7 @@
 int64_t integer(nb::handle value, const char* operation, const char* argument);
 // A sequence or array of integers.
 std::vector<int64_t> integers(nb::handle value, const char* operation, const char* argument);
-// An argument that has an older name, `<argument>_capacity`: whichever is given; both must agree.
+// An integer that has an older name, `<argument>_capacity`: whichever is given; both must agree.
 nb::object given_once(nb::handle value, nb::handle older, const char* operation,
                       const char* argument);
 // One integer, repeated, or three.

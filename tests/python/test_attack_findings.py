@@ -880,3 +880,8 @@ def test_43_active_rows_of_another_dtype():
     rows = mx.zeros((1, 4), dtype=mx.int32)
     with pytest.raises(ValueError, match=r"active_rows must be an int32 array.*int64"):
         SparseTensor(rows, mx.ones((1, 1)), active_rows=mx.array([1], dtype=mx.int64))
+
+
+def test_44_a_checkpoint_that_is_not_there():
+    with pytest.raises(ValueError, match="path holds no checkpoint"):
+        training.checkpoint.load("", None, None)

@@ -126,6 +126,8 @@ def test_constructors():
         core.KernelRelation(
             rows, rows, mx.array([0, 0]), n_in=2, n_in_capacity=5, n_out=3, n_kernels=1
         )
+    with pytest.raises((TypeError, ValueError), match="n_in_capacity must"):
+        core.KernelRelation(rows, rows, rows, n_in=2, n_in_capacity=np.zeros((3, 4)), n_out=3)
     with pytest.raises(TypeError, match=r"\[KernelRelation\] n_in must be"):
         core.KernelRelation(rows, rows, rows)
     n = core.NeighborRelation(mx.array([0, 0, 2]), mx.array([1, 0, 1]), n_query=3, n_source=2)

@@ -63,7 +63,7 @@ def load(
         raise TrainingError(f"{path}: {what}")
 
     if not path.is_file():
-        fail("there is no checkpoint to resume from")
+        fail("this path holds no checkpoint to resume from")
     try:
         arrays, about = load_arrays(path)
     except Exception as error:  # MLX raises several kinds for broken files
