@@ -885,3 +885,11 @@ def test_43_active_rows_of_another_dtype():
 def test_44_a_checkpoint_that_is_not_there():
     with pytest.raises(ValueError, match="path holds no checkpoint"):
         training.checkpoint.load("", None, None)
+
+
+def test_45_single_values_where_rows_belong():
+    one = mx.array(1)
+    with pytest.raises(TypeError, match=r"\[build_target_kernel_relation\] rows must be"):
+        ops.build_target_kernel_relation(one, mx.array([-1]), kernel_size=3)
+    with pytest.raises(TypeError, match=r"\[child_coords_from_indices\] coords must be"):
+        ops.child_coords_from_indices(one, mx.array([0]))

@@ -85,8 +85,11 @@ def active(rows: Any, active_rows: Any, operation: str, argument: str = "active_
         raise TypeError(
             f"[{operation}] {argument} must be one integer, found {active_rows!r}"
         ) from None
-    if not hasattr(rows, "shape"):
-        raise TypeError(f"[{operation}] rows must be an array, found a {type(rows).__name__}")
+    if not getattr(rows, "shape", None):
+        raise TypeError(
+            f"[{operation}] rows must be an array of rows, found a {type(rows).__name__} "
+            "without rows"
+        )
     if count.size != 1 or not mx.issubdtype(count.dtype, mx.integer):
         raise TypeError(
             f"[{operation}] {argument} must be one integer or an array of shape (1,), "

@@ -49,7 +49,7 @@ def child_coords_from_indices(
     parents[m].
     """
     if child_indices is None:
-        if not isinstance(coords, (mx.array, CoordinateSet)):
+        if not isinstance(coords, (mx.array, CoordinateSet)) or not coords.shape:
             raise TypeError(
                 "[child_coords_from_indices] coords must be an array (N, 4), "
                 f"found a {type(coords).__name__}"
