@@ -66,10 +66,11 @@ def devoxelize(
                 f"found a {type(voxels).__name__} and a {type(point_voxel_map).__name__}"
             )
         count = len(active(points, point_active_rows, name, "point_active_rows"))
-        if point_voxel_map.point_count != count:
+        mapped = point_voxel_map.rows.shape[0]
+        if mapped != count:
             raise ValueError(
                 f"[devoxelize] point_voxel_map must be that of the {count} points, found one of "
-                f"{point_voxel_map.point_count}"
+                f"{mapped}"
             )
         return interpolate_point_features(
             voxels.feats, point_voxel_map, stream=options.get("stream")
