@@ -893,3 +893,11 @@ def test_45_single_values_where_rows_belong():
         ops.build_target_kernel_relation(one, mx.array([-1]), kernel_size=3)
     with pytest.raises(TypeError, match=r"\[child_coords_from_indices\] coords must be"):
         ops.child_coords_from_indices(one, mx.array([0]))
+
+
+def test_46_a_loader_knows_its_positions():
+    loader = training.Loader(mx.array([[0, 1, 1, 1]]), lambda cloud, name: cloud)
+    assert loader.item(0, 0).tolist() == [0, 1, 1, 1]
+    for position in (1, -1, 2**62, 0.5):
+        with pytest.raises(ValueError, match=r"\[Loader\] position"):
+            loader.item(position, 0)

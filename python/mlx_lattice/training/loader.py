@@ -64,6 +64,9 @@ class Loader:
 
     def item(self, position: int, epoch: int) -> Any:
         """The prepared item at a position of an epoch, made here and now."""
+        if not isinstance(position, (int, np.integer)) or not 0 <= position < len(self):
+            # MLX arrays read foreign memory behind their end.
+            raise ValueError(f"[Loader] position: found {position!r}, expected 0..{len(self) - 1}")
         index = position if self._sampler is None else self._sampler.index(position, epoch)
         name = self._dataset.name(index) if hasattr(self._dataset, "name") else f"item {index}"
         try:
