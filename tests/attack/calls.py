@@ -187,9 +187,11 @@ def is_floats(value) -> bool:
 def _touch(value, name, args, kwargs, r):
     found = getattr(value, name)
     if callable(found) and not inspect.isclass(found):
+        given = args
         if not args and not kwargs:
-            args, kwargs = arguments(found, r)
-        found = found(*args, **kwargs)
+            given, kwargs = arguments(found, r)
+            args += [*given, *kwargs.values()]  # the caller looks whether they are finite
+        found = found(*given, **kwargs)
     return _evaluated(found)
 
 
