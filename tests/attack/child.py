@@ -32,7 +32,7 @@ def finite(value) -> bool:
     if isinstance(value, float):
         return abs(value) < 1e3
     if isinstance(value, np.ndarray):
-        return True
+        return value.dtype.kind not in "fc" or bool(np.isfinite(value).all())
     if isinstance(value, (list, tuple)):
         return all(map(finite, value))
     if isinstance(value, (str, Path)):  # a file's bytes are any numbers
