@@ -142,7 +142,9 @@ def follow(value, r: random.Random):
         if r.random() < 0.25:
             found = getattr(type(value), name, None)
             args, kwargs = arguments(found, r) if inspect.isfunction(found) else ([], {})
-            steps.append((name, lambda n=name, a=args, k=kwargs: _touch(value, n, a, k, r), args))
+            seen = [*args, *kwargs.values()]  # the caller looks whether they are finite
+            call = lambda n=name, a=args, k=kwargs, s=seen: _touch(value, n, a, k, s, r)
+            steps.append((name, call, seen))
     return steps
 
 
@@ -184,14 +186,13 @@ def is_floats(value) -> bool:
     return isinstance(value, mx.array) and mx.issubdtype(value.dtype, mx.floating)
 
 
-def _touch(value, name, args, kwargs, r):
+def _touch(value, name, args, kwargs, seen, r):
     found = getattr(value, name)
     if callable(found) and not inspect.isclass(found):
-        given = args
         if not args and not kwargs:
-            given, kwargs = arguments(found, r)
-            args += [*given, *kwargs.values()]  # the caller looks whether they are finite
-        found = found(*given, **kwargs)
+            args, kwargs = arguments(found, r)
+            seen += [*args, *kwargs.values()]
+        found = found(*args, **kwargs)
     return _evaluated(found)
 
 
