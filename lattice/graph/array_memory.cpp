@@ -36,7 +36,7 @@ size_t& size_of_block(const Data& data) {
 bool has_plain_memory() {
   static const bool plain = [] {
     if (mx::is_available(mx::Device::gpu)) return false;
-    const Data data = mx::allocator::malloc(64);
+    const Data data = mx::allocator::malloc(kLine);
     mx::allocator::Buffer buffer = data.buffer();
     const auto* begin = static_cast<const char*>(buffer.ptr());
     return static_cast<const char*>(buffer.raw_ptr()) == begin + sizeof(size_t) &&
@@ -52,13 +52,18 @@ Data new_block(size_t bytes) {
   Data data = mx::allocator::malloc(bytes);
   mx::allocator::Buffer buffer = data.buffer();
   if (bytes > 0 && !buffer.raw_ptr()) throw std::bad_alloc();
+  return data;
+}
+
+// For plain memory only: what a GPU shares is its driver's matter.
+void use_huge_pages([[maybe_unused]] const Data& data, [[maybe_unused]] size_t bytes) {
 #if defined(__linux__)
+  mx::allocator::Buffer buffer = data.buffer();
   const auto first = reinterpret_cast<uintptr_t>(buffer.raw_ptr());
   const uintptr_t begin = (first + kHuge - 1) / kHuge * kHuge;
   const uintptr_t end = (first + bytes) / kHuge * kHuge;
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 #endif
-  return data;
 }
 
 }  // namespace
@@ -70,6 +75,7 @@ void give_memory(mx::array& a) {
   auto kept = pool().take(size);
   if (!kept) {
     kept = {std::make_unique<Data>(new_block(size)), size};
+    use_huge_pages(*kept->block, size);
     pool().add(size);
   }
   // MLX writes a result in place only if the block is not much larger than the result. So the size
