@@ -1,0 +1,85 @@
+"""From raw points to labels: a VoxelPipeline around a network, as one function of arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import mlx.core as mx
+
+from .. import ops
+from ..core import SparseTensor
+from .examples import Inputs
+
+if TYPE_CHECKING:
+    from mlx.nn import Module
+
+    from ..io import PointCloud
+    from ..training import VoxelPipeline
+
+
+def cloud_values(widths: dict[str, int], cloud: PointCloud) -> dict[str, mx.array]:
+    """The inputs of a program by name: `points`, and columns of these widths, all float32.
+
+    Points that lie far from 0 are taken relative to their low corner, as the pipeline does; 8 and
+    16 bits of a column become 0..1.
+    """
+    import numpy as np
+
+    points = cloud.points
+    if points.dtype != np.float32:
+        finite = cloud.finite()
+        low = points[finite].min(axis=0) if finite.any() else 0.0
+        points = (points - low).astype(np.float32)
+    values = {"points": mx.array(points)}
+    scales = {np.dtype(np.uint8): 255.0, np.dtype(np.uint16): 65535.0}
+    for name, width in widths.items():
+        if name not in cloud.columns:
+            raise ValueError(
+                f"[Program] the cloud has no column {name!r}, which the network was trained with"
+            )
+        column = cloud.columns[name]
+        column = (column / scales.get(column.dtype, 1.0)).astype(np.float32)
+        values[name] = mx.array(
+            column.reshape(len(column), -1) if width > 1 else column.reshape(-1)
+        )
+    return values
+
+
+def cloud_inputs(pipeline: VoxelPipeline, cloud: PointCloud) -> Inputs:
+    """The same as inputs of an export; ValueError if the pipeline normalizes columns."""
+    if pipeline.normalized:
+        raise ValueError(
+            f"[export] pipeline divides {', '.join(pipeline.normalized)} by the size in each "
+            "cloud, which a program does not do; give the files one unit and train without "
+            "normalization"
+        )
+    values = cloud_values(dict(zip(pipeline.columns, pipeline.widths, strict=True)), cloud)
+    return Inputs(dict(values), dict(values), {})
+
+
+def fewer_points(inputs: Inputs) -> Inputs:
+    """The first two thirds of the points, which have other voxels than all of them."""
+    every = _arrays(inputs)
+    values = {name: value[: -(-2 * value.shape[0] // 3)] for name, value in every.items()}
+    return Inputs(dict(values), dict(values), {})
+
+
+def _arrays(inputs: Inputs) -> dict[str, mx.array]:
+    return {name: value for name, value in inputs.values.items() if isinstance(value, mx.array)}
+
+
+def labels_of(model: Module, pipeline: VoxelPipeline, inputs: Inputs) -> dict[str, mx.array]:
+    """`labels`: the label value of each point, -1 without a voxel; `scores`: its probability."""
+    points, *columns = _arrays(inputs).values()
+    tensor, rows = ops.voxel_features(points, pipeline.voxel, columns)
+    logits: Any = model(tensor)
+    if not isinstance(logits, SparseTensor):
+        raise ValueError("[export] with a pipeline the network must give one row for each voxel")
+    feats = logits.feats
+    values = mx.array([value for value, _ in pipeline.classes], dtype=mx.int32)
+    labels = values[mx.argmax(feats, axis=1)]
+    scores = mx.max(mx.softmax(feats.astype(mx.float32), axis=1), axis=1)
+    return {
+        "labels": ops.to_points(labels, rows, -1),
+        "scores": ops.to_points(scores, rows, 0.0),
+    }
