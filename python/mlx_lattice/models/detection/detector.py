@@ -1,0 +1,226 @@
+"""Whole detectors: points in, boxes with names, scores and velocities out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import mlx.core as mx
+
+from ... import ops
+from ...core import SparseTensor
+from .._model import Model
+from .anchor_head import AnchorHead
+from .backbones import VoxelBackbone, VoxelNeXtBackbone
+from .bev import BevBackbone, height_to_channels
+from .center_head import DenseCenterHead, SparseCenterHead
+from .pillars import PillarFeatures
+from .results import Detections, empty_detections
+from .settings import Settings, read_settings
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Points: TypeAlias = "mx.array | np.ndarray"
+# Channels of the published networks where their configuration does not say them.
+_WIDTHS = {
+    "VoxelBackBone8x": (16, 32, 64, 64, 128),
+    "VoxelResBackBone8x": (16, 32, 64, 128, 128),
+    "VoxelResBackBone8xVoxelNeXt": (16, 32, 64, 128, 128, 128, 128),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Voxels:
+    """The voxels of a batch of frames: slots (V, M, F), cells (V, 4) as batch, z, y, x."""
+
+    slots: mx.array
+    mean: mx.array
+    cells: mx.array
+    counts: mx.array
+    rows: tuple[int, ...]  # voxels of each frame
+    dropped: tuple[dict[str, int], ...]
+
+
+class Detector(Model):
+    """SECOND, PointPillars, CenterPoint or VoxelNeXt.
+
+    `detector.detect(points)` gives the boxes of a frame; `detector(frames)` gives what the head
+    computes, for training. `models.detection.load` reads published weights.
+
+    Args:
+        config: What `read_settings` takes: the name of a published network, a file or a dict.
+        in_channels: Columns of a point: x, y, z and features.
+        widths: Channels of the sparse stages, conv1 .. conv_out; by default the published ones.
+        order: Of sparse rows; "spconv" gives them the order of its CPU code, for comparing.
+
+    Raises:
+        ValueError: The configuration does not fit together; the message names the part.
+
+    Examples:
+        >>> from mlx_lattice.models import detection
+        >>> net = detection.Detector("pointpillars_kitti")
+        >>> net.settings.grid
+        (432, 496, 1)
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any] | str,
+        in_channels: int = 4,
+        widths: Sequence[int] | None = None,
+        order: str = "sorted",
+    ) -> None:
+        settings = read_settings(config)
+        super().__init__(
+            config=settings.as_dict(),
+            in_channels=in_channels,
+            widths=None if widths is None else list(widths),
+            order=order,
+        )
+        self._settings = settings
+        self.backbone_3d: VoxelBackbone | VoxelNeXtBackbone
+        model = settings.model
+        channels = self._add_sparse_part(in_channels, widths, order)
+        if "BACKBONE_2D" in model:
+            self.backbone_2d = BevBackbone(channels, model["BACKBONE_2D"])
+            channels = self.backbone_2d.out_channels
+        head = {
+            "AnchorHeadSingle": AnchorHead,
+            "CenterHead": DenseCenterHead,
+            "VoxelNeXtHead": SparseCenterHead,
+        }.get(model["DENSE_HEAD"]["NAME"])
+        if head is None:
+            raise ValueError(
+                f"[Detector] DENSE_HEAD must be AnchorHeadSingle, CenterHead or VoxelNeXtHead, got "
+                f"{model['DENSE_HEAD']['NAME']!r}"
+            )
+        self.dense_head = head(channels, settings)
+
+    def _add_sparse_part(self, in_channels: int, widths: Sequence[int] | None, order: str) -> int:
+        """Pillars or a sparse backbone; the channels of what the next part reads."""
+        settings, model = self._settings, self._settings.model
+        if model["VFE"]["NAME"] == "PillarVFE":
+            self.vfe = PillarFeatures(in_channels, model["VFE"], settings.low, settings.voxel_size)
+            return int(model["VFE"]["NUM_FILTERS"][-1])
+        config = model["BACKBONE_3D"]
+        name = config["NAME"]
+        if name not in _WIDTHS:
+            raise ValueError(
+                f"[Detector] BACKBONE_3D must be one of {', '.join(_WIDTHS)}, got {name!r}"
+            )
+        if widths is None:
+            widths = _WIDTHS[name]
+            if "CHANNELS" in config:  # of VoxelNeXt: the last is that of conv5 and conv6
+                c = list(config["CHANNELS"])
+                widths = [*c, c[-1], config.get("OUT_CHANNEL", c[-1])]
+        if name == "VoxelResBackBone8xVoxelNeXt":
+            sizes = config.get("SPCONV_KERNEL_SIZES", (3, 3, 3, 3))
+            self.backbone_3d = VoxelNeXtBackbone(in_channels, widths, sizes, order)
+            return int(widths[-1])
+        bias = bool(config.get("USE_BIAS", True))
+        self.backbone_3d = VoxelBackbone(
+            in_channels, widths, name == "VoxelResBackBone8x", bias, order
+        )
+        # conv4 has ceil-like heights without padding in z, conv_out halves once more.
+        depth = settings.grid[2] + 1
+        for size, stride, pad in ((3, 2, 1), (3, 2, 1), (3, 2, 0), (3, 2, 0)):
+            depth = (depth + 2 * pad - size) // stride + 1
+        if depth < 1:
+            raise ValueError(
+                f"[Detector] the grid is too low for four halvings: {settings.grid[2]} cells in z"
+            )
+        return int(widths[-1]) * depth
+
+    @property
+    def settings(self) -> Settings:
+        """Classes, grid and parts."""
+        return self._settings
+
+    def voxels(self, frames: Sequence[Points]) -> Voxels:
+        """The voxels of frames of points (N, in_channels)."""
+        s, columns = self._settings, self._config["in_channels"]
+        found = []
+        for i, points in enumerate(frames):
+            if len(points.shape) != 2 or points.shape[1] != columns:
+                raise ValueError(
+                    f"[Detector] points of frame {i} must have shape (N, {columns}), "
+                    f"got {tuple(points.shape)}"
+                )
+            found.append(
+                ops.point_voxels(
+                    points,
+                    s.low,
+                    s.high,
+                    s.voxel_size,
+                    max_points=s.max_points,
+                    max_voxels=s.max_voxels,
+                )
+            )
+        cells = [
+            mx.concatenate([mx.full((len(f.coords), 1), i, mx.int32), f.coords], axis=1)
+            for i, f in enumerate(found)
+        ]
+        return Voxels(
+            mx.concatenate([f.voxels for f in found]),
+            mx.concatenate([f.mean for f in found]),
+            mx.concatenate(cells),
+            mx.concatenate([f.counts for f in found]),
+            tuple(len(f.counts) for f in found),
+            tuple(
+                {"outside": f.outside, "full_voxel": f.full_voxel, "full_grid": f.full_grid}
+                for f in found
+            ),
+        )
+
+    def stages(self, voxels: Voxels) -> dict[str, Any]:
+        """What each part computes, by the name of the part; the last is "dense_head"."""
+        made: dict[str, Any] = {}
+        batch = len(voxels.rows)
+        nx, ny, nz = self._settings.grid
+        if "vfe" in self:
+            made["vfe"] = self.vfe(voxels.slots, voxels.counts, voxels.cells[:, 1:])
+            pillars = SparseTensor(voxels.cells, made["vfe"], batch_counts=voxels.rows)
+            made["bev"] = pillars.to_dense((batch, nz, ny, nx))[:, 0]
+        else:
+            x = SparseTensor(voxels.cells, voxels.mean, batch_counts=voxels.rows)
+            made["backbone_3d"] = self.backbone_3d(x.with_bounds(((0, 0, 0), (nz + 1, ny, nx))))
+            if "backbone_2d" in self:
+                made["bev"] = height_to_channels(made["backbone_3d"]["conv_out"], batch)
+        if "backbone_2d" in self:
+            made["backbone_2d"] = self.backbone_2d(made["bev"])
+            made["dense_head"] = self.dense_head(made["backbone_2d"])
+        else:
+            made["dense_head"] = self.dense_head(made["backbone_3d"]["shared_conv"])
+        return made
+
+    def __call__(self, frames: Sequence[Points]) -> Any:
+        """What the head computes for frames of points."""
+        return self.stages(self.voxels(frames))["dense_head"]
+
+    def detect(self, points: Points) -> Detections:
+        """The boxes of a frame of points (N, in_channels).
+
+        A frame without points, or without a voxel in the grid, has no boxes.
+        """
+        return self.detect_frames([points])[0]
+
+    def detect_frames(self, frames: Sequence[Points]) -> list[Detections]:
+        """The boxes of several frames, computed together."""
+        return self.detect_voxels(self.voxels(frames)) if len(frames) else []
+
+    def detect_voxels(self, voxels: Voxels) -> list[Detections]:
+        """The same from voxels."""
+        if len(voxels.cells) == 0:
+            wide = self._settings.model["DENSE_HEAD"]["NAME"] != "AnchorHeadSingle"
+            return [empty_detections(wide, lost) for lost in voxels.dropped]
+        made = self.stages(voxels)
+        outputs, head = made["dense_head"], self.dense_head
+        if isinstance(head, AnchorHead):
+            return head.detect(outputs, voxels.dropped)
+        if isinstance(head, DenseCenterHead):
+            b, h, w, _ = made["backbone_2d"].shape
+            return head.detect(outputs, (b, h, w), voxels.dropped)
+        rows = made["backbone_3d"]["shared_conv"]
+        return head.detect(outputs, rows, len(voxels.rows), voxels.dropped)

@@ -1,0 +1,114 @@
+"""How frames with boxes are varied for training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ... import ops
+from ...io.box_frame import BoxFrame
+
+Floats = NDArray[np.float32]
+
+Change = Callable[[BoxFrame, np.random.Generator], BoxFrame]
+
+
+def flip(axis: str, chance: float = 0.5) -> Change:
+    """Mirrors points, boxes and velocities at the axis "x" or "y"."""
+    column = {"x": 1, "y": 0}[axis]
+
+    def change(frame: BoxFrame, rng: np.random.Generator) -> BoxFrame:
+        if rng.random() >= chance:
+            return frame
+        points, boxes = frame.points.copy(), frame.boxes.copy()
+        points[:, column] *= -1
+        boxes[:, column] *= -1
+        boxes[:, 6] = -boxes[:, 6] if axis == "x" else np.float32(np.pi) - boxes[:, 6]
+        if boxes.shape[1] == 9:
+            boxes[:, 7 + column] *= -1
+        return replace(frame, points=points, boxes=boxes)
+
+    return change
+
+
+def rotate(most: float = np.pi / 4) -> Change:
+    """Turns the frame about z by an angle in -most .. most."""
+
+    def change(frame: BoxFrame, rng: np.random.Generator) -> BoxFrame:
+        angle = rng.uniform(-most, most)
+        c, s = np.cos(angle), np.sin(angle)
+        turn = np.array([[c, s], [-s, c]], np.float32)
+        points, boxes = frame.points.copy(), frame.boxes.copy()
+        points[:, :2] = points[:, :2] @ turn
+        boxes[:, :2] = boxes[:, :2] @ turn
+        boxes[:, 6] += np.float32(angle)
+        if boxes.shape[1] == 9:
+            boxes[:, 7:9] = boxes[:, 7:9] @ turn
+        return replace(frame, points=points, boxes=boxes)
+
+    return change
+
+
+def scale(low: float = 0.95, high: float = 1.05) -> Change:
+    """Multiplies places and sizes by one factor."""
+
+    def change(frame: BoxFrame, rng: np.random.Generator) -> BoxFrame:
+        factor = np.float32(rng.uniform(low, high))
+        points, boxes = frame.points.copy(), frame.boxes.copy()
+        points[:, :3] *= factor
+        boxes[:, :6] *= factor
+        boxes[:, 7:] *= factor
+        return replace(frame, points=points, boxes=boxes)
+
+    return change
+
+
+class Samples:
+    """Objects cut out of frames, which `paste` puts into others (Yan, Mao and Li, 2018).
+
+    Args:
+        frames: Where objects are cut out: the points inside of each box.
+        least_points: Objects with fewer points are left out.
+    """
+
+    def __init__(self, frames: Sequence[BoxFrame], least_points: int = 5) -> None:
+        self._objects: dict[int, list[tuple[Floats, Floats]]] = {}
+        for frame in frames:
+            owner = np.array(ops.points_in_boxes(frame.points[:, :3], frame.boxes[:, :7]))
+            for i, (box, label) in enumerate(zip(frame.boxes, frame.labels)):
+                points = frame.points[owner == i]
+                if len(points) >= least_points:
+                    self._objects.setdefault(int(label), []).append((points, box))
+
+    def __len__(self) -> int:
+        return sum(map(len, self._objects.values()))
+
+    def paste(self, counts: dict[int, int]) -> Change:
+        """Adds objects until a frame has `counts` of a class; those that would overlap are left."""
+
+        def change(frame: BoxFrame, rng: np.random.Generator) -> BoxFrame:
+            points, boxes, labels = frame.points, frame.boxes, frame.labels
+            for label, wanted in counts.items():
+                stock = self._objects.get(label, [])
+                missing = min(wanted - int((labels == label).sum()), len(stock))
+                for pick in rng.permutation(len(stock))[: max(missing, 0)]:
+                    inside, box = stock[pick]
+                    if len(boxes) and np.array(ops.box_overlap(box[None], boxes)).max() > 0:
+                        continue
+                    owner = np.array(ops.points_in_boxes(points[:, :3], box[None, :7]))
+                    points = np.concatenate([points[owner < 0], inside])
+                    boxes = np.concatenate([boxes, box[None]])
+                    labels = np.append(labels, np.int32(label))
+            return BoxFrame(points, boxes, labels)
+
+        return change
+
+
+def varied(frame: BoxFrame, changes: Sequence[Change], rng: np.random.Generator) -> BoxFrame:
+    """All changes, one after the other."""
+    for change in changes:
+        frame = change(frame, rng)
+    return frame

@@ -1,0 +1,114 @@
+"""Boxes in pictures: their edges and their headings as points, colored by class and score."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core._checks import numpy_array
+from ..io.cloud import PointCloud
+
+if TYPE_CHECKING:
+    from ..core.types import ArrayLike
+    from .scene import Panel
+
+_CORNERS = np.array([[x, y, z] for z in (-1, 1) for x, y in ((1, 1), (-1, 1), (-1, -1), (1, -1))])
+_EDGES = [
+    (a, b) for a in range(8) for b in range(a) if np.abs(_CORNERS[a] - _CORNERS[b]).sum() == 2
+]
+
+
+def box_corners(boxes: ArrayLike) -> NDArray[np.float64]:
+    """(N, 8, 3) corners of boxes (N, 7): four at the bottom, four above them.
+
+    >>> from mlx_lattice.viewer.boxes import box_corners
+    >>> box_corners([[0.0, 0, 0, 4, 2, 2, 0]])[0, 0].tolist()
+    [2.0, 1.0, -1.0]
+    """
+    rows = np.asarray(numpy_array("box_corners", "boxes", boxes), np.float64)
+    if rows.ndim != 2 or rows.shape[1] < 7:
+        raise ValueError(f"[box_corners] boxes must have shape (N, 7), got {rows.shape}")
+    corners = _CORNERS[None] * rows[:, None, 3:6] / 2
+    c, s = np.cos(rows[:, 6])[:, None], np.sin(rows[:, 6])[:, None]
+    x, y = corners[..., 0] * c - corners[..., 1] * s, corners[..., 0] * s + corners[..., 1] * c
+    return np.stack([x, y, corners[..., 2]], -1) + rows[:, None, :3]
+
+
+def _lines(box: NDArray[np.float64], corners: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Ends (L, 2, 3): the edges, and from the center of the top through the front."""
+    ends = [corners[[a, b]] for a, b in _EDGES]
+    ahead = np.array([np.cos(box[6]), np.sin(box[6]), 0])
+    top = box[:3] + [0, 0, box[5] / 2]
+    ends.append(np.stack([top, top + ahead * (box[3] / 2 + 1)]))
+    return np.stack(ends)
+
+
+def with_boxes(
+    cloud: PointCloud | ArrayLike,
+    boxes: ArrayLike,
+    labels: ArrayLike | None = None,
+    scores: ArrayLike | None = None,
+    *,
+    step: float = 0.05,
+) -> PointCloud:
+    """A cloud with boxes drawn into it: one point each `step` along the edges and the heading.
+
+    Args:
+        cloud: A `PointCloud` or positions (N, 3).
+        boxes: (M, 7): x, y, z, dx, dy, dz, heading.
+        labels: (M,) class numbers from 1; by default 1. Points of the cloud have the class 0.
+        scores: (M,); by default 1. Points of the cloud have the score 0.
+        step: Distance of the points in the unit of the cloud.
+
+    Returns:
+        A `PointCloud` with the columns `box` (class) and `score`, and those of the cloud that are
+        numbers, with 0 on the boxes. `viewer.write(path, drawn, color="box")` shows the classes.
+    """
+    scan = (
+        cloud
+        if isinstance(cloud, PointCloud)
+        else PointCloud(numpy_array("with_boxes", "cloud", cloud))
+    )
+    rows = np.asarray(numpy_array("with_boxes", "boxes", boxes), np.float64).reshape(-1, 7)
+    kinds = np.ones(len(rows), np.int32) if labels is None else np.asarray(labels, np.int32)
+    values = np.ones(len(rows), np.float32) if scores is None else np.asarray(scores, np.float32)
+    if len(kinds) != len(rows) or len(values) != len(rows):
+        raise ValueError(
+            f"[with_boxes] labels and scores must have one value for each of {len(rows)} boxes, "
+            f"got {len(kinds)} and {len(values)}"
+        )
+    points, owner = [], []
+    for i, (box, corners) in enumerate(zip(rows, box_corners(rows))):
+        for a, b in _lines(box, corners):
+            n = int(np.clip(np.linalg.norm(b - a) / step, 1, 2000)) + 1
+            points.append(a + (b - a) * np.linspace(0, 1, n)[:, None])
+            owner.append(np.full(n, i))
+    drawn = np.concatenate(points) if points else np.zeros((0, 3))
+    who = np.concatenate(owner).astype(int) if owner else np.zeros(0, int)
+    columns = {
+        name: np.concatenate([column, np.zeros((len(drawn), *column.shape[1:]), column.dtype)])
+        for name, column in scan.columns.items()
+    }
+    columns["box"] = np.concatenate([np.zeros(len(scan), np.int32), kinds[who]])
+    columns["score"] = np.concatenate([np.zeros(len(scan), np.float32), values[who]])
+    return PointCloud(np.concatenate([scan.points, drawn.astype(scan.points.dtype)]), columns)
+
+
+def compare_boxes(
+    cloud: PointCloud | ArrayLike,
+    truth: tuple[ArrayLike, ArrayLike],
+    found: tuple[ArrayLike, ArrayLike, ArrayLike],
+) -> Sequence[Panel]:
+    """Two panels of one cloud: the boxes that were found, and those that are true.
+
+    truth: (boxes, labels); found: (boxes, labels, scores).
+    """
+    from .scene import Panel
+
+    return [
+        Panel(with_boxes(cloud, *found), "found", "box"),
+        Panel(with_boxes(cloud, *truth), "truth", "box"),
+    ]
