@@ -1,0 +1,31 @@
+// Convolutions in exact integers: what is asked, and who launches it.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "lattice/core/integer_kernel.h"
+#include "lattice/core/relation.h"
+#include "lattice/routes/decide.h"
+
+namespace lattice::routes {
+
+struct IntConvAsked {
+  Relation::Ptr relation;
+  IntegerKernel kernel;
+  mx::array x;                             // (n_in, columns) of the kernel's input
+  std::optional<mx::array> more = {};      // the columns behind those of x
+  std::optional<mx::array> residual = {};  // (n_out, C_out) of the kernel's residual
+  mx::StreamOrDevice stream = {};
+  Facts facts() const;
+  std::string variant() const;
+};
+
+const Table<IntConvAsked, mx::array>& int_conv_rows();
+
+mx::array int_conv_tiles(const IntConvAsked& asked, const Route& route);
+mx::array int_conv_reference(const IntConvAsked& asked, const Route& route);
+// The products that the tiles are made of, for explain().
+std::string int_conv_note(const IntConvAsked& asked);
+
+}  // namespace lattice::routes
