@@ -3,7 +3,7 @@
 //
 //   algebra_bench [channels]     default 64
 //
-// Coordinates are new arrays for each join, so that sorting them is included. "rows" divides by the
+// Coordinates are new arrays for each join, so sorting them is included. "rows" divides by the
 // rows of the result.
 #include <mlx/mlx.h>
 

@@ -13,7 +13,7 @@
 
 #include "bench/support/blas.h"
 #include "bench/support/cpu_time.h"
-#include "lattice/core/edge_segments.h"
+#include "lattice/core/neighbors.h"
 #include "lattice/graph/cpu_call.h"
 #include "lattice/kernels/cpu/base/simd.h"
 #include "lattice/kernels/cpu/base/threads.h"

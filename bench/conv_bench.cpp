@@ -21,20 +21,21 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include "bench/support/blas.h"
 #include "bench/support/cpu_time.h"
 #include "lattice/core/relation.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/base/threads.h"
-#include "lattice/ops/conv_core.h"
+#include "lattice/ops/conv.h"
 #include "lattice/routes/conv.h"
-#include "lattice/routes/decide.h"
 #include "tests/support/workloads.h"
 
 namespace {
 
 using namespace lattice;
+using namespace lattice::routes;
 
 struct Scene {
   std::string name;
@@ -60,8 +61,19 @@ const char* name(Pass pass) {
 
 // One operation with its data, evaluated inputs.
 struct Problem {
-  Call call;
-  double flop() const { return call.flop(); }
+  std::variant<ConvAsked, OuterAsked> asked;
+  const ConvProblem& shape() const {
+    return std::visit([](const auto& a) -> const ConvProblem& { return a; }, asked);
+  }
+  double flop() const { return shape().flop(); }
+  mx::array ours() const {
+    if (const auto* conv = std::get_if<ConvAsked>(&asked)) return run(conv_rows(), *conv);
+    return run(outer_rows(), std::get<OuterAsked>(asked));
+  }
+  mx::array with_mlx() const {
+    if (const auto* conv = std::get_if<ConvAsked>(&asked)) return conv_with_mlx(*conv);
+    return outer_with_mlx(std::get<OuterAsked>(asked));
+  }
 };
 
 mx::array values(int rows, int columns, mx::Dtype dtype, uint64_t seed) {
@@ -74,45 +86,35 @@ mx::array values(int rows, int columns, mx::Dtype dtype, uint64_t seed) {
 Problem make_problem(const Relation::Ptr& relation, Pass pass, int c_in, int c_out,
                      mx::Dtype dtype) {
   const bool backward = pass == Pass::input_gradient;
-  Problem p;
-  p.call.relation = backward ? relation->reversed() : relation;
-  p.call.c_in = backward ? c_out : c_in;
-  p.call.c_out = backward ? c_in : c_out;
-  p.call.dtype = dtype;
-  p.call.stream = mx::Device(mx::Device::cpu);
-  const int n_in = static_cast<int>(p.call.relation->n_in()),
-            n_out = static_cast<int>(p.call.relation->n_out());
-  const int n_k = static_cast<int>(relation->n_kernels());
-  p.call.inputs = {values(n_in, static_cast<int>(p.call.c_in), dtype, 1)};
-  if (pass == Pass::weight_gradient) {
-    p.call.operation = Operation::outer;
-    p.call.inputs.push_back(values(n_out, c_out, dtype, 2));
-  } else {
-    p.call.operation = Operation::conv;
-    mx::array w = mx::reshape(values(n_k * c_in, c_out, dtype, 3), {n_k, c_in, c_out});
-    p.call.inputs.push_back(backward ? mx::transpose(w, {0, 2, 1}) : w);
-  }
-  for (mx::array& a : p.call.inputs) a.eval();
-  return p;
+  const ConvProblem shape{backward ? relation->reversed() : relation, backward ? c_out : c_in,
+                          backward ? c_in : c_out, 1, dtype};
+  const mx::Device cpu(mx::Device::cpu);
+  const mx::array x =
+      values(static_cast<int>(shape.n_in()), static_cast<int>(shape.c_in), dtype, 1);
+  if (pass == Pass::weight_gradient)
+    return {OuterAsked{shape, x, values(static_cast<int>(shape.n_out()), c_out, dtype, 2), cpu}};
+  const int n_k = static_cast<int>(shape.n_k());
+  mx::array w = mx::reshape(values(n_k * c_in, c_out, dtype, 3), {n_k, c_in, c_out});
+  if (backward) w = mx::transpose(w, {0, 2, 1});
+  w.eval();
+  ConvAsked asked{shape, x, {w}};
+  asked.stream = cpu;
+  return {asked};
 }
 
 using Launch = std::function<void(const Problem&)>;
 
 void evaluate(mx::array a) { a.eval(); }
-const Launch kOurs = [](const Problem& p) { evaluate(run(p.call)); };
-const Launch kMlx = [](const Problem& p) {
-  evaluate(p.call.operation == Operation::outer ? outer_with_mlx(p.call) : conv_with_mlx(p.call));
-};
+const Launch kOurs = [](const Problem& p) { evaluate(p.ours()); };
+const Launch kMlx = [](const Problem& p) { evaluate(p.with_mlx()); };
 
 // |difference| of ours and plain MLX operations, relative to the largest value.
 void check(const std::string& title, const Problem& p) {
-  const mx::array ours = mx::astype(run(p.call), mx::float32);
-  const mx::array plain = mx::astype(
-      p.call.operation == Operation::outer ? outer_with_mlx(p.call) : conv_with_mlx(p.call),
-      mx::float32);
+  const mx::array ours = mx::astype(p.ours(), mx::float32);
+  const mx::array plain = mx::astype(p.with_mlx(), mx::float32);
   const float error = mx::max(mx::abs(mx::subtract(ours, plain))).item<float>() /
                       mx::max(mx::abs(plain)).item<float>();
-  const float most = p.call.dtype == mx::float32 ? 1e-4f : 1e-2f;
+  const float most = p.shape().dtype() == mx::float32 ? 1e-4f : 1e-2f;
   if (!(error <= most))
     throw std::runtime_error(title + ": relative error " + std::to_string(error));
 }
@@ -162,8 +164,9 @@ void add_problem(const Scene& scene, const std::string& what, const Relation::Pt
     if (pass != Pass::weight_gradient)
       add(title + "/gather sgemm scatter", 1, [=](benchmark::State& state) {
         const Problem& p = get();
-        std::vector<float> y(static_cast<size_t>(p.call.n_out() * p.call.c_out));
-        time(state, p.flop(), [&] { bench::gather_gemm_scatter(p.call, y.data()); });
+        std::vector<float> y(static_cast<size_t>(p.shape().n_out() * p.shape().c_out));
+        time(state, p.flop(),
+             [&] { bench::gather_gemm_scatter(std::get<ConvAsked>(p.asked), y.data()); });
       });
 #endif
     add(title + "/plain MLX", 1, [=](benchmark::State& state) {
@@ -181,7 +184,7 @@ void add_problem(const Scene& scene, const std::string& what, const Relation::Pt
 }
 
 // One line per benchmark of ours, with its ratios to what ran before it.
-class Table : public benchmark::BenchmarkReporter {
+class SpeedTable : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context&) override {
     std::printf("%-7s %-24s %-17s %7s %8s %8s %8s %10s %10s\n", "scene", "operation", "features",
@@ -260,6 +263,6 @@ int main(int argc, char** argv) {
   }
   for (const Pass pass : {Pass::forward, Pass::input_gradient, Pass::weight_gradient})
     add_problem(scenes[0], "subm 3x3x3", scenes[0].submanifold, pass, 256, 256, mx::float32, false);
-  Table table;
+  SpeedTable table;
   own_table ? benchmark::RunSpecifiedBenchmarks(&table) : benchmark::RunSpecifiedBenchmarks();
 }

@@ -1,4 +1,4 @@
-// Entropy coders on 4 million symbols of a peaked distribution: best CPU time, million symbols a
+// Entropy coders on 4 million symbols of a peaked distribution: best CPU time, million symbols per
 // second (counter Msym_s) and bits per symbol. `python -m mlx_lattice bench entropy` puts zlib and
 // zstd beside them.
 //   entropy_bench --benchmark_filter=decode

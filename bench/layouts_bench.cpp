@@ -50,7 +50,7 @@ void windows(benchmark::State& state, const std::string& name) {
 
 void blocks(benchmark::State& state, const std::string& name) {
   time_rows(state, name, [&](const CoordSpan& span) {
-    benchmark::DoNotOptimize(curve_blocks(span, Curve::z, 1));
+    benchmark::DoNotOptimize(curve_blocks(span, Curve::z, 1, curve_frame(bounding_box(span))));
   });
 }
 

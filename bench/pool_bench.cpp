@@ -5,7 +5,7 @@
 //
 // bytes = what must move: the row of each edge for each array that is read by edge, and every row
 // that is written. Matching and sharing also read their own row. The copy moves 256 MB; its bytes
-// are read + written. The scenes are shuffled in memory, so that a row is a random access of
+// are read + written. The scenes are shuffled in memory, so a row is a random access of
 // channels * 4 bytes. "sorted" scenes have their rows in the order (batch, x, y, z). "rows" is the
 // copy of all rows in the order of a shuffled scene: what such an access can reach.
 #include <mlx/mlx.h>
@@ -25,7 +25,6 @@
 #include "lattice/kernels/cpu/base/threads.h"
 #include "lattice/ops/pool_rows.h"
 #include "lattice/ops/reduce_rows.h"
-#include "lattice/routes/decide.h"
 #include "lattice/routes/pool.h"
 #include "tests/support/random.h"
 #include "tests/support/workloads.h"
@@ -33,6 +32,7 @@
 namespace {
 
 using namespace lattice;
+using namespace lattice::routes;
 
 double copy_bandwidth() {
   const size_t bytes = size_t{128} << 20;
@@ -74,30 +74,25 @@ mx::array values(int64_t rows, int64_t channels, uint64_t seed) {
   return a;
 }
 
-void check(const std::string& title, const Call& call, const mx::array& ours) {
-  const mx::array plain = pool_with_mlx(call);
+void check(const std::string& title, const PoolAsked& asked, const mx::array& ours) {
+  const mx::array plain = pool_with_mlx(asked);
   const float error = mx::max(mx::abs(mx::subtract(ours, plain))).item<float>();
   if (!(error <= 1e-4f)) throw std::runtime_error(title + ": error " + std::to_string(error));
 }
 
 void measure(const std::string& scene, const std::string& what, ReduceMode mode,
              const Relation::Ptr& r, int64_t channels, double copy) {
-  Call call;
-  call.operation = Operation::pool;
-  call.payload = Reduce{mode};
-  call.relation = r;
-  call.c_in = call.c_out = channels;
-  call.stream = mx::Device(mx::Device::cpu);
-  call.inputs = {values(r->n_in(), channels, 1)};
-  const bool pairs = mode == ReduceMode::max_match || mode == ReduceMode::tie_share;
-  if (pairs)
-    call.inputs = {values(r->n_out(), channels, 1), call.inputs[0],
-                   values(mode == ReduceMode::max_match ? r->n_in() : r->n_out(), channels, 2)};
+  PoolAsked asked{values(r->n_in(), channels, 1), r, mode};
+  asked.stream = mx::Device(mx::Device::cpu);
+  if (mode == ReduceMode::max_match || mode == ReduceMode::tie_share) {
+    asked.match = {values(r->n_out(), channels, 1), asked.x};
+    asked.x = values(mode == ReduceMode::max_match ? r->n_in() : r->n_out(), channels, 2);
+  }
   const std::string title = scene + " " + what + " " + name(mode);
   const auto evaluate = [](mx::array a) { a.eval(); };
-  check(title, call, run(call));
-  const double ours = bench::best(7, [&] { evaluate(run(call)); });
-  const double plain = bench::best(3, [&] { evaluate(pool_with_mlx(call)); });
+  check(title, asked, run(pool_rows(), asked));
+  const double ours = bench::best(7, [&] { evaluate(run(pool_rows(), asked)); });
+  const double plain = bench::best(3, [&] { evaluate(pool_with_mlx(asked)); });
   double rows = static_cast<double>(r->edge_count() + r->n_out());
   if (mode == ReduceMode::max_match) rows += static_cast<double>(r->edge_count() + r->n_out());
   if (mode == ReduceMode::tie_share) rows += 2.0 * static_cast<double>(r->n_out());

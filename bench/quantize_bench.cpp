@@ -5,7 +5,7 @@
 //   quantize_bench --benchmark_format=json       Google Benchmark's own report; also console, csv
 //
 // FLOP = 2 * edges * C_in * C_out over the CPU seconds of one thread. Each line alternates dense
-// and packed calls, so that a busy machine slows both; the ratio is of the best of each. Both must
+// and packed calls, so a busy machine slows both; the ratio is of the best of each. Both must
 // give the same bits before they are timed.
 #include <benchmark/benchmark.h>
 #include <mlx/mlx.h>
@@ -20,9 +20,9 @@
 #include "lattice/core/relation.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/base/threads.h"
-#include "lattice/ops/conv_core.h"
+#include "lattice/ops/conv.h"
 #include "lattice/ops/quantize.h"
-#include "lattice/ops/quantize_conv.h"
+#include "lattice/routes/conv.h"
 #include "tests/support/workloads.h"
 
 namespace {
@@ -53,21 +53,22 @@ void run_problem(benchmark::State& state, const Problem& p) {
       quantize_weight(values({n_k, p.c, p.c}, p.dtype, 3), std::nullopt, p.bits);
   const mx::array dense = mx::contiguous(dequantize_weight(q));
   mx::eval({q.weight(), q.scales(), q.biases(), dense});
-  const auto call = [&](const auto& w) {
+  const routes::ConvWeight packed_weight = weight_of(q);
+  const auto call = [&](const routes::ConvWeight& w) {
     const auto f = [&](const std::vector<mx::array>& in) {
-      return std::vector<mx::array>{conv(in[0], w, p.relation)};
+      return std::vector<mx::array>{conv_rows(in[0], w, p.relation, std::nullopt, 1, {})};
     };
     mx::array y = p.gradient ? mx::vjp(f, {x}, {gy}).second[0] : f({x})[0];
     const double begin = bench::cpu_seconds();
     y.eval();
     return std::pair(bench::cpu_seconds() - begin, y);
   };
-  if (!mx::array_equal(call(q).second, call(dense).second).item<bool>())
+  if (!mx::array_equal(call(packed_weight).second, call({dense}).second).item<bool>())
     throw std::runtime_error(p.title + ": other bits than the dense route");
   double packed = 1e30, plain = 1e30;
   for (auto _ : state) {
-    plain = std::min(plain, call(dense).first);
-    const double spent = call(q).first;
+    plain = std::min(plain, call({dense}).first);
+    const double spent = call(packed_weight).first;
     packed = std::min(packed, spent);
     state.SetIterationTime(spent);
   }

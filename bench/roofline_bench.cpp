@@ -36,7 +36,7 @@
 #include "lattice/kernels/cpu/geometry/edges.h"
 #include "lattice/kernels/cpu/geometry/relations.h"
 #include "lattice/ops/columns.h"
-#include "lattice/ops/conv_core.h"
+#include "lattice/ops/conv.h"
 #include "lattice/ops/points.h"
 #include "lattice/ops/pool_rows.h"
 #include "lattice/ops/segments.h"

@@ -3,7 +3,7 @@
 //
 //   rulebook_bench        float32, 3x3x3, 32 and 64 channels, one thread, best CPU time
 //
-// "centers": points at the voxel centers of a scene, so that both convolutions have the same edges.
+// "centers": points at the voxel centers of a scene, so both convolutions have the same edges.
 // "dense": five points per voxel at random places in the voxel. Forward + backward is the gradient
 // of all inputs with the value. "buckets": the two sums over the edges of dense scans, with and
 // without adding the rows of a bucket first. "flat": the same relation without a count of its
@@ -21,7 +21,8 @@
 
 #include "bench/support/cpu_time.h"
 #include "lattice/kernels/cpu/base/threads.h"
-#include "lattice/ops/conv_core.h"
+#include "lattice/kernels/cpu/geometry/relation_lists.h"
+#include "lattice/ops/conv.h"
 #include "lattice/ops/rulebook.h"
 #include "lattice/ops/triplets.h"
 #include "tests/support/random.h"
@@ -82,7 +83,7 @@ void memory(const mx::array& x, const mx::array& w, const Relation::Ptr& r) {
       static_cast<double>(r->edge_count()) * static_cast<double>(x.shape(1)) * 4e-6);
 }
 
-// `a` and `b` in turns, so that both see the same machine: best times.
+// `a` and `b` in turns, so both see the same machine: best times.
 std::pair<double, double> turns(int repeats, const std::function<void()>& a,
                                 const std::function<void()>& b) {
   std::pair<double, double> least(1e30, 1e30);
@@ -202,7 +203,7 @@ int main() {
     memory(xs, w, d.relation);
     std::fflush(stdout);
   }
-  // A part of the scene that is whole in itself, so that many points per voxel fit.
+  // A part of the scene that is whole in itself, so many points per voxel fit.
   std::sort(rows.begin(), rows.end());
   rows.resize(rows.size() / 4);
   for (const int per : {2, 5, 11}) buckets(rows, per);

@@ -1,6 +1,6 @@
 // Farthest point sampling, normals and the graph in feature space: best CPU time of one thread.
 //   surface_bench --benchmark_filter=farthest
-// scripts/bench_points.py runs the same beside Open3D.
+// bench/peers/points.py runs the same beside Open3D.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

@@ -28,6 +28,7 @@
 namespace {
 
 using namespace lattice;
+using namespace lattice::routes;
 
 constexpr int kTriplets = 100000, kRows = 8192, kTaps = 27;
 
@@ -90,19 +91,6 @@ void check(const mx::array& ours, const mx::array& plain) {
   if (!(error <= 1e-4f * scale)) throw std::runtime_error("error " + std::to_string(error / scale));
 }
 
-// y of mvmr and u of vvor from MLX operations: the rows of one tap at a time.
-Call plain_call(Operation operation, const mx::array& x, const mx::array& y, const Relation::Ptr& r,
-                int groups, int c) {
-  Call call;
-  call.operation = operation;
-  call.inputs = {x, y};
-  call.relation = r;
-  call.c_in = call.c_out = groups * c;
-  call.groups = groups;
-  call.stream = mx::Device(mx::Device::cpu);
-  return call;
-}
-
 void shared(int groups, int c, double sgemm) {
   const mx::array k = ids(kTriplets, kTaps, 1), i = ids(kTriplets, kRows, 2),
                   o = ids(kTriplets, kRows, 3);
@@ -113,8 +101,12 @@ void shared(int groups, int c, double sgemm) {
   const mx::array x = mx::reshape(b, {kRows, groups * c}), gy = mx::reshape(g, {kRows, groups * c});
   mx::array w = mx::contiguous(mx::reshape(mx::transpose(a, {0, 2, 1, 3}), {kTaps, c, groups * c}));
   w.eval();
-  const Call forward = plain_call(Operation::conv, x, w, r, groups, c),
-             backward = plain_call(Operation::outer, x, gy, r, groups, c);
+  // y of mvmr and u of vvor from MLX operations: the rows of one tap at a time.
+  const ConvProblem shape{r, groups * c, groups * c, groups};
+  const mx::Device cpu(mx::Device::cpu);
+  ConvAsked forward{shape, x, {w}};
+  forward.stream = cpu;
+  const OuterAsked backward{shape, x, gy, cpu};
   check(mx::reshape(mvmr(a, b, r), {kRows, groups * c}), conv_with_mlx(forward));
   const double plain =
       times(2, bench::cpu_seconds, [&] { evaluate(conv_with_mlx(forward)); }).least;

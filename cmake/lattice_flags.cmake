@@ -43,6 +43,8 @@ endif()
 
 function(lattice_flags target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -ffp-contract=off)
+  set_target_properties(${target} PROPERTIES
+    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     # False alarm on "[" + std::string (GCC bug 105651).
     target_compile_options(${target} PRIVATE -Wno-restrict)

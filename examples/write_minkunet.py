@@ -37,7 +37,7 @@ def made_here(depth: int = 14, width: int = 16) -> tuple[models.Model, SparseTen
 
 
 def trained(run: pathlib.Path, cloud: str) -> tuple[models.Model, SparseTensor]:
-    pipeline = training.VoxelPipeline.load(run / "recipe.json")
+    pipeline = training.VoxelPipeline.load(run / "pipeline.json")
     return models.load(run / "model.safetensors"), pipeline.scan(io.read(cloud)).tensor
 
 

@@ -4,10 +4,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cores=$(getconf _NPROCESSORS_ONLN)
-minutes=$(((6 + cores - 1) / cores))
-echo "make demo installs what is missing, builds the library and the Python package"
-echo "(about $minutes min on $cores cores, seconds when nothing changed), and trains a small"
-echo "network (first picture after seconds, the end after about 2 min)."
+minutes=$(((5 + cores - 1) / cores))
+echo "make demo installs what is missing, builds the library and the Python package for the"
+echo "instruction set of this machine (about $minutes min on $cores cores, seconds when nothing"
+echo "changed), and trains a small network (first picture after seconds, the end after 2 min)."
 scripts/build.sh demo
 case " $* " in
   *' --quick '* | *' --output'*) ;;

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the other scripts in the folder of the project: .venv first, all cores, ccache where it
 # is installed.
 export PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv"

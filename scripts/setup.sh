@@ -20,13 +20,15 @@ debian=(build-essential python3-venv python3-dev libhwy-dev)
 homebrew=(highway)
 python_packages=("$mlx==$(cat cmake/mlx_version.txt)"
   'scikit-build-core>=0.10' 'nanobind>=3.0.1,<4' cmake ninja
-  'numpy>=1.26' 'pillow>=10.1' "tomli>=2; python_version < '3.11'")
+  'numpy>=1.26' 'pillow>=10.1' 'laspy>=2.5' 'lazrs>=0.6' "tomli>=2; python_version < '3.11'")
 if [ "$stage" != demo ]; then
   debian+=(libgtest-dev
-    clang-19 libclang-rt-19-dev llvm-19)  # these three run Metal kernels on the CPU, tests/metal
+    clang-19 libclang-rt-19-dev llvm-19  # these three run Metal kernels on the CPU, tests/metal
+    chromium  # tests of the viewer's page
+    doxygen pkg-config)  # the C++ reference, and C++ programs that find the library
   homebrew+=(googletest)
   python_packages+=('pytest>=8' 'pytest-xdist>=3.5' 'hypothesis>=6' 'scipy>=1.11'
-    'laspy>=2.5' 'lazrs>=0.6' 'plyfile>=1.0')
+    'plyfile>=1.0')
   # NVRTC and its headers, 60 MB: tests/metal compiles the CUDA text, without a GPU.
   [ "$(uname -sm)" != 'Linux x86_64' ] || python_packages+=('nvidia-cuda-nvrtc>=13,<14'
     'nvidia-cuda-runtime>=13,<14' 'nvidia-cuda-crt>=13,<14' 'nvidia-cuda-cccl>=13,<14')

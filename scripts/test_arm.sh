@@ -20,8 +20,9 @@ cmake -S . -B build/arm -G Ninja -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/aarch64.cmak
   -DCMAKE_BUILD_TYPE=Release -DLATTICE_KERNELS_ONLY=ON -DLATTICE_BUILD_TESTS=ON \
   -DLATTICE_SIMD=native >/dev/null
 # Only what will run is built: kernels/features/bits_test is the target kernels_features_bits_test.
-names=$(ctest --test-dir build/arm -N -R "$tests" | sed -n 's|^ *Test *#[0-9]*: *||p')
-[ -n "$names" ] || { echo "test_arm.sh: no test matches \"$tests\"" >&2; exit 1; }
+mapfile -t targets < <(ctest --test-dir build/arm -N -R "$tests" |
+  sed -n 's|^ *Test *#[0-9]*: *||p' | tr / _)
+[ ${#targets[@]} -gt 0 ] || { echo "test_arm.sh: no test matches \"$tests\"" >&2; exit 1; }
 cmake --build build/arm --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(getconf _NPROCESSORS_ONLN)}" \
-  --target $(tr '/' '_' <<<"$names")
+  --target "${targets[@]}"
 ctest --test-dir build/arm -R "$tests" --output-on-failure

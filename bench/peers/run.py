@@ -100,7 +100,7 @@ def room(seed: int = 0) -> Any:
 
 def lidar() -> Any:
     import numpy as np
-    from mlx_lattice.cli.demo_scene import sweep
+    from mlx_lattice.samples.streets import sweep
 
     cells = np.unique(np.floor(sweep(1) / 0.1).astype(np.int32), axis=0)
     np.random.default_rng(0).shuffle(cells)
@@ -113,7 +113,7 @@ NET = {"net": "inference", "netstep": "step"}
 def coarser() -> Any:
     """The same sweep with voxels of 0.17 m: 35,609 rows."""
     import numpy as np
-    from mlx_lattice.cli.demo_scene import sweep
+    from mlx_lattice.samples.streets import sweep
 
     cells = np.unique(np.floor(sweep(1) / 0.17).astype(np.int32), axis=0)
     np.random.default_rng(0).shuffle(cells)

@@ -7,7 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "lattice/routes/decide.h"
+#include "lattice/kernels/cpu/geometry/relation_lists.h"
+#include "lattice/routes/conv.h"
 
 extern "C" {
 void sgemm_(const char* ta, const char* tb, const int* m, const int* n, const int* k,
@@ -38,16 +39,16 @@ class LargeGemm {
   std::vector<float> a_, b_, c_;
 };
 
-// y = conv(x, w) offset by offset, 1,024 edges at a time in the relation's local order, so that
+// y = conv(x, w) offset by offset, 1,024 edges at a time in the relation's local order, so
 // gathered rows and results stay in cache: what a careful programmer writes on top of a BLAS.
 // float32, one group, one thread.
-inline void gather_gemm_scatter(const Call& call, float* y) {
+inline void gather_gemm_scatter(const routes::ConvAsked& call, float* y) {
   constexpr int64_t kEdges = 1024;
   const cpu::RelationLists& lists = call.relation->lists();
   const int c_in = static_cast<int>(call.c_in), c_out = static_cast<int>(call.c_out);
-  const float* x = call.inputs[0].data<float>();
-  const float* w = call.inputs[1].data<float>();
-  const auto& strides = call.inputs[1].strides();
+  const float* x = call.x.data<float>();
+  const float* w = call.weight.w.data<float>();
+  const auto& strides = call.weight.w.strides();
   const auto row = [](const auto& order, int64_t p) { return order ? int64_t{(*order)[p]} : p; };
   std::vector<float> rows(static_cast<size_t>(kEdges * c_in)),
       products(static_cast<size_t>(kEdges * c_out)), weight(static_cast<size_t>(c_in * c_out));

@@ -13,11 +13,7 @@
 #include <regex>
 #include <sstream>
 
-#include "lattice/core/geometry_plan.h"
-#include "lattice/ops/algebra.h"
-#include "lattice/ops/conv.h"
-#include "lattice/ops/features.h"
-#include "lattice/ops/quantize_file.h"
+#include "lattice/lattice.h"
 
 namespace mx = mlx::core;
 using lattice::SparseTensor;

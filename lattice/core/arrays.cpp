@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <new>
 #include <stdexcept>
 
 #include "lattice/core/errors.h"
@@ -40,21 +39,14 @@ mx::array evaluated(const mx::array& a, std::string_view operation, std::string_
 }
 
 mx::array new_array(const void* data, mx::Shape shape, mx::Dtype dtype) {
-  size_t bytes = dtype.size();
-  for (const int extent : shape) bytes *= static_cast<size_t>(extent);
-  mx::allocator::Data memory = mx::allocator::malloc(bytes);
-  void* to = mx::allocator::Buffer(memory.buffer()).raw_ptr();
-  if (bytes > 0) {
-    if (!to) throw std::bad_alloc();
-    std::memcpy(to, data, bytes);
-  }
-  return mx::array(std::move(memory), std::move(shape), dtype);
+  mx::array made = graph::empty_array(std::move(shape), dtype);
+  if (made.nbytes() > 0) std::memcpy(made.data<char>(), data, made.nbytes());
+  return made;
 }
 
-mx::array private_copy(const mx::array& a) {
-  cpu::Buffer<char> copy(static_cast<int64_t>(a.nbytes()));
-  if (!copy.empty()) std::memcpy(copy.data(), a.data<char>(), copy.nbytes());
-  return adopt(std::move(copy), a.shape(), a.dtype());
+mx::array private_copy(const mx::array& given) {
+  const mx::array a = evaluated(given, "array", "what is read");
+  return new_array(a.size() > 0 ? a.data<char>() : nullptr, a.shape(), a.dtype());
 }
 
 mx::array take_rows(const mx::array& a, const mx::array& rows, mx::StreamOrDevice s) {
@@ -73,9 +65,10 @@ mx::array checked_rows(const mx::array& rows, int64_t n, std::string_view operat
                               ? evaluated(rows, operation, what)
                               : evaluated(mx::astype(rows, mx::int64), operation, what);
   // Copied first and checked then: writing to the caller's memory cannot change what was checked.
-  cpu::Buffer<int32_t> kept(static_cast<int64_t>(given.size()));
+  const int64_t count = static_cast<int64_t>(given.size());
+  mx::array checked = graph::empty_array({static_cast<int>(count)}, mx::int32);
+  auto* kept = checked.data<int32_t>();
   const auto take = [&](const auto* values) {
-    const int64_t count = kept.size();
     int64_t bad = 0;
     for (int64_t i = 0; i < count; ++i) {  // one pass without a branch
       const auto value = values[i];
@@ -86,13 +79,15 @@ mx::array checked_rows(const mx::array& rows, int64_t n, std::string_view operat
     for (int64_t i = 0; i < count; ++i)
       if (values[i] < lowest || values[i] >= n)
         fail(operation, name + "[" + std::to_string(i) + "] = " + std::to_string(values[i]) +
-                            " is outside " + std::to_string(lowest) + ".." + std::to_string(n - 1));
+                            " is outside " + std::to_string(lowest) + ".." + std::to_string(n - 1) +
+                            (values[i] >= n && name.find("rows") != std::string::npos
+                                 ? "; a row behind these is inactive or does not exist"
+                                 : ""));
     fail(operation, name + " changed while it was checked");
   };
   if (given.size() > 0 && given.dtype() == mx::int32) take(given.data<int32_t>());
   if (given.size() > 0 && given.dtype() == mx::int64) take(given.data<int64_t>());
-  const int count = static_cast<int>(kept.size());
-  return adopt(std::move(kept), {count});
+  return checked;
 }
 
 mx::array checked_integers(const mx::array& a, std::string_view operation, std::string_view what) {

@@ -5,48 +5,49 @@
 #include <mlx/array.h>
 #include <mlx/utils.h>
 
-#include <memory>
 #include <string>
 #include <string_view>
 
+#include "lattice/core/names.h"
 #include "lattice/graph/array_memory.h"
 #include "lattice/kernels/cpu/base/memory.h"
 #include "lattice/kernels/cpu/base/pages.h"
 
 namespace lattice {
 
-namespace mx = mlx::core;
-
 // "(5, 3)".
-std::string shape_text(const mx::Shape& shape);
+LATTICE_API std::string shape_text(const mx::Shape& shape);
 
 // The array with its values computed, in row-major order without gaps. Inside mx.compile or vmap
 // there are no values: throws std::invalid_argument that says so. `what` names the argument.
-mx::array evaluated(const mx::array& a, std::string_view operation, std::string_view what);
+LATTICE_API mx::array evaluated(const mx::array& a, std::string_view operation,
+                                std::string_view what);
 
 // A new array with a copy of the values at `data`. Throws std::bad_alloc when MLX has no memory;
 // the constructors of mx::array would copy into null.
-mx::array new_array(const void* data, mx::Shape shape, mx::Dtype dtype);
+LATTICE_API mx::array new_array(const void* data, mx::Shape shape, mx::Dtype dtype);
 
-// The values of an evaluated array in memory of their own. NumPy views of MLX arrays are writable:
+// The values of an array in memory of their own. NumPy views of MLX arrays are writable:
 // what Python holds must not be what kernels trust.
-mx::array private_copy(const mx::array& a);
+LATTICE_API mx::array private_copy(const mx::array& a);
 
-// An array that owns the buffer's memory. Short buffers are copied, and so are others where MLX
-// cannot share them. Throws std::bad_alloc when MLX has no memory.
+// An array with the buffer's values. A GPU that shares memory with the CPU takes over the memory of
+// large buffers; otherwise the values are copied. Throws std::bad_alloc when MLX has no memory.
 template <typename T>
 mx::array adopt(cpu::Buffer<T>&& buffer, mx::Shape shape, mx::Dtype dtype = mx::TypeToDtype<T>()) {
-  if (buffer.empty())
-    return mx::array(static_cast<const int32_t*>(nullptr), std::move(shape), dtype);
-  if (buffer.nbytes() < cpu::kPageBytes) return new_array(buffer.data(), std::move(shape), dtype);
-  auto kept = std::make_unique<cpu::Buffer<T>>(std::move(buffer));
-  const mx::allocator::Buffer shared = graph::shared_memory(kept->data(), kept->nbytes());
-  if (!shared.ptr()) return new_array(kept->data(), std::move(shape), dtype);
-  const auto free = [owned = kept.release()](mx::allocator::Buffer memory) {
-    mx::allocator::release(memory);
-    delete owned;
-  };
-  return mx::array(mx::allocator::Data(shared, free), std::move(shape), dtype);
+  if (buffer.nbytes() >= cpu::kPageBytes) {
+    const mx::allocator::Buffer shared =
+        mx::allocator::make_buffer(buffer.data(), cpu::whole_pages(buffer.nbytes()));
+    if (shared.ptr()) {
+      auto* owned = new cpu::Buffer<T>(std::move(buffer));
+      const auto free = [owned](mx::allocator::Buffer memory) {
+        mx::allocator::release(memory);
+        delete owned;
+      };
+      return mx::array(mx::allocator::Data(shared, free), std::move(shape), dtype);
+    }
+  }
+  return new_array(buffer.data(), std::move(shape), dtype);
 }
 
 // The same as a 1-D array.

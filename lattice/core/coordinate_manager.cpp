@@ -6,9 +6,10 @@
 #include <atomic>
 #include <stdexcept>
 
+#include "lattice/core/arrays.h"
 #include "lattice/core/errors.h"
 #include "lattice/graph/dtype.h"
-#include "lattice/kernels/cpu/geometry/coords.h"
+#include "lattice/kernels/cpu/geometry/reached.h"
 
 namespace lattice {
 namespace {
@@ -49,7 +50,7 @@ Triple quotient(const Triple& a, const Triple& b, std::string_view operation) {
 
 Triple output_stride(const Triple& in, const Triple& step, RelationKind kind,
                      std::string_view operation) {
-  return offsets_start_at_zero(kind) ? quotient(in, step, operation) : product(in, step, operation);
+  return scatters(kind) ? quotient(in, step, operation) : product(in, step, operation);
 }
 
 mx::array keep_active(const mx::array& rows, const std::optional<mx::array>& active_rows,
@@ -102,6 +103,15 @@ CoordinateMapKey CoordinateManager::insert_locked(const CoordinateSet& set, cons
   return key;
 }
 
+CoordinateMapKey CoordinateManager::made_key_locked(const CoordinateSet& out,
+                                                    const CoordinateSet& in, const Triple& stride) {
+  if (!out.same_as(in)) return insert_locked(out, stride);
+  // A new key even at stride 1: another set with the same rows.
+  const CoordinateMapKey fresh{next_id_++, stride, id_};
+  sets_.emplace(fresh, in);
+  return fresh;
+}
+
 bool CoordinateManager::owns(const CoordinateMapKey& key) const {
   std::lock_guard lock(mutex_);
   return sets_.contains(key);
@@ -125,136 +135,156 @@ mx::array CoordinateManager::active_rows(const CoordinateMapKey& key) const {
   return mx::array({static_cast<int32_t>(set(key).rows())}, {1}, mx::int32);
 }
 
-mx::array CoordinateManager::inverse_map(const CoordinateMapKey& source,
-                                         const CoordinateMapKey& target) const {
-  const std::string op = "CoordinateManager.inverse_map";
-  const CoordinateSet& from = set(target);
-  const CoordinateSet& to = set(source);
-  check_same_dtype(to, from, op, "source and target");
-  const Triple ratio = quotient(source.stride, target.stride, op);
-  cpu::Buffer<std::byte> scaled(from.rows() * 4 * (from.span().is64 ? 8 : 4));
-  cpu::floor_coords(from.span(), ratio, scaled.data());
-  const cpu::CoordIndex queries = cpu::index_coords({scaled.data(), from.rows(), from.span().is64});
-  cpu::Buffer<int32_t> rows = cpu::lookup(*to.index(), queries);
-  return adopt(std::move(rows), {static_cast<int>(from.rows())});
+std::optional<Bounds> CoordinateManager::bounds(const CoordinateMapKey& key) const {
+  std::lock_guard lock(mutex_);
+  const auto found = bounds_.find(key.id);
+  return found == bounds_.end() ? std::nullopt : std::optional(found->second);
+}
+
+CoordinateMapKey CoordinateManager::with_bounds(const CoordinateMapKey& key, const Bounds& bounds) {
+  for (size_t a = 0; a < 3; ++a)
+    if (bounds.low[a] >= bounds.high[a])
+      fail("with_bounds", "low must be below high on every axis, got " + bounds_text(bounds));
+  std::lock_guard lock(mutex_);
+  const CoordinateSet& rows = set_locked(key);
+  if (const auto has = bounds_.find(key.id); has != bounds_.end() && has->second == bounds)
+    return key;
+  const auto slot = std::pair(key.id, bounds);
+  if (const auto found = bounded_keys_.find(slot); found != bounded_keys_.end())
+    return found->second;
+  const CoordinateMapKey made{next_id_++, key.stride, id_};
+  sets_.emplace(made, rows);
+  bounds_.emplace(made.id, bounds);
+  bounded_keys_.emplace(slot, made);
+  return made;
+}
+
+template <class Key, class Ptr, class Find, class Make, class Keep>
+Ptr CoordinateManager::made_once(std::map<Key, std::shared_future<Ptr>>& pending, const Key& key,
+                                 const Find& find, const Make& make, const Keep& keep) {
+  std::promise<Ptr> promise;
+  int64_t number = 0;
+  {
+    std::unique_lock lock(mutex_);
+    if (const Ptr kept = find()) {
+      ++hits_;
+      return kept;
+    }
+    if (const auto found = pending.find(key); found != pending.end()) {
+      ++hits_;
+      const std::shared_future<Ptr> other = found->second;
+      lock.unlock();
+      return other.get();
+    }
+    number = ++misses_;
+    pending.emplace(key, promise.get_future().share());
+  }
+  try {
+    auto made = make();
+    std::unique_lock lock(mutex_);
+    const Ptr kept = keep(std::move(made), number);
+    pending.erase(key);
+    evict_locked();
+    lock.unlock();
+    promise.set_value(kept);
+    return kept;
+  } catch (...) {
+    {
+      std::lock_guard lock(mutex_);
+      pending.erase(key);
+    }
+    promise.set_exception(std::current_exception());
+    throw;
+  }
 }
 
 Relation::Ptr CoordinateManager::relation(RelationKind kind, const CoordinateMapKey& in,
                                           const std::optional<CoordinateMapKey>& target,
                                           const KernelSpec& spec, std::string_view operation,
                                           const RelationBuilder& build) {
-  // One builder at a time: the kernels use all threads, and equal requests must give one object.
-  std::lock_guard lock(mutex_);
   const CacheKey key{in.id, target ? target->id : -1, spec, kind};
-  const CoordinateSet in_set = set_locked(in);
+  const CoordinateSet in_set = set(in);
   std::optional<CoordinateSet> target_set;
-  if (target) target_set = set_locked(*target);
-  if (const auto found = by_key_.find(key); found != by_key_.end()) {
-    ++hits_;
+  if (target) target_set = set(*target);
+  std::optional<CoordinateMapKey> known;  // of the output, which such a relation made before
+  const auto find = [&]() -> Relation::Ptr {
+    if (const auto made = made_keys_.find(key); made != made_keys_.end()) known = made->second;
+    const auto found = by_key_.find(key);
+    if (found == by_key_.end()) return nullptr;
     entries_.splice(entries_.begin(), entries_, found->second);
     return found->second->made.relation;
-  }
-  ++misses_;
-  const Triple out_stride = output_stride(in.stride, spec.stride, kind, operation);
-  if (target && target->stride != out_stride)
-    fail(operation, "target must have stride " + triple_text(out_stride) + ", got " +
-                        triple_text(target->stride));
-  Relation::Fresh relation;
-  if (const auto made = made_keys_.find(key); made != made_keys_.end()) {
+  };
+  Triple out_stride;
+  const auto make = [&]() -> Relation::Fresh {
+    out_stride = output_stride(in.stride, spec.stride, kind, operation);
+    if (target && target->stride != out_stride)
+      fail(operation, "target must have stride " + triple_text(out_stride) + ", got " +
+                          triple_text(target->stride));
+    if (!known) return build(kind, in_set, spec, target_set, operation);
     // The coordinates exist: relate onto them, so that the key stays the same.
-    const CoordinateSet& out = set_locked(made->second);
-    const auto onto =
-        offsets_start_at_zero(kind) ? RelationKind::target_transposed : RelationKind::target;
-    relation = out.same_as(in_set) ? build(kind, in_set, spec, std::nullopt, operation)
-                                   : build(onto, in_set, spec, out, operation);
+    const CoordinateSet& out = set(*known);
+    if (out.same_as(in_set)) return build(kind, in_set, spec, std::nullopt, operation);
+    const auto onto = scatters(kind)                  ? RelationKind::target_transposed
+                      : kind == RelationKind::reached ? kind
+                                                      : RelationKind::target;
+    return build(onto, in_set, spec, out, operation);
+  };
+  const auto keep = [&](const Relation::Fresh& relation, int64_t number) -> Relation::Ptr {
     relation->kind_ = kind;
-    relation->out_key_ = made->second;
-  } else {
-    relation = build(kind, in_set, spec, target_set, operation);
-    if (target) {
-      relation->out_key_ = *target;
-    } else if (kind == RelationKind::submanifold) {
-      relation->out_key_ = in;
-    } else if (relation->out_coords().same_as(in_set)) {
-      // A new key even at stride 1: another set with the same rows.
-      const CoordinateMapKey fresh{next_id_++, out_stride, id_};
-      sets_.emplace(fresh, in_set);
-      relation->out_key_ = fresh;
-      made_keys_.emplace(key, fresh);
-    } else {
-      relation->out_key_ = insert_locked(relation->out_coords(), out_stride);
+    relation->out_key_ = known    ? *known
+                         : target ? *target
+                         : kind == RelationKind::submanifold
+                             ? in
+                             : made_key_locked(relation->out_coords(), in_set, out_stride);
+    if (!known && !target && kind != RelationKind::submanifold)
       made_keys_.emplace(key, *relation->out_key_);
-    }
-  }
-  entries_.push_front({key, {in, target, relation}, misses_});
-  by_key_[key] = entries_.begin();
-  evict_locked();
-  return relation;
-}
-
-Relation::Ptr CoordinateManager::kernel_relation(const CoordinateMapKey& in,
-                                                 const KernelSpec& spec) {
-  return relation(RelationKind::forward, in, std::nullopt, spec, "kernel_relation");
-}
-Relation::Ptr CoordinateManager::submanifold_kernel_relation(const CoordinateMapKey& in,
-                                                             const KernelSpec& spec) {
-  return relation(RelationKind::submanifold, in, std::nullopt, spec, "submanifold_kernel_relation");
-}
-Relation::Ptr CoordinateManager::target_kernel_relation(const CoordinateMapKey& in,
-                                                        const CoordinateMapKey& target,
-                                                        const KernelSpec& spec) {
-  return relation(RelationKind::target, in, target, spec, "target_kernel_relation");
-}
-Relation::Ptr CoordinateManager::transposed_kernel_relation(const CoordinateMapKey& in,
-                                                            const KernelSpec& spec) {
-  return relation(RelationKind::transposed, in, std::nullopt, spec, "transposed_kernel_relation");
-}
-Relation::Ptr CoordinateManager::generative_relation(const CoordinateMapKey& in,
-                                                     const KernelSpec& spec) {
-  return relation(RelationKind::generative, in, std::nullopt, spec, "generative_relation");
-}
-Relation::Ptr CoordinateManager::target_transposed_relation(const CoordinateMapKey& in,
-                                                            const CoordinateMapKey& target,
-                                                            const KernelSpec& spec) {
-  return relation(RelationKind::target_transposed, in, target, spec, "target_transposed_relation");
+    if (is_reached(kind) && !known && !target && spec.bounds)
+      bounds_.emplace(relation->out_key_->id,
+                      cpu::reached_bounds(*spec.bounds, spec.kernel(false), scatters(kind)));
+    entries_.push_front({key, {in, target, relation}, number});
+    by_key_[key] = entries_.begin();
+    return relation;
+  };
+  return made_once(pending_relations_, key, find, make, keep);
 }
 
 AttentionLayout::Ptr CoordinateManager::layout(const CoordinateMapKey& key, const LayoutSpec& spec,
                                                std::string_view operation) {
-  std::lock_guard lock(mutex_);
-  const auto slot = std::pair(key, spec);
-  if (const auto found = layouts_.find(slot); found != layouts_.end()) {
-    ++hits_;
-    return found->second;
-  }
-  ++misses_;
-  const AttentionLayout::Ptr made = AttentionLayout::make(set_locked(key), spec, operation);
-  layouts_.emplace(slot, made);
-  evict_locked();
-  return made;
+  const LayoutKey slot(key, spec);
+  const auto find = [&]() -> AttentionLayout::Ptr {
+    const auto found = layouts_.find(slot);
+    return found == layouts_.end() ? nullptr : found->second;
+  };
+  const auto make = [&] { return AttentionLayout::make(set(key), spec, operation); };
+  const auto keep = [&](const AttentionLayout::Ptr& made, int64_t) {
+    layouts_.emplace(slot, made);
+    return made;
+  };
+  return made_once(pending_layouts_, slot, find, make, keep);
 }
 
-GridPooling::Ptr CoordinateManager::pooling(const CoordinateMapKey& key, Curve curve, int log2,
+GridPooling::Ptr CoordinateManager::pooling(const CoordinateMapKey& key, const PoolingSpec& spec,
                                             std::string_view operation) {
-  std::lock_guard lock(mutex_);
-  const auto slot = std::tuple(key, curve, log2);
-  if (const auto found = poolings_.find(slot); found != poolings_.end()) {
-    ++hits_;
-    return found->second;
-  }
-  ++misses_;
-  PooledCoords pooled = pool_coords(set_locked(key), curve, log2, operation);
-  auto out = pooled_keys_.find(slot);  // the same blocks in the same order: the key stays
-  if (out == pooled_keys_.end()) {
-    const Triple by{pooled.stride, pooled.stride, pooled.stride};
-    const CoordinateMapKey made = insert_locked(pooled.coords, product(key.stride, by, operation));
-    out = pooled_keys_.emplace(slot, made).first;
-  }
-  const auto made = std::make_shared<const GridPooling>(
-      GridPooling{key, out->second, std::move(pooled.clusters)});
-  poolings_.emplace(slot, made);
-  evict_locked();
-  return made;
+  const PoolingKey slot(key, spec);
+  const auto find = [&]() -> GridPooling::Ptr {
+    const auto found = poolings_.find(slot);
+    return found == poolings_.end() ? nullptr : found->second;
+  };
+  const auto make = [&] { return pool_coords(set(key), spec, operation); };
+  const auto keep = [&](PooledCoords pooled, int64_t) {
+    auto out = pooled_keys_.find(slot);  // the same blocks in the same order: the key stays
+    if (out == pooled_keys_.end()) {
+      const Triple by{pooled.stride, pooled.stride, pooled.stride};
+      const CoordinateMapKey made =
+          insert_locked(pooled.coords, product(key.stride, by, operation));
+      out = pooled_keys_.emplace(slot, made).first;
+    }
+    const auto made = std::make_shared<const GridPooling>(
+        GridPooling{key, out->second, std::move(pooled.clusters)});
+    poolings_.emplace(slot, made);
+    return made;
+  };
+  return made_once(pending_poolings_, slot, find, make, keep);
 }
 
 size_t CoordinateManager::bytes_locked() const {

@@ -5,8 +5,10 @@
 #include <mutex>
 #include <stdexcept>
 
+#include "lattice/core/arrays.h"
 #include "lattice/core/errors.h"
 #include "lattice/graph/dtype.h"
+#include "lattice/kernels/cpu/geometry/keys.h"
 
 namespace lattice {
 struct CoordinateSet::State {
@@ -78,6 +80,8 @@ const std::shared_ptr<const cpu::CoordIndex>& CoordinateSet::unique_index(
   }
   return found;
 }
+
+bool CoordinateSet::is_unique() const { return index()->duplicate < 0; }
 
 size_t CoordinateSet::nbytes() const {
   return state_->values.nbytes() +

@@ -6,6 +6,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "lattice/core/arrays.h"
 #include "lattice/core/errors.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/geometry/coords.h"

@@ -6,9 +6,12 @@
 #include <set>
 #include <stdexcept>
 
+#include "lattice/core/arrays.h"
 #include "lattice/core/errors.h"
 #include "lattice/kernels/cpu/base/threads.h"
 #include "lattice/kernels/cpu/coding/bytes.h"
+#include "lattice/kernels/cpu/geometry/keys.h"
+#include "lattice/kernels/cpu/geometry/relation_lists.h"
 
 namespace lattice {
 namespace {
@@ -157,6 +160,10 @@ std::vector<uint8_t> GeometryPlan::encode() const {
   Cost cost;
   for (const CoordinateMapKey& key : roots_) cost.rows += manager_->set(key).rows();
   for (const auto& [in, target, relation] : steps_) {
+    if (is_reached(relation->kind()))
+      fail("GeometryPlan.encode",
+           "a plan with reached supports cannot be stored; save the coordinates and make the plan "
+           "again with model.plan(x)");
     if (!cost.add(relation->kind(), relation->n_in(), relation->spec()))
       fail("GeometryPlan.encode",
            "the plan is too large to be stored: a reader accepts kernels of "
@@ -180,7 +187,8 @@ std::vector<uint8_t> GeometryPlan::encode() const {
   return out;
 }
 
-GeometryPlan GeometryPlan::decode(std::span<const uint8_t> data, bool gradients) {
+GeometryPlan GeometryPlan::decode(std::span<const uint8_t> data, bool gradients,
+                                  const RelationBuilder& build) {
   cpu::ByteReader in(data, kDecode);
   const auto bad = [](const std::string& text) { cpu::throw_bad_data(kDecode, text); };
   if (!std::ranges::equal(in.bytes(sizeof kMagic), kMagic)) bad("is no geometry plan");
@@ -214,7 +222,7 @@ GeometryPlan GeometryPlan::decode(std::span<const uint8_t> data, bool gradients)
   for (uint32_t i = 0; i < n_steps; ++i) {
     const std::string step = "step " + std::to_string(i);
     const uint8_t kind_number = in.number<uint8_t>();
-    if (kind_number >= static_cast<uint8_t>(RelationKind::custom))
+    if (kind_number >= static_cast<uint8_t>(RelationKind::reached))
       bad(step + " is of no known kind");
     const auto kind = static_cast<RelationKind>(kind_number);
     const uint32_t from = in.number<uint32_t>(), to = in.number<uint32_t>();
@@ -230,7 +238,7 @@ GeometryPlan GeometryPlan::decode(std::span<const uint8_t> data, bool gradients)
     std::optional<CoordinateMapKey> target;
     if (to != kNone) target = slots[to];
     const Relation::Ptr relation =
-        plan.manager_->relation(kind, slots[from], target, spec, kDecode);
+        plan.manager_->relation(kind, slots[from], target, spec, kDecode, build);
     if (static_cast<uint64_t>(relation->edge_count()) != n_edges)
       bad(step + " has " + std::to_string(relation->edge_count()) + " edges, expected " +
           std::to_string(n_edges));

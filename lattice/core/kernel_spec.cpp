@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "lattice/core/errors.h"
+#include "lattice/kernels/cpu/geometry/relations.h"
 
 namespace lattice {
 namespace {
@@ -23,6 +24,10 @@ std::string triple_text(const Triple& t) {
   return text.append(")");
 }
 
+std::string bounds_text(const Bounds& b) {
+  return triple_text(b.low) + " .. " + triple_text(b.high);
+}
+
 KernelSpec::KernelSpec(Triple size_, Triple stride_, Triple padding_, Triple dilation_)
     : size(size_), stride(stride_), padding(padding_), dilation(dilation_) {
   check("kernel_size", size, 1);
@@ -35,6 +40,10 @@ KernelSpec::KernelSpec(Triple size_, Triple stride_, Triple padding_, Triple dil
                            std::to_string(kMaxKernelVolume) + " offsets");
 }
 
+cpu::Kernel KernelSpec::kernel(bool centered) const {
+  return {size, stride, padding, dilation, centered};
+}
+
 bool KernelSpec::is_pointwise() const {
   return volume() == 1 && stride == Triple{1, 1, 1} && padding == Triple{0, 0, 0} &&
          dilation == Triple{1, 1, 1};
@@ -43,8 +52,11 @@ bool KernelSpec::is_pointwise() const {
 bool KernelSpec::is_centered_submanifold() const { return kernel(true).symmetric(); }
 
 std::string KernelSpec::text() const {
-  return "size=" + triple_text(size) + ", stride=" + triple_text(stride) +
-         ", padding=" + triple_text(padding) + ", dilation=" + triple_text(dilation);
+  std::string words = "size=" + triple_text(size) + ", stride=" + triple_text(stride) +
+                      ", padding=" + triple_text(padding) + ", dilation=" + triple_text(dilation);
+  if (bounds) words += ", bounds=" + bounds_text(*bounds);
+  if (order == RowOrder::taps) words += ", order=spconv";
+  return words;
 }
 
 std::vector<Triple> kernel_offsets(const Triple& size, const Triple& dilation, bool centered) {

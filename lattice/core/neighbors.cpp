@@ -8,9 +8,11 @@
 #include <limits>
 #include <stdexcept>
 
+#include "lattice/core/arrays.h"
 #include "lattice/core/errors.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/base/chunks.h"
+#include "lattice/kernels/cpu/geometry/neighbors.h"
 
 namespace lattice {
 namespace {
@@ -85,6 +87,46 @@ NeighborRelation::NeighborRelation(cpu::Neighbors found, int64_t n_source,
   row_offsets_ = adopt(std::move(found.offsets));
 }
 
+std::shared_ptr<NeighborRelation> NeighborRelation::from_edges(
+    const mx::array& query_rows, const mx::array& source_rows,
+    const std::optional<mx::array>& neighbor_ids, const std::optional<mx::array>& distances,
+    int64_t n_query, int64_t n_source, std::optional<int64_t> max_neighbors) {
+  constexpr const char* name = "NeighborRelation";
+  if (n_query < 0 || n_source < 0 || n_query >= kMaxRows || n_source >= kMaxRows)
+    fail(name, "n_query and n_source must be in 0..2^31-2");
+  const mx::array q = checked_rows(query_rows, n_query, name, "query_rows"),
+                  r = checked_rows(source_rows, n_source, name, "source_rows");
+  const auto n = static_cast<int64_t>(q.size());
+  if (r.size() != q.size() || (distances && distances->shape() != q.shape()) ||
+      (neighbor_ids && neighbor_ids->shape() != q.shape()))
+    fail(name,
+         "query_rows, source_rows, neighbor_ids and distances must have one "
+         "length");
+  cpu::Neighbors found;
+  found.offsets = Buffer<int32_t>(n_query + 1);
+  found.sources = Buffer<int32_t>(n);
+  found.distances = Buffer<float>(n);
+  std::fill(found.offsets.begin(), found.offsets.end(), 0);
+  std::fill(found.distances.begin(), found.distances.end(), 0.0f);
+  const int32_t* rows = n ? q.data<int32_t>() : nullptr;
+  if (!std::is_sorted(rows, rows + n)) fail(name, "query_rows must ascend");
+  for (int64_t e = 0; e < n; ++e) ++found.offsets[rows[e] + 1];
+  for (int64_t i = 0; i < n_query; ++i) found.offsets[i + 1] += found.offsets[i];
+  if (n && neighbor_ids) {
+    const mx::array given = checked_rows(*neighbor_ids, n, name, "neighbor_ids");
+    for (int64_t e = 0; e < n; ++e)
+      if (given.data<int32_t>()[e] != e - found.offsets[rows[e]])
+        fail(name, "neighbor_ids[" + std::to_string(e) + "] must be the rank of the neighbor, " +
+                       std::to_string(e - found.offsets[rows[e]]));
+  }
+  if (n) std::copy_n(r.data<int32_t>(), n, found.sources.begin());
+  if (n && distances) {
+    const mx::array given = evaluated(mx::astype(*distances, mx::float32), name, "distances");
+    std::copy_n(given.data<float>(), n, found.distances.begin());
+  }
+  return std::make_shared<NeighborRelation>(std::move(found), n_source, max_neighbors);
+}
+
 mx::array NeighborRelation::counts() const {
   Buffer<int32_t> out(n_query());
   const int32_t* offsets = row_offsets_.data<int32_t>();
@@ -139,7 +181,7 @@ cpu::NeighborQuery radius_query(float radius, std::optional<int64_t> max_neighbo
   if (!(radius >= 0)) fail(operation, "radius must be >= 0, got " + std::to_string(radius));
   if (max_neighbors && *max_neighbors < 1)
     fail(operation, "max_neighbors must be >= 1, got " + std::to_string(*max_neighbors));
-  return {std::min(max_neighbors.value_or(kMaxRows), kMaxRows), radius * radius};
+  return {std::min(max_neighbors.value_or(kMaxRows), kMaxRows), cpu::squared_reach(radius)};
 }
 
 struct NeighborIndex::State {
@@ -194,6 +236,36 @@ int64_t NeighborIndex::rows() const { return state_->rows.places.n; }
 std::string NeighborIndex::text() const {
   return "NeighborIndex(" + std::to_string(rows()) +
          (state_->rows.set ? " coordinates)" : " points)");
+}
+
+EdgeSegments edge_segments(const NeighborRelation& relation) {
+  const RowMap::Ptr back = relation.sources()->transposed();
+  return {relation.n_query(),          relation.n_source(),    relation.row_offsets(),
+          relation.edges().query_rows, relation.source_rows(), *back->parts().offsets,
+          back->parts().rows};
+}
+
+EdgeSegments edge_segments(const Relation& relation) {
+  const Edges& edges = relation.edges();
+  const EdgeGroups &by_output = relation.output_csr(), &by_input = relation.input_csr();
+  EdgeSegments found{relation.n_out(), relation.n_in(),      by_output.row_offsets, edges.out_rows,
+                     edges.in_rows,    by_input.row_offsets, by_input.edge_ids};
+  if (relation.edges_by_output() || relation.edge_count() == 0) return found;
+  const int64_t n = relation.edge_count();
+  const int32_t* order = by_output.edge_ids.data<int32_t>();
+  cpu::Buffer<int32_t> queries(n), sources(n), place(n), back(n);
+  for (int64_t e = 0; e < n; ++e) {
+    queries[e] = edges.out_rows.data<int32_t>()[order[e]];
+    sources[e] = edges.in_rows.data<int32_t>()[order[e]];
+    place[order[e]] = static_cast<int32_t>(e);
+  }
+  for (int64_t e = 0; e < n; ++e) back[e] = place[by_input.edge_ids.data<int32_t>()[e]];
+  const int count = static_cast<int>(n);
+  found.queries = adopt(std::move(queries), {count});
+  found.sources = adopt(std::move(sources), {count});
+  found.back_edges = adopt(std::move(back), {count});
+  found.order = by_output.edge_ids;
+  return found;
 }
 
 }  // namespace lattice

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "lattice/core/arrays.h"
 #include "lattice/core/errors.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/geometry/rulebook.h"

@@ -5,8 +5,12 @@
 #include <limits>
 #include <mutex>
 
+#include "lattice/core/arrays.h"
 #include "lattice/core/errors.h"
 #include "lattice/kernels/cpu/features/conv.h"
+#include "lattice/kernels/cpu/geometry/edges.h"
+#include "lattice/kernels/cpu/geometry/reached.h"
+#include "lattice/kernels/cpu/geometry/relations.h"
 
 namespace lattice {
 namespace {
@@ -53,15 +57,23 @@ Relation::Relation() : views_(std::make_unique<Views>()) {}
 Relation::~Relation() = default;
 
 const char* kind_name(RelationKind kind) {
-  static constexpr const char* kNames[] = {"forward",    "target",     "submanifold",
-                                           "transposed", "generative", "target_transposed",
-                                           "custom"};
+  static constexpr const char* kNames[] = {
+      "forward",           "target",  "submanifold",        "transposed", "generative",
+      "target_transposed", "reached", "reached_transposed", "custom"};
   return kNames[static_cast<int>(kind)];
 }
 
-bool offsets_start_at_zero(RelationKind kind) {
+bool scatters(RelationKind kind) {
   return kind == RelationKind::transposed || kind == RelationKind::generative ||
-         kind == RelationKind::target_transposed;
+         kind == RelationKind::target_transposed || kind == RelationKind::reached_transposed;
+}
+
+bool is_reached(RelationKind kind) {
+  return kind == RelationKind::reached || kind == RelationKind::reached_transposed;
+}
+
+bool offsets_start_at_zero(RelationKind kind) {
+  return scatters(kind) || kind == RelationKind::reached;
 }
 
 Relation::Fresh Relation::from_lists(cpu::RelationLists lists) {
@@ -283,6 +295,100 @@ std::string Relation::text() const {
          kind_name(kind_) + ", n_in=" + std::to_string(n_in_) +
          ", n_out=" + std::to_string(n_out_) + ", n_kernels=" + std::to_string(n_k_) +
          ", edges=" + std::to_string(n_edges_) + ")";
+}
+
+// relate(): checks the arguments of each kind and calls its kernel.
+
+namespace {
+
+CoordinateSet made_set(cpu::MadeCoords&& made, mx::Dtype dtype, std::string_view operation) {
+  return CoordinateSet(adopt(std::move(made.data), {static_cast<int>(made.rows), 4}, dtype),
+                       operation);
+}
+
+void require(bool ok, std::string_view operation, const std::string& message) {
+  if (!ok) fail(operation, message);
+}
+
+// Bounds of the output; an error if no cell is left.
+Bounds checked_reach(const Bounds& in, const cpu::Kernel& kernel, RelationKind kind,
+                     std::string_view operation) {
+  const Bounds out = cpu::reached_bounds(in, kernel, scatters(kind));
+  for (size_t a = 0; a < 3; ++a)
+    require(out.low[a] < out.high[a], operation,
+            "bounds " + bounds_text(in) + " leave no output cell on axis " + std::to_string(a) +
+                " for kernel_size " + triple_text(kernel.size) + ", stride " +
+                triple_text(kernel.stride) + " and padding " + triple_text(kernel.padding) +
+                "; use larger bounds, a smaller kernel or more padding");
+  return out;
+}
+
+Relation::Fresh build(RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
+                      const std::optional<CoordinateSet>& target, std::string_view operation) {
+  // Two rows with one coordinate both contribute to what they reach, as in spconv.
+  const bool may_repeat = is_reached(kind) && !target;
+  const auto& index = may_repeat ? in.index() : in.unique_index(operation);
+  const cpu::Kernel kernel = spec.kernel(!offsets_start_at_zero(kind));
+  const auto finish = [&](cpu::RelationLists lists, const CoordinateSet& out) {
+    return Relation::from_lists(kind, spec, std::move(lists), out);
+  };
+  cpu::MadeCoords made;
+  if (is_reached(kind) && !target) {
+    std::optional<Bounds> inside;
+    if (spec.bounds) inside = checked_reach(*spec.bounds, kernel, kind, operation);
+    cpu::RelationLists lists =
+        cpu::relate_reached(in.span(), index, kernel, scatters(kind), inside, spec.order, &made);
+    return finish(std::move(lists), made_set(std::move(made), in.dtype(), operation));
+  }
+  switch (kind) {
+    case RelationKind::reached:
+    case RelationKind::target:
+      return finish(cpu::relate_gather(index, target->index(), kernel), *target);
+    case RelationKind::target_transposed:
+      return finish(cpu::relate_scatter(index, target->index(), kernel), *target);
+    case RelationKind::transposed:
+    case RelationKind::generative: {
+      cpu::RelationLists lists = cpu::relate_generated(in.span(), index, kernel, &made);
+      return finish(std::move(lists), made_set(std::move(made), in.dtype(), operation));
+    }
+    default:
+      break;
+  }
+  if (spec.stride == Triple{1, 1, 1} && spec.padding == Triple{0, 0, 0})
+    return finish(cpu::relate_same(index, kernel), in);
+  cpu::RelationLists lists = cpu::relate_downscaled(in.span(), index, kernel, &made);
+  return finish(std::move(lists), made_set(std::move(made), in.dtype(), operation));
+}
+
+}  // namespace
+
+void check_relate(RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
+                  const std::optional<CoordinateSet>& target, std::string_view operation) {
+  const bool wants_target = kind == RelationKind::target || kind == RelationKind::target_transposed;
+  require(wants_target == target.has_value() || kind == RelationKind::reached, operation,
+          wants_target ? "target coordinates are missing"
+                       : "target coordinates are only for the target kinds");
+  require(kind != RelationKind::custom, operation, "a custom relation is made from edges");
+  if (target) check_same_dtype(in, *target, operation, "coords and target");
+  if (kind == RelationKind::submanifold)
+    require(spec.is_centered_submanifold(), operation,
+            "a submanifold relation needs an odd kernel_size, stride 1 and padding 0, got " +
+                spec.text());
+  if (kind == RelationKind::generative)
+    require(spec.padding == Triple{0, 0, 0} && spec.dilation == Triple{1, 1, 1}, operation,
+            "a generative relation has padding 0 and dilation 1, got " + spec.text());
+}
+
+Relation::Fresh relate_checked(RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
+                               const std::optional<CoordinateSet>& target,
+                               std::string_view operation) {
+  return named(operation, [&] { return build(kind, in, spec, target, operation); });
+}
+
+Relation::Fresh relate(RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
+                       const std::optional<CoordinateSet>& target, std::string_view operation) {
+  check_relate(kind, in, spec, target, operation);
+  return relate_checked(kind, in, spec, target, operation);
 }
 
 }  // namespace lattice

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "lattice/core/arrays.h"
 #include "lattice/core/errors.h"
 #include "lattice/kernels/cpu/geometry/edges.h"
 #include "lattice/kernels/cpu/geometry/sorted_map.h"
@@ -25,6 +26,13 @@ int checked_int(int64_t n, const char* view) {
        std::string(view) + ": some output row has two edges with one offset; the map holds one");
 }
 
+// Arrays that a kernel writes.
+mx::array ints(int64_t n) { return graph::empty_array({static_cast<int>(n)}, mx::int32); }
+mx::array table(int64_t rows, int64_t columns, mx::Dtype dtype = mx::int32) {
+  return graph::empty_array({static_cast<int>(rows), static_cast<int>(columns)}, dtype);
+}
+int32_t* data(mx::array& a) { return a.data<int32_t>(); }
+
 size_t sum_of(std::initializer_list<const mx::array*> arrays) {
   size_t total = 0;
   for (const mx::array* a : arrays) total += a->nbytes();
@@ -35,74 +43,76 @@ size_t sum_of(std::initializer_list<const mx::array*> arrays) {
 
 EdgesByOutput make_edges(const cpu::RelationLists& lists) {
   const int64_t n = checked_int(lists.n_edges, "edges");
-  cpu::Buffer<int32_t> offsets(checked_int(lists.n_out + 1, "edges")), in(n), out(n), k(n);
-  cpu::edge_arrays(lists, offsets.data(), in.data(), out.data(), k.data());
-  return {{adopt(std::move(in)), adopt(std::move(out)), adopt(std::move(k))},
-          adopt(std::move(offsets))};
+  mx::array offsets = ints(checked_int(lists.n_out + 1, "edges")), in = ints(n), out = ints(n),
+            k = ints(n);
+  cpu::edge_arrays(lists, data(offsets), data(in), data(out), data(k));
+  return {{in, out, k}, offsets};
 }
 
 Edges swapped(const Edges& e, int64_t n_in, int64_t n_out, int64_t n_k) {
   const int64_t n = static_cast<int64_t>(e.in_rows.size());
   cpu::Buffer<int32_t> order(n), next(n), ids(n), keys(n);
   std::iota(order.begin(), order.end(), 0);
-  const auto taken = [&](const mx::array& values, cpu::Buffer<int32_t>& to) {
+  const auto take = [&](const mx::array& values, int32_t* to) {
     for (int64_t i = 0; i < n; ++i) to[i] = values.data<int32_t>()[order[i]];
   };
   const std::pair<const mx::array*, int64_t> passes[] = {
       {&e.out_rows, n_out}, {&e.kernel_ids, n_k}, {&e.in_rows, n_in}};
   for (const auto& [values, groups] : passes) {  // the least important key first
     cpu::Buffer<int32_t> offsets(groups + 1);
-    taken(*values, keys);
+    take(*values, keys.data());
     cpu::group_edges(keys.data(), n, groups, offsets.data(), ids.data());
     for (int64_t i = 0; i < n; ++i) next[i] = order[ids[i]];
     std::swap(order, next);
   }
-  cpu::Buffer<int32_t> in(n), out(n), k(n);
-  taken(e.out_rows, in), taken(e.in_rows, out), taken(e.kernel_ids, k);
-  return {adopt(std::move(in)), adopt(std::move(out)), adopt(std::move(k))};
+  const auto taken = [&](const mx::array& values) {
+    mx::array to = ints(n);
+    take(values, data(to));
+    return to;
+  };
+  return {taken(e.out_rows), taken(e.in_rows), taken(e.kernel_ids)};
 }
 
 EdgeGroups group_edges(const mx::array& keys, int64_t n_groups) {
   const int64_t n = static_cast<int64_t>(keys.size());
-  cpu::Buffer<int32_t> offsets(n_groups + 1), ids(n);
-  cpu::group_edges(keys.data<int32_t>(), n, n_groups, offsets.data(), ids.data());
-  return {adopt(std::move(offsets)), adopt(std::move(ids))};
+  mx::array offsets = ints(n_groups + 1), ids = ints(n);
+  cpu::group_edges(keys.data<int32_t>(), n, n_groups, data(offsets), data(ids));
+  return {offsets, ids};
 }
 
 EdgeGroups groups_in_order(const mx::array& row_offsets, int64_t n_edges) {
-  cpu::Buffer<int32_t> ids(n_edges);
-  std::iota(ids.begin(), ids.end(), 0);
-  return {row_offsets, adopt(std::move(ids))};
+  mx::array ids = ints(n_edges);
+  std::iota(data(ids), data(ids) + n_edges, 0);
+  return {row_offsets, ids};
 }
 
 ImplicitGemm make_implicit_gemm(const cpu::RelationLists& lists) {
   const int64_t n_out = lists.n_out, n_k = lists.n_k(), words = (n_k + 31) / 32;
-  cpu::Buffer<int32_t> map(checked_int(n_out * n_k, "implicit_gemm"));
-  cpu::Buffer<uint32_t> masks(n_out * words);
-  if (!cpu::implicit_map(lists, map.data(), masks.data())) fail_with_two_edges("implicit_gemm");
-  const int rows = static_cast<int>(n_out);
-  return {adopt(std::move(map), {rows, static_cast<int>(n_k)}),
-          adopt(std::move(masks), {rows, static_cast<int>(words)})};
+  checked_int(n_out * n_k, "implicit_gemm");
+  mx::array map = table(n_out, n_k), masks = table(n_out, words, mx::uint32);
+  if (!cpu::implicit_map(lists, data(map), masks.data<uint32_t>()))
+    fail_with_two_edges("implicit_gemm");
+  return {map, masks};
 }
 
 SortedImplicitGemm make_sorted_implicit_gemm(const cpu::RelationLists& lists) {
   constexpr const char* kView = "sorted_implicit_gemm";
   const int64_t n_out = lists.n_out, n_k = lists.n_k(), tiles = (n_out + 63) / 64;
-  cpu::Buffer<int32_t> map(checked_int(n_out * n_k, kView)), order(n_out);
-  cpu::Buffer<uint32_t> tile_masks(tiles * 4);
-  if (!cpu::sorted_map(lists, map.data(), order.data(), tile_masks.data()))
+  checked_int(n_out * n_k, kView);
+  mx::array map = table(n_k, n_out), order = ints(n_out), tile_masks = table(tiles, 4, mx::uint32);
+  if (!cpu::sorted_map(lists, data(map), data(order), tile_masks.data<uint32_t>()))
     fail_with_two_edges(kView);
-  return {adopt(std::move(map), {static_cast<int>(n_k), static_cast<int>(n_out)}),
-          adopt(std::move(order)), adopt(std::move(tile_masks), {static_cast<int>(tiles), 4})};
+  return {map, order, tile_masks};
 }
 
 mx::array SortedImplicitGemm::sorted_out_in_map() const {
   const int ks = sorted_kv_out_in_map.shape(0), rows = sorted_kv_out_in_map.shape(1);
-  cpu::Buffer<int32_t> map(static_cast<int64_t>(sorted_kv_out_in_map.size()));
-  const int32_t* from = map.empty() ? nullptr : sorted_kv_out_in_map.data<int32_t>();
+  mx::array map = table(rows, ks);
+  int32_t* to = data(map);
+  const auto* from = sorted_kv_out_in_map.data<int32_t>();
   for (int64_t p = 0; p < rows; ++p)
-    for (int64_t k = 0; k < ks; ++k) map[p * ks + k] = from[k * rows + p];
-  return adopt(std::move(map), {rows, ks});
+    for (int64_t k = 0; k < ks; ++k) to[p * ks + k] = from[k * rows + p];
+  return map;
 }
 
 TileLists make_tile_lists(const cpu::RelationLists& lists) {
@@ -111,10 +121,32 @@ TileLists make_tile_lists(const cpu::RelationLists& lists) {
   const int n_k = static_cast<int>(lists.n_k()),
             n = checked_int((tiles.n_tiles + 1) * n_k, kView) / n_k;
   const int64_t n_edges = checked_int(lists.n_edges, kView);
-  cpu::Buffer<int32_t> in(n_edges), positions(n_edges), order(lists.n_out);
-  cpu::tile_lists(lists, tiles, in.data(), positions.data(), order.data());
-  return {adopt(std::move(tiles.bounds), {n, n_k}), adopt(std::move(in)),
-          adopt(std::move(positions)), adopt(std::move(order))};
+  mx::array in = ints(n_edges), positions = ints(n_edges), order = ints(lists.n_out);
+  cpu::tile_lists(lists, tiles, data(in), data(positions), data(order));
+  return {adopt(std::move(tiles.bounds), {n, n_k}), in, positions, order};
+}
+
+EdgeParts make_edge_parts(const mx::array& row_offsets, int32_t length) {
+  const int32_t* begin = row_offsets.data<int32_t>();
+  const int32_t n_k = row_offsets.shape(0) - 1;
+  bool direct = true;
+  for (int32_t k = 0; k < n_k; ++k) direct = direct && begin[k + 1] - begin[k] <= length;
+  std::vector<int32_t> table, offsets = {0};
+  for (int32_t k = 0; k < n_k; ++k) {
+    int32_t from = begin[k], end = begin[k + 1];
+    do {  // an offset without edges writes zeros
+      const int32_t to = end - from > length ? from + length : end;
+      table.insert(table.end(), {k, from, to, direct ? k : static_cast<int32_t>(table.size() / 4)});
+      from = to;
+    } while (from < end);
+    offsets.push_back(static_cast<int32_t>(table.size() / 4));
+  }
+  const auto column = [](const std::vector<int32_t>& values) {
+    return new_array(values.data(), {static_cast<int>(values.size())}, mx::int32);
+  };
+  EdgeParts parts{column(table), column(offsets), {}, offsets.back(), direct};
+  if (!direct) parts.pieces = cut_segments(parts.offsets);
+  return parts;
 }
 
 size_t bytes_of(const Edges& e) { return sum_of({&e.in_rows, &e.out_rows, &e.kernel_ids}); }

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 
+#include "lattice/core/arrays.h"
 #include "lattice/core/segment_pieces.h"
 #include "lattice/kernels/cpu/features/segments.h"
 #include "lattice/kernels/cpu/geometry/relation_lists.h"

@@ -1,5 +1,6 @@
 #include "lattice/core/row_map.h"
 
+#include "lattice/core/arrays.h"
 #include "lattice/kernels/cpu/base/chunks.h"
 #include "lattice/kernels/cpu/geometry/points.h"
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lattice/core/arrays.h"
+
 namespace lattice {
 namespace {
 

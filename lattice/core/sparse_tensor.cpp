@@ -8,6 +8,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "lattice/core/arrays.h"
 #include "lattice/core/errors.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/geometry/coords.h"
@@ -65,12 +66,10 @@ ManagerPtr manager_or_new(const std::optional<CoordinateMapKey>& key, ManagerPtr
   return manager ? std::move(manager) : CoordinateManager::create();
 }
 
-// feats rows that are kept together with the coordinates; the shape is checked before and after.
-mx::array kept_feats(const mx::array& coords, const mx::array& feats,
-                     const std::optional<mx::array>& active_rows) {
-  if (!active_rows) return feats;
-  if (feats.ndim() != 2 || coords.ndim() != 2 || feats.shape(0) != coords.shape(0)) return feats;
-  return keep_active(feats, active_rows, kName);
+// feats rows that are kept together with the coordinates, which may have another number of rows
+// behind these; the shape is checked before and after.
+mx::array kept_feats(const mx::array& feats, const std::optional<mx::array>& active_rows) {
+  return active_rows && feats.ndim() == 2 ? keep_active(feats, active_rows, kName) : feats;
 }
 
 // Rows begin .. begin + n of a 2-D array.
@@ -102,7 +101,7 @@ SparseTensor::SparseTensor(const mx::array& coords, const mx::array& feats, cons
     : manager_(manager_or_new(key, std::move(manager))),
       key_(place(coords, stride, key, manager_, active_rows)),
       set_(manager_->set(key_)),
-      feats_(kept_feats(coords, feats, active_rows)),
+      feats_(kept_feats(feats, active_rows)),
       batch_counts_(std::move(batch_counts)) {
   check_feats(kName);
   check_counts(batch_counts_, set_);
@@ -187,6 +186,10 @@ std::vector<mx::array> SparseTensor::decomposed_coordinates() const {
 
 std::vector<mx::array> SparseTensor::decomposed_features() const {
   return decompose(*this, feats_, 0);
+}
+
+SparseTensor SparseTensor::with_bounds(const Bounds& bounds) const {
+  return SparseTensor(manager_, manager_->with_bounds(key_, bounds), feats_, batch_counts_);
 }
 
 SparseTensor SparseTensor::with_feats(mx::array feats) const {

@@ -4,9 +4,9 @@
 #include <mlx/ops.h>
 #include <mlx/primitives.h>
 
-#include <atomic>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <utility>
 
@@ -16,37 +16,56 @@ namespace lattice::graph {
 namespace mx = mlx::core;
 namespace {
 
-// MLX 0.32.4 drops the tasks behind a task that threw, and with them their messages "task done". An
-// eval waits for these messages while more than ten tasks are under way: that eval or a later one
-// would never return. So a failing task sends kSpare of these messages in advance (one stands for
-// ten nodes). The next cpu_call takes back the messages that were not used up. A count that is too
-// low for a while only lets MLX queue more.
-constexpr int kSpare = 4096;
-std::atomic<bool> spares_sent{false};
+// What the first task said that failed since the last call; empty: none failed.
+class Failure {
+ public:
+  void note(const std::string& name, const char* what) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (!text_.empty()) return;
+    try {
+      text_ = "[" + name + "] failed: " + what;
+    } catch (...) {
+      text_ = "out of memory";  // short enough to need none
+    }
+  }
+  void raise() {
+    std::string text;
+    {
+      const std::lock_guard lock(mutex_);
+      text.swap(text_);
+    }
+    if (!text.empty())
+      throw std::runtime_error(text +
+                               "; what an earlier call computed is NaN or -1, compute it again");
+  }
 
-void send_spares(const mx::Stream& stream) {
-  for (int i = 0; i < kSpare; ++i) mx::scheduler::notify_task_completion(stream);
-  spares_sent = true;
+ private:
+  std::mutex mutex_;
+  std::string text_;
+};
+Failure& failure() {
+  static auto* instance = new Failure;  // tasks may end after static destruction began
+  return *instance;
 }
 
-void take_back_spares(const mx::Stream& stream) {
-  if (!spares_sent.exchange(false)) return;
-  while (mx::scheduler::n_active_tasks() < 0) mx::scheduler::notify_new_task(stream);
+// Neither old memory nor plausible numbers: NaN for floats, -1 for integers.
+void spoil(const std::vector<Output>& outputs) {
+  for (const Output& out : outputs)
+    if (out.size > 0) std::memset(out.data, 0xFF, static_cast<size_t>(out.size) * out.dtype.size());
 }
 
 class CpuCall : public mx::Primitive {
  public:
-  CpuCall(mx::Stream stream, std::string name, std::string key, CpuFunction run, Extend extend)
+  CpuCall(mx::Stream stream, std::string name, std::string key, CpuFunction run)
       : Primitive(stream),
         name_(std::move(name)),
         key_(std::move(key)),
-        run_(std::make_shared<const CpuFunction>(std::move(run))),
-        extend_(std::move(extend)) {}
-
-  const Extend& extend() const { return extend_; }
+        run_(std::make_shared<const CpuFunction>(std::move(run))) {}
 
   // MLX keeps the buffers of inputs and outputs until the dispatched task is done; the task holds
-  // pointers only.
+  // pointers only. Memory is taken here, on the thread that evaluates, where it may throw. The task
+  // must not: MLX 0.32.4 drops the tasks behind one that threw together with their messages that
+  // they are done, and an eval that waits for these messages never returns.
   void eval_cpu(const std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) override {
     auto& encoder = mx::cpu::get_command_encoder(stream());
     std::vector<Input> ins;
@@ -56,23 +75,22 @@ class CpuCall : public mx::Primitive {
     for (const mx::array& a : inputs) {
       encoder.set_input_array(a);
       ins.push_back({a.data<char>(), a.shape(), a.strides(), a.dtype(),
-                     static_cast<int64_t>(a.size()), a.flags().row_contiguous,
-                     a.data_shared_ptr()});
+                     static_cast<int64_t>(a.size()), a.flags().row_contiguous});
     }
     for (mx::array& a : outputs) {
       give_memory(a);
       encoder.set_output_array(a);
       outs.push_back({a.data<char>(), a.shape(), a.dtype(), static_cast<int64_t>(a.size())});
     }
-    encoder.dispatch([run = run_, ins = std::move(ins), outs = std::move(outs), stream = stream()] {
+    encoder.dispatch([run = run_, name = name_, ins = std::move(ins), outs = std::move(outs)] {
       try {
         (*run)(ins, outs);
+      } catch (const std::exception& error) {
+        spoil(outs);
+        failure().note(name, error.what());
       } catch (...) {
-        // MLX takes the outputs for evaluated from now on: let them be NaN or -1, not old memory.
-        for (const Output& out : outs)
-          std::memset(out.data, 0xFF, static_cast<size_t>(out.size) * out.dtype.size());
-        send_spares(stream);
-        throw;
+        spoil(outs);
+        failure().note(name, "unknown error");
       }
     });
   }
@@ -98,7 +116,6 @@ class CpuCall : public mx::Primitive {
   std::string name_;
   std::string key_;
   std::shared_ptr<const CpuFunction> run_;
-  Extend extend_;
 };
 
 }  // namespace
@@ -111,63 +128,17 @@ mx::Stream cpu_stream(mx::StreamOrDevice s) {
 std::vector<mx::array> cpu_call(std::string name, std::string key,
                                 const std::vector<mx::array>& inputs,
                                 std::vector<OutputSpec> outputs, CpuFunction run,
-                                mx::StreamOrDevice s, Extend extend) {
+                                mx::StreamOrDevice s) {
+  failure().raise();
   std::vector<mx::Shape> shapes;
   std::vector<mx::Dtype> dtypes;
   for (OutputSpec& spec : outputs) {
     shapes.push_back(std::move(spec.shape));
     dtypes.push_back(spec.dtype);
   }
-  mx::Stream stream = cpu_stream(s);
-  take_back_spares(stream);
-  auto node = std::make_shared<CpuCall>(stream, std::move(name), std::move(key), std::move(run),
-                                        std::move(extend));
+  auto node =
+      std::make_shared<CpuCall>(cpu_stream(s), std::move(name), std::move(key), std::move(run));
   return mx::array::make_arrays(std::move(shapes), dtypes, node, inputs);
-}
-
-namespace {
-
-// What makes `a`, if that is the only result of a cpu_call that was not evaluated yet, and nothing
-// is differentiated or compiled.
-std::optional<mx::array> made_by_cpu_call(const mx::array& a) {
-  if (a.is_tracer()) return std::nullopt;
-  mx::array made = a;
-  while (made.status() == mx::array::Status::unscheduled && made.has_primitive()) {
-    if (dynamic_cast<const CpuCall*>(&made.primitive())) {
-      if (!made.siblings().empty()) return std::nullopt;
-      return made;
-    }
-    // What `differentiable` puts around a node, and row_contiguous around its result, which is
-    // row-contiguous anyway. The results of the forward function are the last inputs.
-    const std::string_view name = made.primitive().name();
-    const std::vector<mx::array>& inputs = made.inputs();
-    size_t at = 0;
-    if (name == "CustomTransforms")
-      at =
-          inputs.size() - made.siblings().size() - 1 + static_cast<size_t>(made.sibling_position());
-    else if (name != "StopGradient" && name != "Contiguous")
-      return std::nullopt;
-    mx::array inside = inputs[at];
-    made = inside;
-  }
-  return std::nullopt;
-}
-
-}  // namespace
-
-std::optional<mx::array> extended(const mx::array& a, const Extension& extension) {
-  for (const mx::array& more : extension.inputs)
-    if (more.is_tracer()) return std::nullopt;
-  const std::optional<mx::array> made = made_by_cpu_call(a);
-  if (!made) return std::nullopt;
-  const auto& call = static_cast<const CpuCall&>(made->primitive());
-  return call.extend() ? std::optional(call.extend()(made->inputs(), extension)) : std::nullopt;
-}
-
-std::optional<std::vector<mx::array>> inputs_of(const mx::array& a, std::string_view name) {
-  const std::optional<mx::array> made = made_by_cpu_call(a);
-  if (!made || made->primitive().name() != name) return std::nullopt;
-  return made->inputs();
 }
 
 mx::array row_contiguous(const mx::array& a, mx::StreamOrDevice s) {

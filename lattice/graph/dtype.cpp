@@ -15,7 +15,11 @@ std::string dtype_name(mlx::core::Dtype dtype) {
 
 void throw_dtype(std::string_view operation, mlx::core::Dtype dtype, std::string_view expected) {
   throw std::invalid_argument("[" + std::string(operation) + "] dtype: found " + dtype_name(dtype) +
-                              ", expected " + std::string(expected));
+                              ", expected " + std::string(expected) +
+                              (expected.starts_with("float32")
+                                   ? "; convert it with astype, kernels take float32 and float16 "
+                                     "(also bfloat16)"
+                                   : ""));
 }
 
 }  // namespace lattice::graph

@@ -10,10 +10,12 @@
 #include <string_view>
 #include <utility>
 
+#include "lattice/api.h"
+
 namespace lattice::graph {
 
 // "float32", "int64", ...
-std::string dtype_name(mlx::core::Dtype dtype);
+LATTICE_API std::string dtype_name(mlx::core::Dtype dtype);
 
 // Throws std::invalid_argument "[operation] dtype: found <dtype>, expected <expected>".
 [[noreturn]] void throw_dtype(std::string_view operation, mlx::core::Dtype dtype,

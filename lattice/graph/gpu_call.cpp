@@ -2,7 +2,6 @@
 
 #include <mlx/backend/cuda/cuda.h>
 #include <mlx/backend/metal/metal.h>
-#include <mlx/export.h>
 #include <mlx/ops.h>
 #include <mlx/transforms.h>
 
@@ -15,15 +14,6 @@
 namespace lattice::graph {
 namespace mx = mlx::core;
 namespace {
-
-struct Host {
-  GpuHost run;
-  GpuBackend backend = GpuBackend::metal;
-};
-Host& gpu_host() {
-  static auto* host = new Host;
-  return *host;
-}
 
 [[noreturn]] void refuse(const GpuCall& call, const std::string& text) {
   throw std::invalid_argument("[" + call.name + "] " + text);
@@ -114,77 +104,25 @@ std::vector<mx::array> launch(const Ready& ready, const std::vector<mx::array>& 
                 /*verbose=*/false, s);
 }
 
-// The node of MLX for Metal, taken apart: name, text, grid, threadgroup and which shapes are
-// passed.
-GpuLaunch describe_metal(const Ready& ready, const std::vector<mx::array>& inputs) {
-  GpuLaunch found;
-  found.outputs = ready.call.outputs;
-  found.init_value = ready.call.init_value;
-  const auto read = [&found](const mx::ExportCallbackInput& event) {
-    const auto states = event.find("arguments");
-    if (states == event.end()) return;
-    std::vector<std::string> texts;
-    std::vector<int> numbers;
-    for (const mx::StateT& state : std::get<std::vector<mx::StateT>>(states->second)) {
-      if (const auto* text = std::get_if<std::string>(&state)) texts.push_back(*text);
-      if (const auto* number = std::get_if<int>(&state)) numbers.push_back(*number);
-      if (const auto* flags = std::get_if<std::vector<std::tuple<bool, bool, bool>>>(&state))
-        for (const auto& [shape, strides, ndim] : *flags)
-          found.shape_info.push_back({shape, strides, ndim});
-    }
-    if (texts.size() < 2 || numbers.size() < 6)
-      throw std::runtime_error("found an unknown form of MLX's kernel node");
-    found.name = texts[0];
-    found.text = texts[1];
-    for (int i = 0; i < 3; ++i) found.grid[i] = numbers[i], found.threadgroup[i] = numbers[3 + i];
-  };
-  const std::function<std::vector<mx::array>(const mx::Args&)> function =
-      [&ready](const mx::Args& in) { return launch(ready, in, mx::Device::gpu); };
-  mx::export_function(mx::ExportCallback(read), function, inputs);
-  return found;
-}
-
-// MLX builds no node for CUDA without CUDA: what it would get.
-GpuLaunch describe_cuda(const Ready& ready) {
-  const GpuCall& call = ready.call;
-  GpuLaunch found{.backend = GpuBackend::cuda,
-                  .name = call.name,
-                  .text = std::string(call.header.cuda),
-                  .grid = call.grid,
-                  .threadgroup = call.threadgroup,
-                  .shape_info = {},
-                  .outputs = call.outputs,
-                  .init_value = call.init_value,
-                  .source = call.source,
-                  .input_names = call.input_names,
-                  .output_names = call.output_names,
-                  .template_args = call.template_args};
-  for (const std::string& name : call.input_names) {
-    const auto named = [&](const char* what) {
-      return call.source.find(name + what) != std::string::npos;
-    };
-    found.shape_info.push_back({named("_shape"), named("_strides"), named("_ndim")});
-  }
-  return found;
-}
-
-std::vector<mx::array> run_on_host(const Ready& ready, mx::StreamOrDevice s) {
+std::vector<mx::array> run_on_stand_in(const Ready& ready, mx::StreamOrDevice s) {
   std::vector<mx::array> inputs;
   inputs.reserve(ready.inputs.size());
   for (const mx::array& input : ready.inputs) inputs.push_back(row_contiguous(input, s));
   mx::eval(inputs);
-  return gpu_host().run(
-      ready.backend == GpuBackend::cuda ? describe_cuda(ready) : describe_metal(ready, inputs),
-      inputs);
+  return stand_in().run(ready.call, inputs, [&ready](const std::vector<mx::array>& in) {
+    return launch(ready, in, mx::Device::gpu);
+  });
 }
 
 }  // namespace
 
-void set_gpu_host(GpuHost host, GpuBackend backend) { gpu_host() = {std::move(host), backend}; }
-bool has_gpu_host() { return static_cast<bool>(gpu_host().run); }
+StandIn& stand_in() {
+  static auto* machine = new StandIn;
+  return *machine;
+}
 
 GpuBackend gpu_backend() {
-  if (has_gpu_host()) return gpu_host().backend;
+  if (stand_in().run) return stand_in().backend;
   if (mx::metal::is_available()) return GpuBackend::metal;
   return mx::cu::is_available() ? GpuBackend::cuda : GpuBackend::none;
 }
@@ -204,7 +142,7 @@ std::vector<mx::array> gpu_call(const GpuCall& call, const std::vector<mx::array
   const GpuBackend backend = gpu_backend();
   const Ready ready =
       backend == GpuBackend::cuda ? for_cuda(call, inputs) : for_metal(call, inputs);
-  if (has_gpu_host()) return run_on_host(ready, s);
+  if (stand_in().run) return run_on_stand_in(ready, s);
   if (backend != GpuBackend::none) return launch(ready, ready.inputs, s);
   // Without a GPU, MLX builds a node of Metal only while a function is exported: that is how tests
   // read the text.

@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "lattice/api.h"
 #include "lattice/graph/output_spec.h"
 #include "lattice/kernels/metal/text.h"
 
@@ -31,7 +32,7 @@ namespace lattice::graph {
 
 // Whose words the GPU understands.
 enum class GpuBackend { none, metal, cuda };
-// Of the running MLX, or of the host that stands in.
+// The one that MLX has on this machine.
 GpuBackend gpu_backend();
 
 // An array that the threads of a group share: type name[length]. Its bytes start at a multiple of
@@ -55,33 +56,35 @@ struct GpuCall {
 };
 
 // Inputs are made row-contiguous by MLX. An empty grid launches nothing: outputs are init_value,
-// else zero. Throws std::runtime_error where MLX has no such GPU and no host is set.
+// else zero. Throws std::runtime_error where MLX has no such GPU.
 std::vector<mlx::core::array> gpu_call(const GpuCall& call,
                                        const std::vector<mlx::core::array>& inputs,
                                        mlx::core::StreamOrDevice s = {});
 
-// What MLX would hand to the GPU.
-struct GpuLaunch {
-  GpuBackend backend = GpuBackend::metal;
-  std::string name;  // of the kernel function; on CUDA what MLX makes the name of
-  std::string text;  // Metal: all that is compiled behind MLX's header. CUDA: the header
-  std::array<int, 3> grid = {}, threadgroup = {};
-  std::vector<std::array<bool, 3>>
-      shape_info;  // per input: whether its shape, strides, ndim are arguments too
-  std::vector<OutputSpec> outputs;
-  std::optional<float> init_value;
-  // Of CUDA, whose text MLX writes only where there is CUDA.
-  std::string source;
-  std::vector<std::string> input_names, output_names;
-  std::vector<std::pair<std::string, mlx::core::fast::TemplateArg>> template_args;
+// The tensor API of Metal 4. 8 x 8 simdgroup matrices are there on every tier.
+enum class TensorOps {
+  unavailable,         // no Metal, macOS before 26.2, or a GPU before generation 13
+  gpu,                 // the API, without units of its own
+  neural_accelerator,  // generation 17 or later, 18 where the name of the GPU ends in p
 };
 
-// Runs launches where there is no GPU: tests set one to execute the kernels' text on the CPU. The
-// inputs are evaluated and row-contiguous. While it is set every stream counts as one of a GPU for
-// the choice of routes; arrays stay on the CPU.
-using GpuHost = std::function<std::vector<mlx::core::array>(
-    const GpuLaunch& launch, const std::vector<mlx::core::array>& inputs)>;
-void set_gpu_host(GpuHost host, GpuBackend backend = GpuBackend::metal);  // empty: none
-bool has_gpu_host();
+// The one seam for tests: a machine with a GPU that is not there. The library only reads it; what
+// fills it lives in tests/ (tests/metal runs the text of the kernels on the CPU).
+struct StandIn {
+  using Arrays = std::vector<mlx::core::array>;
+  // Runs a kernel. The call is in the words of the backend, and the inputs are evaluated and
+  // row-contiguous. `launch` asks MLX for the node that a real GPU would run. While it is set,
+  // every stream counts as one of a GPU for the choice of routes; arrays stay on the CPU.
+  std::function<Arrays(const GpuCall& call, const Arrays& inputs,
+                       const std::function<Arrays(const Arrays&)>& launch)>
+      run = {};
+  GpuBackend backend = GpuBackend::metal;
+  std::optional<TensorOps> tensor_ops = {};  // in place of the machine's
+  std::optional<bool> probing = {};          // whether routes are probed; none: on a real GPU only
+  bool tf32_products = false;                // MLX's products round float32 to TF32
+};
+
+// Empty in a program; set it while no other thread uses the library.
+LATTICE_API StandIn& stand_in();
 
 }  // namespace lattice::graph

@@ -7,8 +7,11 @@
 #include <limits>
 #include <stdexcept>
 
+#include "lattice/core/arrays.h"
+#include "lattice/kernels/cpu/geometry/keys.h"
 #include "lattice/ops/check.h"
 #include "lattice/ops/columns.h"
+#include "lattice/ops/reduce_rows.h"
 
 namespace lattice {
 namespace {
@@ -17,8 +20,8 @@ std::atomic<int64_t> alignments{0};
 
 void check_pair(std::string_view op, const SparseTensor& a, const SparseTensor& b) {
   if (a.stride() != b.stride())
-    fail(op, "tensors must have equal strides, got " + triple_text(a.stride()) + " and " +
-                 triple_text(b.stride()));
+    fail(op, "tensors must have the same coordinate stride, got " + triple_text(a.stride()) +
+                 " and " + triple_text(b.stride()));
   if (a.dtype() != b.dtype())
     fail(op, "tensors must have equal dtypes, got " + graph::dtype_name(a.dtype()) + " and " +
                  graph::dtype_name(b.dtype()));
@@ -93,8 +96,8 @@ BinaryOp parse_binary(std::string_view name, std::string_view operation) {
 SparseAlignment align_sparse(const SparseTensor& lhs, const SparseTensor& rhs, Join join,
                              mx::StreamOrDevice) {
   if (lhs.stride() != rhs.stride())
-    fail("align_sparse", "tensors must have equal strides, got " + triple_text(lhs.stride()) +
-                             " and " + triple_text(rhs.stride()));
+    fail("align_sparse", "tensors must have the same coordinate stride, got " +
+                             triple_text(lhs.stride()) + " and " + triple_text(rhs.stride()));
   check_same_dtype(lhs.coordinate_set(), rhs.coordinate_set(), "align_sparse", "coords");
   if (!lhs.same_coords(rhs)) return aligned("align_sparse", lhs, rhs, join);
   const mx::array rows = evaluated(mx::arange(0, static_cast<int>(lhs.active_count()), mx::int32),

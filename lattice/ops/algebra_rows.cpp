@@ -7,9 +7,13 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "lattice/core/arrays.h"
 #include "lattice/kernels/cpu/base/chunks.h"
+#include "lattice/kernels/cpu/geometry/coords.h"
 #include "lattice/ops/algebra.h"
 #include "lattice/ops/check.h"
+#include "lattice/ops/geometry.h"
+#include "lattice/ops/reduce_rows.h"
 
 namespace lattice {
 namespace {
@@ -43,9 +47,8 @@ SparseTensor pruned(std::string_view op, const SparseTensor& x, cpu::Buffer<int3
 // One row for each coordinate.
 SparseTensor merged(const SparseTensor& x, Duplicates how, mx::StreamOrDevice s) {
   constexpr const char* kName = "sparse_from_coordinates";
-  const auto& index = x.coordinate_set().index();
-  if (how == Duplicates::none || index->duplicate < 0) return x;
-  cpu::Distinct distinct = cpu::distinct_rows(*index);
+  if (how == Duplicates::none || x.coordinate_set().index()->duplicate < 0) return x;
+  cpu::Distinct distinct = distinct_rows(x.coordinate_set(), s);
   const int64_t n = distinct.first.size();
   if (how == Duplicates::first) return pruned(kName, x, std::move(distinct.first), s);
   const CoordinateSet set = selected(kName, x.coordinate_set(), distinct.first);

@@ -6,12 +6,12 @@
 #include <cmath>
 #include <limits>
 
+#include "lattice/core/arrays.h"
 #include "lattice/kernels/cpu/features/attention.h"
 #include "lattice/ops/attention_rules.h"
 #include "lattice/ops/check.h"
 #include "lattice/ops/reduce_rows.h"
 #include "lattice/routes/attention.h"
-#include "lattice/routes/decide.h"
 
 namespace lattice {
 namespace {
@@ -112,8 +112,8 @@ void check_table(const PositionBias& p, const SegmentPairs& segments, int heads)
 }
 
 // {out, log-sum-exp} in differentiable operations.
-Arrays formula(const Attend& a, const Arrays& in, mx::StreamOrDevice s) {
-  return attention_formula(a, in, s, [s](const mx::array& table, const mx::array& indices) {
+Arrays formula(const routes::Attend& a, const Arrays& in, mx::StreamOrDevice s) {
+  return routes::attention_formula(a, in, s, [s](const mx::array& table, const mx::array& indices) {
     const auto rows = groups_of(evaluated(indices, kName, "positions"), table.shape(1));
     const mx::array entries = gather_rows(mx::transpose(table, s), rows, 0, s);
     mx::Shape shape = indices.shape();
@@ -155,7 +155,7 @@ PositionBias::PositionBias(const mx::array& given, const mx::array& queries,
     const int rows = x->shape(0);
     const mx::array values = checked_rows(mx::reshape(*x, {-1}), kFar, kClass,
                                           std::string(name) + ".flatten()", -int64_t{kFar} + 1);
-    *x = rows ? mx::reshape(values, {rows, n_axes}) : mx::zeros({0, n_axes}, mx::int32);
+    *x = new_array(rows ? values.data<int32_t>() : nullptr, {rows, n_axes}, mx::int32);
   }
 }
 
@@ -163,7 +163,7 @@ mx::array attention(const mx::array& q, const mx::array& k, const mx::array& v,
                     const mx::array& offsets, const AttentionOptions& options,
                     mx::StreamOrDevice s) {
   check_heads(q, k, v);
-  Attend a;
+  routes::Attend a;
   a.segments = checked_segments(q, k, offsets, options.k_offsets);
   const int heads = q.shape(1);
   a.scale = options.scale.value_or(1.0f / std::sqrt(static_cast<float>(q.shape(2))));
@@ -194,14 +194,16 @@ mx::array attention(const mx::array& q, const mx::array& k, const mx::array& v,
                       "; add numbers to the logits with bias");
     a.mask = mask;
   }
-  return attend(
-      inputs,
-      {[=](const Arrays& in) { return run_all(attention_call(Operation::attention, a, in, s)); },
-       [=](const Arrays& in) {
-         return run_all(attention_call(Operation::attention_vjp, a, in, s));
-       },
-       [=](const Arrays& in) { return formula(a, in, s); }},
-      s);
+  return attend(inputs,
+                {[=](const Arrays& in) {
+                   return routes::run(routes::attention_rows(), routes::attention_asked(a, in, s));
+                 },
+                 [=](const Arrays& in) {
+                   return routes::run(routes::attention_vjp_rows(),
+                                      routes::attention_vjp_asked(a, in, s));
+                 },
+                 [=](const Arrays& in) { return formula(a, in, s); }},
+                s);
 }
 
 }  // namespace lattice

@@ -1,12 +1,12 @@
 // Attention along edges: checks, and the formula that has derivatives of any order.
 #include <cmath>
 
+#include "lattice/core/arrays.h"
 #include "lattice/ops/attention.h"
+#include "lattice/ops/attention_edges.h"
 #include "lattice/ops/attention_rules.h"
 #include "lattice/ops/check.h"
 #include "lattice/ops/reduce_rows.h"
-#include "lattice/routes/decide.h"
-#include "lattice/routes/neighbor_attention.h"
 
 namespace lattice {
 namespace {
@@ -74,12 +74,8 @@ mx::array neighbor_attention(const std::optional<mx::array>& q, const std::optio
   }
   a.edges = std::make_shared<const EdgeSegments>(std::move(edges));
   return attend(inputs,
-                {[=](const Arrays& in) {
-                   return run_all(attention_call(Operation::neighbor_attention, a, in, s));
-                 },
-                 [=](const Arrays& in) {
-                   return run_all(attention_call(Operation::neighbor_attention_vjp, a, in, s));
-                 },
+                {[=](const Arrays& in) { return launch_neighbor_attention(a, in, s); },
+                 [=](const Arrays& in) { return launch_neighbor_attention_vjp(a, in, s); },
                  [=](const Arrays& in) { return formula(a, in, s); }},
                 s);
 }

@@ -1,10 +1,14 @@
 #include "lattice/ops/backend.h"
 
+#include <mlx/memory.h>
 #include <mlx/version.h>
 
+#include "lattice/kernels/cpu/base/memory.h"
 #include "lattice/kernels/cpu/base/simd.h"
 #include "lattice/kernels/cpu/base/threads.h"
-#include "lattice/kernels/cpu/features/kept_weights.h"
+#include "lattice/routes/capability.h"
+#include "lattice/routes/probe.h"
+#include "lattice/routes/products.h"
 
 namespace lattice {
 namespace mx = mlx::core;
@@ -26,25 +30,32 @@ constexpr const char* kCudaStatus =
 
 }  // namespace
 
+void release_memory() {
+  mx::clear_cache();
+  cpu::pool_trim();
+}
+
 void set_thread_count(int n) { cpu::set_thread_count(n); }
 void limit_simd(const std::string& name) { cpu::limit_simd(name); }
 int thread_count() { return cpu::thread_count(); }
 
 BackendInfo backend_info() {
-  return {LATTICE_VERSION,
-          LATTICE_MLX_VERSION,
-          mx::version(),
-          true,
-          has_metal(),
-          has_cuda(),
-          cpu::simd_name(),
-          cpu::thread_count(),
-          cpu::kept_weight_bytes(),
-          tensor_ops(),
-          mlx_products(),
-          probes(),
-          kMetalStatus,
-          kCudaStatus};
+  BackendInfo info{LATTICE_VERSION,
+                   LATTICE_MLX_VERSION,
+                   mx::version(),
+                   true,
+                   has_metal(),
+                   has_cuda(),
+                   cpu::simd_name(),
+                   cpu::thread_count(),
+                   name(tensor_ops()),
+                   name(mlx_products()),
+                   {},
+                   kMetalStatus,
+                   kCudaStatus};
+  for (const routes::Probe& probe : routes::probes())
+    info.probes.emplace_back(probe.label, probe.failure);
+  return info;
 }
 
 }  // namespace lattice

@@ -9,6 +9,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "lattice/core/arrays.h"
 #include "lattice/core/coordinate_set.h"
 #include "lattice/core/errors.h"
 #include "lattice/graph/dtype.h"
@@ -94,7 +95,8 @@ ByteString rows_in_order(const mx::array& values, const Buffer<int32_t>& order) 
 }
 
 ByteString attribute_section(const std::string& name, const mx::array& values,
-                             const Buffer<int32_t>& order, std::span<const int32_t> sorted) {
+                             const Buffer<int32_t>& order, std::span<const int32_t> sorted,
+                             cpu::Meter meter) {
   const int channels = values.ndim() == 2 ? values.shape(1) : 1;
   ByteString out;
   put(out, static_cast<uint8_t>(name.size()));
@@ -103,8 +105,8 @@ ByteString attribute_section(const std::string& name, const mx::array& values,
                                 kTypes.begin()));
   put(out, static_cast<uint8_t>(values.ndim()));
   put(out, static_cast<uint16_t>(channels));
-  const ByteString coded =
-      cpu::encode_values(sorted, rows_in_order(values, order), channels, kind_of(values.dtype()));
+  const ByteString coded = cpu::encode_values(sorted, rows_in_order(values, order), channels,
+                                              kind_of(values.dtype()), meter);
   cpu::put_bytes(out, coded);
   return out;
 }
@@ -116,8 +118,8 @@ mx::array copied(const std::vector<T>& values, mx::Shape shape, mx::Dtype dtype)
   return adopt(std::move(buffer), std::move(shape), dtype);
 }
 
-std::pair<std::string, mx::array> read_attribute(ByteSpan content,
-                                                 std::span<const int32_t> sorted) {
+std::pair<std::string, mx::array> read_attribute(ByteSpan content, std::span<const int32_t> sorted,
+                                                 cpu::Meter meter) {
   ByteReader reader(content, kDecode);
   const ByteSpan name = reader.bytes(reader.number<uint8_t>());
   const uint8_t type = reader.number<uint8_t>(), ndim = reader.number<uint8_t>();
@@ -125,7 +127,8 @@ std::pair<std::string, mx::array> read_attribute(ByteSpan content,
   if (type >= kTypes.size() || channels < 1 || (ndim != 2 && (ndim != 1 || channels != 1)))
     throw_bad_data(kDecode, "has an attribute of an unknown kind");
   const mx::Dtype dtype = kTypes[type];
-  const auto values = cpu::decode_values(sorted, reader.rest(), channels, kind_of(dtype), kDecode);
+  const auto values =
+      cpu::decode_values(sorted, reader.rest(), channels, kind_of(dtype), kDecode, meter);
   const int rows = static_cast<int>(sorted.size() / 4);
   return {std::string(reinterpret_cast<const char*>(name.data()), name.size()),
           copied(values, ndim == 1 ? mx::Shape{rows} : mx::Shape{rows, channels}, dtype)};
@@ -137,9 +140,20 @@ void check_grid(double voxel_size, const std::array<double, 3>& origin, const au
   if (!good) fail();
 }
 
+// Coordinates take about as long as four bytes of values for each voxel.
+constexpr double kBytesOfCoords = 4;
+
+double bytes_of_voxel(const VoxelCloud& cloud) {
+  double bytes = kBytesOfCoords;
+  for (const auto& [name, values] : cloud.attributes)
+    bytes += static_cast<double>(values.itemsize()) * (values.ndim() == 2 ? values.shape(1) : 1);
+  return bytes;
+}
+
 }  // namespace
 
-ByteString encode_points(const VoxelCloud& cloud, mx::StreamOrDevice) {
+ByteString encode_points(const VoxelCloud& cloud, mx::StreamOrDevice,
+                         const OnProgress& on_progress) {
   const CoordinateSet set(cloud.coords, kEncode);
   if (set.dtype() != mx::int32)
     fail(kEncode, "coords must be int32, got " + graph::dtype_name(set.dtype()));
@@ -157,17 +171,25 @@ ByteString encode_points(const VoxelCloud& cloud, mx::StreamOrDevice) {
   put(grid, std::bit_cast<uint64_t>(cloud.voxel_size));
   for (double v : cloud.origin) put(grid, std::bit_cast<uint64_t>(v));
   put_section(out, kGrid, grid);
-  put_section(out, kCoords, cpu::encode_octree({sorted.data(), set.rows(), false}, kEncode));
+  const double bytes = bytes_of_voxel(cloud);
+  double share = kBytesOfCoords / bytes;
+  put_section(
+      out, kCoords,
+      cpu::encode_octree({sorted.data(), set.rows(), false}, kEncode, {on_progress, 0, share}));
   std::set<std::string> names;
   for (const auto& [name, values] : cloud.attributes) {
     const mx::array checked = checked_attribute(name, values, set.rows());
     if (!names.insert(name).second) fail(kEncode, "attribute '" + name + "' is given twice");
-    put_section(out, kValues, attribute_section(name, checked, order, sorted));
+    const double width = static_cast<double>(checked.nbytes()) / std::max(set.rows(), int64_t{1});
+    const double until = share + width / bytes;
+    put_section(out, kValues,
+                attribute_section(name, checked, order, sorted, {on_progress, share, until}));
+    share = until;
   }
   return out;
 }
 
-VoxelCloud decode_points(ByteSpan data, mx::StreamOrDevice) {
+VoxelCloud decode_points(ByteSpan data, mx::StreamOrDevice, const OnProgress& on_progress) {
   ByteReader reader(data, kDecode);
   const ByteSpan magic = reader.bytes(4);
   if (std::memcmp(magic.data(), kMagic.data(), 4) != 0)
@@ -185,12 +207,23 @@ VoxelCloud decode_points(ByteSpan data, mx::StreamOrDevice) {
   const std::array<double, 3> origin{real(1), real(2), real(3)};
   check_grid(real(0), origin,
              [] { throw_bad_data(kDecode, "has a grid that is not finite and positive"); });
-  const std::vector<int32_t> sorted = cpu::decode_octree(section_of(reader, kCoords), kDecode);
+  const auto share = [&](size_t left) {
+    return 1 - static_cast<double>(left) / static_cast<double>(data.size());
+  };
+  double from = share(reader.rest().size());
+  const auto meter = [&] {
+    const double begin = from;
+    from = share(reader.rest().size());
+    return cpu::Meter(on_progress, begin, from);
+  };
+  const ByteSpan coords = section_of(reader, kCoords);
+  const std::vector<int32_t> sorted = cpu::decode_octree(coords, kDecode, meter());
   VoxelCloud cloud{
       copied(sorted, {static_cast<int>(sorted.size() / 4), 4}, mx::int32), {}, real(0), origin};
   std::set<std::string> names;
   for (int i = 2; i < sections; ++i) {
-    cloud.attributes.push_back(read_attribute(section_of(reader, kValues), sorted));
+    const ByteSpan values = section_of(reader, kValues);
+    cloud.attributes.push_back(read_attribute(values, sorted, meter()));
     if (!names.insert(cloud.attributes.back().first).second)
       throw_bad_data(kDecode, "has two attributes of one name");
   }

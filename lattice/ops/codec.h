@@ -1,14 +1,16 @@
-// Voxels and their values as one compressed byte string: the file format of docs/codec.md.
-//
-// Lossless. Rows come back in Morton order (by batch, then as morton_order sorts them), attributes
-// with them. Bytes that are no such file are std::invalid_argument, whatever they are, in memory
-// proportional to them. Computed at once, on the CPU.
+/// @file
+/// Voxels and their values as one compressed byte string: the file format of docs/codec.md.
+///
+/// Lossless. Rows come back in Morton order (by batch, then as morton_order sorts them), attributes
+/// with them. Bytes that are no such file are std::invalid_argument, whatever they are, in memory
+/// proportional to them. Computed at once, on the CPU.
 #pragma once
 
 #include <mlx/array.h>
 #include <mlx/utils.h>
 
 #include <array>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,15 +19,23 @@
 
 namespace lattice {
 
+/// Voxels with values.
 struct VoxelCloud {
-  mx::array coords;  // (N, 4) int32, distinct rows
-  // (N,) or (N, C <= 65535); uint8, int8, uint16, int16, uint32, int32, float16 or float32. Names
-  // are distinct.
+  mx::array coords;  ///< (N, 4) int32, distinct rows
+  /// (N,) or (N, C <= 65535); uint8, int8, uint16, int16, uint32, int32, float16 or float32. Names
+  /// are distinct.
   std::vector<std::pair<std::string, mx::array>> attributes = {};
-  double voxel_size = 1;  // point = origin + (voxel + 0.5) * voxel_size; carried, not used
-  std::array<double, 3> origin{};
+  double voxel_size = 1;  ///< point = origin + (voxel + 0.5) * voxel_size; carried, not used
+  std::array<double, 3> origin{};  ///< see voxel_size
 };
-ByteString encode_points(const VoxelCloud& cloud, mx::StreamOrDevice s = {});
-VoxelCloud decode_points(ByteSpan data, mx::StreamOrDevice s = {});
+/// A function that is told now and then which share of the work is done, 0..1, on the thread of the
+/// caller. What it throws ends the work and reaches the caller.
+using OnProgress = std::function<void(double)>;
+/// The cloud as bytes. Throws std::invalid_argument for duplicate rows, names or other dtypes.
+LATTICE_API ByteString encode_points(const VoxelCloud& cloud, mx::StreamOrDevice s = {},
+                                     const OnProgress& on_progress = {});
+/// The cloud of the bytes. Throws std::invalid_argument for bytes that are no such file.
+LATTICE_API VoxelCloud decode_points(ByteSpan data, mx::StreamOrDevice s = {},
+                                     const OnProgress& on_progress = {});
 
 }  // namespace lattice

@@ -1,19 +1,24 @@
-// Columns of features side by side, and some columns of features: what skip connections do, at the
-// speed of memory.
+/// @file
+/// Columns of features side by side, some columns of features, and sums over rows: at the speed of
+/// memory.
 #pragma once
-
-#include <mlx/array.h>
-#include <mlx/utils.h>
 
 #include <vector>
 
+#include "lattice/core/names.h"
+
 namespace lattice {
-namespace mx = mlx::core;
 
-// (N, C_1), (N, C_2), ... of one dtype -> (N, C_1 + C_2 + ...).
-mx::array join_columns(const std::vector<mx::array>& parts, mx::StreamOrDevice s = {});
+/// (N, C_1), (N, C_2), ... of one dtype -> (N, C_1 + C_2 + ...).
+LATTICE_API mx::array join_columns(const std::vector<mx::array>& parts, mx::StreamOrDevice s = {});
 
-// Columns [first, first + count) of (N, C).
-mx::array take_columns(const mx::array& x, int first, int count, mx::StreamOrDevice s = {});
+/// Columns [first, first + count) of (N, C).
+LATTICE_API mx::array take_columns(const mx::array& x, int first, int count,
+                                   mx::StreamOrDevice s = {});
+
+/// Sum over rows: (N, C) -> (C,), float32 sums of fixed pieces, rounded once.
+mx::array sum_rows(const mx::array& x, mx::StreamOrDevice s = {});
+/// The same in MLX operations.
+mx::array sum_rows_with_mlx(const mx::array& x, mx::StreamOrDevice s);
 
 }  // namespace lattice

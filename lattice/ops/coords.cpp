@@ -4,10 +4,12 @@
 #include <limits>
 #include <stdexcept>
 
+#include "lattice/core/arrays.h"
 #include "lattice/core/coordinate_manager.h"
 #include "lattice/core/errors.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/geometry/child_masks.h"
+#include "lattice/kernels/cpu/geometry/coords.h"
 #include "lattice/kernels/cpu/geometry/curves.h"
 #include "lattice/ops/geometry.h"
 
@@ -47,12 +49,12 @@ Pair pair_of(const CoordsLike& lhs, const CoordsLike& rhs, std::string_view oper
 
 // Distinct lhs rows whose presence in rhs is `present`.
 mx::array rows_by_presence(const Pair& pair, bool present, mx::StreamOrDevice s) {
-  const cpu::Distinct distinct = cpu::distinct_rows(*pair.lhs.index());
-  const mx::array found = find_coords(pair.rhs, pair.lhs, s);
+  const cpu::Distinct distinct = distinct_rows(pair.lhs, s);
+  const Buffer<int32_t> found = find_rows(pair.rhs, pair.lhs, s);
   Buffer<int32_t> rows(distinct.first.size());
   int64_t n = 0;
   for (int32_t row : distinct.first)
-    if ((found.data<int32_t>()[row] >= 0) == present) rows[n++] = row;
+    if ((found[row] >= 0) == present) rows[n++] = row;
   rows.shrink(n);
   return take(pair.lhs, rows);
 }
@@ -92,7 +94,8 @@ mx::array downsample_coords(const CoordsLike& coords, const Triple& stride, mx::
     if (step < 1) fail("downsample_coords", "stride must be >= 1, got " + triple_text(stride));
   auto floors = coords_buffer(set.rows(), set.span().is64);
   cpu::floor_coords(set.span(), stride, floors.data());
-  return distinct_coords(coords_array(std::move(floors), set.rows(), set.dtype()), s);
+  const mx::array all = coords_array(std::move(floors), set.rows(), set.dtype());
+  return distinct_coords(CoordinateSet(all, "downsample_coords"), s);
 }
 
 mx::array union_coords(const CoordsLike& lhs, const CoordsLike& rhs, mx::StreamOrDevice s) {
@@ -105,7 +108,8 @@ mx::array union_coords(const CoordsLike& lhs, const CoordsLike& rhs, mx::StreamO
   const auto bytes = [](const cpu::CoordSpan& c) { return c.rows * 4 * (c.is64 ? 8 : 4); };
   std::copy_n(static_cast<const std::byte*>(a.data), bytes(a), both.begin());
   std::copy_n(static_cast<const std::byte*>(b.data), bytes(b), both.begin() + bytes(a));
-  return distinct_coords(coords_array(std::move(both), a.rows + b.rows, pair.lhs.dtype()), s);
+  const mx::array all = coords_array(std::move(both), a.rows + b.rows, pair.lhs.dtype());
+  return distinct_coords(CoordinateSet(all, "union_coords"), s);
 }
 
 mx::array intersection_coords(const CoordsLike& lhs, const CoordsLike& rhs, mx::StreamOrDevice s) {
@@ -118,21 +122,33 @@ mx::array difference_coords(const CoordsLike& lhs, const CoordsLike& rhs, mx::St
 
 mx::array lookup_coords(const CoordsLike& coords, const CoordsLike& queries, mx::StreamOrDevice s) {
   const Pair pair = pair_of(coords, queries, "lookup_coords", "coords", "queries");
-  return find_coords(pair.lhs, pair.rhs, s);
+  return adopt(find_rows(pair.lhs, pair.rhs, s));
 }
 
 mx::array contains_coords(const CoordsLike& coords, const CoordsLike& queries,
                           mx::StreamOrDevice s) {
   const Pair pair = pair_of(coords, queries, "contains_coords", "coords", "queries");
-  const mx::array found = find_coords(pair.lhs, pair.rhs, s);
+  const Buffer<int32_t> found = find_rows(pair.lhs, pair.rhs, s);
   Buffer<bool> present(pair.rhs.rows());
-  for (int64_t q = 0; q < present.size(); ++q) present[q] = found.data<int32_t>()[q] >= 0;
+  for (int64_t q = 0; q < present.size(); ++q) present[q] = found[q] >= 0;
   return adopt(std::move(present));
 }
 
 mx::array inverse_map(const CoordsLike& source, const CoordsLike& target, mx::StreamOrDevice s) {
   const Pair pair = pair_of(source, target, "inverse_map", "source", "target");
-  return find_coords(pair.lhs, pair.rhs, s);
+  return adopt(find_rows(pair.lhs, pair.rhs, s));
+}
+
+mx::array inverse_map_in(const CoordinateManager& manager, const CoordinateMapKey& source,
+                         const CoordinateMapKey& target, mx::StreamOrDevice s) {
+  constexpr const char* kName = "CoordinateManager.inverse_map";
+  const CoordinateSet &from = manager.set(target), &to = manager.set(source);
+  check_same_dtype(to, from, kName, "source and target");
+  const Triple ratio = output_stride(source.stride, target.stride, RelationKind::transposed, kName);
+  auto floors = coords_buffer(from.rows(), from.span().is64);
+  cpu::floor_coords(from.span(), ratio, floors.data());
+  const mx::array cells = coords_array(std::move(floors), from.rows(), from.dtype());
+  return adopt(find_rows(to, CoordinateSet(cells, kName), s));
 }
 
 Join parse_join(std::string_view name, std::string_view operation) {

@@ -3,11 +3,13 @@
 #include <mlx/ops.h>
 #include <mlx/transforms.h>
 
-#include "lattice/graph/differentiable.h"
+#include "lattice/core/arrays.h"
+#include "lattice/kernels/cpu/features/distance_gradient.h"
 #include "lattice/ops/check.h"
-#include "lattice/ops/conv_core.h"
-#include "lattice/routes/decide.h"
+#include "lattice/ops/conv.h"
+#include "lattice/routes/capability.h"
 #include "lattice/routes/distance.h"
+#include "lattice/routes/launch.h"
 
 namespace lattice {
 namespace {
@@ -37,10 +39,10 @@ graph::Arrays cosine_formula(const graph::Arrays& in, mx::StreamOrDevice s) {
                        mx::divide(dots, mx::maximum(scale, mx::array(1e-8f), s), s), s)};
 }
 
-Distance kind_of(Metric metric) {
-  return metric == Metric::cosine      ? Distance::cosine
-         : metric == Metric::euclidean ? Distance::euclidean
-                                       : Distance::squared;
+cpu::Distance kind_of(Metric metric) {
+  return metric == Metric::cosine      ? cpu::Distance::cosine
+         : metric == Metric::euclidean ? cpu::Distance::euclidean
+                                       : cpu::Distance::squared;
 }
 
 mx::array rows_between(const mx::array& a, int from, int to, mx::StreamOrDevice s) {
@@ -65,13 +67,47 @@ mx::array factor(const mx::array& g, const mx::array& a, const mx::array& b, Met
 // channels are no positions; for such features two products are many times faster.
 constexpr int kSmallChannels = 16;
 
+// (N, M): a[i, c] - b[j, c].
+mx::array differences(const mx::array& a, const mx::array& b, int c, mx::StreamOrDevice s) {
+  return mx::subtract(mx::slice(a, {0, c}, {a.shape(0), c + 1}, s),
+                      mx::transpose(mx::slice(b, {0, c}, {b.shape(0), c + 1}, s), s), s);
+}
+
+// sum_j w[i, j] (a[i] - b[j]) and sum_i w[i, j] (b[j] - a[i]), one channel at a time: in MLX
+// operations, differentiable as they are. Inputs: a, b, w.
+graph::Arrays slope_formula(const graph::Arrays& in, mx::StreamOrDevice s) {
+  const mx::array &a = in[0], &b = in[1], &w = in[2];
+  if (a.size() == 0 || b.size() == 0)
+    return {mx::zeros(a.shape(), mx::float32, s), mx::zeros(b.shape(), mx::float32, s)};
+  std::vector<mx::array> to_a, to_b;
+  for (int c = 0; c < a.shape(1); ++c) {
+    const mx::array slope = mx::multiply(w, differences(a, b, c, s), s);
+    to_a.push_back(mx::sum(slope, 1, true, s));
+    to_b.push_back(mx::transpose(mx::negative(mx::sum(slope, 0, true, s), s), s));
+  }
+  return {mx::concatenate(to_a, 1, s), mx::concatenate(to_b, 1, s)};
+}
+
+// The same on the CPU: differences first, four rows of a and 1,024 of b at a time.
+graph::Arrays slopes_on_cpu(const graph::Arrays& in, mx::StreamOrDevice s) {
+  return graph::cpu_call(
+      "distance_vjp", "", routes::contiguous(in, s),
+      {{in[0].shape(), mx::float32}, {in[1].shape(), mx::float32}},
+      [](std::span<const graph::Input> in, std::span<const graph::Output> out) {
+        cpu::distance_gradient({in[2].as<float>(), in[0].as<float>(), in[1].as<float>(),
+                                in[0].shape[0], in[1].shape[0], in[0].shape[1]},
+                               out[0].as<float>(), out[1].as<float>());
+      },
+      s);
+}
+
 // A function of (a, b, w) whose derivatives are those of the formula.
 graph::Arrays slope_sums(const mx::array& a, const mx::array& b, const mx::array& w,
                          mx::StreamOrDevice s) {
   const auto forward = [s](const graph::Arrays& in) {
-    return run_all(distance_vjp_call(in[0], in[1], in[2], s));
+    return on_gpu(s) ? slope_formula(in, s) : slopes_on_cpu(in, s);
   };
-  const auto formula = [s](const graph::Arrays& in) { return distance_vjp_formula(in, s); };
+  const auto formula = [s](const graph::Arrays& in) { return slope_formula(in, s); };
   const auto vjp = [formula](const graph::Arrays& in, const graph::Arrays& ct,
                              const graph::Arrays&) { return mx::vjp(formula, in, ct).second; };
   const auto jvp = [formula](const graph::Arrays& in, const graph::Arrays& t) {
@@ -103,7 +139,7 @@ graph::Arrays block_vjp(const mx::array& a, const mx::array& b, const mx::array&
 mx::array distances(const mx::array& a, const mx::array& b, Metric metric, int block,
                     mx::StreamOrDevice s) {
   const auto forward = [=](const graph::Arrays& in) -> graph::Arrays {
-    return {run(distance_call(in[0], in[1], kind_of(metric), s))};
+    return {routes::run(routes::distance_rows(), {in[0], in[1], kind_of(metric), s})};
   };
   const auto vjp = [=](const graph::Arrays& in, const graph::Arrays& ct,
                        const graph::Arrays&) -> graph::Arrays {

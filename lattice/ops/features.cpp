@@ -7,8 +7,9 @@
 #include <numbers>
 #include <stdexcept>
 
+#include "lattice/core/arrays.h"
 #include "lattice/ops/check.h"
-#include "lattice/ops/conv_core.h"
+#include "lattice/ops/columns.h"
 
 namespace lattice {
 namespace {
@@ -19,15 +20,17 @@ void check_rows(std::string_view op, const mx::array& x) {
 }
 
 void check_vector(std::string_view op, const char* what, const std::optional<mx::array>& v,
-                  const mx::array& x) {
-  if (v && (v->ndim() != 1 || v->shape(0) != x.shape(1)))
-    fail(op, std::string(what) + " must have shape (" + std::to_string(x.shape(1)) + ",), got " +
+                  int channels) {
+  if (v && (v->ndim() != 1 || v->shape(0) != channels))
+    fail(op, std::string(what) + " must have shape (" + std::to_string(channels) + ",), got " +
                  shape_text(v->shape()));
 }
 
-void check_eps(std::string_view op, float eps) {
-  if (!(eps >= 0) || !std::isfinite(eps))
-    fail(op, "eps must be finite and >= 0, got " + std::to_string(eps));
+// Statistics that are given may do without eps; a row of one channel has the variance 0.
+void check_eps(std::string_view op, float eps, bool of_rows) {
+  if (!(of_rows ? eps > 0 : eps >= 0) || !std::isfinite(eps))
+    fail(op, std::string("eps must be finite and ") + (of_rows ? "> 0" : ">= 0") + ", got " +
+                 std::to_string(eps));
 }
 
 }  // namespace
@@ -99,22 +102,27 @@ std::pair<mx::array, mx::array> feature_statistics(const mx::array& x, mx::Strea
   return {mean, var};
 }
 
+void check_batch_norm(std::string_view operation, const mx::Shape& shape, mx::Dtype dtype,
+                      const Affine& affine, const std::optional<mx::array>& mean,
+                      const std::optional<mx::array>& var, const NormOptions& options) {
+  check_eps(operation, options.eps, false);
+  if (mean.has_value() != var.has_value())
+    fail(operation, "mean and var must be given together, got one of them");
+  check_vector(operation, "weight", affine.weight, shape[1]);
+  check_vector(operation, "bias", affine.bias, shape[1]);
+  check_vector(operation, "mean", mean, shape[1]);
+  check_vector(operation, "var", var, shape[1]);
+  if (const auto& r = options.residual; r && (r->shape() != shape || r->dtype() != dtype))
+    fail(operation, "residual must have the shape and dtype of the features, " + shape_text(shape) +
+                        " " + graph::dtype_name(dtype) + ", got " + shape_text(r->shape()) + " " +
+                        graph::dtype_name(r->dtype()));
+}
+
 Normalized batch_norm_act(const mx::array& x, const Affine& affine,
                           const std::optional<mx::array>& mean, const std::optional<mx::array>& var,
                           const NormOptions& options, mx::StreamOrDevice s) {
-  constexpr const char* kName = "batch_norm";
-  check_rows(kName, x);
-  check_eps(kName, options.eps);
-  if (mean.has_value() != var.has_value())
-    fail(kName, "mean and var must be given together, got one of them");
-  check_vector(kName, "weight", affine.weight, x);
-  check_vector(kName, "bias", affine.bias, x);
-  check_vector(kName, "mean", mean, x);
-  check_vector(kName, "var", var, x);
-  if (const auto& r = options.residual; r && (r->shape() != x.shape() || r->dtype() != x.dtype()))
-    fail(kName, "residual must have the shape and dtype of the features, " + shape_text(x.shape()) +
-                    " " + graph::dtype_name(x.dtype()) + ", got " + shape_text(r->shape()) + " " +
-                    graph::dtype_name(r->dtype()));
+  check_rows("batch_norm", x);
+  check_batch_norm("batch_norm", x.shape(), x.dtype(), affine, mean, var, options);
   return launch_batch_norm(x, affine, mean, var, options, s);
 }
 
@@ -128,17 +136,17 @@ mx::array batch_norm_features(const mx::array& x, const Affine& affine,
 mx::array layer_norm_features(const mx::array& x, const Affine& affine, float eps,
                               mx::StreamOrDevice s) {
   check_rows("layer_norm", x);
-  check_eps("layer_norm", eps);
-  check_vector("layer_norm", "weight", affine.weight, x);
-  check_vector("layer_norm", "bias", affine.bias, x);
+  check_eps("layer_norm", eps, true);
+  check_vector("layer_norm", "weight", affine.weight, x.shape(1));
+  check_vector("layer_norm", "bias", affine.bias, x.shape(1));
   return launch_row_norm(x, affine, eps, true, s);
 }
 
 mx::array rms_norm_features(const mx::array& x, const std::optional<mx::array>& weight, float eps,
                             mx::StreamOrDevice s) {
   check_rows("rms_norm", x);
-  check_eps("rms_norm", eps);
-  check_vector("rms_norm", "weight", weight, x);
+  check_eps("rms_norm", eps, true);
+  check_vector("rms_norm", "weight", weight, x.shape(1));
   return launch_row_norm(x, {weight, std::nullopt}, eps, false, s);
 }
 

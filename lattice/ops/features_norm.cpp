@@ -1,30 +1,18 @@
 // Batch norm with the sum and the ReLU that follow it in residual networks: its derivatives. The
-// rows of batch_norm and batch_norm_vjp compute (routes/norm.h); tangents and second derivatives
-// come from the formula in MLX operations.
+// launches of features_batch_norm.h compute; tangents and second derivatives come from the formula
+// in MLX operations.
 #include <mlx/ops.h>
 #include <mlx/transforms.h>
 
-#include "lattice/graph/cpu_call.h"
 #include "lattice/graph/differentiable.h"
-#include "lattice/ops/conv_core.h"
+#include "lattice/ops/columns.h"
 #include "lattice/ops/features.h"
-#include "lattice/routes/decide.h"
-#include "lattice/routes/norm.h"
+#include "lattice/ops/features_batch_norm.h"
 
 namespace lattice {
 namespace {
 
 using graph::Arrays;
-
-Arrays launch(Operation operation, const Norm& n, const Arrays& inputs, mx::StreamOrDevice s) {
-  return run_all({.operation = operation,
-                  .inputs = inputs,
-                  .c_in = inputs[0].shape(1),
-                  .c_out = inputs[0].shape(1),
-                  .dtype = inputs[0].dtype(),
-                  .payload = n,
-                  .stream = s});
-}
 
 // y in MLX operations.
 Arrays formula(const Norm& n, const Arrays& in, mx::StreamOrDevice s) {
@@ -39,7 +27,7 @@ Arrays backward(const Norm& n, const Arrays& in, const mx::array& g, const Array
   Arrays all = in;
   all.push_back(g);
   all.insert(all.end(), made.begin(), made.end());
-  const auto forward = [=](const Arrays& a) { return launch(Operation::batch_norm_vjp, n, a, s); };
+  const auto forward = [=](const Arrays& a) { return launch_norm_vjp(n, a, s); };
   const auto twice = [=](const Arrays& a) {
     return mx::vjp([&](const Arrays& x) { return formula(n, x, s); },
                    Arrays(a.begin(), a.begin() + count), {a[n.inputs()]})
@@ -58,7 +46,7 @@ Arrays backward(const Norm& n, const Arrays& in, const mx::array& g, const Array
 }
 
 Normalized normalize(const Norm& n, const Arrays& inputs, mx::StreamOrDevice s) {
-  const auto forward = [=](const Arrays& in) { return launch(Operation::batch_norm, n, in, s); };
+  const auto forward = [=](const Arrays& in) { return launch_norm(n, in, s); };
   const auto vjp = [=](const Arrays& in, const Arrays& ct, const Arrays& out) {
     return backward(n, in, ct[0], {out[0], out[1], out[2]}, s);
   };
@@ -69,17 +57,6 @@ Normalized normalize(const Norm& n, const Arrays& inputs, mx::StreamOrDevice s) 
   };
   const Arrays out = graph::differentiable(inputs, forward, vjp, jvp);
   return {out[0], mx::stop_gradient(out[1], s), mx::stop_gradient(out[2], s)};
-}
-
-// The convolution that makes inputs[0] with the norm in its pass, if there is one.
-std::optional<mx::array> extended_by_norm(const Norm& n, const Arrays& inputs,
-                                          mx::StreamOrDevice s) {
-  const auto float32 = [s](const mx::array& a) { return mx::astype(a, mx::float32, s); };
-  const mx::array scale = mx::multiply(
-      mx::rsqrt(mx::add(float32(inputs[4]), mx::array(n.eps), s), s), float32(inputs[1]), s);
-  graph::Extension norm{{float32(inputs[3]), scale, float32(inputs[2])}, n.relu};
-  if (n.residual) norm.inputs.push_back(inputs[n.residual_at()]);
-  return graph::extended(inputs[0], norm);
 }
 
 }  // namespace
@@ -94,10 +71,6 @@ Normalized launch_batch_norm(const mx::array& x, const Affine& affine,
                    affine.bias ? *affine.bias : mx::zeros(channels, mx::float32, s)};
   if (n.given) inputs.insert(inputs.end(), {*mean, *var});
   if (n.residual) inputs.push_back(*options.residual);
-  if (n.given && options.only_reader) {
-    if (const auto y = extended_by_norm(n, inputs, s))
-      return {*y, mx::astype(*mean, mx::float32, s), mx::astype(*var, mx::float32, s)};
-  }
   return normalize(n, inputs, s);
 }
 

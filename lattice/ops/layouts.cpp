@@ -2,10 +2,13 @@
 
 #include <stdexcept>
 
+#include "lattice/core/arrays.h"
 #include "lattice/kernels/cpu/geometry/coords.h"
+#include "lattice/kernels/cpu/geometry/layouts.h"
 #include "lattice/ops/check.h"
 #include "lattice/ops/columns.h"
 #include "lattice/ops/map_rows.h"
+#include "lattice/ops/reduce_rows.h"
 #include "lattice/ops/relations.h"
 
 namespace lattice {
@@ -13,19 +16,11 @@ namespace {
 
 using cpu::Buffer;
 
-cpu::CurveFrame frame_of(const CoordinateSet& set, std::optional<int64_t> depth,
-                         std::string_view operation) {
-  return named(operation, [&] {
-    cpu::CurveFrame frame = cpu::curve_frame(set.box());
-    if (!depth) return frame;
-    if (*depth < frame.depth || 3 * *depth + frame.batch_bits > 63)
-      fail(operation, "depth must be at least the " + std::to_string(frame.depth) +
-                          " bits of the coordinates, and 3 depth with the " +
-                          std::to_string(frame.batch_bits) + " bits of the batch at most 63, got " +
-                          std::to_string(*depth));
-    frame.depth = static_cast<int>(*depth);
-    return frame;
-  });
+// The bits per axis that were asked for; -1 for as many as the coordinates need.
+int64_t wanted(const std::optional<int64_t>& depth, std::string_view operation) {
+  if (depth && *depth < 0)
+    fail(operation, "depth must be at least 0, got " + std::to_string(*depth));
+  return depth.value_or(-1);
 }
 
 AttentionLayout::Ptr layout_of(const LayoutSource& x, const LayoutSpec& spec,
@@ -39,7 +34,8 @@ AttentionLayout::Ptr layout_of(const LayoutSource& x, const LayoutSpec& spec,
 
 mx::array curve_codes(const CoordsLike& coords, Curve curve, std::optional<int64_t> depth) {
   const CoordinateSet set = coords.set("curve_codes");
-  Buffer<int64_t> codes = cpu::curve_codes(set.span(), curve, frame_of(set, depth, "curve_codes"));
+  Buffer<int64_t> codes = cpu::curve_codes(
+      set.span(), curve, frame_of(set, wanted(depth, "curve_codes"), "curve_codes"));
   return adopt(std::move(codes));
 }
 
@@ -47,7 +43,7 @@ CoordinateOrdering curve_sort_coords(const CoordsLike& coords, Curve curve,
                                      std::optional<int64_t> depth) {
   constexpr std::string_view op = "curve_sort_coords";
   const CoordinateSet set = coords.set(op);
-  cpu::CurveOrder order = cpu::curve_order(set.span(), curve, frame_of(set, depth, op));
+  cpu::CurveOrder order = cpu::curve_order(set.span(), curve, frame_of(set, wanted(depth, op), op));
   const int n = static_cast<int>(order.rows.size());
   Buffer<int32_t> inverse(n);
   for (int64_t p = 0; p < n; ++p) inverse[order.rows[p]] = static_cast<int32_t>(p);
@@ -58,9 +54,11 @@ CoordinateOrdering curve_sort_coords(const CoordsLike& coords, Curve curve,
 }
 
 AttentionLayout::Ptr attention_patches(const LayoutSource& x, int64_t size, Curve curve,
-                                       bool shrink) {
+                                       bool shrink, std::optional<int64_t> depth) {
   constexpr std::string_view op = "attention_patches";
-  return layout_of(x, LayoutSpec::patches(size, curve, shrink, op), op);
+  LayoutSpec spec = LayoutSpec::patches(size, curve, shrink, op);
+  spec.depth = wanted(depth, op);
+  return layout_of(x, spec, op);
 }
 
 AttentionLayout::Ptr attention_windows(const LayoutSource& x, const Triple& size,
@@ -89,9 +87,11 @@ mx::array to_rows(const mx::array& feats, const AttentionLayout::Ptr& layout,
   return map_rows(feats, layout->to_rows(), "to_rows", "feats", s);
 }
 
-GridPooling::Ptr grid_pooling(const SparseTensor& x, int64_t stride, Curve curve) {
+GridPooling::Ptr grid_pooling(const SparseTensor& x, int64_t stride, std::optional<Curve> curve,
+                              std::optional<int64_t> depth) {
   constexpr std::string_view op = "grid_pooling";
-  return x.coord_manager()->pooling(x.coord_key(), curve, stride_log2(stride, op), op);
+  return x.coord_manager()->pooling(x.coord_key(),
+                                    PoolingSpec::make(stride, curve, wanted(depth, op), op), op);
 }
 
 SparseTensor grid_pool(const SparseTensor& x, const GridPooling::Ptr& pooling, Reduction mode,

@@ -2,21 +2,16 @@
 
 #include <mlx/ops.h>
 
+#include "lattice/core/arrays.h"
 #include "lattice/graph/differentiable.h"
 #include "lattice/ops/check.h"
-#include "lattice/routes/decide.h"
+#include "lattice/routes/pool.h"
 
 namespace lattice {
 namespace {
 
 mx::array launch(const mx::array& x, const RowMap::Ptr& map, mx::StreamOrDevice s) {
-  return run({.operation = Operation::map_rows,
-              .inputs = {x},
-              .map = map,
-              .c_in = x.shape(1),
-              .c_out = x.shape(1),
-              .dtype = x.dtype(),
-              .stream = s});
+  return routes::run(routes::map_rows_rows(), {x, map, s});
 }
 
 mx::array linear_map(const mx::array& x, const RowMap::Ptr& map, mx::StreamOrDevice s) {

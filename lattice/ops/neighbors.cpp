@@ -1,61 +1,18 @@
 #include "lattice/ops/neighbors.h"
 
-#include <algorithm>
-#include <bit>
-#include <stdexcept>
-
+#include "lattice/core/arrays.h"
 #include "lattice/core/errors.h"
-#include "lattice/ops/geometry.h"
 #include "lattice/ops/map_rows.h"
-#include "lattice/routes/decide.h"
+#include "lattice/routes/geometry.h"
 
 namespace lattice {
 namespace {
-
-// What geometry_routes.h says of "neighbors".
-cpu::Neighbors neighbors_of(const mx::array& found, int64_t n_query) {
-  const int32_t* at = found.data<int32_t>();
-  cpu::Neighbors out;
-  out.truncated = at[0] + (int64_t{at[1]} << 30);
-  const int32_t* offsets = at + 2;
-  const int64_t n = offsets[n_query];
-  out.offsets = cpu::Buffer<int32_t>(n_query + 1);
-  out.sources = cpu::Buffer<int32_t>(n);
-  out.distances = cpu::Buffer<float>(n);
-  std::copy_n(offsets, n_query + 1, out.offsets.begin());
-  const int32_t* rows = offsets + n_query + 1;
-  std::copy_n(rows, n, out.sources.begin());
-  std::transform(rows + n, rows + 2 * n, out.distances.begin(),
-                 [](int32_t bits) { return std::bit_cast<float>(bits); });
-  return out;
-}
 
 // By the route that is chosen. `limit` is what the user gave.
 NeighborRelation::Ptr search(const NeighborRows& rows, const cpu::NeighborQuery& query,
                              std::optional<int64_t> limit, const char* operation,
                              mx::StreamOrDevice s) {
-  Geometry asked;
-  asked.limit = query.limit;
-  asked.reach = query.reach;
-  asked.points = mx::issubdtype(rows.source.dtype(), mx::floating);
-  Call call = geometry_call(Operation::neighbors, {rows.source, rows.query.value_or(rows.source)},
-                            asked, s);
-  const Route& route = *choose(call).chosen;
-  if (route.code == Code::host) {
-    route.count_run();
-    const NeighborIndex index(rows.source, rows.batch_indices, operation, "source_coords");
-    return index.search(query, limit, rows.query, rows.query_batch_indices, operation);
-  }
-  if (rows.query && mx::issubdtype(rows.query->dtype(), mx::floating) != asked.points)
-    fail(operation, "source and query must both be integer coordinates or both be float points");
-  call.inputs = {neighbor_rows(rows.source, rows.batch_indices, operation, "source_coords")};
-  call.inputs.push_back(
-      rows.query ? neighbor_rows(*rows.query, rows.query_batch_indices, operation, "query_coords")
-                 : call.inputs[0]);
-  mx::array found = route.launch(call, route)[0];
-  found.eval();
-  return std::make_shared<const NeighborRelation>(neighbors_of(found, call.inputs[1].shape(0)),
-                                                  rows.source.shape(0), limit);
+  return routes::run(routes::neighbors_rows(), {rows, query, limit, operation, s});
 }
 
 NeighborRows rows_of(const SparseTensor& source, const std::optional<SparseTensor>& query,
@@ -63,7 +20,7 @@ NeighborRows rows_of(const SparseTensor& source, const std::optional<SparseTenso
   NeighborRows rows{source.coords(), std::nullopt, std::nullopt, std::nullopt};
   if (!query) return rows;
   if (query->stride() != source.stride())
-    fail(operation, "source and query must have equal strides, got " +
+    fail(operation, "source and query must have the same coordinate stride, got " +
                         triple_text(source.stride()) + " and " + triple_text(query->stride()));
   rows.query = query->coords();
   return rows;
@@ -83,6 +40,20 @@ NeighborRelation::Ptr build_radius_relation(const NeighborRows& rows, float radi
   constexpr const char* kOperation = "build_radius_relation";
   return search(rows, radius_query(radius, max_neighbors, kOperation), max_neighbors, kOperation,
                 s);
+}
+
+mx::array knn_graph(const mx::array& points, int64_t k, const mx::array& batch_indices,
+                    mx::StreamOrDevice s) {
+  const NeighborRelation::Ptr found =
+      build_knn_relation({points, std::nullopt, batch_indices, std::nullopt}, k, s);
+  const int64_t n = found->n_query();
+  const int32_t* offsets = found->row_offsets().data<int32_t>();
+  const int32_t* sources = found->source_rows().data<int32_t>();
+  cpu::Buffer<int32_t> rows(n * k);
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t rank = 0; rank < k; ++rank)
+      rows[i * k + rank] = sources[offsets[i] + (rank < offsets[i + 1] - offsets[i] ? rank : 0)];
+  return adopt(std::move(rows), {static_cast<int>(n), static_cast<int>(k)});
 }
 
 NeighborRelation::Ptr knn_relation(const SparseTensor& source,

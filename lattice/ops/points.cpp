@@ -9,11 +9,13 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "lattice/core/arrays.h"
 #include "lattice/core/errors.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/geometry/points.h"
 #include "lattice/ops/geometry.h"
 #include "lattice/ops/map_rows.h"
+#include "lattice/ops/relations.h"
 
 namespace lattice {
 namespace {
@@ -25,28 +27,41 @@ const T* data(const mx::array& a) {
   return a.size() ? a.data<T>() : nullptr;
 }
 
-std::string text(float v) {
+// f(the values of checked points), doubles or floats.
+template <typename F>
+void with_values(const mx::array& points, const F& f) {
+  points.dtype() == mx::float64 ? f(data<double>(points)) : f(data<float>(points));
+}
+
+std::string text(double v) {
   std::ostringstream out;
   out << v;
   return out.str();
 }
 
-cpu::VoxelFrame frame_of(const PointOptions& options, const std::string& op) {
-  for (float v : options.voxel_size)
+// In the precision of the points.
+cpu::VoxelFrame frame_of(const PointOptions& options, const mx::array& points,
+                         const std::string& op) {
+  cpu::VoxelFrame frame{options.origin, options.voxel_size, 0};
+  if (points.dtype() != mx::float64)
+    for (auto* values : {&frame.origin, &frame.size})
+      for (double& v : *values) v = static_cast<double>(static_cast<float>(v));
+  for (double v : frame.size)
     if (!(v > 0) || !std::isfinite(v))
       fail(op, "voxel_size must be finite and > 0, got " + text(v));
-  for (float v : options.origin)
+  for (double v : frame.origin)
     if (!std::isfinite(v)) fail(op, "origin must be finite, got " + text(v));
-  return {options.origin, options.voxel_size, 0};
+  return frame;
 }
 
-// The points as values, float32.
+// The points as values, float64 or float32.
 mx::array checked_points(const mx::array& points, const std::string& op) {
   if (points.ndim() != 2 || points.shape(1) != 3)
     fail(op, "points must have shape (N, 3), got " + shape_text(points.shape()));
+  if (points.dtype() == mx::float64) return evaluated(points, op, "points");
   if (!is_float(points.dtype()))
-    fail(op,
-         "points must be float32, float16 or bfloat16, got " + graph::dtype_name(points.dtype()));
+    fail(op, "points must be float64, float32, float16 or bfloat16, got " +
+                 graph::dtype_name(points.dtype()));
   return evaluated(mx::astype(points, mx::float32, mx::Device::cpu), op, "points");
 }
 
@@ -64,35 +79,38 @@ Buffer<int32_t> voxels_of(const mx::array& points, const std::optional<mx::array
                           const cpu::VoxelFrame& frame, const std::string& op) {
   const int64_t n = points.shape(0);
   Buffer<int32_t> coords(n * 4);
-  const float* p = data<float>(points);
-  const int64_t bad =
-      cpu::quantize_points(p, n, batches ? data<int32_t>(*batches) : nullptr, frame, coords.data());
-  if (bad >= 0)
-    fail(op, "points must be finite and in a voxel whose index fits int32, got row " +
-                 std::to_string(bad) + " = (" + text(p[bad * 3]) + ", " + text(p[bad * 3 + 1]) +
-                 ", " + text(p[bad * 3 + 2]) + ")");
+  with_values(points, [&](const auto* p) {
+    const int64_t bad = cpu::quantize_points(p, n, batches ? data<int32_t>(*batches) : nullptr,
+                                             frame, coords.data());
+    if (bad >= 0)
+      fail(op, "points must be finite and in a voxel whose index fits int32, got row " +
+                   std::to_string(bad) + " = (" + text(p[bad * 3]) + ", " + text(p[bad * 3 + 1]) +
+                   ", " + text(p[bad * 3 + 2]) + ")");
+  });
   return coords;
 }
 
-// The voxels of points with everything that is known of them.
+// The voxels of points: all of them, one row per point, and the distinct ones.
 struct Voxels {
-  cpu::CoordIndex index;
+  CoordinateSet all;
   cpu::Distinct distinct;
-  mx::array coords;
+  mx::array coords;  // (M, 4)
+  const int32_t* rows() const { return static_cast<const int32_t*>(all.span().data); }
 };
-Voxels distinct_voxels(const Buffer<int32_t>& coords) {
-  const cpu::CoordSpan span{coords.data(), coords.size() / 4, false};
-  cpu::CoordIndex index = cpu::index_coords(span);
-  cpu::Distinct distinct = cpu::distinct_rows(index);
-  const int64_t n = distinct.first.size();
-  Buffer<int32_t> kept(n * 4);
-  cpu::take_rows(span, distinct.first.span(), kept.data());
-  return {std::move(index), std::move(distinct), adopt(std::move(kept), {static_cast<int>(n), 4})};
+Voxels distinct_voxels(Buffer<int32_t>&& coords, const std::string& op, mx::StreamOrDevice s) {
+  const int n = static_cast<int>(coords.size() / 4);
+  const CoordinateSet all(adopt(std::move(coords), {n, 4}), op);
+  cpu::Distinct distinct = distinct_rows(all, s);
+  const int64_t m = distinct.first.size();
+  Buffer<int32_t> kept(m * 4);
+  cpu::take_rows(all.span(), distinct.first.span(), kept.data());
+  return {all, std::move(distinct), adopt(std::move(kept), {static_cast<int>(m), 4})};
 }
 
 SparseQuantization quantize(const mx::array& all_points, const PointOptions& options,
-                            const std::optional<mx::array>& active_rows, const std::string& op) {
-  const cpu::VoxelFrame frame = frame_of(options, op);
+                            const std::optional<mx::array>& active_rows, const std::string& op,
+                            mx::StreamOrDevice s) {
+  const cpu::VoxelFrame frame = frame_of(options, all_points, op);
   mx::array points = checked_points(all_points, op);
   auto batches = checked_batches(options.batch_indices, points.shape(0), op);
   if (active_rows) {
@@ -100,9 +118,8 @@ SparseQuantization quantize(const mx::array& all_points, const PointOptions& opt
     if (batches)
       batches = evaluated(mx::slice(*batches, {0}, {points.shape(0)}), op, "batch_indices");
   }
-  const Buffer<int32_t> coords = voxels_of(points, batches, frame, op);
-  Voxels voxels = distinct_voxels(coords);
-  cpu::Groups groups = cpu::group_rows(voxels.index, voxels.distinct);
+  Voxels voxels = distinct_voxels(voxels_of(points, batches, frame, op), op, s);
+  cpu::Groups groups = cpu::group_rows(*voxels.all.index(), voxels.distinct);
   const int m = voxels.coords.shape(0), n = points.shape(0);
   Buffer<int32_t> counts(m);
   for (int64_t v = 0; v < m; ++v) counts[v] = groups.offsets[v + 1] - groups.offsets[v];
@@ -122,8 +139,8 @@ mx::array reduced(const SparseQuantization& quantization, const mx::array& feats
 
 SparseQuantization sparse_quantize(const mx::array& points, const PointOptions& options,
                                    const std::optional<mx::array>& active_rows,
-                                   mx::StreamOrDevice) {
-  return quantize(points, options, active_rows, "sparse_quantize");
+                                   mx::StreamOrDevice s) {
+  return quantize(points, options, active_rows, "sparse_quantize", s);
 }
 
 SparseTensor voxelize(const mx::array& points, const mx::array& feats, const PointOptions& options,
@@ -133,7 +150,7 @@ SparseTensor voxelize(const mx::array& points, const mx::array& feats, const Poi
     fail("voxelize", "feats must have shape (" +
                          std::to_string(points.ndim() ? points.shape(0) : 0) + ", C), got " +
                          shape_text(feats.shape()));
-  const SparseQuantization quantization = quantize(points, options, active_rows, "voxelize");
+  const SparseQuantization quantization = quantize(points, options, active_rows, "voxelize", s);
   const int n = static_cast<int>(quantization.inverse_rows.size());
   const mx::array kept =
       n == feats.shape(0) ? feats : mx::slice(feats, {0, 0}, {n, feats.shape(1)}, s);
@@ -174,11 +191,11 @@ PointVoxelMap make_map(const mx::array& given, const CoordinateSet& voxels,
                        const std::string& op, mx::StreamOrDevice s) {
   if (voxels.dtype() != mx::int32)
     fail(op, "voxel_coords must be int32, got " + graph::dtype_name(voxels.dtype()));
-  cpu::VoxelFrame frame = frame_of(options, op);
   const mx::array points = checked_points(given, op);
+  cpu::VoxelFrame frame = frame_of(options, points, op);
   const auto batches = checked_batches(options.batch_indices, points.shape(0), op);
   const bool nearest = interpolation == Interpolation::nearest;
-  if (nearest) frame.shift = 0.5f;
+  if (nearest) frame.shift = 0.5;
   const int64_t n = points.shape(0);
   if (n > std::numeric_limits<int32_t>::max() / 8)
     fail(op, "points must have fewer than 2^28 rows, got " + std::to_string(n));
@@ -190,18 +207,19 @@ PointVoxelMap make_map(const mx::array& given, const CoordinateSet& voxels,
     std::fill(weights.begin(), weights.end(), 0.0f);
     voxels.unique_index(op);  // throws for duplicates
     const mx::array cells = adopt(std::move(coords), {static_cast<int>(n), 4});
-    const mx::array found = find_coords(voxels, CoordinateSet(cells, op), s);
+    const Buffer<int32_t> found = find_rows(voxels, CoordinateSet(cells, op), s);
     for (int64_t p = 0; p < n; ++p)
-      if (const int32_t row = data<int32_t>(found)[p]; row >= 0)
-        rows[p * 8] = row, weights[p * 8] = 1.0f;
+      if (found[p] >= 0) rows[p * 8] = found[p], weights[p * 8] = 1.0f;
   } else {
-    const Voxels cells = distinct_voxels(coords);
+    const Voxels cells = distinct_voxels(std::move(coords), op, s);
     const KernelSpec corners({2, 2, 2}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1});
-    const Relation::Ptr around =
-        relate_on(RelationKind::target, voxels, corners, CoordinateSet(cells.coords, op), op, s);
-    cpu::linear_weights(data<float>(points), n, frame, coords.data(), cells.distinct.inverse.data(),
-                        data<int32_t>(around->implicit_gemm().out_in_map), rows.data(),
-                        weights.data());
+    const Relation::Ptr around = relation_builder(s)(RelationKind::target, voxels, corners,
+                                                     CoordinateSet(cells.coords, op), op);
+    with_values(points, [&](const auto* values) {
+      cpu::linear_weights(values, n, frame, cells.rows(), cells.distinct.inverse.data(),
+                          data<int32_t>(around->implicit_gemm().out_in_map), rows.data(),
+                          weights.data());
+    });
   }
   const int p = static_cast<int>(n);
   return {adopt(std::move(rows), {p, 8}), adopt(std::move(weights), {p, 8})};

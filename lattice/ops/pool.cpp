@@ -6,6 +6,8 @@
 #include <limits>
 #include <stdexcept>
 
+#include "lattice/core/arrays.h"
+#include "lattice/kernels/cpu/geometry/keys.h"
 #include "lattice/ops/check.h"
 #include "lattice/ops/columns.h"
 #include "lattice/ops/pool_rows.h"
@@ -25,7 +27,7 @@ SparseTensor upsample(const std::string& op, const SparseTensor& x,
                       const std::vector<float>& weights, mx::StreamOrDevice s) {
   check_tensor(op, x, s);
   const RelationKind kind = target ? RelationKind::target_transposed : RelationKind::transposed;
-  const Relation::Ptr r = relation_of(kind, x, spec, target, op, s);
+  const Relation::Ptr r = relation(kind, x, spec, target, s, op);
   return result_on(x, *r->out_key(),
                    pool_rows(x.feats(), r, PoolMode::mean, weights, s, Ties::split, op));
 }
@@ -74,13 +76,14 @@ mx::array on_rows(const std::string& op, const SparseTensor& x, const mx::array&
 }  // namespace
 
 SparseTensor pool3d(const SparseTensor& x, Reduction mode, const KernelSpec& spec,
-                    mx::StreamOrDevice s, const std::string& caller) {
+                    mx::StreamOrDevice s, const std::string& caller, Support support, Ties ties) {
   check_tensor(caller, x, s);
-  const Relation::Ptr r = relation_of(RelationKind::forward, x, spec, std::nullopt, caller, s);
+  const auto [kind, kernel] = supported(RelationKind::forward, x, spec, support, caller);
+  const Relation::Ptr r = relation(kind, x, kernel, std::nullopt, s, caller);
   const PoolMode how = mode == Reduction::sum    ? PoolMode::sum
                        : mode == Reduction::mean ? PoolMode::mean
                                                  : PoolMode::max;
-  return result_on(x, *r->out_key(), pool_rows(x.feats(), r, how, {}, s, Ties::split, caller));
+  return result_on(x, *r->out_key(), pool_rows(x.feats(), r, how, {}, s, ties, caller));
 }
 
 SparseTensor pool_transpose3d(const SparseTensor& x, const std::optional<TargetCoords>& target,

@@ -2,25 +2,15 @@
 
 #include <mlx/ops.h>
 
+#include "lattice/core/arrays.h"
 #include "lattice/graph/differentiable.h"
 #include "lattice/ops/check.h"
-#include "lattice/routes/decide.h"
+#include "lattice/routes/pool.h"
 
 namespace lattice {
 namespace {
 
-Call make_call(Reduce payload, graph::Arrays inputs, const Relation::Ptr& relation,
-               mx::StreamOrDevice s) {
-  Call call{.operation = Operation::pool,
-            .relation = relation,
-            .c_in = inputs[0].shape(1),
-            .c_out = inputs[0].shape(1),
-            .dtype = inputs[0].dtype(),
-            .payload = std::move(payload),
-            .stream = s};
-  call.inputs = std::move(inputs);
-  return call;
-}
+using routes::ReduceMode;
 
 ReduceMode mode_of(PoolMode mode) {
   static constexpr ReduceMode kModes[] = {ReduceMode::sum, ReduceMode::mean,
@@ -29,11 +19,13 @@ ReduceMode mode_of(PoolMode mode) {
   return kModes[static_cast<int>(mode)];
 }
 
+mx::array launch(const routes::PoolAsked& asked) { return routes::run(routes::pool_rows(), asked); }
+
 // y[o, c] = sum over edges with a[o, c] == b[i, c] of x[i, c]. Linear in x; a and b are constants.
 mx::array max_match(const mx::array& a, const mx::array& b, const mx::array& x,
                     const Relation::Ptr& r, mx::StreamOrDevice s) {
   const auto forward = [=](const graph::Arrays& in) -> graph::Arrays {
-    return {run(make_call({ReduceMode::max_match}, {a, b, in[0]}, r, s))};
+    return {launch({in[0], r, ReduceMode::max_match, {}, {{a, b}}, s})};
   };
   const auto vjp = [=](const graph::Arrays&, const graph::Arrays& ct,
                        const graph::Arrays&) -> graph::Arrays {
@@ -49,7 +41,7 @@ mx::array max_match(const mx::array& a, const mx::array& b, const mx::array& x,
 mx::array tie_share(const mx::array& a, const mx::array& b, const mx::array& g,
                     const Relation::Ptr& r, mx::StreamOrDevice s) {
   const auto forward = [=](const graph::Arrays& in) -> graph::Arrays {
-    return {run(make_call({ReduceMode::tie_share}, {a, b, in[0]}, r, s))};
+    return {launch({in[0], r, ReduceMode::tie_share, {}, {{a, b}}, s})};
   };
   const auto vjp = [=](const graph::Arrays&, const graph::Arrays& ct,
                        const graph::Arrays&) -> graph::Arrays {
@@ -62,9 +54,8 @@ mx::array tie_share(const mx::array& a, const mx::array& b, const mx::array& g,
 }
 
 mx::array argmax(const mx::array& x, const Relation::Ptr& r, PoolMode mode, mx::StreamOrDevice s) {
-  Call call = make_call({mode_of(mode)}, {x}, r, s);
-  call.operation = Operation::argmax;
-  return run(call);
+  return routes::run(routes::argmax_rows(),
+                     {.x = x, .relation = r, .minimum = mode == PoolMode::min, .stream = s});
 }
 
 // Shares are sums of a few quotients: in float32, so that they are rounded once.
@@ -90,7 +81,7 @@ mx::array pool_rows(const mx::array& x, const Relation::Ptr& relation, PoolMode 
     fail(caller, "offset_weights must have " + std::to_string(relation->n_kernels()) +
                      " values, got " + std::to_string(offset_weights.size()));
   const auto forward = [=](const graph::Arrays& in) -> graph::Arrays {
-    return {run(make_call({mode_of(mode), offset_weights}, in, relation, s))};
+    return {launch({in[0], relation, mode_of(mode), offset_weights, {}, s})};
   };
   const auto vjp = [=](const graph::Arrays& in, const graph::Arrays& ct,
                        const graph::Arrays& y) -> graph::Arrays {

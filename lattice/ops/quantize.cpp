@@ -2,6 +2,7 @@
 
 #include <mlx/ops.h>
 
+#include "lattice/core/arrays.h"
 #include "lattice/ops/check.h"
 #include "lattice/routes/packed_weight.h"
 
@@ -67,8 +68,8 @@ QuantizedWeight quantize_weight(const mx::array& weight, std::optional<int64_t> 
 }
 
 mx::array dequantize_weight(const QuantizedWeight& q, mx::StreamOrDevice s) {
-  const mx::array w = dequantize_codes(q.weight(), q.scales(), q.biases(), q.is_pointwise(),
-                                       q.group_size(), q.bits(), q.in_channels(), s);
+  const mx::array w = routes::dequantize_codes(q.weight(), q.scales(), q.biases(), q.is_pointwise(),
+                                               q.group_size(), q.bits(), q.in_channels(), s);
   switch (q.layout()) {
     case WeightLayout::linear:
       return mx::squeeze(transposed(w, s), 0, s);

@@ -23,8 +23,9 @@ mx::SafetensorsLoad read(const std::string& path) {
 
 }  // namespace
 
-std::map<std::string, Weight> load_weights(const std::string& path) {
-  auto [arrays, forms] = read(path);
+std::map<std::string, Weight> join_weights(
+    std::unordered_map<std::string, mx::array> arrays,
+    const std::unordered_map<std::string, std::string>& forms, const std::string& path) {
   const auto take = [&](const std::string& name) {
     const auto found = arrays.find(name);
     if (found == arrays.end()) fail_at(path, "there is no array " + name);
@@ -53,6 +54,11 @@ std::map<std::string, Weight> load_weights(const std::string& path) {
     weights.emplace(name, std::move(value));
   }
   return weights;
+}
+
+std::map<std::string, Weight> load_weights(const std::string& path) {
+  auto [arrays, forms] = read(path);
+  return join_weights(std::move(arrays), forms, path);
 }
 
 }  // namespace lattice

@@ -4,24 +4,15 @@
 
 #include <algorithm>
 
+#include "lattice/core/arrays.h"
 #include "lattice/graph/differentiable.h"
 #include "lattice/ops/check.h"
-#include "lattice/routes/decide.h"
+#include "lattice/routes/pool.h"
 
 namespace lattice {
 namespace {
 
-Call make_call(Operation operation, const mx::array& x, const RowGroups::Ptr& groups,
-               Reduce payload, mx::StreamOrDevice s) {
-  return {.operation = operation,
-          .inputs = {x},
-          .row_groups = groups,
-          .c_in = x.shape(1),
-          .c_out = x.shape(1),
-          .dtype = x.dtype(),
-          .payload = std::move(payload),
-          .stream = s};
-}
+using routes::ReduceMode;
 
 ReduceMode mode_of(Reduction r) {
   static constexpr ReduceMode kModes[] = {ReduceMode::sum, ReduceMode::mean, ReduceMode::max,
@@ -33,7 +24,8 @@ ReduceMode mode_of(Reduction r) {
 // none.
 mx::array argmax_rows(const mx::array& x, const RowGroups::Ptr& groups, Reduction kind,
                       mx::StreamOrDevice s) {
-  return run(make_call(Operation::argmax, x, groups, {mode_of(kind)}, s));
+  return routes::run(routes::argmax_rows(),
+                     {.x = x, .groups = groups, .minimum = kind == Reduction::min, .stream = s});
 }
 
 // The gradient of max or min: dy to the rows that equal their group's value.
@@ -74,7 +66,7 @@ mx::array reduce_rows(const mx::array& x, const RowGroups::Ptr& groups, Reductio
   const bool extreme = reduction == Reduction::max || reduction == Reduction::min;
   check_features("reduce_rows", "features", x, groups->n_rows());
   const auto forward = [=](const graph::Arrays& in) -> graph::Arrays {
-    return {run(make_call(Operation::segments, in[0], groups, {mode_of(reduction)}, s))};
+    return {routes::run(routes::segments_rows(), {in[0], groups, mode_of(reduction), s})};
   };
   const auto vjp = [=](const graph::Arrays& in, const graph::Arrays& ct,
                        const graph::Arrays& y) -> graph::Arrays {
@@ -96,7 +88,7 @@ mx::array gather_rows(const mx::array& y, const RowGroups::Ptr& groups, float fi
                       mx::StreamOrDevice s) {
   check_features("gather_rows", "features", y, groups->n_groups());
   const auto forward = [=](const graph::Arrays& in) -> graph::Arrays {
-    return {run(make_call(Operation::gather, in[0], groups, {.fill = fill}, s))};
+    return {routes::run(routes::gather_rows(), {in[0], groups, fill, s})};
   };
   const auto vjp = [=](const graph::Arrays&, const graph::Arrays& ct,
                        const graph::Arrays&) -> graph::Arrays {

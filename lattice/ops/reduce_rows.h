@@ -16,21 +16,16 @@
 
 #include <string_view>
 
+#include "lattice/core/names.h"
 #include "lattice/core/row_groups.h"
 
 namespace lattice {
 
-using cpu::Reduction;
-
-// Who gets the gradient of a maximum that several rows have: an equal part each, all of it each, or
-// the smallest row.
-enum class Ties { split, all, first };
-
 // Row r belongs to group group_of[r], an evaluated int32 array that the caller has checked.
 RowGroups::Ptr groups_of(const mx::array& group_of, int64_t n_groups);
 
-Reduction parse_reduction(std::string_view name, std::string_view operation,
-                          std::string_view argument);
+LATTICE_API Reduction parse_reduction(std::string_view name, std::string_view operation,
+                                      std::string_view argument);
 
 mx::array reduce_rows(const mx::array& x, const RowGroups::Ptr& groups, Reduction reduction,
                       mx::StreamOrDevice s = {}, Ties ties = Ties::split);

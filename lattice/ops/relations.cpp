@@ -3,51 +3,40 @@
 #include <stdexcept>
 
 #include "lattice/core/errors.h"
-#include "lattice/ops/geometry.h"
+#include "lattice/routes/geometry.h"
 
 namespace lattice {
-namespace {
 
-Relation::Ptr build(RelationKind kind, const mx::array& coords, const KernelSpec& spec,
-                    const mx::array* target, std::string_view operation, mx::StreamOrDevice s) {
+Relation::Ptr relation(RelationKind kind, const mx::array& coords, const KernelSpec& spec,
+                       const std::optional<mx::array>& target, mx::StreamOrDevice s,
+                       std::string_view operation) {
   std::optional<CoordinateSet> out;
   if (target) out.emplace(*target, operation);
-  return relate_on(kind, CoordinateSet(coords, operation), spec, out, operation, s);
-}
-
-}  // namespace
-
-Relation::Ptr build_kernel_relation(const mx::array& coords, const KernelSpec& spec,
-                                    mx::StreamOrDevice s) {
-  return build(RelationKind::forward, coords, spec, nullptr, "build_kernel_relation", s);
-}
-Relation::Ptr build_submanifold_kernel_relation(const mx::array& coords, const KernelSpec& spec,
-                                                mx::StreamOrDevice s) {
-  return build(RelationKind::submanifold, coords, spec, nullptr,
-               "build_submanifold_kernel_relation", s);
-}
-Relation::Ptr build_target_kernel_relation(const mx::array& coords, const mx::array& target,
-                                           const KernelSpec& spec, mx::StreamOrDevice s) {
-  return build(RelationKind::target, coords, spec, &target, "build_target_kernel_relation", s);
-}
-Relation::Ptr build_transposed_kernel_relation(const mx::array& coords, const KernelSpec& spec,
-                                               mx::StreamOrDevice s) {
-  return build(RelationKind::transposed, coords, spec, nullptr, "build_transposed_kernel_relation",
-               s);
-}
-Relation::Ptr build_generative_relation(const mx::array& coords, const KernelSpec& spec,
-                                        mx::StreamOrDevice s) {
-  return build(RelationKind::generative, coords, spec, nullptr, "build_generative_relation", s);
-}
-Relation::Ptr build_target_transposed_relation(const mx::array& coords, const mx::array& target,
-                                               const KernelSpec& spec, mx::StreamOrDevice s) {
-  return build(RelationKind::target_transposed, coords, spec, &target,
-               "build_target_transposed_relation", s);
+  return relation_builder(s)(kind, CoordinateSet(coords, operation), spec, out, operation);
 }
 
 Triple output_stride(const SparseTensor& x, const KernelSpec& spec, RelationKind kind,
                      std::string_view operation) {
   return output_stride(x.stride(), spec.stride, kind, operation);
+}
+
+std::pair<RelationKind, KernelSpec> supported(RelationKind kind, const SparseTensor& x,
+                                              const KernelSpec& spec, Support support,
+                                              std::string_view operation) {
+  if (support == Support::reached) {
+    if (kind != RelationKind::forward && kind != RelationKind::transposed)
+      fail(operation, "support \"reached\" is for strided and transposed kernels; a " +
+                          std::string(kind_name(kind)) + " kernel has rows of its own");
+    kind = kind == RelationKind::forward ? RelationKind::reached : RelationKind::reached_transposed;
+  }
+  KernelSpec made(spec.size, spec.stride, spec.padding, spec.dilation);
+  if (is_reached(kind)) {
+    made.order = spec.order;
+    made.bounds = spec.bounds ? spec.bounds : x.bounds();
+  } else if (spec.bounds) {
+    fail(operation, "bounds are for support=\"reached\"; the rows of a floored support have none");
+  }
+  return {kind, made};
 }
 
 CoordinateMapKey target_key(const SparseTensor& x, const TargetCoords& target, const Triple& stride,
@@ -84,45 +73,26 @@ SparseTensor result_on(const SparseTensor& x, const CoordinateMapKey& key, mx::a
   return SparseTensor(x.coord_manager(), key, std::move(feats), std::move(counts));
 }
 
-Relation::Ptr relation_of(RelationKind kind, const SparseTensor& x, const KernelSpec& spec,
-                          const std::optional<TargetCoords>& target, std::string_view operation,
-                          mx::StreamOrDevice s) {
+Relation::Ptr relation(RelationKind kind, const SparseTensor& x, const KernelSpec& spec,
+                       const std::optional<TargetCoords>& target, mx::StreamOrDevice s,
+                       std::string_view operation) {
   std::optional<CoordinateMapKey> key;
   if (target) key = target_key(x, *target, output_stride(x, spec, kind, operation), operation);
-  const auto by_route = [s](RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
-                            const std::optional<CoordinateSet>& target,
-                            std::string_view operation) {
-    return relate_on(kind, in, spec, target, operation, s);
-  };
-  return x.coord_manager()->relation(kind, x.coord_key(), key, spec, operation, by_route);
+  return relation_in(*x.coord_manager(), kind, x.coord_key(), key, spec, operation, s);
 }
 
-Relation::Ptr kernel_relation(const SparseTensor& x, const KernelSpec& spec, mx::StreamOrDevice s) {
-  return relation_of(RelationKind::forward, x, spec, std::nullopt, "kernel_relation", s);
+Relation::Ptr relation_in(CoordinateManager& manager, RelationKind kind, const CoordinateMapKey& in,
+                          const std::optional<CoordinateMapKey>& target, const KernelSpec& spec,
+                          std::string_view operation, mx::StreamOrDevice s) {
+  return manager.relation(kind, in, target, spec, operation, relation_builder(s));
 }
-Relation::Ptr submanifold_kernel_relation(const SparseTensor& x, const KernelSpec& spec,
-                                          mx::StreamOrDevice s) {
-  return relation_of(RelationKind::submanifold, x, spec, std::nullopt,
-                     "submanifold_kernel_relation", s);
-}
-Relation::Ptr target_kernel_relation(const SparseTensor& x, const TargetCoords& target,
-                                     const KernelSpec& spec, mx::StreamOrDevice s) {
-  return relation_of(RelationKind::target, x, spec, target, "target_kernel_relation", s);
-}
-Relation::Ptr transposed_kernel_relation(const SparseTensor& x, const KernelSpec& spec,
-                                         mx::StreamOrDevice s) {
-  return relation_of(RelationKind::transposed, x, spec, std::nullopt, "transposed_kernel_relation",
-                     s);
-}
-Relation::Ptr generative_kernel_relation(const SparseTensor& x, const KernelSpec& spec,
-                                         mx::StreamOrDevice s) {
-  return relation_of(RelationKind::generative, x, spec, std::nullopt, "generative_kernel_relation",
-                     s);
-}
-Relation::Ptr target_transposed_kernel_relation(const SparseTensor& x, const TargetCoords& target,
-                                                const KernelSpec& spec, mx::StreamOrDevice s) {
-  return relation_of(RelationKind::target_transposed, x, spec, target,
-                     "target_transposed_kernel_relation", s);
+
+RelationBuilder relation_builder(mx::StreamOrDevice s) {
+  return [s](RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
+             const std::optional<CoordinateSet>& target, std::string_view operation) {
+    check_relate(kind, in, spec, target, operation);
+    return routes::run(routes::relate_rows(), {kind, in, spec, target, std::string(operation), s});
+  };
 }
 
 }  // namespace lattice

@@ -8,7 +8,9 @@
 #include <numbers>
 #include <stdexcept>
 
+#include "lattice/core/arrays.h"
 #include "lattice/graph/dtype.h"
+#include "lattice/kernels/cpu/geometry/edges.h"
 #include "lattice/kernels/cpu/geometry/rulebook.h"
 #include "lattice/ops/rulebook_parts.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numbers>
 
+#include "lattice/core/arrays.h"
 #include "lattice/kernels/cpu/geometry/full_cover.h"
 #include "lattice/kernels/cpu/geometry/generate.h"
 #include "lattice/ops/rulebook.h"

@@ -5,6 +5,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "lattice/core/arrays.h"
 #include "lattice/ops/check.h"
 #include "lattice/ops/pool_rows.h"
 
@@ -148,6 +149,20 @@ mx::array segment_softmax(const mx::array& x, const mx::array& lengths, mx::Stre
   const mx::array e = mx::exp(mx::subtract(rows, gather_rows(most, groups, 0, s), s), s);
   const mx::array sums = gather_rows(reduce_rows(e, groups, Reduction::sum, s), groups, 1, s);
   return unflat(mx::astype(mx::divide(e, sums, s), x.dtype(), s), x, s);
+}
+
+mx::array segment_offsets(const mx::array& lengths) {
+  return adopt(checked_offsets(lengths, -1, "segment_offsets", "lengths"));
+}
+
+mx::array segment_indices(const mx::array& lengths) {
+  const cpu::Buffer<int32_t> offsets = checked_offsets(lengths, -1, "segment_indices", "lengths");
+  const int64_t n = offsets.size() - 1;
+  cpu::Buffer<int32_t> of_row(offsets[n]);
+  for (int64_t i = 0; i < n; ++i)
+    std::fill(of_row.begin() + offsets[i], of_row.begin() + offsets[i + 1],
+              static_cast<int32_t>(i));
+  return adopt(std::move(of_row));
 }
 
 }  // namespace lattice

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "lattice/core/arrays.h"
 #include "lattice/core/errors.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/features/nearest.h"
@@ -110,6 +111,57 @@ std::pair<mx::array, mx::array> knn_rows(const mx::array& feats, int64_t k,
   cpu::nearest_rows(source.data<float>(), n, query.data<float>(), m, width, k, rows.data(),
                     distances.data());
   return {whole(std::move(rows), m, k), whole(std::move(distances), m, k)};
+}
+
+mx::array feature_graph(const mx::array& x, int64_t k, const mx::array& lengths) {
+  constexpr const char* kName = "feature_graph";
+  const mx::array rows = checked(x, 0, kName, "x");
+  in_range(k, 1, 65536, kName, "k", "it is the number of neighbors");
+  const cpu::Buffer<int32_t> offsets = checked_offsets(lengths, rows.shape(0), kName, "lengths");
+  cpu::Buffer<int32_t> graph(rows.shape(0) * k);
+  for (int64_t cloud = 0; cloud + 1 < offsets.size(); ++cloud) {
+    const int32_t begin = offsets[cloud], n = offsets[cloud + 1] - begin;
+    if (n == 0) continue;
+    const int64_t found = std::min<int64_t>(k, n);
+    const mx::array own =
+        new_array(rows.data<float>() + static_cast<int64_t>(begin) * rows.shape(1),
+                  {n, rows.shape(1)}, mx::float32);
+    const mx::array near = knn_rows(own, found).first;
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t rank = 0; rank < k; ++rank)
+        graph[(begin + i) * k + rank] =
+            begin + near.data<int32_t>()[i * found + (rank < found ? rank : 0)];
+  }
+  return whole(std::move(graph), rows.shape(0), k);
+}
+
+std::pair<mx::array, mx::array> sample_centers(const mx::array& positions, const mx::array& lengths,
+                                               double share) {
+  constexpr const char* kName = "sample_centers";
+  const mx::array p = checked(positions, 3, kName, "positions");
+  if (!(share > 0 && share <= 1))
+    fail(kName, "share must be above 0 and at most 1, got " + std::to_string(share));
+  const cpu::Buffer<int32_t> offsets = checked_offsets(lengths, p.shape(0), kName, "lengths");
+  const int64_t clouds = offsets.size() - 1;
+  cpu::Buffer<int32_t> counts(clouds);
+  int64_t total = 0;
+  for (int64_t b = 0; b < clouds; ++b) {
+    const int64_t n = offsets[b + 1] - offsets[b];
+    const auto wanted = static_cast<int64_t>(std::nearbyint(static_cast<double>(n) * share));
+    counts[b] = static_cast<int32_t>(std::min(n, std::max<int64_t>(1, wanted)));
+    total += counts[b];
+  }
+  cpu::Buffer<int32_t> rows(total);
+  cpu::Buffer<float> distances(total);
+  int32_t* out = rows.data();
+  for (int64_t b = 0; b < clouds; ++b) {
+    const int64_t n = offsets[b + 1] - offsets[b];
+    if (n)
+      cpu::farthest_points(p.data<float>() + int64_t{3} * offsets[b], n, 0, counts[b], out,
+                           distances.data());
+    for (int32_t i = 0; i < counts[b]; ++i) *out++ += offsets[b];
+  }
+  return {adopt(std::move(rows)), adopt(std::move(counts))};
 }
 
 }  // namespace lattice

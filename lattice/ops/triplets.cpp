@@ -5,10 +5,11 @@
 #include <limits>
 #include <numeric>
 
+#include "lattice/core/arrays.h"
 #include "lattice/graph/differentiable.h"
 #include "lattice/ops/check.h"
-#include "lattice/ops/conv_core.h"
-#include "lattice/routes/decide.h"
+#include "lattice/ops/conv.h"
+#include "lattice/routes/conv.h"
 #include "lattice/routes/packed_weight.h"
 
 namespace lattice {
@@ -28,17 +29,10 @@ mx::array count_to(int64_t n) {
   return adopt(std::move(ids), {static_cast<int>(n)});
 }
 
-Call make_call(Operation operation, graph::Arrays inputs, const Relation::Ptr& r, int groups,
-               int c_in, int c_out, mx::StreamOrDevice s) {
-  Call call{.operation = operation,
-            .relation = r,
-            .c_in = int64_t{c_in} * groups,
-            .c_out = int64_t{c_out} * groups,
-            .groups = groups,
-            .dtype = inputs[0].dtype(),
-            .stream = s};
-  call.inputs = std::move(inputs);
-  return call;
+// groups times c and m channels.
+routes::ConvProblem problem_of(const mx::array& x, const Relation::Ptr& r, int groups, int c,
+                               int m) {
+  return {r, int64_t{c} * groups, int64_t{m} * groups, groups, x.dtype()};
 }
 
 mx::array per_edge_outer(const mx::array& x, const mx::array& y, const Relation::Ptr& r, int groups,
@@ -49,7 +43,8 @@ mx::array per_edge_apply(const mx::array& x, const mx::array& a, const Relation:
                          mx::StreamOrDevice s) {
   const int groups = a.shape(1), c = a.shape(2), m = a.shape(3);
   const auto forward = [=](const graph::Arrays& in) -> graph::Arrays {
-    return {run(make_call(Operation::per_edge_apply, in, r, groups, c, m, s))};
+    return {routes::run(routes::per_edge_apply_rows(),
+                        {problem_of(in[0], r, groups, c, m), in[0], in[1], s})};
   };
   const auto vjp = [=](const graph::Arrays& in, const graph::Arrays& ct,
                        const graph::Arrays&) -> graph::Arrays {
@@ -67,7 +62,8 @@ mx::array per_edge_outer(const mx::array& x, const mx::array& y, const Relation:
                          mx::StreamOrDevice s) {
   const int c = x.shape(1) / groups, m = y.shape(1) / groups;
   const auto forward = [=](const graph::Arrays& in) -> graph::Arrays {
-    return {run(make_call(Operation::per_edge_outer, in, r, groups, c, m, s))};
+    return {routes::run(routes::per_edge_outer_rows(),
+                        {problem_of(in[0], r, groups, c, m), in[0], in[1], s})};
   };
   const auto vjp = [=](const graph::Arrays& in, const graph::Arrays& ct,
                        const graph::Arrays&) -> graph::Arrays {
@@ -181,7 +177,7 @@ mx::array point_conv(const mx::array& x, const mx::array& weight, const Relation
     fail(kName, "weight must have shape (" + std::to_string(relation->n_kernels()) + ", G, " +
                     std::to_string(x.shape(1)) + " / G, C_out / G), got " +
                     shape_text(weight.shape()));
-  return conv(x, side_by_side(weight, s), relation, bias, groups, s, kName);
+  return conv(x, routes::side_by_side(weight, s), relation, bias, groups, s, kName);
 }
 
 }  // namespace lattice

@@ -8,7 +8,7 @@
 #include "lattice/routes/attention.h"
 #include "lattice/routes/launch.h"
 
-namespace lattice {
+namespace lattice::routes {
 namespace {
 
 std::string key_of(const Attend& a) {
@@ -23,18 +23,14 @@ std::string key_of(const Attend& a) {
   return key;
 }
 
-// The inputs of the node: those of the call, then the positions, then the mask.
-graph::Arrays node_inputs(const Call& call) {
-  const Attend& a = call.get<Attend>();
-  graph::Arrays inputs = contiguous_inputs(call);
-  if (a.positions)
-    inputs.insert(inputs.end(), {graph::row_contiguous(a.positions->of_queries, call.stream),
-                                 graph::row_contiguous(a.positions->of_keys, call.stream)});
-  if (a.mask) inputs.push_back(graph::row_contiguous(*a.mask, call.stream));
-  return inputs;
+// The inputs of the node: those given, then the positions, then the mask.
+graph::Arrays node_inputs(graph::Arrays inputs, const Attend& a, mx::StreamOrDevice s) {
+  if (a.positions) inputs.insert(inputs.end(), {a.positions->of_queries, a.positions->of_keys});
+  if (a.mask) inputs.push_back(*a.mask);
+  return contiguous(inputs, s);
 }
 
-// What the kernel reads; `extra` is the first input behind those of the call.
+// What the kernel reads; `extra` is the first input behind those given.
 cpu::Attention described(const Attend& attend, std::span<const graph::Input> in, size_t extra) {
   cpu::Attention a;
   a.storage = float_type_of(in[0].dtype);
@@ -64,52 +60,38 @@ cpu::Attention described(const Attend& attend, std::span<const graph::Input> in,
 
 }  // namespace
 
-Call attention_call(Operation operation, std::variant<Attend, AttendEdges> payload,
-                    graph::Arrays inputs, mx::StreamOrDevice s) {
-  const int64_t channels = int64_t{inputs[0].shape(1)} * inputs[0].shape(2);
-  const mx::Dtype dtype = inputs[0].dtype();
-  Call call{.operation = operation,
-            .inputs = std::move(inputs),
-            .c_in = channels,
-            .c_out = channels,
-            .dtype = dtype,
-            .stream = s};
-  std::visit([&](auto& attend) { call.payload = std::move(attend); }, payload);
-  return call;
-}
-
-std::vector<graph::OutputSpec> cotangents(const Call& call, size_t n) {
-  std::vector<graph::OutputSpec> specs;
-  for (size_t i = 0; i < n; ++i) specs.push_back({call.inputs[i].shape(), call.inputs[i].dtype()});
-  return specs;
-}
-
-graph::Arrays attention_tiles(const Call& call, const Route& route) {
-  const mx::array& q = call.inputs[0];
-  return cpu_nodes(call, route, node_inputs(call), key_of(call.get<Attend>()),
+graph::Arrays attention_tiles(const AttentionAsked& asked, const Route& route) {
+  const mx::array& q = asked.q;
+  const graph::Arrays given = asked.inputs();
+  return cpu_nodes(route, asked.stream, node_inputs(given, asked.attend, asked.stream),
+                   key_of(asked.attend),
                    {{q.shape(), q.dtype()}, {{q.shape(0), q.shape(1)}, mx::float32}},
-                   [attend = call.get<Attend>()](std::span<const graph::Input> in,
-                                                 std::span<const graph::Output> out) {
-                     cpu::attention(described(attend, in, attend.inputs()), out[0].data,
-                                    out[1].as<float>());
+                   [attend = asked.attend, n = given.size()](std::span<const graph::Input> in,
+                                                             std::span<const graph::Output> out) {
+                     cpu::attention(described(attend, in, n), out[0].data, out[1].as<float>());
                    });
 }
 
-graph::Arrays attention_vjp_tiles(const Call& call, const Route& route) {
-  const Attend& attend = call.get<Attend>();
-  return cpu_nodes(call, route, node_inputs(call), key_of(attend),
-                   cotangents(call, attend.inputs()),
-                   [attend](std::span<const graph::Input> in, std::span<const graph::Output> out) {
-                     const size_t n = attend.inputs();
-                     cpu::AttentionGradients y;
-                     y.out = in[n].data, y.lse = in[n + 1].as<float>(), y.g = in[n + 2].data;
-                     y.dq = out[0].data, y.dk = out[1].data, y.dv = out[2].data;
-                     if (attend.positions)
-                       y.dtable = out[3].as<float>();
-                     else if (attend.biased)
-                       y.dbias = out[3].as<float>();
-                     cpu::attention_gradients(described(attend, in, n + 3), y);
-                   });
+graph::Arrays attention_vjp_tiles(const AttentionVjpAsked& asked, const Route& route) {
+  const Attend& attend = asked.forward.attend;
+  graph::Arrays given = asked.forward.inputs();
+  const size_t n = given.size();
+  std::vector<graph::OutputSpec> cotangents;
+  for (const mx::array& a : given) cotangents.push_back({a.shape(), a.dtype()});
+  given.insert(given.end(), {asked.out, asked.lse, asked.g});
+  return cpu_nodes(
+      route, asked.stream, node_inputs(given, attend, asked.stream), key_of(attend),
+      std::move(cotangents),
+      [attend, n](std::span<const graph::Input> in, std::span<const graph::Output> out) {
+        cpu::AttentionGradients y;
+        y.out = in[n].data, y.lse = in[n + 1].as<float>(), y.g = in[n + 2].data;
+        y.dq = out[0].data, y.dk = out[1].data, y.dv = out[2].data;
+        if (attend.positions)
+          y.dtable = out[3].as<float>();
+        else if (attend.biased)
+          y.dbias = out[3].as<float>();
+        cpu::attention_gradients(described(attend, in, n + 3), y);
+      });
 }
 
-}  // namespace lattice
+}  // namespace lattice::routes

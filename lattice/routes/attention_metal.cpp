@@ -3,11 +3,12 @@
 
 #include <cmath>
 
+#include "lattice/core/arrays.h"
 #include "lattice/kernels/portable/attention_sizes.h"
 #include "lattice/routes/attention.h"
 #include "lattice/routes/kernel_call.h"
 
-namespace lattice {
+namespace lattice::routes {
 namespace {
 
 constexpr int kSpan = 32, kThreads = 256;  // of attention.metal
@@ -39,12 +40,11 @@ mx::array pairs_array(const SegmentPairs& segments) {
   return integers(pairs, {static_cast<int>(pairs.size())});
 }
 
-AttentionSizes sizes_of(const Call& call) {
-  const Attend& a = call.get<Attend>();
-  const graph::Arrays& in = call.inputs;
-  AttentionSizes sizes{.heads = in[0].shape(1),
-                       .key_heads = in[1].shape(1),
-                       .head_size = in[0].shape(2),
+AttentionSizes sizes_of(const AttentionAsked& asked) {
+  const Attend& a = asked.attend;
+  AttentionSizes sizes{.heads = asked.q.shape(1),
+                       .key_heads = asked.k.shape(1),
+                       .head_size = asked.q.shape(2),
                        .axes = 0,
                        .bound = {},
                        .entries = 0,
@@ -52,7 +52,7 @@ AttentionSizes sizes_of(const Call& call) {
   if (a.positions) {
     sizes.axes = static_cast<int>(a.positions->bounds.size());
     for (size_t i = 0; i < a.positions->bounds.size(); ++i) sizes.bound[i] = a.positions->bounds[i];
-    sizes.entries = in[3].shape(1);
+    sizes.entries = asked.bias->shape(1);
   }
   return sizes;
 }
@@ -62,25 +62,25 @@ AttentionSizes sizes_of(const Call& call) {
 struct AttendKernel : KernelCall {
   std::string variant, terms, slopes;
 
-  AttendKernel(const Call& c, const std::string& function, const int32_t* block_offsets, int heads)
+  AttendKernel(const AttentionAsked& asked, const std::string& function,
+               const int32_t* block_offsets, int heads)
       : KernelCall(function, function == "attention_tile" ? "attention" : "attention_backward") {
-    const Attend& a = c.get<Attend>();
-    const graph::Arrays& in = c.inputs;
+    const Attend& a = asked.attend;
     const int64_t n = a.segments->n_segments();
     const char* bias = !a.biased            ? "kNoBias"
                        : !a.positions       ? "kPairBias"
                        : a.positions->joint ? "kJointBias"
                                             : "kAxesBias";
-    const std::string parts = std::to_string((in[0].shape(2) + kSpan - 1) / kSpan);
+    const std::string parts = std::to_string((asked.q.shape(2) + kSpan - 1) / kSpan);
     const auto flag = [](bool on) { return on ? ", true" : ", false"; };
     variant = function + "<" + parts + ", lattice::" + bias + flag(a.mask.has_value()) +
               flag(a.causal) + ">";
     call.name += "_" + parts + "_" + bias + (a.mask ? "_mask" : "") + (a.causal ? "_causal" : "");
-    add("q", in[0]), add("k", in[1]), add("v", in[2]);
+    add("q", asked.q), add("k", asked.k), add("v", asked.v);
     add("q_offsets", offsets_array(a.segments->q_offsets(), n));
     add("k_offsets", offsets_array(a.segments->k_offsets(), n));
     add("blocks", blocks_of(block_offsets, n));
-    if (a.biased) add("bias", in[3]);
+    if (asked.bias) add("bias", *asked.bias);
     if (a.positions) {
       add("of_queries", a.positions->of_queries);
       add("of_keys", a.positions->of_keys);
@@ -93,7 +93,7 @@ struct AttendKernel : KernelCall {
             (a.mask ? "mask), " : "q_offsets), ") +
             "lattice::attend_segments(q_offsets, k_offsets, " +
             (needs_pairs(a) ? "pairs" : "q_offsets") + ", blocks), sizes, ";
-    add_sizes("AttentionSizes", sizes_of(c));
+    add_sizes("AttentionSizes", sizes_of(asked));
     call.grid = {kThreads, inputs[5].shape(0), heads};
     call.threadgroup = {kThreads, 1, 1};
   }
@@ -118,66 +118,53 @@ struct AttendKernel : KernelCall {
   }
 };
 
-graph::Arrays forward(const Call& call) {
-  const Attend& a = call.get<Attend>();
-  const mx::array& q = call.inputs[0];
-  const int rows = q.shape(0), heads = q.shape(1);
-  if (rows == 0) return {q, mx::zeros({0, heads}, mx::float32, call.stream)};
-  if (a.segments->n_keys() == 0)
-    return {mx::zeros_like(q, call.stream),
-            mx::full({rows, heads}, INFINITY, mx::float32, call.stream)};
-  AttendKernel kernel(call, "attention_tile", a.segments->q_offsets(), heads);
-  kernel.add_output("out", {q.shape(), q.dtype()});
-  kernel.add_output("lse", {{rows, heads}, mx::float32});
-  return kernel.run("out, lse", "AttendMemory", {"left", "right", "weights"}, call.stream);
-}
-
 }  // namespace
 
-graph::Arrays attention_with_metal(const Call& call, const Route& route) {
-  route.count_run();
-  return forward(call);
+graph::Arrays attention_with_metal(const AttentionAsked& asked) {
+  const Attend& a = asked.attend;
+  const mx::array& q = asked.q;
+  const int rows = q.shape(0), heads = q.shape(1);
+  if (rows == 0) return {q, mx::zeros({0, heads}, mx::float32, asked.stream)};
+  if (a.segments->n_keys() == 0)
+    return {mx::zeros_like(q, asked.stream),
+            mx::full({rows, heads}, INFINITY, mx::float32, asked.stream)};
+  AttendKernel kernel(asked, "attention_tile", a.segments->q_offsets(), heads);
+  kernel.add_output("out", {q.shape(), q.dtype()});
+  kernel.add_output("lse", {{rows, heads}, mx::float32});
+  return kernel.run("out, lse", "AttendMemory", {"left", "right", "weights"}, asked.stream);
 }
 
-Rejection has_no_table(const Call& call) {
-  if (call.get<Attend>().positions)
-    return {Rejection::Step::storage, "the gradient of a table by position sums over all pairs"};
-  return {};
-}
-
-graph::Arrays attention_vjp_with_metal(const Call& call, const Route& route) {
-  route.count_run();
-  const Attend& a = call.get<Attend>();
-  const mx::StreamOrDevice s = call.stream;
-  const graph::Arrays &in = call.inputs, of_forward(in.begin(), in.begin() + 3 + a.biased);
+graph::Arrays attention_vjp_with_metal(const AttentionVjpAsked& asked) {
+  AttentionAsked forward = asked.forward;
+  const mx::StreamOrDevice s = forward.stream = asked.stream;
+  const Attend& a = forward.attend;
   if (a.segments->n_queries() == 0 || a.segments->n_keys() == 0) {
     graph::Arrays none;
-    for (const mx::array& x : of_forward) none.push_back(mx::zeros_like(x, s));
+    for (const mx::array& x : forward.inputs()) none.push_back(mx::zeros_like(x, s));
     return none;
   }
-  const mx::array &q = in[0], &k = in[1], &v = in[2], &out = in[a.inputs()], &g = in.back();
-  mx::array lse = in[a.inputs() + 1];
-  if (lse.size() == 0)  // the forward pass saved none
-    lse = forward(attention_call(Operation::attention, a, of_forward, s))[1];
+  const mx::array &q = forward.q, &k = forward.k, &v = forward.v, &g = asked.g;
+  mx::array lse = asked.lse;
+  if (lse.size() == 0) lse = attention_with_metal(forward)[1];
   const mx::array delta =
-      mx::sum(mx::multiply(as_float32(g, s), as_float32(out, s), s), -1, false, s);
-  AttendKernel of_queries(call, "attention_dq", a.segments->q_offsets(), q.shape(1));
+      mx::sum(mx::multiply(as_float32(g, s), as_float32(asked.out, s), s), -1, false, s);
+  AttendKernel of_queries(forward, "attention_dq", a.segments->q_offsets(), q.shape(1));
   of_queries.add_slopes(g, lse, delta);
   of_queries.add_output("dq", {q.shape(), q.dtype()});
-  if (a.biased) of_queries.add_output("dbias", {in[3].shape(), mx::float32});
+  if (forward.bias) of_queries.add_output("dbias", {forward.bias->shape(), mx::float32});
   // Without a bias the kernel gets dq in the place of dbias, which it does not touch.
   const graph::Arrays found = of_queries.run(
-      a.biased ? "lattice::query_slopes(dq, dbias)" : "lattice::query_slopes(dq, dq)",
+      forward.bias ? "lattice::query_slopes(dq, dbias)" : "lattice::query_slopes(dq, dq)",
       "AttendMemory", {"left", "right", "weights"}, s);
-  AttendKernel of_keys(call, "attention_dkv", a.segments->k_offsets(), k.shape(1));
+  AttendKernel of_keys(forward, "attention_dkv", a.segments->k_offsets(), k.shape(1));
   of_keys.add_slopes(g, lse, delta);
   of_keys.add_output("dk", {k.shape(), k.dtype()});
   of_keys.add_output("dv", {v.shape(), v.dtype()});
   const graph::Arrays keys_found = of_keys.run("lattice::key_slopes(dk, dv)", "KeyMemory",
                                                {"left", "right", "weights", "slopes"}, s);
   graph::Arrays grads = {found[0], keys_found[0], keys_found[1]};
-  if (a.biased) grads.push_back(found[1]);
+  if (forward.bias) grads.push_back(found[1]);
   return grads;
 }
 
-}  // namespace lattice
+}  // namespace lattice::routes

@@ -5,10 +5,11 @@
 
 #include <limits>
 
+#include "lattice/core/arrays.h"
 #include "lattice/routes/attention.h"
 #include "lattice/routes/products.h"
 
-namespace lattice {
+namespace lattice::routes {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -138,53 +139,31 @@ graph::Arrays attention_formula(const Attend& a, const graph::Arrays& in, mx::St
   return {mx::astype(mx::concatenate(out, 0, s), in[0].dtype(), s), mx::concatenate(lse, 0, s)};
 }
 
-graph::Arrays attention_with_mlx(const Call& call, const Route& route) {
-  route.count_run();
-  return attention_formula(call.get<Attend>(), call.inputs, call.stream);
+graph::Arrays attention_with_mlx(const AttentionAsked& asked) {
+  return attention_formula(asked.attend, asked.inputs(), asked.stream);
 }
 
-// MLX has kernels for these sizes of a head; for others it makes arrays of all pairs.
-Rejection needs_equal_segments(const Call& call) {
-  const Attend& a = call.get<Attend>();
-  const std::vector<SegmentPairs::Run> runs = a.segments->runs();
-  if (runs.size() != 1 || runs[0].queries == 0 || runs[0].keys == 0)
-    return {Rejection::Step::relation, "the segments have different lengths or no rows"};
-  if (a.causal && runs[0].keys < runs[0].queries)
-    return {Rejection::Step::relation, "some queries of a causal mask see no key"};
-  if (a.biased || a.mask) return {Rejection::Step::storage, "there is a bias or a mask of pairs"};
-  const int size = call.inputs[0].shape(2);
-  if (size != 64 && size != 80 && size != 128)
-    return {Rejection::Step::shape, "heads of " + std::to_string(size) + " channels"};
-  return {};
-}
-
-graph::Arrays attention_with_sdpa(const Call& call, const Route& route) {
-  route.count_run();
-  const Attend& a = call.get<Attend>();
-  const mx::StreamOrDevice s = call.stream;
+graph::Arrays attention_with_sdpa(const AttentionAsked& asked) {
+  const Attend& a = asked.attend;
+  const mx::StreamOrDevice s = asked.stream;
   const Part part(a.segments->runs()[0]);
   const auto heads = [&](const mx::array& x, int rows) {
     return mx::transpose(mx::reshape(x, {part.n, rows, x.shape(1), x.shape(2)}, s), {0, 2, 1, 3},
                          s);
   };
-  const mx::array &q = call.inputs[0], &k = call.inputs[1], &v = call.inputs[2];
+  const mx::array& q = asked.q;
   const mx::array out = mx::fast::scaled_dot_product_attention(
-      heads(q, part.queries), heads(k, part.keys), heads(v, part.keys), a.scale,
+      heads(q, part.queries), heads(asked.k, part.keys), heads(asked.v, part.keys), a.scale,
       a.causal ? "causal" : "", {}, {}, false, s);
   return {mx::reshape(mx::transpose(out, {0, 2, 1, 3}, s), q.shape(), s),
           mx::zeros({0, q.shape(1)}, mx::float32, s)};
 }
 
-graph::Arrays attention_vjp_with_mlx(const Call& call, const Route& route) {
-  route.count_run();
-  const Attend& a = call.get<Attend>();
-  const auto n = static_cast<int64_t>(a.inputs());
-  return mx::vjp(
-             [&](const graph::Arrays& in) {
-               return graph::Arrays{attention_formula(a, in, call.stream)[0]};
-             },
-             graph::Arrays(call.inputs.begin(), call.inputs.begin() + n), {call.inputs.back()})
-      .second;
+graph::Arrays attention_vjp_with_mlx(const AttentionVjpAsked& asked) {
+  const auto out = [&](const graph::Arrays& in) {
+    return graph::Arrays{attention_formula(asked.forward.attend, in, asked.stream)[0]};
+  };
+  return mx::vjp(out, asked.forward.inputs(), {asked.g}).second;
 }
 
-}  // namespace lattice
+}  // namespace lattice::routes

@@ -5,11 +5,9 @@
 #include <mlx/device.h>
 #include <mlx/transforms.h>
 
-#include <atomic>
 #include <variant>
 
 #include "lattice/core/errors.h"
-#include "lattice/graph/gpu_call.h"
 
 namespace lattice {
 namespace mx = mlx::core;
@@ -18,9 +16,6 @@ namespace {
 // The first generation whose family has the tensor API, and the first with neural accelerators.
 // GPUs whose name ends in p (phones) have them one generation later. MLX asks the same.
 constexpr int kTensorGeneration = 13, kAccelerated = 17, kAcceleratedPhone = 18;
-
-constexpr int kNotForced = -1;
-std::atomic<int> forced_tier = kNotForced;
 
 bool has_tensor_api() {
 #ifdef __APPLE__
@@ -51,13 +46,9 @@ TensorOps tier_of(const std::string& architecture, bool has_api) {
                                                                   : TensorOps::gpu;
 }
 
-void force_tensor_ops(std::optional<TensorOps> tier) {
-  forced_tier = tier ? static_cast<int>(*tier) : kNotForced;
-}
-
 TensorOps tensor_ops() {
-  if (const int forced = forced_tier; forced != kNotForced) return static_cast<TensorOps>(forced);
-  if (graph::has_gpu_host())
+  if (graph::stand_in().tensor_ops) return *graph::stand_in().tensor_ops;
+  if (graph::stand_in().run)
     return graph::gpu_backend() == graph::GpuBackend::metal ? TensorOps::gpu
                                                             : TensorOps::unavailable;
   if (!mx::metal::is_available()) return TensorOps::unavailable;
@@ -72,7 +63,7 @@ bool has_metal() { return graph::gpu_backend() == graph::GpuBackend::metal; }
 bool has_cuda() { return graph::gpu_backend() == graph::GpuBackend::cuda; }
 
 bool on_gpu(mx::StreamOrDevice s) {
-  return graph::has_gpu_host() || mx::to_stream(s).device == mx::Device::gpu;
+  return graph::stand_in().run || mx::to_stream(s).device == mx::Device::gpu;
 }
 
 bool start_on_gpu(const std::vector<mx::array>& arrays, mx::StreamOrDevice s) {

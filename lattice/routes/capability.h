@@ -4,37 +4,33 @@
 #include <mlx/array.h>
 #include <mlx/utils.h>
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "lattice/api.h"
+#include "lattice/graph/gpu_call.h"
+
 namespace lattice {
 
-// The tensor API of Metal 4. 8 x 8 simdgroup matrices are there on every tier.
-enum class TensorOps {
-  unavailable,         // no Metal, macOS before 26.2, or a GPU before generation 13
-  gpu,                 // the API, without units of its own
-  neural_accelerator,  // generation 17 or later, 18 where the name of the GPU ends in p
-};
+using graph::TensorOps;
 TensorOps tensor_ops();
-const char* name(TensorOps tier);
+LATTICE_API const char* name(TensorOps tier);
 // The tier of a GPU by its architecture name; has_api: macOS is 26.2 or later.
 TensorOps tier_of(const std::string& architecture, bool has_api);
-// Tests of rows that ask for a tier take this one in place of the machine's; none: the machine's.
-void force_tensor_ops(std::optional<TensorOps> tier);
 
-// Whether kernels of Metal run: MLX has Metal, or there is a Metal host.
+// Whether kernels of Metal run.
 bool has_metal();
 // Whether MLX has a CUDA device.
 bool has_cuda();
 
-// Whether operations on s take rows of a GPU. With a Metal host every stream counts as one.
+// Whether operations on s take rows of a GPU.
 bool on_gpu(mlx::core::StreamOrDevice s);
 
 // Starts to compute the arrays if s is a stream of a GPU, and returns whether it did. Arrays
 // without values yet, inside compile or vmap, are left alone.
-bool start_on_gpu(const std::vector<mlx::core::array>& arrays, mlx::core::StreamOrDevice s = {});
+LATTICE_API bool start_on_gpu(const std::vector<mlx::core::array>& arrays,
+                              mlx::core::StreamOrDevice s = {});
 
 // Throws where coordinates of 64 bits meet a GPU.
 void check_coords_on_device(std::string_view operation, const mlx::core::array& coords,

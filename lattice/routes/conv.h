@@ -1,78 +1,148 @@
-// Launchers and checks of conv, linear and outer.
+// Convolutions and their gradients: what is asked by conv, linear, outer, per_edge_apply and
+// per_edge_outer, and who launches it.
 #pragma once
 
-#include "lattice/routes/route.h"
+#include <mlx/array.h>
+#include <mlx/utils.h>
 
-namespace lattice {
+#include <optional>
+#include <string>
+#include <vector>
 
-// Channels of one group.
-inline int64_t in_group(const Call& call) { return call.c_in / call.groups; }
-inline int64_t out_group(const Call& call) { return call.c_out / call.groups; }
+#include "lattice/core/relation.h"
+#include "lattice/core/weights.h"
+#include "lattice/kernels/cpu/features/conv_plan.h"
+#include "lattice/routes/decide.h"
+#include "lattice/routes/launch.h"
 
-// The tile kernels divide by channel counts.
-Rejection has_channels(const Call& call);
-Rejection dense_only(const Call& call);
-Rejection packed_only(const Call& call);
-// Several edges of an offset share an output row, so that sums of rows save products.
-// The first is for conv, the second for outer.
-Rejection outputs_are_shared(const Call& call);
-Rejection outer_outputs_are_shared(const Call& call);
-// One launch has threads for every tile.
-Rejection needs_few_groups(const Call& call);
-// Channels of a group fill an 8 x 8 matrix, and what needs_few_groups asks.
-Rejection needs_tiles(const Call& call);
-// A neural accelerator, a 16-bit dtype, and channels of a group that fill its tiles.
-Rejection needs_tensor_unit(const Call& call);
-// Every output row has at most one edge for an offset, and the map is not too long.
-Rejection needs_map(const Call& call);
-// Every output row has exactly one edge: up by 2 x 2 x 2, or the gradient of down by 2 x 2 x 2.
-Rejection needs_one_edge(const Call& call);
-// A tile of 64 rows has edges of most offsets, or there are few of either.
-Rejection needs_full_tiles(const Call& call);
-// Rows may be sorted by mask.
-Rejection needs_sorted_map(const Call& call);
-// A reversed submanifold relation whose rows may be sorted before it is reversed.
-Rejection needs_mirror(const Call& call);
+namespace lattice::routes {
+
+// A convolution on a relation: which rows meet, how many channels they have, how they are stored.
+struct ConvProblem : cpu::ConvShape {
+  Relation::Ptr relation;
+  ConvProblem(Relation::Ptr relation, int64_t c_in, int64_t c_out, int64_t groups = 1,
+              mx::Dtype dtype = mx::float32)
+      : ConvShape{c_in, c_out, groups, float_type_of(dtype)}, relation(std::move(relation)) {}
+  mx::Dtype dtype() const { return dtype_of(storage); }
+  int64_t n_k() const { return relation->n_kernels(); }
+  int64_t n_in() const { return relation->n_in(); }
+  int64_t n_out() const { return relation->n_out(); }
+  int64_t n_edges() const { return relation->edge_count(); }
+  double flop() const;                 // 2 * edges * c_in * c_out / groups
+  graph::OutputSpec rows() const;      // (n_out, c_out)
+  graph::OutputSpec weights() const;   // (n_k, c_in / groups, c_out)
+  graph::OutputSpec matrices() const;  // (n_k, groups, c_in / groups, c_out / groups)
+  // Of the input gradient.
+  ConvProblem reversed() const { return {relation->reversed(), c_out, c_in, groups, dtype()}; }
+  // With dense weights.
+  Facts facts() const;
+  std::string variant() const;
+};
+
+// How weights are packed (core/weights.h).
+struct Packing {
+  int64_t bits = 0;
+  int64_t group_size = 0;
+  bool transposed = false;  // the kernel reads W^T: it is an input gradient
+  std::string text() const;
+};
+
+// A weight in the form that kernels read.
+struct ConvWeight {
+  mx::array w;  // (n_k, c_in / groups, c_out), or the codes of a packed weight
+  struct Codes {
+    mx::array scales, biases;
+    Packing packing;
+  };
+  std::optional<Codes> codes = {};   // w is packed
+  PackedKernel::Panels panels = {};  // of a dense weight, if the caller has them
+  // Codes of one offset lie by output channel (core/weights.h).
+  int64_t c_out() const { return w.shape(codes && w.shape(0) == 1 ? 1 : 2); }
+};
+
+// y = conv(x, w) + bias, and what follows.
+struct ConvAsked : ConvProblem {
+  mx::array x;
+  ConvWeight weight;
+  std::optional<mx::array> bias = {};
+  std::optional<mx::array> more = {};  // the columns behind those of x
+  // A norm in the same pass (cpu::NormAfter): relu((y - mean) * scale + shift + residual).
+  struct Norm {
+    mx::array mean, scale, shift;
+    std::optional<mx::array> residual = {};
+    bool relu = false;
+  };
+  std::optional<Norm> norm = {};
+  mx::StreamOrDevice stream = {};
+  Facts facts() const;
+  std::string variant() const;
+};
+// u = outer(x, g): the weight gradient. Of per_edge_outer it has the shape matrices().
+struct OuterAsked : ConvProblem {
+  mx::array x, g;
+  mx::StreamOrDevice stream = {};
+};
+// y from x and one matrix per edge, (n_k, groups, c_in / groups, c_out / groups), which may be any
+// view.
+struct PerEdgeAsked : ConvProblem {
+  mx::array x, matrices_of_edges;
+  mx::StreamOrDevice stream = {};
+};
+
+const Table<ConvAsked, mx::array>& conv_rows();
+const Table<ConvAsked, mx::array>& linear_rows();
+const Table<OuterAsked, mx::array>& outer_rows();
+const Table<PerEdgeAsked, mx::array>& per_edge_apply_rows();
+const Table<OuterAsked, mx::array>& per_edge_outer_rows();
+
+std::vector<ConvAsked> probe_cases(const ConvAsked& like);
+std::vector<OuterAsked> probe_cases(const OuterAsked& like);
+std::vector<PerEdgeAsked> probe_cases(const PerEdgeAsked& like);
+
+// Whether the rows of conv and linear on this stream are code of the CPU. These read panels and two
+// arrays side by side, and do what follows in their own pass.
+bool conv_is_host_code(mx::StreamOrDevice s);
 
 // How the kernels of conv and outer cut the output rows.
-std::string tile_note(const Call& call);
-mx::array conv_tiles(const Call& call, const Route& route);
-mx::array conv_packed(const Call& call, const Route& route);
+std::string tile_note(const ConvProblem& z);
+mx::array conv_tiles(const ConvAsked& asked, const Route& route);
+mx::array conv_packed(const ConvAsked& asked, const Route& route);
 // The same; rows that share (offset, output row) are added first and multiplied once.
-mx::array conv_buckets(const Call& call, const Route& route);
-mx::array conv_packed_buckets(const Call& call, const Route& route);
-mx::array conv_reference(const Call& given, const Route& route);
-mx::array outer_buckets(const Call& call, const Route& route);
-mx::array outer_tiles(const Call& call, const Route& route);
-mx::array outer_reference(const Call& call, const Route& route);
+mx::array conv_buckets(const ConvAsked& asked, const Route& route);
+mx::array conv_packed_buckets(const ConvAsked& asked, const Route& route);
+mx::array conv_reference(const ConvAsked& asked, const Route& route);
+mx::array outer_buckets(const OuterAsked& asked, const Route& route);
+mx::array outer_tiles(const OuterAsked& asked, const Route& route);
+mx::array outer_reference(const OuterAsked& asked, const Route& route);
 
 // conv and linear, dense or packed: a thread per output element.
-mx::array conv_metal_rows(const Call& call);
-// Tiles over the map; of linear: over the rows themselves.
-mx::array conv_metal_tiles(const Call& call);
+mx::array conv_metal_rows(const ConvAsked& asked);
+// Tiles over the map, and for linear over the rows themselves.
+mx::array conv_metal_tiles(const ConvAsked& asked);
+mx::array conv_metal_same(const ConvAsked& asked);
 // Tiles over the map with sorted rows.
-mx::array conv_metal_sorted(const Call& call);
+mx::array conv_metal_sorted(const ConvAsked& asked);
 // The same for a reversed submanifold relation: i = o + offset k is o = i + offset K - 1 - k. So
 // the relation itself, with the weights in reverse order, has the same result.
-mx::array conv_metal_mirrored(const Call& call);
+mx::array conv_metal_mirrored(const ConvAsked& asked);
 // Tiles over the lists of offsets, where every output row has one edge.
-mx::array conv_metal_lists(const Call& call);
+mx::array conv_metal_lists(const ConvAsked& asked);
 // Tiles of rows in local order; rows of x that share output and offset are added first.
-mx::array conv_metal_buckets(const Call& call);
-mx::array outer_metal_rows(const Call& call);
-mx::array outer_metal_tiles(const Call& call);
+mx::array conv_metal_buckets(const ConvAsked& asked);
+mx::array outer_metal_rows(const OuterAsked& asked);
+mx::array outer_metal_tiles(const OuterAsked& asked);
 
 // The same tiles with products on the tensor unit of Metal 4.
-mx::array conv_metal_tensor_same(const Call& call);  // of linear
-mx::array conv_metal_tensor_sorted(const Call& call);
-mx::array conv_metal_tensor_mirrored(const Call& call);
-mx::array conv_metal_tensor_lists(const Call& call);
-mx::array outer_metal_tensor(const Call& call);
+mx::array conv_metal_tensor_same(const ConvAsked& asked);  // of linear
+mx::array conv_metal_tensor_sorted(const ConvAsked& asked);
+mx::array conv_metal_tensor_mirrored(const ConvAsked& asked);
+mx::array conv_metal_tensor_lists(const ConvAsked& asked);
+mx::array outer_metal_tensor(const OuterAsked& asked);
 
 // Plain MLX operations, offset by offset, in float32: for devices that have no kernel of ours, and
 // the yardstick for those that have.
-mx::array conv_with_mlx(const Call& call);
-mx::array outer_with_mlx(const Call& call);
-mx::array linear_with_mlx(const Call& call);
+mx::array conv_with_mlx(const ConvAsked& asked);
+mx::array outer_with_mlx(const OuterAsked& asked);
+mx::array linear_with_mlx(const ConvAsked& asked);
 
-}  // namespace lattice
+}  // namespace lattice::routes

@@ -1,38 +1,124 @@
-// Which row of the table serves a call, and the log of what was decided.
+// Which row of a table answers a question: run() decides, writes what it decided into the logs that
+// are open, and runs the row.
 #pragma once
 
+#include <mlx/dtype.h>
+#include <mlx/utils.h>
+
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "lattice/routes/table.h"
+#include "lattice/api.h"
+#include "lattice/routes/probe.h"
+#include "lattice/routes/route.h"
 
-namespace lattice {
+namespace lattice::routes {
 
-// What was decided for one call.
-struct Decision {
-  Call call;
+// What explain() tells of a question. Asked::facts() makes it, only while a log is open.
+struct Facts {
+  mx::Dtype dtype = mx::float32;
+  int64_t n_in = 0;
+  std::optional<int64_t> n_out = {};    // none: the values decide it
+  std::optional<int64_t> n_edges = {};  // the same
+  double flop = 0;
+  double bytes = 0;                           // of what is read and written, each once
+  std::string relation, storage, shape = {};  // one line each
+};
+
+// "16 -> 32 channels in 4 groups".
+std::string channels_text(int64_t c_in, int64_t c_out, int64_t groups = 1);
+
+struct LATTICE_API Decision {
+  const AnyTable* table = nullptr;
   const Route* chosen = nullptr;
   bool forced = false;
-  std::vector<std::pair<const Route*, Rejection>> rejected;
+  std::vector<std::pair<const Route*, Rejection>> rejected = {};
+  Facts facts = {};
+  std::string note = {};  // of the chosen row
+  bool probed = false;    // a small case of the chosen row ran on this machine
   std::string text() const;
 };
 
-// The first row that fits, or the one that LATTICE_ROUTE="operation=name,..." asks for; throws
-// std::invalid_argument when that does not exist or does not fit.
-Decision decide(const Call& call);
+// What is known before a row is asked: the device of the stream, and the name that
+// LATTICE_ROUTE="operation=name,..." asks for. Throws std::invalid_argument for a wrong variable.
+struct Frame {
+  mx::Device::DeviceType device;
+  std::optional<std::string> forced;
+  Frame(const AnyTable& table, mx::StreamOrDevice s);
+  bool considers(const Route& row) const { return !forced || row.name == *forced; }
+  Rejection refusal(const Route& row) const;  // by the device
+};
 
-// decide(), seen by the logs of this thread.
-Decision choose(const Call& call);
+// Whether a log of this thread is open, and an entry for all of them.
+bool is_logged();
+void log(const Decision& decision);
+// Throws: std::invalid_argument that says why the forced row does not fit.
+[[noreturn]] void fail_to_choose(const Frame& frame, const Decision& decision);
+// Whether MLX rounds float32 operands to TF32 on this machine, and the words for it.
+bool rounds_to_tf32();
+std::string tf32_note();
 
-// choose() and launch; the first result, or all of them.
-mx::array run(const Call& call);
-graph::Arrays run_all(const Call& call);
+// Whether products of this row are TF32 on this machine.
+template <class Asked, class Made>
+bool is_tf32(const Row<Asked, Made>& row, const Asked& asked) {
+  return row.multiplies_float32 && row.multiplies_float32(asked) && rounds_to_tf32();
+}
+
+// The decision for `chosen` in words; null: why no row fits.
+template <class Asked, class Made>
+Decision described(const Table<Asked, Made>& table, const Asked& asked, const Frame& frame,
+                   const Row<Asked, Made>* chosen) {
+  Decision decision{&table, chosen, frame.forced.has_value()};
+  for (const Row<Asked, Made>& row : table.rows) {
+    if (&row == chosen) break;
+    if (!frame.considers(row)) continue;
+    Rejection why = frame.refusal(row);
+    if (why.fits()) why = row.refusal(asked);
+    if (why.fits()) why = probe_refusal(row, asked);
+    decision.rejected.emplace_back(&row, std::move(why));
+  }
+  if (!chosen) return decision;
+  decision.facts = asked.facts();
+  decision.note = chosen->note ? chosen->note(asked) : is_tf32(*chosen, asked) ? tf32_note() : "";
+  decision.probed = was_probed(*chosen, asked);
+  return decision;
+}
+
+// The first row that fits, or the one that LATTICE_ROUTE names; throws if that does not fit.
+template <class Asked, class Made>
+const Row<Asked, Made>& first_fit(const Table<Asked, Made>& table, const Asked& asked,
+                                  const Frame& frame) {
+  for (const Row<Asked, Made>& row : table.rows) {
+    bool fits = frame.considers(row) && row.device == frame.device && has_backend(row.code);
+    for (const Condition<Asked>& condition : row.fits) fits = fits && condition.holds(asked);
+    if (fits && passes_probe(table, row, asked)) return row;
+  }
+  const Row<Asked, Made>* none = nullptr;
+  fail_to_choose(frame, described(table, asked, frame, none));
+}
+
+// What would be decided. Logs do not see it.
+template <class Asked, class Made>
+Decision decide(const Table<Asked, Made>& table, const Asked& asked) {
+  const Frame frame(table, asked.stream);
+  return described(table, asked, frame, &first_fit(table, asked, frame));
+}
+
+// The answer to a question. No text is made unless a log is open.
+template <class Asked, class Made>
+Made run(const Table<Asked, Made>& table, const Asked& asked) {
+  const Frame frame(table, asked.stream);
+  const Row<Asked, Made>& row = first_fit(table, asked, frame);
+  if (is_logged()) log(described(table, asked, frame, &row));
+  return row.run(asked, row);
+}
 
 // While one lives, the decisions of the thread that made it are kept. Logs may end in any order and
 // on any thread; each sees what happens during its life.
-class DecisionLog {
+class LATTICE_API DecisionLog {
  public:
   DecisionLog();
   ~DecisionLog();
@@ -45,8 +131,4 @@ class DecisionLog {
   std::shared_ptr<State> state_;
 };
 
-// How often kernels of a route ran in this process. Rows of kernels on the CPU count when MLX
-// evaluates the node, all other rows when the node is built.
-int64_t run_count(const std::string& operation, const std::string& route);
-
-}  // namespace lattice
+}  // namespace lattice::routes

@@ -1,36 +1,40 @@
-// Launchers of distance: all pairs of float32 rows a (N, C) and b (M, C) -> (N, M); and of its
-// gradient by sums of differences.
+// Distances of all pairs of float32 rows a (N, C) and b (M, C) -> (N, M).
 #pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
-#include "lattice/routes/route.h"
+#include "lattice/kernels/cpu/features/distance.h"
+#include "lattice/routes/decide.h"
 
-namespace lattice {
+namespace lattice::routes {
 
 // A cosine is divided by max(|a| |b|, this).
 inline constexpr double kLeastCosineScale = 1e-8;
 
-Call distance_call(const mx::array& a, const mx::array& b, Distance metric, mx::StreamOrDevice s);
+using cpu::Distance;
+const char* name(Distance metric);
 
-mx::array distance_tiles(const Call& call, const Route& route);
-mx::array distance_reference(const Call& call, const Route& route);
-// Tiles cover all pairs in one launch, on Metal.
-Rejection needs_whole_tiles(const Call& call);
-mx::array distance_with_metal(const Call& call);
-mx::array distance_with_mlx(const Call& call);
+struct DistanceAsked {
+  mx::array a, b;
+  Distance metric = Distance::euclidean;
+  mx::StreamOrDevice stream = {};
+  Facts facts() const;
+  std::string variant() const;
+};
 
-// Gradients of a and b, where w (N, M) multiplies each difference a[i] - b[j]
-// (kernels/cpu/features/distance_gradient.h).
-Call distance_vjp_call(const mx::array& a, const mx::array& b, const mx::array& w,
-                       mx::StreamOrDevice s);
-graph::Arrays distance_vjp_rows(const Call& call, const Route& route);
-graph::Arrays distance_vjp_with_mlx(const Call& call, const Route& route);
-// In MLX operations, differentiable as they are. Inputs: a, b, w.
-graph::Arrays distance_vjp_formula(const graph::Arrays& in, mx::StreamOrDevice s);
-// (N, M): a[i, c] - b[j, c].
-mx::array differences(const mx::array& a, const mx::array& b, int c, mx::StreamOrDevice s);
+const Table<DistanceAsked, mx::array>& distance_rows();
+std::vector<DistanceAsked> probe_cases(const DistanceAsked& like);
+
+mx::array distance_tiles(const DistanceAsked& asked, const Route& route);
+mx::array distance_reference(const DistanceAsked& asked, const Route& route);
+// Tiles cover all pairs in one launch: MLX counts threads in 32 bits.
+inline constexpr int kDistanceTile = 16;  // side of a tile in distance.metal
+inline constexpr int kMostDistanceRows =
+    std::numeric_limits<int>::max() / kDistanceTile * kDistanceTile;
+mx::array distance_with_metal(const DistanceAsked& asked);
+mx::array distance_with_mlx(const DistanceAsked& asked);
 
 // One distance in float64; `terms` receives the sum of what was added, each positive.
 double exact_distance(const auto& a, const auto& b, int64_t c, Distance metric,
@@ -49,4 +53,4 @@ double exact_distance(const auto& a, const auto& b, int64_t c, Distance metric,
   return d;
 }
 
-}  // namespace lattice
+}  // namespace lattice::routes

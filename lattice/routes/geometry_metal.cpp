@@ -7,13 +7,13 @@
 #include <bit>
 #include <limits>
 
+#include "lattice/core/arrays.h"
 #include "lattice/core/errors.h"
-#include "lattice/graph/dtype.h"
 #include "lattice/kernels/portable/geometry_sizes.h"
 #include "lattice/routes/geometry.h"
 #include "lattice/routes/kernel_call.h"
 
-namespace lattice {
+namespace lattice::routes {
 namespace {
 
 constexpr int kTile = 64;  // as in neighbors.metal
@@ -54,14 +54,83 @@ mx::array find(const mx::array& coords, const mx::array& queries, mx::StreamOrDe
   return kernel.run(s)[0];
 }
 
+cpu::Buffer<int32_t> buffer_of(mx::array values, int64_t n) {
+  values.eval();
+  cpu::Buffer<int32_t> out(n);
+  if (n) std::copy_n(values.data<int32_t>(), n, out.begin());
+  return out;
+}
+
+// Rows that the relation makes, in the order of core: distinct floor(in / stride), or distinct in *
+// stride + offset - padding. A condition of the row says that they fit int32.
+CoordinateSet made_rows(const RelateAsked& asked) {
+  const KernelSpec& spec = asked.spec;
+  const cpu::CoordSpan in = asked.in.span();
+  const int64_t k = asked.scatters() ? spec.volume() : 1, n = in.rows * k;
+  cpu::Buffer<int32_t> rows(n * 4);
+  if (!asked.scatters()) {
+    cpu::floor_coords(in, spec.stride, rows.data());
+  } else {
+    const std::vector<Triple> offsets = kernel_offsets(spec.size, spec.dilation, false);
+    for (int64_t i = 0; i < n; ++i) {
+      rows[i * 4] = static_cast<int32_t>(in.at(i / k, 0));
+      for (size_t a = 0; a < 3; ++a)
+        rows[i * 4 + 1 + static_cast<int64_t>(a)] =
+            static_cast<int32_t>(in.at(i / k, static_cast<int>(a) + 1) * spec.stride[a] +
+                                 offsets[static_cast<size_t>(i % k)][a] - spec.padding[a]);
+    }
+  }
+  const CoordinateSet all(adopt(std::move(rows), {static_cast<int>(n), 4}), asked.operation);
+  const cpu::Buffer<int32_t> first = unique_with_metal({all, asked.stream}).first;
+  cpu::Buffer<int32_t> kept(first.size() * 4);
+  cpu::take_rows(all.span(), first.span(), kept.data());
+  return CoordinateSet(adopt(std::move(kept), {static_cast<int>(first.size()), 4}),
+                       asked.operation);
+}
+
+// out_in_map and, behind it, the masks of the rows.
+mx::array map_and_masks(const RelateAsked& asked, const mx::array& in, const mx::array& out) {
+  const mx::StreamOrDevice s = asked.stream;
+  const KernelSpec& spec = asked.spec;
+  const int n_k = static_cast<int>(spec.volume()), n_words = (n_k + 31) / 32, n = rows_of(out);
+  if (n == 0 || rows_of(in) == 0) {
+    const mx::array none = mx::full({n, n_k}, -1, mx::int32, s);
+    return mx::concatenate({none, mx::zeros({n, n_words}, mx::int32, s)}, 1, s);
+  }
+  const mx::array slots = table_of(in, s);
+  RelateSizes sizes{.n_slots = rows_of(slots), .n_k = n_k, .stride = {}, .padding = {}};
+  for (size_t a = 0; a < 3; ++a) {
+    sizes.stride[a] = static_cast<int>(spec.stride[a]);
+    sizes.padding[a] = static_cast<int>(spec.padding[a]);
+  }
+  std::vector<int32_t> offsets;
+  for (const Triple& offset : kernel_offsets(spec.size, spec.dilation, !asked.scatters()))
+    for (const int64_t v : offset) offsets.push_back(static_cast<int32_t>(v));
+  RowKernel kernel("relations", asked.scatters() ? "scatter" : "gather", n);
+  kernel.add("slots", slots), kernel.add("rows", in), kernel.add("targets", out);
+  kernel.add("offsets", mx::array(offsets.data(), {n_k, 3}, mx::int32));
+  kernel.add_output("out", {{n, n_k + n_words}, mx::int32});
+  kernel.add_sizes("RelateSizes", sizes);
+  kernel.enter(std::string("relate_row<") + (asked.scatters() ? "true>" : "false>"),
+               "out, slots, rows, targets, offsets, sizes, thread_position_in_grid.xy");
+  kernel.call.grid[1] = n_words;
+  return kernel.run(s)[0];
+}
+
+// Source and query as the kernel reads them, (N, 4) int32.
+struct SearchRows {
+  mx::array source, query;
+};
+
 // Neighbors of all queries by comparing each of them with every source. The kernel `function`,
 // count or take, keeps `width` neighbors per query in its outputs.
-graph::Arrays search(const std::string& function, const Call& call, int width,
+graph::Arrays search(const std::string& function, const NeighborsAsked& asked,
+                     const SearchRows& rows, int width,
                      const std::vector<graph::OutputSpec>& outputs) {
-  const int n = rows_of(call.inputs[1]);
-  const bool points = call.geometry().points;
+  const int n = rows_of(rows.query);
+  const bool points = asked.are_points();
   KernelCall kernel("neighbors_" + function + (points ? "_points" : "_coords"), "neighbors");
-  kernel.add("source", call.inputs[0]), kernel.add("query", call.inputs[1]);
+  kernel.add("source", rows.source), kernel.add("query", rows.query);
   std::string arguments;
   for (size_t i = 0; i < outputs.size(); ++i) {
     kernel.add_output(i ? "distances" : "out", outputs[i]);
@@ -69,10 +138,10 @@ graph::Arrays search(const std::string& function, const Call& call, int width,
   }
   kernel.add_sizes(
       "SearchSizes",
-      SearchSizes{.n_sources = rows_of(call.inputs[0]),
+      SearchSizes{.n_sources = rows_of(rows.source),
                   .n_queries = n,
                   .width = width,
-                  .reach = call.geometry().reach.value_or(std::numeric_limits<float>::infinity())});
+                  .reach = asked.query.reach.value_or(std::numeric_limits<float>::infinity())});
   kernel.call.shared = {{"int4", "tile", "lattice::kTile"}};
   kernel.enter(function + "_neighbors<" + (points ? "true>" : "false>"),
                arguments + "source, query, sizes, tile, lattice::SearchPlace{" +
@@ -80,49 +149,52 @@ graph::Arrays search(const std::string& function, const Call& call, int width,
   kernel.call.grid = {(n + kTile - 1) / kTile * kTile, 1, 1};
   kernel.call.threadgroup = {kTile, 1, 1};
   if (function == "take") kernel.call.init_value = -1.0f;
-  return kernel.run(call.stream);
+  return kernel.run(asked.stream);
+}
+
+cpu::Neighbors found_neighbors(const NeighborsAsked& asked, const SearchRows& rows) {
+  const int n = rows_of(rows.query);
+  cpu::Neighbors result;
+  result.offsets = cpu::Buffer<int32_t>(n + 1);
+  std::fill(result.offsets.begin(), result.offsets.end(), 0);
+  if (n == 0 || rows_of(rows.source) == 0) return result;
+  const cpu::Buffer<int32_t> count =
+      buffer_of(search("count", asked, rows, 0, {{{n}, mx::int32}})[0], n);
+  const int64_t most = *std::max_element(count.begin(), count.end());
+  const int width = static_cast<int>(std::min(asked.query.limit, most));
+  if (int64_t{n} * width > std::numeric_limits<int32_t>::max())
+    fail("neighbors", "metal.brute keeps " + std::to_string(width) + " neighbors for each of " +
+                          std::to_string(n) + " queries, expected fewer than 2^31");
+  for (int q = 0; q < n; ++q) {
+    if (asked.query.reach) result.truncated += std::max(0, count[q] - width);
+    result.offsets[q + 1] = result.offsets[q] + std::min(count[q], width);
+  }
+  if (width == 0) return result;
+  std::vector<mx::array> found =
+      search("take", asked, rows, width, {{{n, width}, mx::int32}, {{n, width}, mx::float32}});
+  mx::eval(found);
+  result.sources = cpu::Buffer<int32_t>(result.offsets[n]);
+  result.distances = cpu::Buffer<float>(result.offsets[n]);
+  for (int q = 0; q < n; ++q) {
+    const int64_t at = int64_t{q} * width, kept = std::min(count[q], width);
+    std::copy_n(found[0].data<int32_t>() + at, kept, result.sources.begin() + result.offsets[q]);
+    std::copy_n(found[1].data<float>() + at, kept, result.distances.begin() + result.offsets[q]);
+  }
+  return result;
 }
 
 }  // namespace
 
-Rejection needs_hash(const Call& call) {
-  for (const mx::array& a : call.inputs)
-    if (a.dtype() == mx::int64 || a.size() >= size_t{1} << 31)
-      return {Rejection::Step::shape, "coordinates are int64 or have 2^29 rows or more"};
-  return needs_gpu_kernels(call);
+cpu::Buffer<int32_t> lookup_with_metal(const LookupAsked& asked) {
+  return buffer_of(find(asked.coords.array(), asked.queries.array(), asked.stream),
+                   asked.queries.rows());
 }
 
-Rejection needs_map_by_hash(const Call& call) {
-  const Geometry& g = call.geometry();
-  const bool scatters = offsets_start_at_zero(g.kind);
-  const int64_t k = g.spec.volume(), words = (k + 31) / 32, n = rows_of(call.inputs[0]);
-  // Where the output rows are still to be made there are at most so many.
-  const int64_t n_out = g.has_target ? call.n_out() : n * (scatters ? k : 1);
-  if (n_out * (k + words) > std::numeric_limits<int32_t>::max() || n_out >= 1 << 29)
-    return {Rejection::Step::shape, "the map may have 2^31 values or more"};
-  const Rejection why = needs_hash(call);
-  if (!why.fits() || g.has_target || !scatters) return why;
-  const int32_t* rows = n ? call.inputs[0].data<int32_t>() : nullptr;
-  for (int64_t r = 0; r < n; ++r)
-    for (size_t a = 0; a < 3; ++a) {
-      const int64_t low =
-          rows[r * 4 + 1 + static_cast<int64_t>(a)] * g.spec.stride[a] - g.spec.padding[a];
-      const int64_t high = low + (g.spec.size[a] - 1) * g.spec.dilation[a];
-      if (low < std::numeric_limits<int32_t>::min() || high > std::numeric_limits<int32_t>::max())
-        return {Rejection::Step::shape, "some output coordinate leaves int32"};
-    }
-  return why;
-}
-
-mx::array lookup_with_metal(const Call& call) {
-  return find(call.inputs[0], call.inputs[1], call.stream);
-}
-
-mx::array unique_with_metal(const Call& call) {
-  const mx::array& coords = call.inputs[0];
-  const auto s = call.stream;
+cpu::Distinct unique_with_metal(const UniqueAsked& asked) {
+  const mx::array& coords = asked.coords.array();
+  const auto s = asked.stream;
   const int n = rows_of(coords);
-  if (n == 0) return mx::zeros({2, 0}, mx::int32, s);
+  if (n == 0) return {};
   const mx::array first = find(coords, coords, s);
   const mx::array is_first = mx::equal(first, mx::arange(n, mx::int32, s), s);
   const mx::array number = mx::subtract(
@@ -133,81 +205,43 @@ mx::array unique_with_metal(const Call& call) {
   kernel.add_sizes("TableSizes", TableSizes{.n_slots = 0, .n_rows = n});
   kernel.enter("compact_row", "out, first, number, sizes, thread_position_in_grid");
   kernel.call.init_value = -1.0f;
-  return kernel.run(s)[0];
+  mx::array both = kernel.run(s)[0];  // the distinct row of each row; the first row of each, -1
+  both.eval();
+  const int32_t* firsts = both.data<int32_t>() + n;
+  const int64_t count = std::find(firsts, firsts + n, -1) - firsts;
+  cpu::Distinct distinct{cpu::Buffer<int32_t>(count), cpu::Buffer<int32_t>(n)};
+  std::copy_n(firsts, count, distinct.first.begin());
+  std::copy_n(both.data<int32_t>(), n, distinct.inverse.begin());
+  return distinct;
 }
 
-mx::array relate_with_metal(const Call& call) {
-  const mx::array &in = call.inputs[0], &out = call.inputs[1];
-  const auto s = call.stream;
-  const RelationKind kind = call.geometry().kind;
-  const KernelSpec& spec = call.geometry().spec;
-  const int n_k = static_cast<int>(spec.volume()), n_words = (n_k + 31) / 32, n = rows_of(out);
-  if (n == 0 || rows_of(in) == 0) {
-    const mx::array none = mx::full({n, n_k}, -1, mx::int32, s);
-    return mx::concatenate({none, mx::zeros({n, n_words}, mx::int32, s)}, 1, s);
-  }
-  const bool scatters = offsets_start_at_zero(kind);
-  const mx::array slots = table_of(in, s);
-  RelateSizes sizes{.n_slots = rows_of(slots), .n_k = n_k, .stride = {}, .padding = {}};
-  for (size_t a = 0; a < 3; ++a) {
-    sizes.stride[a] = static_cast<int>(spec.stride[a]);
-    sizes.padding[a] = static_cast<int>(spec.padding[a]);
-  }
-  std::vector<int32_t> offsets;
-  for (const Triple& offset : kernel_offsets(spec.size, spec.dilation, !scatters))
-    for (const int64_t v : offset) offsets.push_back(static_cast<int32_t>(v));
-  RowKernel kernel("relations", scatters ? "scatter" : "gather", n);
-  kernel.add("slots", slots), kernel.add("rows", in), kernel.add("targets", out);
-  kernel.add("offsets", mx::array(offsets.data(), {n_k, 3}, mx::int32));
-  kernel.add_output("out", {{n, n_k + n_words}, mx::int32});
-  kernel.add_sizes("RelateSizes", sizes);
-  kernel.enter(std::string("relate_row<") + (scatters ? "true>" : "false>"),
-               "out, slots, rows, targets, offsets, sizes, thread_position_in_grid.xy");
-  kernel.call.grid[1] = n_words;
-  return kernel.run(s)[0];
+Relation::Fresh relate_with_metal(const RelateAsked& asked) {
+  const mx::StreamOrDevice s = asked.stream;
+  const cpu::Buffer<int32_t> first = lookup_with_metal({asked.in, asked.in, s});
+  for (int64_t r = 0; r < first.size(); ++r)
+    if (first[r] != r) asked.in.unique_index(asked.operation);  // throws
+  const std::optional<CoordinateSet> known = asked.out();
+  CoordinateSet out = known ? *known : made_rows(asked);
+  const mx::array map = map_and_masks(asked, asked.in.array(), out.array());
+  const int n = map.shape(0), n_k = static_cast<int>(asked.spec.volume());
+  mx::array rows = mx::contiguous(mx::slice(map, {0, 0}, {n, n_k}, s), false, s);
+  mx::array masks = mx::contiguous(mx::slice(map, {0, n_k}, {n, map.shape(1)}, s), false, s);
+  masks = mx::view(masks, mx::uint32, s);
+  mx::eval(rows, masks);
+  return Relation::from_map(asked.kind, asked.spec, asked.in.rows(), {rows, masks}, std::move(out));
 }
 
-mx::array neighbors_with_metal(const Call& call) {
-  const int n = rows_of(call.inputs[1]);
-  const int64_t limit = call.geometry().limit;
-  std::vector<int32_t> result = {0, 0, 0};  // truncated in two words, the first offset
-  if (n == 0 || rows_of(call.inputs[0]) == 0) {
-    result.resize(static_cast<size_t>(n) + 3, 0);
-    return mx::array(result.data(), {n + 3}, mx::int32);
-  }
-  mx::array counts = search("count", call, 0, {{{n}, mx::int32}})[0];
-  counts.eval();
-  const int32_t* count = counts.data<int32_t>();
-  const int64_t most = *std::max_element(count, count + n);
-  const int width = static_cast<int>(std::min(limit, most));
-  int64_t truncated = 0;
-  for (int q = 0; q < n && call.geometry().reach; ++q)
-    truncated += std::max<int64_t>(0, count[q] - int64_t{width});
-  if (int64_t{n} * width > std::numeric_limits<int32_t>::max())
-    fail("neighbors", "metal.brute keeps " + std::to_string(width) + " neighbors for each of " +
-                          std::to_string(n) + " queries, expected fewer than 2^31");
-  result[0] = static_cast<int32_t>(truncated & ((1 << 30) - 1));
-  result[1] = static_cast<int32_t>(truncated >> 30);
-  std::vector<int32_t> distances;
-  if (width > 0) {
-    std::vector<mx::array> found =
-        search("take", call, width, {{{n, width}, mx::int32}, {{n, width}, mx::float32}});
-    mx::eval(found);
-    std::vector<int32_t> sources;
-    for (int q = 0; q < n; ++q) {
-      const int64_t kept = std::min<int64_t>(count[q], width), at = int64_t{q} * width;
-      for (int64_t e = at; e < at + kept; ++e) {
-        sources.push_back(found[0].data<int32_t>()[e]);
-        distances.push_back(std::bit_cast<int32_t>(found[1].data<float>()[e]));
-      }
-      result.push_back(static_cast<int32_t>(sources.size()));
-    }
-    result.insert(result.end(), sources.begin(), sources.end());
-    result.insert(result.end(), distances.begin(), distances.end());
-  } else {
-    result.resize(static_cast<size_t>(n) + 3, 0);
-  }
-  return mx::array(result.data(), {static_cast<int>(result.size())}, mx::int32);
+NeighborRelation::Ptr neighbors_with_metal(const NeighborsAsked& asked) {
+  const auto& [source, query, batches, query_batches] = asked.rows;
+  if (query && mx::issubdtype(query->dtype(), mx::floating) != asked.are_points())
+    fail(asked.operation,
+         "source and query must both be integer coordinates or both be float points");
+  const mx::array sources = neighbor_rows(source, batches, asked.operation, "source_coords");
+  const SearchRows rows{
+      sources,
+      query ? neighbor_rows(*query, query_batches, asked.operation, "query_coords") : sources};
+  return std::make_shared<const NeighborRelation>(found_neighbors(asked, rows), source.shape(0),
+                                                  asked.limit);
 }
 
-}  // namespace lattice
+}  // namespace lattice::routes

@@ -10,9 +10,10 @@
 
 #include "lattice/graph/cpu_call.h"
 #include "lattice/graph/gpu_call.h"
-#include "lattice/routes/route.h"
 
-namespace lattice {
+namespace lattice::routes {
+
+namespace mx = mlx::core;
 
 // Where a thread is, for entry functions that work in groups: ThreadPlace of arguments.metal.
 inline constexpr const char* kThreadPlace =
@@ -60,4 +61,4 @@ struct KernelCall {
   graph::Arrays run(mx::StreamOrDevice s) const { return graph::gpu_call(call, inputs, s); }
 };
 
-}  // namespace lattice
+}  // namespace lattice::routes

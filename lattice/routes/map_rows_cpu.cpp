@@ -2,17 +2,18 @@
 #include <cmath>
 
 #include "lattice/routes/launch.h"
-#include "lattice/routes/map_rows.h"
+#include "lattice/routes/pool.h"
 
-namespace lattice {
+namespace lattice::routes {
 namespace {
 
 using Kernel = void (*)(const RowMap&, const cpu::RowArray&, void*);
 
-mx::array node(const Call& call, const Route& route, Kernel kernel) {
+mx::array node(const MapRowsAsked& asked, const Route& route, Kernel kernel) {
   return cpu_node(
-      call, route, contiguous_inputs(call), address(call.map.get()), output_rows(call),
-      [kernel, map = call.map](std::span<const graph::Input> in, const graph::Output& out) {
+      route, asked.stream, contiguous({asked.x}, asked.stream), address(asked.map.get()),
+      {{static_cast<int>(asked.map->n_out()), asked.x.shape(1)}, asked.x.dtype()},
+      [kernel, map = asked.map](std::span<const graph::Input> in, const graph::Output& out) {
         kernel(*map, row_array(in[0]), out.data);
       });
 }
@@ -53,11 +54,11 @@ void reference(const RowMap& map, const cpu::RowArray& x, void* out) {
 
 }  // namespace
 
-mx::array map_rows_segments(const Call& call, const Route& route) {
-  return node(call, route, reduce);
+mx::array map_rows_segments(const MapRowsAsked& asked, const Route& route) {
+  return node(asked, route, reduce);
 }
-mx::array map_rows_reference(const Call& call, const Route& route) {
-  return node(call, route, reference);
+mx::array map_rows_reference(const MapRowsAsked& asked, const Route& route) {
+  return node(asked, route, reference);
 }
 
-}  // namespace lattice
+}  // namespace lattice::routes

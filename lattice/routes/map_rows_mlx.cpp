@@ -3,19 +3,19 @@
 
 #include <cmath>
 
-#include "lattice/routes/map_rows.h"
+#include "lattice/routes/pool.h"
 
-namespace lattice {
+namespace lattice::routes {
 
-mx::array map_rows_with_mlx(const Call& call) {
-  const mx::StreamOrDevice s = call.stream;
-  const RowMap& map = *call.map;
-  const int n = static_cast<int>(call.n_out()), c = static_cast<int>(call.c_out);
+mx::array map_rows_with_mlx(const MapRowsAsked& asked) {
+  const mx::StreamOrDevice s = asked.stream;
+  const RowMap& map = *asked.map;
+  const int n = static_cast<int>(map.n_out()), c = asked.x.shape(1);
   const int entries = static_cast<int>(map.n_entries());
-  if (entries == 0 || c == 0 || call.n_in() == 0) return mx::zeros({n, c}, call.dtype, s);
+  if (entries == 0 || c == 0 || map.n_in() == 0) return mx::zeros({n, c}, asked.x.dtype(), s);
   const mx::array rows = map.parts().rows;
-  mx::array values = mx::take(mx::astype(call.inputs[0], mx::float32, s),
-                              mx::maximum(rows, mx::array(0), s), 0, s);
+  mx::array values =
+      mx::take(mx::astype(asked.x, mx::float32, s), mx::maximum(rows, mx::array(0), s), 0, s);
   const mx::array missing = mx::expand_dims(mx::less(rows, mx::array(0), s), 1, s);
   values = mx::where(missing, mx::array(0.0f), values, s);
   if (map.parts().weights)
@@ -32,7 +32,7 @@ mx::array map_rows_with_mlx(const Call& call) {
     out = max ? mx::where(mx::equal(counts, mx::array(0.0f), s), mx::array(0.0f), out, s)
               : mx::divide(out, mx::maximum(counts, mx::array(1.0f), s), s);
   }
-  return mx::astype(out, call.dtype, s);
+  return mx::astype(out, asked.x.dtype(), s);
 }
 
-}  // namespace lattice
+}  // namespace lattice::routes

@@ -1,26 +1,27 @@
 #include "lattice/routes/packed_weight.h"
 
+#include "lattice/core/arrays.h"
+
 #include <mlx/ops.h>
 
-namespace lattice {
+namespace lattice::routes {
 namespace {
 
 mx::array transposed(const mx::array& a, mx::StreamOrDevice s) {
   return mx::transpose(a, {0, 2, 1}, s);
 }
 
-// Offsets [first, first + n) of a packed call, dense, (n, c_in / groups, c_out).
-mx::array dense_offsets(const Call& call, int first, int n) {
-  const auto s = call.stream;
-  const Packing& p = call.packing();
+// Offsets [first, first + n) of a packed weight, dense, (n, c_in / groups, c_out).
+mx::array dense_offsets(const ConvAsked& asked, int first, int n) {
+  const auto s = asked.stream;
+  const auto& [scales, biases, p] = *asked.weight.codes;
   const auto part = [&](const mx::array& a) {
     return mx::slice(a, {first, 0, 0}, {first + n, a.shape(1), a.shape(2)}, s);
   };
-  const mx::array w =
-      dequantize_codes(part(call.inputs[1]), part(call.inputs[2]), part(call.inputs[3]),
-                       call.inputs[1].shape(0) == 1, p.group_size, p.bits,
-                       (p.transposed ? call.c_out : call.c_in) / call.groups, s);
-  return p.transposed ? transposed_weight(w, call.groups, s) : w;
+  const mx::array w = dequantize_codes(part(asked.weight.w), part(scales), part(biases),
+                                       asked.weight.w.shape(0) == 1, p.group_size, p.bits,
+                                       p.transposed ? asked.out_group() : asked.in_group(), s);
+  return p.transposed ? transposed_weight(w, asked.groups, s) : w;
 }
 
 }  // namespace
@@ -51,20 +52,19 @@ mx::array dequantize_codes(const mx::array& codes, const mx::array& scales, cons
   return transposed(mx::astype(w, scales.dtype(), s), s);
 }
 
-Call with_dense_weight(const Call& call) {
-  if (!call.packing().bits) return call;
-  Call dense = call;
-  dense.inputs = {call.inputs[0], dense_offsets(call, 0, call.inputs[1].shape(0))};
-  if (call.bias()) dense.inputs.push_back(*call.bias());
-  dense.payload = Weights{.has_bias = call.weights().has_bias};
+ConvAsked with_dense_weight(const ConvAsked& asked) {
+  if (!asked.weight.codes) return asked;
+  ConvAsked dense = asked;
+  dense.weight.w = dense_offsets(asked, 0, asked.weight.w.shape(0));
+  dense.weight.codes = {};
   return dense;
 }
 
-mx::array weight_of_offset(const Call& call, int k) {
-  const auto s = call.stream;
-  if (call.packing().bits) return mx::squeeze(dense_offsets(call, k, 1), 0, s);
-  const mx::array& w = call.inputs[1];
+mx::array weight_of_offset(const ConvAsked& asked, int k) {
+  const auto s = asked.stream;
+  if (asked.weight.codes) return mx::squeeze(dense_offsets(asked, k, 1), 0, s);
+  const mx::array& w = asked.weight.w;
   return mx::squeeze(mx::slice(w, {k, 0, 0}, {k + 1, w.shape(1), w.shape(2)}, s), 0, s);
 }
 
-}  // namespace lattice
+}  // namespace lattice::routes

@@ -3,30 +3,26 @@
 // outer.
 #pragma once
 
-#include "lattice/routes/route.h"
+#include "lattice/routes/conv.h"
 
-namespace lattice {
+namespace lattice::routes {
 
-// Fewer than two edges per matrix: nothing is gained by keeping a matrix in the cache.
-Rejection is_one_matrix_per_edge(const Call& call);
-Rejection are_many_edges_per_matrix(const Call& call);
-
-mx::array per_edge_apply_pairs(const Call& call, const Route& route);
-mx::array per_edge_apply_buckets(const Call& call, const Route& route);
-mx::array per_edge_apply_tiles(const Call& call, const Route& route);
-mx::array per_edge_apply_reference(const Call& call, const Route& route);
-mx::array per_edge_apply_metal_buckets(const Call& call);
+mx::array per_edge_apply_pairs(const PerEdgeAsked& asked, const Route& route);
+mx::array per_edge_apply_buckets(const PerEdgeAsked& asked, const Route& route);
+mx::array per_edge_apply_tiles(const PerEdgeAsked& asked, const Route& route);
+mx::array per_edge_apply_reference(const PerEdgeAsked& asked, const Route& route);
+mx::array per_edge_apply_metal_buckets(const PerEdgeAsked& asked);
 // conv_metal_rows on (K, G, C, M).
-mx::array per_edge_apply_metal_rows(const Call& call);
-mx::array per_edge_apply_with_mlx(const Call& call);
+mx::array per_edge_apply_metal_rows(const PerEdgeAsked& asked);
+mx::array per_edge_apply_with_mlx(const PerEdgeAsked& asked);
 
 // Result (K, G, C, M).
-mx::array per_edge_outer_pairs(const Call& call, const Route& route);
-mx::array per_edge_outer_buckets(const Call& call, const Route& route);
-mx::array per_edge_outer_tiles(const Call& call, const Route& route);
-mx::array per_edge_outer_reference(const Call& call, const Route& route);
-mx::array per_edge_outer_metal_tiles(const Call& call);
-mx::array per_edge_outer_metal_rows(const Call& call);
-mx::array per_edge_outer_with_mlx(const Call& call);
+mx::array per_edge_outer_pairs(const OuterAsked& asked, const Route& route);
+mx::array per_edge_outer_buckets(const OuterAsked& asked, const Route& route);
+mx::array per_edge_outer_tiles(const OuterAsked& asked, const Route& route);
+mx::array per_edge_outer_reference(const OuterAsked& asked, const Route& route);
+mx::array per_edge_outer_metal_tiles(const OuterAsked& asked);
+mx::array per_edge_outer_metal_rows(const OuterAsked& asked);
+mx::array per_edge_outer_with_mlx(const OuterAsked& asked);
 
-}  // namespace lattice
+}  // namespace lattice::routes

@@ -1,22 +1,19 @@
 // per_edge_apply and per_edge_outer on the CPU.
+#include "lattice/kernels/cpu/base/memory.h"
 #include "lattice/kernels/cpu/features/per_edge.h"
 #include "lattice/routes/launch.h"
 #include "lattice/routes/per_edge.h"
 
-namespace lattice {
+namespace lattice::routes {
 namespace {
 
 template <typename Kernel>
-mx::array node(const Call& call, const Route& route, graph::Arrays inputs, graph::OutputSpec output,
-               Kernel kernel) {
-  const cpu::PerEdgeShape sizes{float_type_of(call.dtype), call.groups, call.c_in / call.groups,
-                                call.c_out / call.groups};
-  return cpu_node(call, route, std::move(inputs),
-                  address(call.relation.get()) + "/" + std::to_string(call.groups),
+mx::array node(const ConvProblem& z, mx::StreamOrDevice s, const Route& route,
+               const graph::Arrays& inputs, graph::OutputSpec output, Kernel kernel) {
+  return cpu_node(route, s, inputs, address(z.relation.get()) + "/" + std::to_string(z.groups),
                   std::move(output),
-                  [kernel, sizes, r = call.relation](std::span<const graph::Input> in,
-                                                     const graph::Output& out) {
-                    kernel(*r, sizes, in, out.data);
+                  [kernel, z](std::span<const graph::Input> in, const graph::Output& out) {
+                    kernel(*z.relation, z, in, out.data);
                   });
 }
 
@@ -34,20 +31,14 @@ cpu::Matrices matrices_of(const graph::Input& in) {
   return {in.data, in.strides[0], in.strides[1], in.strides[2], in.strides[3]};
 }
 
-graph::OutputSpec output_matrices(const Call& call) {
-  return {{static_cast<int>(call.relation->n_kernels()), static_cast<int>(call.groups),
-           static_cast<int>(call.c_in / call.groups), static_cast<int>(call.c_out / call.groups)},
-          call.dtype};
-}
-
 // Views whose rows or columns are contiguous are read as they are; a lazy array has no strides yet,
 // so the node decides.
 template <typename F>
-void with_matrices(const graph::Input& in, const cpu::PerEdgeShape& shape, const F& f) {
+void with_matrices(const graph::Input& in, const cpu::ConvShape& shape, const F& f) {
   const cpu::Matrices given = matrices_of(in);
   if (given.stride_m == 1 || given.stride_c == 1) return f(given);
   cpu::visit_float_type(shape.storage, [&]<typename T>(T) {
-    const int64_t c_in = shape.c_in, c_out = shape.c_out, n = in.shape[0];
+    const int64_t c_in = shape.in_group(), c_out = shape.out_group(), n = in.shape[0];
     cpu::Buffer<T> copy(n * shape.groups * c_in * c_out);
     T* to = copy.data();
     for (int64_t k = 0; k < n; ++k)
@@ -62,24 +53,23 @@ void with_matrices(const graph::Input& in, const cpu::PerEdgeShape& shape, const
 
 }  // namespace
 
-mx::array per_edge_apply_pairs(const Call& call, const Route& route) {
-  return node(call, route, {graph::row_contiguous(call.inputs[0], call.stream), call.inputs[1]},
-              output_rows(call),
-              [](const Relation& r, const cpu::PerEdgeShape& shape,
-                 std::span<const graph::Input> in, void* y) {
+mx::array per_edge_apply_pairs(const PerEdgeAsked& asked, const Route& route) {
+  const auto s = asked.stream;
+  return node(asked, s, route, {graph::row_contiguous(asked.x, s), asked.matrices_of_edges},
+              asked.rows(),
+              [](const Relation& r, const cpu::ConvShape& shape, std::span<const graph::Input> in,
+                 void* y) {
                 with_matrices(in[1], shape, [&](const cpu::Matrices& a) {
                   cpu::apply_matrices(edges_of(r, r.output_csr()), shape, in[0].data, a, y);
                 });
               });
 }
 
-mx::array per_edge_outer_pairs(const Call& call, const Route& route) {
-  return node(call, route,
-              {graph::row_contiguous(call.inputs[0], call.stream),
-               graph::row_contiguous(call.inputs[1], call.stream)},
-              output_matrices(call),
-              [](const Relation& r, const cpu::PerEdgeShape& shape,
-                 std::span<const graph::Input> in, void* u) {
+mx::array per_edge_outer_pairs(const OuterAsked& asked, const Route& route) {
+  const auto s = asked.stream;
+  return node(asked, s, route, contiguous({asked.x, asked.g}, s), asked.matrices(),
+              [](const Relation& r, const cpu::ConvShape& shape, std::span<const graph::Input> in,
+                 void* u) {
                 cpu::outer_matrices(edges_of(r, r.kernel_csr()), shape, in[0].data, in[1].data, u);
               });
 }
@@ -88,12 +78,13 @@ namespace {
 
 // One multiplication at a time, sums in float64.
 template <bool kOuter>
-mx::array reference(const Call& call, const Route& route) {
+mx::array reference(const ConvProblem& z, mx::StreamOrDevice stream, const graph::Arrays& inputs,
+                    const Route& route) {
   return node(
-      call, route, contiguous_inputs(call), kOuter ? output_matrices(call) : output_rows(call),
-      [](const Relation& r, const cpu::PerEdgeShape& s, std::span<const graph::Input> in, void* y) {
+      z, stream, route, contiguous(inputs, stream), kOuter ? z.matrices() : z.rows(),
+      [](const Relation& r, const cpu::ConvShape& s, std::span<const graph::Input> in, void* y) {
         cpu::visit_float_type(s.storage, [&]<typename T>(T) {
-          const int64_t G = s.groups, C = s.c_in, M = s.c_out;
+          const int64_t G = s.groups, C = s.in_group(), M = s.out_group();
           const auto at = [](const graph::Input& a, int64_t i) {
             return double{cpu::widen(static_cast<const T*>(a.data)[i])};
           };
@@ -120,11 +111,11 @@ mx::array reference(const Call& call, const Route& route) {
 
 }  // namespace
 
-mx::array per_edge_apply_reference(const Call& call, const Route& route) {
-  return reference<false>(call, route);
+mx::array per_edge_apply_reference(const PerEdgeAsked& asked, const Route& route) {
+  return reference<false>(asked, asked.stream, {asked.x, asked.matrices_of_edges}, route);
 }
-mx::array per_edge_outer_reference(const Call& call, const Route& route) {
-  return reference<true>(call, route);
+mx::array per_edge_outer_reference(const OuterAsked& asked, const Route& route) {
+  return reference<true>(asked, asked.stream, {asked.x, asked.g}, route);
 }
 
-}  // namespace lattice
+}  // namespace lattice::routes

@@ -3,9 +3,10 @@
 
 #include <limits>
 
+#include "lattice/core/arrays.h"
 #include "lattice/routes/pool.h"
 
-namespace lattice {
+namespace lattice::routes {
 namespace {
 
 // Rows of values (E, C) reduced into n rows that start at `start`, in float32: sum from 0, max from
@@ -43,67 +44,66 @@ mx::array reduce(const mx::array& values, const mx::array& to, const mx::array& 
 
 }  // namespace
 
-mx::array pool_with_mlx(const Call& call) {
-  const auto s = call.stream;
-  const Edges& edges = call.relation->edges();
-  const auto& [mode, offset_weights, fill] = call.reduce();
-  const int n_in = static_cast<int>(call.n_in()), n_out = static_cast<int>(call.n_out());
-  const int n_edges = static_cast<int>(call.n_edges());
-  if (n_edges == 0) return mx::zeros({n_out, static_cast<int>(call.c_out)}, call.dtype, s);
-  const auto taken = [&](size_t i, const mx::array& rows) {
-    return mx::take(as_float32(call.inputs[i], s), rows, 0, s);
+mx::array pool_with_mlx(const PoolAsked& asked) {
+  const auto s = asked.stream;
+  const Relation& r = *asked.relation;
+  const Edges& edges = r.edges();
+  const ReduceMode mode = asked.mode;
+  const int n_in = static_cast<int>(r.n_in()), n_out = static_cast<int>(r.n_out());
+  const int n_edges = static_cast<int>(r.edge_count());
+  if (n_edges == 0) return mx::zeros({n_out, asked.x.shape(1)}, asked.x.dtype(), s);
+  const auto taken = [&](const mx::array& a, const mx::array& rows) {
+    return mx::take(as_float32(a, s), rows, 0, s);
   };
-  mx::array y = call.inputs[0];
-  if (mode == ReduceMode::max_match || mode == ReduceMode::tie_share) {
-    const mx::array same = mx::equal(taken(0, edges.out_rows), taken(1, edges.in_rows), s);
+  mx::array y = asked.x;
+  if (asked.match) {
+    const mx::array same = mx::equal(taken(asked.match->top, edges.out_rows),
+                                     taken(asked.match->value, edges.in_rows), s);
     if (mode == ReduceMode::max_match) {
-      const mx::array values = mx::where(same, taken(2, edges.in_rows), mx::array(0.0f), s);
+      const mx::array values = mx::where(same, taken(asked.x, edges.in_rows), mx::array(0.0f), s);
       y = scatter_rows(values, edges.out_rows, n_out, s);
     } else {
-      y = quotient(as_float32(call.inputs[2], s),
+      y = quotient(as_float32(asked.x, s),
                    scatter_rows(as_float32(same, s), edges.out_rows, n_out, s), s);
     }
   } else {
     mx::array w = mx::ones({n_edges, 1}, mx::float32, s);
-    if (!offset_weights.empty() && mode != ReduceMode::max && mode != ReduceMode::min) {
-      const mx::array all(offset_weights.data(), {static_cast<int>(offset_weights.size()), 1},
-                          mx::float32);
+    if (!asked.offset_weights.empty() && mode != ReduceMode::max && mode != ReduceMode::min) {
+      const mx::array all(asked.offset_weights.data(),
+                          {static_cast<int>(asked.offset_weights.size()), 1}, mx::float32);
       w = mx::take(all, edges.kernel_ids, 0, s);
     }
-    mx::array values = taken(0, edges.in_rows);
+    mx::array values = taken(asked.x, edges.in_rows);
     if (mode == ReduceMode::mean_adjoint)
       values = mx::divide(
           values, mx::take(scatter_rows(w, edges.in_rows, n_in, s), edges.in_rows, 0, s), s);
     y = reduce(values, edges.out_rows, w, n_out, mode, s);
   }
-  return mx::astype(y, call.dtype, s);
+  return mx::astype(y, asked.x.dtype(), s);
 }
 
-mx::array segments_with_mlx(const Call& call) {
-  const auto s = call.stream;
-  const RowGroups& groups = *call.row_groups;
+mx::array segments_with_mlx(const SegmentsAsked& asked) {
+  const auto s = asked.stream;
+  const RowGroups& groups = *asked.groups;
   const int n = static_cast<int>(groups.n_rows()), n_groups = static_cast<int>(groups.n_groups());
-  if (n == 0 || n_groups == 0)
-    return mx::zeros({n_groups, static_cast<int>(call.c_out)}, call.dtype, s);
+  if (n == 0 || n_groups == 0) return mx::zeros({n_groups, asked.x.shape(1)}, asked.x.dtype(), s);
   // Rows of no group go to a row behind the last.
   const mx::array to(groups.group_of(), {n}, mx::int32);
   const mx::array safe = mx::where(mx::less(to, mx::array(0), s), mx::array(n_groups), to, s);
-  const mx::array y = reduce(as_float32(call.inputs[0], s), safe, mx::ones({n, 1}, mx::float32, s),
-                             n_groups + 1, call.reduce().mode, s);
-  return mx::astype(mx::slice(y, {0, 0}, {n_groups, y.shape(1)}, s), call.dtype, s);
+  const mx::array y = reduce(as_float32(asked.x, s), safe, mx::ones({n, 1}, mx::float32, s),
+                             n_groups + 1, asked.mode, s);
+  return mx::astype(mx::slice(y, {0, 0}, {n_groups, y.shape(1)}, s), asked.x.dtype(), s);
 }
 
-mx::array gather_with_mlx(const Call& call) {
-  const auto s = call.stream;
-  const RowGroups& groups = *call.row_groups;
+mx::array gather_with_mlx(const GatherAsked& asked) {
+  const auto s = asked.stream;
+  const RowGroups& groups = *asked.groups;
   const int n = static_cast<int>(groups.n_rows());
-  const mx::array fill = mx::array(call.reduce().fill, call.dtype);
-  if (n == 0 || call.inputs[0].size() == 0)
-    return mx::full({n, static_cast<int>(call.c_out)}, fill, s);
+  const mx::array fill = mx::array(asked.fill, asked.x.dtype());
+  if (n == 0 || asked.x.size() == 0) return mx::full({n, asked.x.shape(1)}, fill, s);
   const mx::array rows(groups.group_of(), {n}, mx::int32);
   const mx::array present = mx::expand_dims(mx::greater_equal(rows, mx::array(0), s), 1, s);
-  return mx::where(present, mx::take(call.inputs[0], mx::maximum(rows, mx::array(0), s), 0, s),
-                   fill, s);
+  return mx::where(present, mx::take(asked.x, mx::maximum(rows, mx::array(0), s), 0, s), fill, s);
 }
 
-}  // namespace lattice
+}  // namespace lattice::routes

@@ -2,7 +2,6 @@
 
 #include <mlx/ops.h>
 
-#include <atomic>
 #include <cstdlib>
 
 #include "lattice/routes/capability.h"
@@ -10,18 +9,16 @@
 namespace lattice {
 namespace {
 
-std::atomic<bool> stands_in = false;
-
 // As MLX reads it.
 bool tf32_enabled() {
   const char* text = std::getenv("MLX_ENABLE_TF32");
   return !text || std::atoi(text) != 0;
 }
 
-// To 11 bits of significand, to nearest; the 13 bits below are cleared. The difference is exact,
-// and gradients pass by it.
+// What a stand-in with TF32 does to an operand: to 11 bits of significand, to nearest; the 13 bits
+// below are cleared. The difference is exact, and gradients pass by it.
 mx::array rounded(const mx::array& a, mx::StreamOrDevice s) {
-  if (!stands_in || a.dtype() != mx::float32) return a;
+  if (!graph::stand_in().tf32_products || a.dtype() != mx::float32) return a;
   const mx::array bits = mx::view(a, mx::uint32, s);
   const mx::array up = mx::add(bits, mx::array(uint32_t{1} << 12), s);
   const mx::array kept = mx::bitwise_and(up, mx::array(~((uint32_t{1} << 13) - 1)), s);
@@ -46,23 +43,5 @@ mx::array product_plus(const mx::array& c, const mx::array& a, const mx::array& 
                        mx::StreamOrDevice s) {
   return mx::addmm(c, rounded(a, s), rounded(b, s), 1.0f, 1.0f, s);
 }
-
-bool is_tf32(const Call& call) {
-  if (mlx_products() != Products::tf32) return false;
-  // The weights of attention are float32 for any features.
-  if (call.operation == Operation::attention || call.operation == Operation::attention_vjp)
-    return true;
-  if (call.dtype != mx::float32) return false;
-  const auto* pairs = std::get_if<Pairs>(&call.payload);
-  return !pairs || pairs->metric == Distance::cosine;
-}
-
-std::string products_note(const Call& call) {
-  return is_tf32(call) ? "MLX rounds float32 operands to TF32 (an error of about 2^-11 per "
-                         "operand); MLX_ENABLE_TF32=0 keeps float32"
-                       : "";
-}
-
-void set_tf32_stand_in(bool on) { stands_in = on; }
 
 }  // namespace lattice

@@ -4,11 +4,12 @@
 // neural accelerators and CUDA do unless MLX_ENABLE_TF32=0. Values of 16 bits are exact in TF32.
 #pragma once
 
-#include <string>
-
-#include "lattice/routes/call.h"
+#include <mlx/array.h>
+#include <mlx/utils.h>
 
 namespace lattice {
+
+namespace mx = mlx::core;
 
 enum class Products { float32, tf32 };
 const char* name(Products products);
@@ -19,12 +20,5 @@ Products mlx_products();
 mx::array product(const mx::array& a, const mx::array& b, mx::StreamOrDevice s);
 mx::array product_plus(const mx::array& c, const mx::array& a, const mx::array& b,
                        mx::StreamOrDevice s);
-
-// Whether products of this call by MLX are TF32; the note of such a row for explain().
-bool is_tf32(const Call& call);
-std::string products_note(const Call& call);
-
-// Tests: product() rounds float32 operands to TF32, as such a GPU does.
-void set_tf32_stand_in(bool on);
 
 }  // namespace lattice

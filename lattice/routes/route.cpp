@@ -1,30 +1,52 @@
 #include "lattice/routes/route.h"
 
-#include "lattice/routes/capability.h"
+#include <sstream>
 
-namespace lattice {
+#include "lattice/graph/gpu_call.h"
 
-const char* name(Rejection::Step step) {
-  static constexpr const char* kNames[] = {"device",  "family",          "relation",
-                                           "storage", "shape and dtype", "capability"};
+namespace lattice::routes {
+
+const char* name(Step step) {
+  static constexpr const char* kNames[] = {"device", "relation", "storage", "shape and dtype",
+                                           "capability"};
   return kNames[static_cast<int>(step)];
 }
 
-Rejection needs_gpu_kernels(const Call&) {
-  if (graph::gpu_backend() == graph::GpuBackend::none)
-    return {Rejection::Step::capability, "MLX has no Metal and no CUDA here"};
-  return {};
+std::string number(double value) {
+  const auto whole = static_cast<int64_t>(value);
+  if (static_cast<double>(whole) != value) {
+    std::ostringstream out;
+    out << value;
+    return out.str();
+  }
+  std::string digits = std::to_string(whole);
+  for (int64_t at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<size_t>(at), ",");
+  return digits;
 }
 
-Rejection Route::refusal(const Call& call) const {
-  const Rejection why = check(call);
-  if (!why.fits()) return why;
-  const graph::GpuBackend backend = graph::gpu_backend();
-  if (code == Code::metal && backend != graph::GpuBackend::metal)
-    return {Rejection::Step::capability, "MLX has no Metal here"};
-  if (code == Code::cuda && backend != graph::GpuBackend::cuda)
-    return {Rejection::Step::capability, "MLX has no CUDA here"};
-  return {};
+bool has_backend(Code code) {
+  if (code != Code::metal && code != Code::cuda) return true;
+  return graph::gpu_backend() ==
+         (code == Code::metal ? graph::GpuBackend::metal : graph::GpuBackend::cuda);
 }
 
-}  // namespace lattice
+Rejection missing_backend(Code code) {
+  if (has_backend(code)) return {};
+  return {Step::capability, code == Code::metal ? "MLX has no Metal here" : "MLX has no CUDA here"};
+}
+
+void make_cuda_twin(Route& row) {
+  const auto rename = [](std::string& text, const std::string& from, const std::string& to) {
+    for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+      text.replace(at, from.size(), to);
+  };
+  row.code = Code::cuda;
+  rename(row.name, "metal.", "cuda.");
+  rename(row.predicate, "metal.", "cuda.");
+  rename(row.predicate, "Metal", "CUDA");
+  rename(row.predicate, "threadgroup memory", "shared memory");
+  rename(row.predicate, "threadgroup", "block of threads");
+}
+
+}  // namespace lattice::routes

@@ -1,54 +1,176 @@
-// One row of the table of routes: a way to evaluate an operation, and when it fits.
+// A route is one way to answer a question; a table lists the routes of one operation.
+//
+// Every family of operations has one small struct of what is asked, such as UniqueAsked: its inputs
+// by name, and the stream. A row of a table holds the conditions under which it serves, and the
+// function that answers. decide.h tries the rows in order and runs the first that fits. routes(),
+// explain(), the self test, the tests and the documentation read the same rows.
 #pragma once
 
+#include <mlx/device.h>
+
 #include <atomic>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "lattice/api.h"
 #include "lattice/graph/differentiable.h"
-#include "lattice/graph/gpu_call.h"
-#include "lattice/routes/call.h"
 
-namespace lattice {
+namespace lattice::routes {
 
-// Why a route does not fit: which step of the decision, and the predicate that failed. Empty text:
-// it fits.
+namespace mx = mlx::core;
+
+// The steps of a decision, in their order. A row is refused at one of them.
+enum class Step { device, relation, storage, shape, capability };
+LATTICE_API const char* name(Step step);
+
+// At which step a row was refused, and what was found there. Empty text: the row fits.
 struct Rejection {
-  enum class Step { device, family, relation, storage, shape, capability };
   Step step = Step::device;
-  std::string text;
+  std::string text = {};
   bool fits() const { return text.empty(); }
 };
-const char* name(Rejection::Step step);
-// Rejects where MLX has neither Metal nor CUDA, for which there are kernels of ours.
-Rejection needs_gpu_kernels(const Call& call);
 
-// Whose code runs in a row of the table. `host`: code of the CPU, also for a GPU that shares
-// memory. `metal` and `cuda`: one text in the words of either.
+// A check together with its words. Where both hold a number, they take it from one constant.
+template <class Asked>
+struct Condition {
+  Step step;
+  std::string words;  // of a question that passes: "8 or more channels"; may be empty
+  bool (*holds)(const Asked&);
+  std::string (*found)(const Asked&);  // what a question has that does not pass
+};
+
+template <class Asked>
+std::vector<Condition<Asked>> operator+(std::vector<Condition<Asked>> some,
+                                        const std::vector<Condition<Asked>>& more) {
+  some.insert(some.end(), more.begin(), more.end());
+  return some;
+}
+
+// A number in words of rows: "1,024", "2.5".
+std::string number(double value);
+
+// Whose code runs in a row. `host`: code of the CPU, also for a GPU that shares memory. `metal` and
+// `cuda`: one text in the words of either.
 enum class Code { host, metal, cuda, mlx };
+// Whether MLX has the backend of such code here, and what explain() says if it has not.
+bool has_backend(Code code);
+Rejection missing_backend(Code code);
 
 // How often kernels of a row ran. A copy of the row starts at 0.
 struct RunCount {
   mutable std::atomic<int64_t> n = 0;
   RunCount() = default;
   RunCount(const RunCount&) {}
+  RunCount& operator=(const RunCount&) { return *this; }
 };
 
+inline constexpr auto kCpu = mx::Device::cpu, kGpu = mx::Device::gpu;
+
+// What every row has, whatever it is asked.
 struct Route {
-  Operation operation;
+  std::string operation;  // "conv"
   mx::Device::DeviceType device;
   Code code;
   std::string name;       // "cpu.tiles"
-  std::string predicate;  // in words
-  Rejection (*check)(const Call&);
-  graph::Arrays (*launch)(const Call&, const Route&);
-  // What the kernel decides by itself, for explain(); empty: nothing.
-  std::string (*note)(const Call&) = nullptr;
-  // Whether float32 is multiplied by MLX's matmul (products.h).
-  bool has_mlx_products = false;
+  std::string predicate;  // when it fits and what it does, in words
   RunCount runs = {};
   // A kernel of this row runs now.
   void count_run() const { runs.n.fetch_add(1, std::memory_order_relaxed); }
-  // Why the row does not fit: its check, then whether MLX has the backend of its code.
-  Rejection refusal(const Call& call) const;
 };
 
-}  // namespace lattice
+template <class Asked, class Made>
+struct Row : Route {
+  using Run = Made (*)(const Asked&, const Route&);
+  std::vector<Condition<Asked>> fits;  // all must hold; they are asked in this order
+  Run run;
+  // What the kernel decides by itself, for explain(); empty: nothing.
+  std::string (*note)(const Asked&);
+  // Whether MLX's matmul multiplies float32 values, which a GPU may round to TF32 (products.h).
+  bool (*multiplies_float32)(const Asked&);
+
+  // The predicate is the words of the conditions, then `how`.
+  Row(mx::Device::DeviceType device, Code code, std::string name,
+      std::vector<Condition<Asked>> conditions, const std::string& how, Run run,
+      std::string (*note)(const Asked&) = nullptr,
+      bool (*multiplies_float32)(const Asked&) = nullptr)
+      : Route{{}, device, code, std::move(name), {}},
+        fits(std::move(conditions)),
+        run(run),
+        note(note),
+        multiplies_float32(multiplies_float32) {
+    for (const Condition<Asked>& condition : fits)
+      if (!condition.words.empty())
+        predicate.append(predicate.empty() ? "" : ", ").append(condition.words);
+    predicate.append(predicate.empty() ? "" : ": ").append(how);
+  }
+
+  // Why the conditions do not hold; fits if they do.
+  Rejection refusal_by_conditions(const Asked& asked) const {
+    for (const Condition<Asked>& condition : fits)
+      if (!condition.holds(asked)) return {condition.step, condition.found(asked)};
+    return {};
+  }
+  // The same, then whether MLX has the backend of the code.
+  Rejection refusal(const Asked& asked) const {
+    const Rejection why = refusal_by_conditions(asked);
+    return why.fits() ? missing_backend(code) : why;
+  }
+};
+
+// A row whose function runs, or builds its nodes, at once: the run is counted here. Functions that
+// make a node of the CPU count when MLX evaluates the node (launch.h).
+template <auto kRun, class Asked, class Made>
+Made counted(const Asked& asked, const Route& row) {
+  row.count_run();
+  return kRun(asked);
+}
+
+// The rows of one operation without their types.
+struct AnyTable {
+  std::string operation, family;  // "conv", "convolution"
+  std::vector<const Route*> routes = {};
+};
+
+// A row "metal.x" as a row "cuda.x", whose kernels are the same text.
+void make_cuda_twin(Route& row);
+
+template <class Asked, class Made>
+struct Table : AnyTable {
+  std::vector<Row<Asked, Made>> rows;  // in the order in which they are tried
+
+  // Behind each run of rows of Metal stand their twins for CUDA. The tensor operations of Metal
+  // have none.
+  Table(std::string operation, std::string family, const std::vector<Row<Asked, Made>>& given)
+      : AnyTable{std::move(operation), std::move(family)} {
+    std::vector<Row<Asked, Made>> twins;
+    const auto end_run = [&] {
+      rows.insert(rows.end(), twins.begin(), twins.end());
+      twins.clear();
+    };
+    for (const Row<Asked, Made>& row : given) {
+      if (row.code != Code::metal) end_run();
+      rows.push_back(row);
+      if (row.code == Code::metal && row.name.find("tensor") == std::string::npos)
+        make_cuda_twin(twins.emplace_back(row));
+    }
+    end_run();
+    for (Row<Asked, Made>& row : rows) {
+      row.operation = this->operation;
+      routes.push_back(&row);
+    }
+  }
+  Table(const Table&) = delete;
+};
+
+// What tests and probes compare of a result: a single array, or the first of several.
+template <class Asked>
+graph::Arrays compared(const Asked&, const mx::array& made) {
+  return {made};
+}
+template <class Asked>
+graph::Arrays compared(const Asked&, const graph::Arrays& made) {
+  return {made[0]};
+}
+
+}  // namespace lattice::routes

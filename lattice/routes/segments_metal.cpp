@@ -6,9 +6,8 @@
 
 #include "lattice/kernels/portable/segment_sizes.h"
 #include "lattice/routes/kernel_call.h"
-#include "lattice/routes/pool.h"
 
-namespace lattice {
+namespace lattice::routes {
 namespace {
 
 constexpr int kThreads = 256;
@@ -170,14 +169,24 @@ MetalSegments group_segments(const RowGroups& groups) {
   return {kept.offsets, kept.rows, {}, kept.pieces};
 }
 
-mx::array segments_with_metal(const Call& call) {
-  return metal_reduce(call.inputs[0], group_segments(*call.row_groups), call.reduce().mode,
-                      call.dtype, call.stream);
+mx::array segments_with_metal(const SegmentsAsked& asked) {
+  return metal_reduce(asked.x, group_segments(*asked.groups), asked.mode, asked.x.dtype(),
+                      asked.stream);
 }
 
-mx::array gather_with_metal(const Call& call) {
-  return metal_gather(call.inputs[0], call.row_groups->arrays().group_of, call.reduce().fill,
-                      call.stream);
+mx::array gather_with_metal(const GatherAsked& asked) {
+  return metal_gather(asked.x, asked.groups->arrays().group_of, asked.fill, asked.stream);
 }
 
-}  // namespace lattice
+mx::array map_rows_with_metal(const MapRowsAsked& asked) {
+  const RowMap& map = *asked.map;
+  const RowMap::Parts& parts = map.parts();
+  if (!parts.offsets) return metal_gather(asked.x, parts.rows, 0, asked.stream);
+  const ReduceMode mode = map.reduction() == Reduction::max    ? ReduceMode::max
+                          : map.reduction() == Reduction::mean ? ReduceMode::mean
+                                                               : ReduceMode::sum;
+  return metal_reduce(asked.x, {*parts.offsets, parts.rows, parts.weights, map.pieces()}, mode,
+                      asked.x.dtype(), asked.stream);
+}
+
+}  // namespace lattice::routes

@@ -9,9 +9,9 @@
 #include <span>
 #include <string>
 
-#include "lattice/routes/call.h"
+#include "lattice/routes/pool.h"
 
-namespace lattice {
+namespace lattice::routes {
 
 // Entries of segment s: offsets[s] .. offsets[s + 1].
 struct MetalSegments {
@@ -43,4 +43,4 @@ mx::array metal_gather(const mx::array& x, const mx::array& rows, float fill, mx
 // The groups of a call.
 MetalSegments group_segments(const RowGroups& groups);
 
-}  // namespace lattice
+}  // namespace lattice::routes

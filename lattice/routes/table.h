@@ -1,14 +1,22 @@
-// The one table of routes: every way to evaluate an operation is a row. Rows are tried in order;
-// for each operation and device some row always fits. Tests, benchmarks, explain() and the
-// documentation read the same rows.
+// All tables of routes: the one list that routes(), LATTICE_ROUTE, the tests and the documentation
+// read. The rows of a family stand in <family>_rows.cpp.
 #pragma once
 
-#include <span>
+#include <cstdint>
+#include <string>
+#include <vector>
 
 #include "lattice/routes/route.h"
 
-namespace lattice {
+namespace lattice::routes {
 
-std::span<const Route> routes();
+const std::vector<const AnyTable*>& tables();
 
-}  // namespace lattice
+// The rows of all tables, in the order in which they are tried.
+LATTICE_API std::vector<const Route*> all();
+
+// How often kernels of a route ran in this process. Rows of kernels on the CPU count when MLX
+// evaluates the node, all other rows when the node is built or the result is computed.
+LATTICE_API int64_t run_count(const std::string& operation, const std::string& route);
+
+}  // namespace lattice::routes

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "lattice/graph/dtype.h"
+#include "lattice/kernels/cpu/base/memory.h"
 #include "lattice/routes/attention.h"
 #include "lattice/selftest/cases.h"
 
@@ -23,7 +24,7 @@ enum class Mask { none, causal, pairs };
 
 // The values of one case, and its call of attention.
 struct Problem {
-  Attend attend;
+  routes::Attend attend;
   std::vector<Values> in;  // q, k, v, bias or table
   std::vector<int32_t> positions[2];
   std::vector<bool> mask;
@@ -39,7 +40,7 @@ cpu::Buffer<int32_t> borders(const std::vector<int>& lengths) {
 
 Problem make_problem(Random& random, const Shape& z, Bias bias, Mask mask, mx::Dtype dtype) {
   Problem p;
-  Attend& a = p.attend;
+  routes::Attend& a = p.attend;
   a.segments = SegmentPairs::create(borders(z.queries), borders(z.keys));
   a.scale = 1.5f;
   const int rows[2] = {static_cast<int>(a.segments->n_queries()),
@@ -74,7 +75,7 @@ Problem make_problem(Random& random, const Shape& z, Bias bias, Mask mask, mx::D
 }
 
 double bias_of(const Problem& p, int64_t head, int64_t q, int64_t k, int64_t pair) {
-  const Attend& a = p.attend;
+  const routes::Attend& a = p.attend;
   if (!a.biased) return 0;
   const std::vector<double>& values = p.in[3].exact;
   if (!a.positions) return values[static_cast<size_t>(pair)];
@@ -129,7 +130,8 @@ void add_cases(std::vector<OracleCase>& cases, Random& random, const Shape& z, B
   OracleCase test, back;
   graph::Arrays inputs;
   for (const Values& v : p.in) inputs.push_back(v.array);
-  test.call = attention_call(Operation::attention, p.attend, inputs, {});
+  test.dtype = back.dtype = dtype;
+  test.question = question(routes::attention_rows(), routes::attention_asked(p.attend, inputs, {}));
   const Values g = random_values(random, inputs[0].shape(), dtype);
   std::vector<float> lse_values;
   const auto at = [&](int64_t row, int64_t heads, int64_t head, int64_t c) {
@@ -185,7 +187,8 @@ void add_cases(std::vector<OracleCase>& cases, Random& random, const Shape& z, B
       mx::astype(mx::array(out.data(), inputs[0].shape(), mx::float32), dtype, mx::Device::cpu));
   inputs.push_back(mx::array(lse_values.data(), {inputs[0].shape(0), z.heads}, mx::float32));
   inputs.push_back(g.array);
-  back.call = attention_call(Operation::attention_vjp, p.attend, inputs, {});
+  back.question =
+      question(routes::attention_vjp_rows(), routes::attention_vjp_asked(p.attend, inputs, {}));
   static constexpr const char* kBiases[] = {"", " bias of pairs", " table of axes", " joint table"};
   static constexpr const char* kMasks[] = {"", " causal", " mask"};
   test.label = segments.text() + ", " + std::to_string(z.heads) + "/" + std::to_string(z.kv_heads) +

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lattice/routes/products.h"
-
 namespace lattice {
 namespace {
 
@@ -64,6 +62,14 @@ Relation::Ptr make_relation(Random& random, RelationKind kind, int64_t n) {
     case RelationKind::generative:
       return relate(kind, in, KernelSpec({2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1}), std::nullopt,
                     "oracle_cases");
+    case RelationKind::reached: {
+      KernelSpec spec({3, 3, 3}, {2, 2, 1}, {1, 1, 0}, {1, 1, 1});
+      spec.bounds = Bounds{{0, 0, 0}, {9, 9, 9}};
+      return relate(kind, in, spec, std::nullopt, "oracle_cases");
+    }
+    case RelationKind::reached_transposed:
+      return relate(kind, in, KernelSpec({3, 3, 3}, {2, 2, 2}, {1, 1, 1}, {1, 1, 1}), std::nullopt,
+                    "oracle_cases");
     case RelationKind::custom:
       break;
   }
@@ -81,25 +87,25 @@ Relation::Ptr make_relation(Random& random, RelationKind kind, int64_t n) {
   return Relation::from_edges(column(0), column(1), column(2), n, n + 3, 4);
 }
 
-double part_of(const Route& route, const Call& call) {
-  return route.has_mlx_products && is_tf32(call) ? kTf32Part : kFloat32Part;
-}
-
-double oracle_error(const OracleCase& test, const mx::array& result, double part) {
-  mx::array values =
-      mx::contiguous(mx::astype(result, mx::float32, mx::Device::cpu), false, mx::Device::cpu);
-  values.eval();
-  if (static_cast<size_t>(values.size()) != test.expected.size()) return INFINITY;
-  const int bits = test.call.dtype == mx::float32 ? 24 : test.call.dtype == mx::float16 ? 11 : 8;
-  const int lowest = test.call.dtype == mx::float16 ? -14 : -126;
+double oracle_error(const Answer& test, const graph::Arrays& results, double part) {
+  const int bits = test.dtype == mx::float32 ? 24 : test.dtype == mx::float16 ? 11 : 8;
+  const int lowest = test.dtype == mx::float16 ? -14 : -126;
   double worst = 0;
-  for (size_t i = 0; i < test.expected.size(); ++i) {
-    const double tolerance = half_ulp(test.expected[i], bits, lowest) + part * test.magnitude[i];
-    const double error = std::fabs(double{values.data<float>()[i]} - test.expected[i]) / tolerance;
-    worst = error <= worst ? worst : error;  // NaN counts as worse
-    if (std::isnan(error)) return INFINITY;
+  size_t i = 0;
+  for (const mx::array& result : results) {
+    mx::array values =
+        mx::contiguous(mx::astype(result, mx::float32, mx::Device::cpu), false, mx::Device::cpu);
+    values.eval();
+    if (i + values.size() > test.expected.size()) return INFINITY;
+    for (size_t j = 0; j < values.size(); ++j, ++i) {
+      const double tolerance = half_ulp(test.expected[i], bits, lowest) + part * test.magnitude[i];
+      const double error =
+          std::fabs(double{values.data<float>()[j]} - test.expected[i]) / tolerance;
+      worst = error <= worst ? worst : error;  // NaN counts as worse
+      if (std::isnan(error)) return INFINITY;
+    }
   }
-  return worst;
+  return i == test.expected.size() ? worst : INFINITY;
 }
 
 std::vector<OracleCase> oracle_cases() {
@@ -109,9 +115,16 @@ std::vector<OracleCase> oracle_cases() {
   add_map_rows_cases(cases);
   add_per_edge_cases(cases);
   add_geometry_cases(cases);
-  add_features_cases(cases);
+  add_integer_cases(cases);
   add_distance_cases(cases);
   add_attention_cases(cases);
+  return cases;
+}
+
+std::vector<PlainCase> plain_cases() {
+  std::vector<PlainCase> cases;
+  add_features_cases(cases);
+  add_distance_gradient_cases(cases);
   add_neighbor_attention_cases(cases);
   return cases;
 }

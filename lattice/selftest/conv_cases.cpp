@@ -7,6 +7,7 @@
 #include "lattice/graph/dtype.h"
 #include "lattice/ops/quantize.h"
 #include "lattice/ops/rulebook.h"
+#include "lattice/routes/conv.h"
 #include "lattice/selftest/cases.h"
 
 namespace lattice {
@@ -51,8 +52,15 @@ std::vector<double> unpacked(const QuantizedWeight& q) {
   return {rounded.begin(), rounded.end()};
 }
 
+routes::ConvProblem shape_of(const Relation::Ptr& r, const Shape& shape, mx::Dtype dtype) {
+  return {r, shape.c_in, shape.c_out, shape.groups, dtype};
+}
+
+using ConvTable = routes::Table<routes::ConvAsked, mx::array>;
+using routes::Packing;
+
 // With `packing` the weight is packed, and transposed when that says so (one group only).
-OracleCase conv_case(Random& random, Operation operation, const Relation::Ptr& r,
+OracleCase conv_case(Random& random, const ConvTable& rows, const Relation::Ptr& r,
                      const Shape& shape, mx::Dtype dtype, const Packing& packing = {}) {
   const int64_t in_group = shape.c_in / shape.groups, out_group = shape.c_out / shape.groups;
   const int c_out = static_cast<int>(shape.c_out);
@@ -61,12 +69,13 @@ OracleCase conv_case(Random& random, Operation operation, const Relation::Ptr& r
   Values w = random_values(
       random, {static_cast<int>(r->n_kernels()), static_cast<int>(in_group), c_out}, dtype);
   OracleCase test;
-  test.call.inputs = {x.array, w.array};
+  routes::ConvAsked asked{shape_of(r, shape, dtype), x.array, {w.array}};
   if (packing.bits) {
     if (packing.transposed) w.array = mx::transpose(w.array, {0, 2, 1}, mx::Device::cpu);
     const QuantizedWeight q =
         quantize_weight(w.array, packing.group_size, packing.bits, mx::Device::cpu);
-    test.call.inputs = {x.array, q.weight(), q.scales(), q.biases()};
+    asked.weight.w = q.weight();
+    asked.weight.codes = {q.scales(), q.biases(), packing};
     const std::vector<double> exact = unpacked(q);
     for (size_t i = 0; i < exact.size(); ++i) {
       const size_t rows = static_cast<size_t>(c_out), columns = static_cast<size_t>(in_group),
@@ -78,7 +87,7 @@ OracleCase conv_case(Random& random, Operation operation, const Relation::Ptr& r
   test.expected.assign(static_cast<size_t>(r->n_out() * c_out), 0.0);
   if (shape.bias) {
     const Values b = random_values(random, {c_out}, dtype);
-    test.call.inputs.push_back(b.array);
+    asked.bias = b.array;
     for (size_t i = 0; i < test.expected.size(); ++i)
       test.expected[i] = b.exact[i % static_cast<size_t>(c_out)];
   }
@@ -97,8 +106,7 @@ OracleCase conv_case(Random& random, Operation operation, const Relation::Ptr& r
         test.magnitude[static_cast<size_t>(o * c_out + m)] += std::fabs(term);
       }
   }
-  test.call.operation = operation;
-  test.call.payload = Weights{packing, shape.bias};
+  test.question = question(rows, asked);
   return test;
 }
 
@@ -110,7 +118,7 @@ OracleCase outer_case(Random& random, const Relation::Ptr& r, const Shape& shape
   const Values g =
       random_values(random, {static_cast<int>(r->n_out()), static_cast<int>(c_out)}, dtype);
   OracleCase test;
-  test.call.inputs = {x.array, g.array};
+  test.question = question(routes::outer_rows(), {shape_of(r, shape, dtype), x.array, g.array});
   test.expected.assign(static_cast<size_t>(r->n_kernels() * in_group * c_out), 0.0);
   test.magnitude = test.expected;
   const Edges& edges = r->edges();
@@ -126,7 +134,6 @@ OracleCase outer_case(Random& random, const Relation::Ptr& r, const Shape& shape
         test.magnitude[static_cast<size_t>((k * in_group + c) * c_out + m)] += std::fabs(term);
       }
   }
-  test.call.operation = Operation::outer;
   return test;
 }
 
@@ -134,8 +141,10 @@ OracleCase outer_case(Random& random, const Relation::Ptr& r, const Shape& shape
 
 void add_conv_cases(std::vector<OracleCase>& cases) {
   static constexpr RelationKind kKinds[] = {
-      RelationKind::forward,    RelationKind::target,     RelationKind::submanifold,
-      RelationKind::transposed, RelationKind::generative, RelationKind::target_transposed,
+      RelationKind::forward,     RelationKind::target,
+      RelationKind::submanifold, RelationKind::transposed,
+      RelationKind::generative,  RelationKind::target_transposed,
+      RelationKind::reached,     RelationKind::reached_transposed,
       RelationKind::custom};
   static constexpr Shape kShapes[] = {{1, 1, 1, true},  {3, 32, 1, false},  {16, 16, 1, true},
                                       {5, 7, 1, true},  {33, 17, 1, true},  {64, 48, 1, false},
@@ -146,13 +155,9 @@ void add_conv_cases(std::vector<OracleCase>& cases) {
   static constexpr Shape kCrowdShapes[] = {
       {1, 65, 1, false}, {7, 64, 1, true}, {48, 80, 1, false}, {6, 128, 2, false}};
   Random random{42};
-  const auto add = [&](OracleCase test, const Relation::Ptr& r, const Shape& shape, mx::Dtype dtype,
+  const auto add = [&](OracleCase test, const Shape& shape, mx::Dtype dtype,
                        const std::string& what) {
-    test.call.relation = r;
-    test.call.c_in = shape.c_in;
-    test.call.c_out = shape.c_out;
-    test.call.groups = shape.groups;
-    test.call.dtype = dtype;
+    test.dtype = dtype;
     test.label = what + " " + std::to_string(shape.c_in) + " -> " + std::to_string(shape.c_out) +
                  (shape.groups > 1 ? "/" + std::to_string(shape.groups) : "") +
                  (shape.bias ? " + bias " : " ") + graph::dtype_name(dtype);
@@ -162,14 +167,14 @@ void add_conv_cases(std::vector<OracleCase>& cases) {
     for (const RelationKind kind : kKinds) {
       const Relation::Ptr r = make_relation(random, kind, 60);
       for (const Shape& shape : kShapes) {
-        add(conv_case(random, Operation::conv, r, shape, dtype), r, shape, dtype, kind_name(kind));
-        add(outer_case(random, r, shape, dtype), r, shape, dtype, kind_name(kind));
+        add(conv_case(random, routes::conv_rows(), r, shape, dtype), shape, dtype, kind_name(kind));
+        add(outer_case(random, r, shape, dtype), shape, dtype, kind_name(kind));
       }
       // The reversed relation is what gradients run on; a submanifold's has routes of its own.
       for (const Shape& shape : kShapes)
         if (kind == RelationKind::submanifold || &shape == &kShapes[4])
-          add(conv_case(random, Operation::conv, r->reversed(), shape, dtype), r->reversed(), shape,
-              dtype, std::string("reversed ") + kind_name(kind));
+          add(conv_case(random, routes::conv_rows(), r->reversed(), shape, dtype), shape, dtype,
+              std::string("reversed ") + kind_name(kind));
     }
     for (const RelationKind kind : kKinds) {
       const Relation::Ptr r = make_relation(random, kind, 60);
@@ -177,7 +182,7 @@ void add_conv_cases(std::vector<OracleCase>& cases) {
            {Packing{4, 32, false}, {8, 64, false}, {4, 32, true}, {8, 64, true}})
         for (const Shape& shape : kPackedShapes) {
           if (packing.transposed && shape.groups > 1) continue;
-          add(conv_case(random, Operation::conv, r, shape, dtype, packing), r, shape, dtype,
+          add(conv_case(random, routes::conv_rows(), r, shape, dtype, packing), shape, dtype,
               std::string(packing.transposed ? "transposed " : "") + "int" +
                   std::to_string(packing.bits) + " " + kind_name(kind));
         }
@@ -186,31 +191,31 @@ void add_conv_cases(std::vector<OracleCase>& cases) {
     const Values points = random_values(random, {60, 3}, mx::float32);
     const PointSet set(points.array, std::nullopt, 0.8f);
     const Relation::Ptr crowd = build_rulebook(set, set, 3).relation;
-    add(conv_case(random, Operation::conv, crowd, kShapes[5], dtype), crowd, kShapes[5], dtype,
+    add(conv_case(random, routes::conv_rows(), crowd, kShapes[5], dtype), kShapes[5], dtype,
         "outputs_are_shared");
     for (const Shape& shape : kCrowdShapes)
-      add(outer_case(random, crowd, shape, dtype), crowd, shape, dtype, "outputs_are_shared");
+      add(outer_case(random, crowd, shape, dtype), shape, dtype, "outputs_are_shared");
     const Relation::Ptr none = relate(RelationKind::submanifold, random_coords(random, 0, 3),
                                       KernelSpec(), std::nullopt, "oracle_cases");
-    add(conv_case(random, Operation::conv, none, kShapes[2], dtype), none, kShapes[2], dtype,
+    add(conv_case(random, routes::conv_rows(), none, kShapes[2], dtype), kShapes[2], dtype,
         "empty");
-    add(outer_case(random, none, kShapes[2], dtype), none, kShapes[2], dtype, "empty");
+    add(outer_case(random, none, kShapes[2], dtype), kShapes[2], dtype, "empty");
     // Masks of more than one word.
     const Relation::Ptr large = relate(RelationKind::submanifold, random_coords(random, 70, 3),
                                        KernelSpec({3, 3, 5}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
                                        std::nullopt, "oracle_cases");
-    add(conv_case(random, Operation::conv, large, kShapes[2], dtype), large, kShapes[2], dtype,
+    add(conv_case(random, routes::conv_rows(), large, kShapes[2], dtype), kShapes[2], dtype,
         "45 offsets");
     for (const int64_t n : {int64_t{0}, int64_t{1}, int64_t{300}})
       for (const Shape& shape : kShapes) {
         if (shape.groups > 1) continue;
         const Relation::Ptr same = Relation::identity(n);
-        add(conv_case(random, Operation::linear, same, shape, dtype), same, shape, dtype,
+        add(conv_case(random, routes::linear_rows(), same, shape, dtype), shape, dtype,
             std::to_string(n) + " rows");
         for (const bool transposed : {false, true})
-          add(conv_case(random, Operation::linear, same, shape, dtype,
+          add(conv_case(random, routes::linear_rows(), same, shape, dtype,
                         {transposed ? 8 : 4, 32, transposed}),
-              same, shape, dtype,
+              shape, dtype,
               (transposed ? "int8 transposed " : "int4 ") + std::to_string(n) + " rows");
       }
   }
@@ -221,20 +226,20 @@ void add_conv_cases(std::vector<OracleCase>& cases) {
   const Relation::Ptr crowd = build_rulebook(set, set, 3).relation;
   for (const mx::Dtype dtype : {mx::float32, mx::float16, mx::bfloat16})
     for (const Shape& shape : kCrowdShapes) {
-      add(conv_case(other, Operation::conv, crowd, shape, dtype), crowd, shape, dtype,
+      add(conv_case(other, routes::conv_rows(), crowd, shape, dtype), shape, dtype,
           "outputs_are_shared");
-      add(conv_case(other, Operation::conv, crowd, shape, dtype, {4, 32, false}), crowd, shape,
-          dtype, "int4 outputs_are_shared");
+      add(conv_case(other, routes::conv_rows(), crowd, shape, dtype, {4, 32, false}), shape, dtype,
+          "int4 outputs_are_shared");
     }
   // The gradient of a submanifold convolution with packed weights.
   const Relation::Ptr back = make_relation(other, RelationKind::submanifold, 60)->reversed();
   for (const mx::Dtype dtype : {mx::float32, mx::float16, mx::bfloat16})
     for (const Shape& shape : {Shape{40, 17, 1, true}, Shape{16, 8, 1, false},
                                Shape{32, 24, 1, true}, Shape{16, 48, 1, false}}) {
-      add(conv_case(other, Operation::conv, back, shape, dtype), back, shape, dtype,
+      add(conv_case(other, routes::conv_rows(), back, shape, dtype), shape, dtype,
           "reversed submanifold");
       for (const Packing& packing : {Packing{4, 32, false}, {8, 64, true}})
-        add(conv_case(other, Operation::conv, back, shape, dtype, packing), back, shape, dtype,
+        add(conv_case(other, routes::conv_rows(), back, shape, dtype, packing), shape, dtype,
             std::string(packing.transposed ? "transposed " : "") + "int" +
                 std::to_string(packing.bits) + " reversed submanifold");
     }

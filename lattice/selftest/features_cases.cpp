@@ -1,11 +1,16 @@
 // Oracle cases of whole rows and columns: sum_rows, join_columns, take_columns, batch_norm and
 // row_norm with their gradients, gelu, adamw.
 #include <mlx/ops.h>
+#include <mlx/transforms.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "lattice/graph/dtype.h"
+#include "lattice/ops/columns.h"
+#include "lattice/ops/features.h"
+#include "lattice/ops/features_batch_norm.h"
+#include "lattice/ops/optimizer.h"
 #include "lattice/selftest/cases.h"
 
 namespace lattice {
@@ -18,22 +23,26 @@ struct Shape {
   }
 };
 
-OracleCase make_case(Operation operation, const Shape& z, int c_out, mx::Dtype dtype,
-                     const std::string& what) {
-  OracleCase test;
-  test.call.operation = operation;
-  test.call.c_in = z.c;
-  test.call.c_out = c_out;
-  test.call.dtype = dtype;
+PlainCase make_case(const char* operation, const Shape& z, mx::Dtype dtype,
+                    const std::string& what) {
+  PlainCase test;
+  test.operation = operation;
+  test.dtype = dtype;
   test.label = what + z.text(dtype);
   return test;
 }
 
-OracleCase sum_case(Random& random, const Shape& z, mx::Dtype dtype) {
-  OracleCase test = make_case(Operation::sum_rows, z, z.c, dtype, "");
+// The gradient of f at x for cotangent g.
+template <typename F>
+mx::array gradient_of(const F& f, const mx::array& x, const mx::array& g) {
+  return mx::vjp([&](const graph::Arrays& in) { return graph::Arrays{f(in[0])}; }, {x}, {g})
+      .second[0];
+}
+
+PlainCase sum_case(Random& random, const Shape& z, mx::Dtype dtype) {
+  PlainCase test = make_case("sum_rows", z, dtype, "");
   const Values x = random_values(random, {z.n, z.c}, dtype);
-  test.call.inputs = {x.array};
-  test.call.payload = Reduce{};
+  test.run = [x = x.array](mx::StreamOrDevice s) { return sum_rows(x, s); };
   test.expected.assign(static_cast<size_t>(z.c), 0.0);
   test.magnitude = test.expected;
   for (size_t i = 0; i < x.exact.size(); ++i) {
@@ -44,39 +53,37 @@ OracleCase sum_case(Random& random, const Shape& z, mx::Dtype dtype) {
 }
 
 // Three parts side by side, or the middle part of them.
-OracleCase columns_case(Random& random, const Shape& z, bool take, mx::Dtype dtype) {
+PlainCase columns_case(Random& random, const Shape& z, bool take, mx::Dtype dtype) {
   const int widths[] = {z.c, 3, z.c + 1}, all = 2 * z.c + 4;
-  OracleCase test = make_case(take ? Operation::take_columns : Operation::join_columns, z,
-                              take ? 3 : all, dtype, "");
+  PlainCase test = make_case(take ? "take_columns" : "join_columns", z, dtype, "");
   std::vector<Values> parts;
   for (const int w : widths) parts.push_back(random_values(random, {z.n, w}, dtype));
-  test.call.payload = Columns{take ? 1 : 0};
   if (take) {
     parts = {random_values(random, {z.n, all}, dtype)};
-    test.call.c_in = all;
     for (int r = 0; r < z.n; ++r)
       for (int c = 1; c < 4; ++c)
         test.expected.push_back(parts[0].exact[static_cast<size_t>(r * all + c)]);
   } else {
-    test.call.c_in = all;
     for (int r = 0; r < z.n; ++r)
       for (size_t p = 0; p < 3; ++p)
         for (int c = 0; c < widths[p]; ++c)
           test.expected.push_back(parts[p].exact[static_cast<size_t>(r * widths[p] + c)]);
   }
-  for (const Values& part : parts) test.call.inputs.push_back(part.array);
+  graph::Arrays arrays;
+  for (const Values& part : parts) arrays.push_back(part.array);
+  test.run = [take, arrays](mx::StreamOrDevice s) {
+    return take ? take_columns(arrays[0], 1, 3, s) : join_columns(arrays, s);
+  };
   test.magnitude.assign(test.expected.size(), 0.0);
   return test;
 }
 
 // y of batch_norm, or the gradient of x for cotangent g.
-OracleCase norm_case(Random& random, const Shape& z, const Norm& norm, bool gradient,
-                     mx::Dtype dtype) {
-  OracleCase test =
-      make_case(gradient ? Operation::batch_norm_vjp : Operation::batch_norm, z, z.c, dtype,
-                std::string(norm.given ? "given " : "") + (norm.residual ? "residual " : "") +
-                    (norm.relu ? "relu " : ""));
-  test.call.payload = norm;
+PlainCase norm_case(Random& random, const Shape& z, const Norm& norm, bool gradient,
+                    mx::Dtype dtype) {
+  PlainCase test = make_case(gradient ? "batch_norm_vjp" : "batch_norm", z, dtype,
+                             std::string(norm.given ? "given " : "") +
+                                 (norm.residual ? "residual " : "") + (norm.relu ? "relu " : ""));
   const Values x = random_values(random, {z.n, z.c}, dtype),
                residual = random_values(random, {z.n, z.c}, dtype);
   const Values weight = random_values(random, {z.c}, mx::float32),
@@ -102,9 +109,10 @@ OracleCase norm_case(Random& random, const Shape& z, const Norm& norm, bool grad
   }
   mean.array = mx::array(means.data(), {z.c}, mx::float32);
   var.array = mx::array(vars.data(), {z.c}, mx::float32);
-  test.call.inputs = {x.array, weight.array, bias.array};
-  if (norm.given) test.call.inputs.insert(test.call.inputs.end(), {mean.array, var.array});
-  if (norm.residual) test.call.inputs.push_back(residual.array);
+  graph::Arrays inputs = {x.array, weight.array, bias.array};
+  if (norm.given) inputs.insert(inputs.end(), {mean.array, var.array});
+  if (norm.residual) inputs.push_back(residual.array);
+  test.run = [norm, inputs](mx::StreamOrDevice s) { return launch_norm(norm, inputs, s)[0]; };
   const Values g = random_values(random, {z.n, z.c}, dtype);
   std::vector<float> y(n * channels);
   std::vector<double> inner(n * channels), s0(channels), s1(channels);
@@ -134,35 +142,39 @@ OracleCase norm_case(Random& random, const Shape& z, const Norm& norm, bool grad
                              (std::fabs(inner[i]) + (norm.given ? 0 : 1 + std::fabs(part))));
   }
   const mx::array made = mx::array(y.data(), {z.n, z.c}, mx::float32);
-  test.call.inputs.insert(
-      test.call.inputs.end(),
-      {g.array, mx::astype(made, dtype, mx::Device::cpu), mean.array, var.array});
+  inputs.insert(inputs.end(),
+                {g.array, mx::astype(made, dtype, mx::Device::cpu), mean.array, var.array});
+  test.run = [norm, inputs](mx::StreamOrDevice s) { return launch_norm_vjp(norm, inputs, s)[0]; };
   return test;
 }
 
 // y of row_norm, or the gradient of x for cotangent g.
-OracleCase row_norm_case(Random& random, const Shape& z, const RowScale& norm, bool gradient,
-                         mx::Dtype dtype) {
-  OracleCase test = make_case(gradient ? Operation::row_norm_vjp : Operation::row_norm, z, z.c,
-                              dtype, norm.centered ? "centered " : "");
-  test.call.payload = norm;
+PlainCase row_norm_case(Random& random, const Shape& z, float eps, bool centered, bool gradient,
+                        mx::Dtype dtype) {
+  PlainCase test =
+      make_case(gradient ? "row_norm_vjp" : "row_norm", z, dtype, centered ? "centered " : "");
   const Values x = random_values(random, {z.n, z.c}, dtype),
                g = random_values(random, {z.n, z.c}, dtype);
   const Values weight = random_values(random, {z.c}, mx::float32),
                bias = random_values(random, {z.c}, mx::float32);
-  test.call.inputs = {x.array, weight.array, bias.array};
-  if (gradient) test.call.inputs.push_back(g.array);
+  test.run = [=, x = x.array, g = g.array,
+              affine = Affine{weight.array, bias.array}](mx::StreamOrDevice s) {
+    const auto norm = [&](const mx::array& rows) {
+      return launch_row_norm(rows, affine, eps, centered, s);
+    };
+    return gradient ? gradient_of(norm, x, g) : norm(x);
+  };
   const size_t channels = static_cast<size_t>(z.c);
   const auto over = static_cast<double>(channels);
   for (size_t at = 0; at < x.exact.size(); at += channels) {
     double mean = 0, square = 0, first = 0, second = 0;
-    for (size_t c = 0; c < channels; ++c) mean += norm.centered ? x.exact[at + c] / over : 0;
+    for (size_t c = 0; c < channels; ++c) mean += centered ? x.exact[at + c] / over : 0;
     for (size_t c = 0; c < channels; ++c) square += std::pow(x.exact[at + c] - mean, 2) / over;
-    const double r = 1 / std::sqrt(square + double{norm.eps});
+    const double r = 1 / std::sqrt(square + double{eps});
     const auto h = [&](size_t c) { return (x.exact[at + c] - mean) * r; };
     const auto k = [&](size_t c) { return g.exact[at + c] * weight.exact[c]; };
     for (size_t c = 0; c < channels; ++c) {
-      first += norm.centered ? k(c) / over : 0;
+      first += centered ? k(c) / over : 0;
       second += k(c) * h(c) / over;
     }
     for (size_t c = 0; c < channels; ++c) {
@@ -176,11 +188,13 @@ OracleCase row_norm_case(Random& random, const Shape& z, const RowScale& norm, b
   return test;
 }
 
-OracleCase gelu_case(Random& random, const Shape& z, bool slope, mx::Dtype dtype) {
-  OracleCase test = make_case(Operation::gelu, z, z.c, dtype, slope ? "slope " : "");
-  test.call.payload = Gelu{slope};
+PlainCase gelu_case(Random& random, const Shape& z, bool slope, mx::Dtype dtype) {
+  PlainCase test = make_case("gelu", z, dtype, slope ? "slope " : "");
   const Values x = random_values(random, {z.n, z.c}, dtype);
-  test.call.inputs = {x.array};
+  test.run = [slope, x = x.array](mx::StreamOrDevice s) {
+    const auto gelu = [s](const mx::array& values) { return launch_gelu(values, s); };
+    return slope ? gradient_of(gelu, x, mx::ones_like(x, s)) : gelu(x);
+  };
   for (const double v : x.exact) {
     const double below = 0.5 * (1 + std::erf(v / std::sqrt(2.0)));
     const double bell = std::exp(-v * v / 2) / std::sqrt(2 * std::acos(-1.0));
@@ -190,11 +204,10 @@ OracleCase gelu_case(Random& random, const Shape& z, bool slope, mx::Dtype dtype
   return test;
 }
 
-OracleCase adamw_case(Random& random, const Shape& z) {
-  OracleCase test = make_case(Operation::adamw, z, z.c, mx::float32, "");
-  const Adamw o{0.9, 0.999, 1e-8f};
+PlainCase adamw_case(Random& random, const Shape& z) {
+  PlainCase test = make_case("adamw", z, mx::float32, "");
+  const AdamwBetas o{0.9, 0.999, 1e-8f};
   const float rates[] = {0.99f, 0.01f, 1.5f};
-  test.call.payload = o;
   std::vector<Values> in;
   for (int i = 0; i < 4; ++i) in.push_back(random_values(random, {z.n, z.c}, mx::float32));
   std::vector<float> v;
@@ -203,8 +216,10 @@ OracleCase adamw_case(Random& random, const Shape& z) {
     value = double{v.back()};
   }
   in[3].array = mx::array(v.data(), {z.n, z.c}, mx::float32);
-  for (const Values& value : in) test.call.inputs.push_back(value.array);
-  test.call.inputs.push_back(mx::array(rates, {3}, mx::float32));
+  test.run = [o, p = in[0].array, g = in[1].array, m = in[2].array, v = in[3].array,
+              rates = mx::array(rates, {3}, mx::float32)](mx::StreamOrDevice s) {
+    return adamw_step(p, g, m, v, rates, o, s)[0];
+  };
   for (size_t i = 0; i < v.size(); ++i) {
     const double p = in[0].exact[i], g = in[1].exact[i];
     const double m2 = o.b1 * in[2].exact[i] + (1 - o.b1) * g;
@@ -218,7 +233,7 @@ OracleCase adamw_case(Random& random, const Shape& z) {
 
 }  // namespace
 
-void add_features_cases(std::vector<OracleCase>& cases) {
+void add_features_cases(std::vector<PlainCase>& cases) {
   Random random{23};
   for (const Shape& z : {Shape{0, 3}, {1, 1}, {7, 5}, {130, 33}, {2600, 4}}) {
     for (const mx::Dtype dtype : {mx::float32, mx::float16, mx::bfloat16}) {
@@ -237,7 +252,7 @@ void add_features_cases(std::vector<OracleCase>& cases) {
         cases.push_back(gelu_case(random, z, other, dtype));
         if (z.c < 3) continue;  // the variance of one channel is 0
         for (const bool gradient : {false, true})
-          cases.push_back(row_norm_case(random, z, {1e-3f, other}, gradient, dtype));
+          cases.push_back(row_norm_case(random, z, 1e-3f, other, gradient, dtype));
       }
     for (int i = 0; i < 3; ++i) cases.push_back(adamw_case(random, z));
   }

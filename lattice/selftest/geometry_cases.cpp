@@ -6,7 +6,8 @@
 #include <limits>
 #include <map>
 
-#include "lattice/ops/geometry.h"
+#include "lattice/kernels/cpu/base/sort.h"
+#include "lattice/routes/geometry.h"
 #include "lattice/selftest/cases.h"
 
 namespace lattice {
@@ -43,10 +44,15 @@ std::map<Row, int64_t> first_rows(const std::vector<Row>& rows) {
   return first;
 }
 
-OracleCase finished(const std::string& label, Call call, std::vector<double> expected) {
-  OracleCase test{label, std::move(call), std::move(expected), {}};
+OracleCase finished(const std::string& label, std::shared_ptr<const Question> question,
+                    std::vector<double> expected) {
+  OracleCase test{{label, mx::float32, std::move(expected), {}}, std::move(question)};
   test.magnitude.assign(test.expected.size(), 0.0);
   return test;
+}
+
+CoordinateSet set_of(const std::vector<Row>& rows) {
+  return CoordinateSet(array_of(rows), "oracle_cases");
 }
 
 OracleCase unique_case(const std::vector<Row>& rows, const std::string& label) {
@@ -57,10 +63,8 @@ OracleCase unique_case(const std::vector<Row>& rows, const std::string& label) {
     if (fresh) first.push_back(static_cast<double>(r));
     expected.push_back(at->second);
   }
-  first.resize(rows.size(), -1.0);
   expected.insert(expected.end(), first.begin(), first.end());
-  return finished(label, geometry_call(Operation::unique, {array_of(rows)}, {}, {}),
-                  std::move(expected));
+  return finished(label, question(routes::unique_rows(), {set_of(rows)}), std::move(expected));
 }
 
 OracleCase lookup_case(const std::vector<Row>& rows, const std::vector<Row>& queries,
@@ -69,8 +73,7 @@ OracleCase lookup_case(const std::vector<Row>& rows, const std::vector<Row>& que
   std::vector<double> expected;
   for (const Row& q : queries)
     expected.push_back(first.contains(q) ? static_cast<double>(first.at(q)) : -1.0);
-  return finished(label,
-                  geometry_call(Operation::lookup, {array_of(rows), array_of(queries)}, {}, {}),
+  return finished(label, question(routes::lookup_rows(), {set_of(rows), set_of(queries)}),
                   std::move(expected));
 }
 
@@ -80,7 +83,7 @@ OracleCase relate_case(std::vector<Row> in, const std::vector<Row>& out, const K
   in.erase(std::unique(in.begin(), in.end()), in.end());
   const auto first = first_rows(in);
   const std::vector<Triple> offsets = kernel_offsets(spec.size, spec.dilation, !scatter);
-  std::vector<double> expected;
+  std::vector<double> expected, of_masks;
   for (const Row& o : out) {
     std::vector<uint32_t> masks((offsets.size() + 31) / 32);
     for (size_t k = 0; k < offsets.size(); ++k) {
@@ -96,13 +99,13 @@ OracleCase relate_case(std::vector<Row> in, const std::vector<Row>& out, const K
       expected.push_back(found == first.end() ? -1.0 : static_cast<double>(found->second));
       if (found != first.end()) masks[k / 32] |= 1u << (k % 32);
     }
-    for (const uint32_t mask : masks)
-      expected.push_back(static_cast<double>(static_cast<int32_t>(mask)));
+    of_masks.insert(of_masks.end(), masks.begin(), masks.end());
   }
+  expected.insert(expected.end(), of_masks.begin(), of_masks.end());
   const RelationKind kind = scatter ? RelationKind::target_transposed : RelationKind::target;
-  return finished(label,
-                  geometry_call(Operation::relate, {array_of(in), array_of(out)}, {kind, spec}, {}),
-                  std::move(expected));
+  return finished(
+      label, question(routes::relate_rows(), {kind, set_of(in), spec, set_of(out), "oracle_cases"}),
+      std::move(expected));
 }
 
 float distance(const Row& a, const Row& b, bool points) {
@@ -118,14 +121,33 @@ float distance(const Row& a, const Row& b, bool points) {
   return static_cast<float>(sum);
 }
 
+// Rows as coordinates, or as points with their batches.
+NeighborRows neighbor_rows_of(const std::vector<Row>& source, const std::vector<Row>& query,
+                              bool points) {
+  if (!points) return {array_of(source), array_of(query), std::nullopt, std::nullopt};
+  const auto places = [](const std::vector<Row>& rows) {
+    std::vector<float> flat;
+    for (const Row& row : rows)
+      for (size_t a = 1; a < 4; ++a)
+        flat.push_back(std::bit_cast<float>(static_cast<int32_t>(row[a])));
+    return mx::array(flat.data(), {static_cast<int>(rows.size()), 3}, mx::float32);
+  };
+  const auto batches = [](const std::vector<Row>& rows) {
+    std::vector<int32_t> flat;
+    for (const Row& row : rows) flat.push_back(static_cast<int32_t>(row[0]));
+    return mx::array(flat.data(), {static_cast<int>(rows.size())}, mx::int32);
+  };
+  return {places(source), places(query), batches(source), batches(query)};
+}
+
 OracleCase neighbors_case(const std::vector<Row>& source, const std::vector<Row>& query,
-                          const Geometry& asked, const std::string& label) {
+                          const cpu::NeighborQuery& asked, bool points, const std::string& label) {
   std::vector<double> offsets = {0}, sources, distances;
   int64_t truncated = 0;
   for (const Row& q : query) {
     std::vector<std::pair<float, size_t>> found;
     for (size_t j = 0; j < source.size(); ++j)
-      if (const float d2 = distance(q, source[j], asked.points);
+      if (const float d2 = distance(q, source[j], points);
           source[j][0] == q[0] && (!asked.reach || d2 <= *asked.reach))
         found.emplace_back(d2, j);
     std::sort(found.begin(), found.end());
@@ -133,16 +155,17 @@ OracleCase neighbors_case(const std::vector<Row>& source, const std::vector<Row>
     if (asked.reach) truncated += static_cast<int64_t>(found.size() - kept);
     for (size_t e = 0; e < kept; ++e) {
       sources.push_back(static_cast<double>(found[e].second));
-      distances.push_back(static_cast<double>(std::bit_cast<int32_t>(found[e].first)));
+      distances.push_back(double{found[e].first});
     }
     offsets.push_back(static_cast<double>(sources.size()));
   }
-  std::vector<double> expected = {static_cast<double>(truncated), 0.0};
+  std::vector<double> expected = {static_cast<double>(truncated)};
   for (const auto* part : {&offsets, &sources, &distances})
     expected.insert(expected.end(), part->begin(), part->end());
-  return finished(
-      label, geometry_call(Operation::neighbors, {array_of(source), array_of(query)}, asked, {}),
-      std::move(expected));
+  return finished(label,
+                  question(routes::neighbors_rows(), {neighbor_rows_of(source, query, points),
+                                                      asked, asked.limit, "oracle_cases"}),
+                  std::move(expected));
 }
 
 // The same rows with x, y, z as the bits of float32 in -1 .. 1.
@@ -175,19 +198,13 @@ void add_geometry_cases(std::vector<OracleCase>& cases) {
       const std::vector<Row> sources = extent ? as_points(random, rows) : rows;
       const std::vector<Row> queries = extent ? as_points(random, others) : others;
       const std::string what = (extent ? "points " : "coordinates ") + label;
-      Geometry asked;
-      asked.points = extent != 0;
-      for (const int64_t k : {1, 5, 70}) {
-        asked.limit = k;
-        cases.push_back(
-            neighbors_case(sources, queries, asked, std::to_string(k) + " nearest " + what));
-      }
-      asked.reach = asked.points ? 0.25f : 0x1p33f;
-      for (const int64_t limit : {int64_t{2}, kHigh}) {
-        asked.limit = limit;
-        cases.push_back(neighbors_case(sources, queries, asked,
+      const bool points = extent != 0;
+      for (const int64_t k : {1, 5, 70})
+        cases.push_back(neighbors_case(sources, queries, {k, std::nullopt}, points,
+                                       std::to_string(k) + " nearest " + what));
+      for (const int64_t limit : {int64_t{2}, kHigh})
+        cases.push_back(neighbors_case(sources, queries, {limit, points ? 0.25f : 0x1p33f}, points,
                                        "radius " + std::to_string(limit) + " " + what));
-      }
     }
 }
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lattice/core/arrays.h"
 #include "lattice/graph/dtype.h"
+#include "lattice/routes/pool.h"
 #include "lattice/selftest/cases.h"
 
 namespace lattice {
@@ -43,11 +45,8 @@ OracleCase map_case(Random& random, const RowMap::Ptr& map, int64_t channels, mx
       random_values(random, {static_cast<int>(map->n_in()), static_cast<int>(channels)}, dtype);
   OracleCase test;
   test.label = label + " " + std::to_string(channels) + " channels " + graph::dtype_name(dtype);
-  test.call.operation = Operation::map_rows;
-  test.call.inputs = {x.array};
-  test.call.map = map;
-  test.call.c_in = test.call.c_out = channels;
-  test.call.dtype = dtype;
+  test.question = question(routes::map_rows_rows(), {x.array, map});
+  test.dtype = dtype;
   test.expected.assign(static_cast<size_t>(map->n_out() * channels), 0.0);
   test.magnitude = test.expected;
   for (int64_t o = 0; o < map->n_out(); ++o) {

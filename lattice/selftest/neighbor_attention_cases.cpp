@@ -1,12 +1,13 @@
 // Oracle cases of attention along edges, its gradient, and rotary position encoding, in float64.
 #include <mlx/ops.h>
+#include <mlx/transforms.h>
 
 #include <cmath>
 #include <limits>
 
 #include "lattice/graph/dtype.h"
-#include "lattice/routes/neighbor_attention.h"
-#include "lattice/routes/rotary.h"
+#include "lattice/ops/attention.h"
+#include "lattice/ops/attention_edges.h"
 #include "lattice/selftest/cases.h"
 
 namespace lattice {
@@ -21,7 +22,7 @@ struct Shape {
 };
 
 // Cases of neighbor_attention and of the gradient of v.
-void add_edges(std::vector<OracleCase>& cases, Random& random, const Shape& z, mx::Dtype dtype) {
+void add_edges(std::vector<PlainCase>& cases, Random& random, const Shape& z, mx::Dtype dtype) {
   AttendEdges a;
   a.edges = std::make_shared<const EdgeSegments>(
       edge_segments(*make_relation(random, RelationKind::custom, z.n)));
@@ -38,8 +39,12 @@ void add_edges(std::vector<OracleCase>& cases, Random& random, const Shape& z, m
   const Values g = random_values(random, {n_out, z.heads, z.size}, dtype);
   graph::Arrays inputs;
   for (const Values& v : in) inputs.push_back(v.array);
-  OracleCase test, back;
-  test.call = attention_call(Operation::neighbor_attention, a, inputs, {});
+  PlainCase test, back;
+  test.operation = "neighbor_attention", back.operation = "neighbor_attention_vjp";
+  test.dtype = back.dtype = dtype;
+  test.run = [a, inputs](mx::StreamOrDevice s) {
+    return launch_neighbor_attention(a, inputs, s)[0];
+  };
   const auto at = [&](int64_t row, int64_t head, int64_t c) {
     return static_cast<size_t>((row * z.heads + head) * z.size + c);
   };
@@ -79,7 +84,9 @@ void add_edges(std::vector<OracleCase>& cases, Random& random, const Shape& z, m
                               mx::Device::cpu));
   inputs.push_back(mx::array(lse.data(), {n_out, z.heads}, mx::float32));
   inputs.push_back(g.array);
-  back.call = attention_call(Operation::neighbor_attention_vjp, a, inputs, {});
+  back.run = [a, inputs](mx::StreamOrDevice s) {
+    return launch_neighbor_attention_vjp(a, inputs, s)[0];
+  };
   test.label = std::to_string(edges.n_edges()) + " edges, " + std::to_string(z.heads) +
                " heads of " + std::to_string(z.size) + (z.products ? " products" : "") +
                (z.biased ? " bias " : " ") + graph::dtype_name(dtype);
@@ -88,12 +95,23 @@ void add_edges(std::vector<OracleCase>& cases, Random& random, const Shape& z, m
   cases.push_back(std::move(back));
 }
 
-OracleCase rotary_case(Random& random, int n, int heads, int size, int axes, bool inverse,
-                       mx::Dtype dtype) {
+PlainCase rotary_case(Random& random, int n, int heads, int size, int axes, bool inverse,
+                      bool halves, mx::Dtype dtype) {
   const Values x = random_values(random, {n, heads, size}, dtype),
                positions = random_values(random, {n, axes}, mx::float32);
-  OracleCase test;
-  test.call = rotary_call(x.array, {positions.array, 100.0, inverse}, {});
+  PlainCase test;
+  test.operation = "rotary";
+  test.dtype = dtype;
+  // A rotation is linear: its gradient is the inverse rotation.
+  test.run = [inverse, halves, x = x.array, positions = positions.array](mx::StreamOrDevice s) {
+    if (!inverse) return rotary(x, positions, 100.0, halves, s);
+    return mx::vjp(
+               [&](const graph::Arrays& in) {
+                 return graph::Arrays{rotary(in[0], positions, 100.0, halves, s)};
+               },
+               {x}, {x})
+        .second[0];
+  };
   test.expected = x.exact;
   const int pairs = size / (2 * axes);
   for (int r = 0; r < n * heads; ++r)
@@ -101,20 +119,21 @@ OracleCase rotary_case(Random& random, int n, int heads, int size, int axes, boo
       for (int m = 0; m < pairs; ++m) {
         const double angle = positions.exact[static_cast<size_t>(r / heads * axes + axis)] *
                              std::pow(100.0, -static_cast<double>(m) / pairs) * (inverse ? -1 : 1);
-        const size_t i = static_cast<size_t>(r * size + 2 * (axis * pairs + m));
-        test.expected[i] = x.exact[i] * std::cos(angle) - x.exact[i + 1] * std::sin(angle);
-        test.expected[i + 1] = x.exact[i] * std::sin(angle) + x.exact[i + 1] * std::cos(angle);
+        const auto i = static_cast<size_t>(r * size + 2 * axis * pairs + (halves ? m : 2 * m));
+        const size_t j = i + static_cast<size_t>(halves ? pairs : 1);
+        test.expected[i] = x.exact[i] * std::cos(angle) - x.exact[j] * std::sin(angle);
+        test.expected[j] = x.exact[i] * std::sin(angle) + x.exact[j] * std::cos(angle);
       }
   test.magnitude.assign(test.expected.size(), 4.0);
   test.label = std::to_string(n) + " rows, " + std::to_string(heads) + " heads of " +
                std::to_string(size) + ", " + std::to_string(axes) + " axes " +
-               graph::dtype_name(dtype);
+               (halves ? "in halves " : "") + graph::dtype_name(dtype);
   return test;
 }
 
 }  // namespace
 
-void add_neighbor_attention_cases(std::vector<OracleCase>& cases) {
+void add_neighbor_attention_cases(std::vector<PlainCase>& cases) {
   Random random{31};
   for (const mx::Dtype dtype : {mx::float32, mx::float16, mx::bfloat16})
     for (const Shape& z : {Shape{20, 2, 5, true, true},
@@ -126,9 +145,10 @@ void add_neighbor_attention_cases(std::vector<OracleCase>& cases) {
   add_edges(cases, random, {60, 1, 33, true, true}, mx::float32);
   for (const mx::Dtype dtype : {mx::float32, mx::float16, mx::bfloat16})
     for (const bool inverse : {false, true}) {
-      cases.push_back(rotary_case(random, 9, 2, 12, 3, inverse, dtype));
-      cases.push_back(rotary_case(random, 5, 1, 7, 2, inverse, dtype));
-      cases.push_back(rotary_case(random, 300, 3, 1, 1, inverse, dtype));
+      cases.push_back(rotary_case(random, 9, 2, 12, 3, inverse, false, dtype));
+      cases.push_back(rotary_case(random, 9, 2, 20, 3, inverse, true, dtype));
+      cases.push_back(rotary_case(random, 5, 1, 7, 2, inverse, false, dtype));
+      cases.push_back(rotary_case(random, 300, 3, 1, 1, inverse, false, dtype));
     }
 }
 

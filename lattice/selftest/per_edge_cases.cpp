@@ -5,6 +5,7 @@
 
 #include "lattice/graph/dtype.h"
 #include "lattice/ops/rulebook.h"
+#include "lattice/routes/conv.h"
 #include "lattice/selftest/cases.h"
 
 namespace lattice {
@@ -24,13 +25,14 @@ OracleCase triplets_case(Random& random, bool outer, const Relation::Ptr& r, con
                    : transposed ? random_values(random, {n_k, z.groups, z.m, z.c}, dtype)
                                 : random_values(random, {n_k, z.groups, z.c, z.m}, dtype);
   OracleCase test;
-  test.call.operation = outer ? Operation::per_edge_outer : Operation::per_edge_apply;
-  test.call.inputs = {x.array, transposed ? mx::swapaxes(a.array, 2, 3, mx::Device::cpu) : a.array};
-  test.call.relation = r;
-  test.call.groups = z.groups;
-  test.call.c_in = z.groups * z.c;
-  test.call.c_out = z.groups * z.m;
-  test.call.dtype = dtype;
+  const routes::ConvProblem shape{r, z.groups * z.c, z.groups * z.m, z.groups, dtype};
+  test.dtype = dtype;
+  if (outer)
+    test.question = question(routes::per_edge_outer_rows(), {shape, x.array, a.array});
+  else
+    test.question = question(
+        routes::per_edge_apply_rows(),
+        {shape, x.array, transposed ? mx::swapaxes(a.array, 2, 3, mx::Device::cpu) : a.array});
   test.expected.assign(
       static_cast<size_t>(outer ? n_k * z.groups * z.c * z.m : n_out * z.groups * z.m), 0.0);
   test.magnitude = test.expected;

@@ -5,10 +5,16 @@
 #include <span>
 
 #include "lattice/graph/dtype.h"
+#include "lattice/kernels/cpu/base/memory.h"
+#include "lattice/routes/pool.h"
 #include "lattice/selftest/cases.h"
 
 namespace lattice {
 namespace {
+
+using routes::ReduceMode;
+
+enum class Operation { pool, segments, argmax, gather };
 
 // Values from a few, so that maxima have ties.
 Values coarse_values(Random& random, mx::Shape shape, mx::Dtype dtype) {
@@ -25,16 +31,15 @@ struct Edge {
   double weight;
 };
 
-// mode on the edges: what every formula of pool_rows.h says. `inputs` as the call has them.
-void expect(OracleCase& test, const std::vector<Edge>& edges, const std::vector<Values>& inputs,
-            int64_t n_in, int64_t n_out, int64_t c) {
-  const ReduceMode mode = test.call.reduce().mode;
+// mode on the edges: what every formula of pool_rows.h says. Inputs are x; of max_match and
+// tie_share top, value and x. rows: which row has the maximum.
+void expect(OracleCase& test, ReduceMode mode, bool rows, const std::vector<Edge>& edges,
+            const std::vector<Values>& inputs, int64_t n_in, int64_t n_out, int64_t c) {
   std::vector<double> in_weight(static_cast<size_t>(n_in)), out_weight(static_cast<size_t>(n_out));
   for (const Edge& e : edges) {
     in_weight[static_cast<size_t>(e.in)] += e.weight;
     out_weight[static_cast<size_t>(e.out)] += e.weight;
   }
-  const bool rows = test.call.operation == Operation::argmax;
   test.magnitude.assign(static_cast<size_t>(n_out * c), 0.0);
   test.expected.assign(test.magnitude.size(), rows ? -1.0 : 0.0);
   std::vector<bool> seen(test.expected.size());
@@ -77,7 +82,7 @@ struct Asked {
   ReduceMode mode = ReduceMode::sum;
   std::string text() const {
     if (operation == Operation::gather) return "gather";
-    return (operation == Operation::argmax ? "arg" : "") + std::string(name(mode));
+    return (operation == Operation::argmax ? "arg" : "") + std::string(routes::name(mode));
   }
 };
 
@@ -85,13 +90,10 @@ OracleCase pool_case(Random& random, const Relation::Ptr& r, const Asked& asked,
                      int64_t c, mx::Dtype dtype, const std::string& what) {
   OracleCase test;
   const auto m = asked.mode;
-  Reduce reduce{m};
+  std::vector<float> weights;
   if (weighted)
     for (int64_t k = 0; k < r->n_kernels(); ++k)
-      reduce.offset_weights.push_back(0.125f * static_cast<float>(k + 1));
-  test.call.operation = asked.operation;
-  test.call.payload = reduce;
-  test.call.relation = r;
+      weights.push_back(0.125f * static_cast<float>(k + 1));
   const int n_in = static_cast<int>(r->n_in()), n_out = static_cast<int>(r->n_out()),
             channels = static_cast<int>(c);
   std::vector<Values> inputs = {coarse_values(random, {n_in, channels}, dtype)};
@@ -105,10 +107,19 @@ OracleCase pool_case(Random& random, const Relation::Ptr& r, const Asked& asked,
   for (int64_t e = 0; e < r->edge_count(); ++e) {
     const int32_t k = r->edges().kernel_ids.data<int32_t>()[e];
     edges.push_back({r->edges().in_rows.data<int32_t>()[e], r->edges().out_rows.data<int32_t>()[e],
-                     weighted ? double{reduce.offset_weights[static_cast<size_t>(k)]} : 1.0});
+                     weighted ? double{weights[static_cast<size_t>(k)]} : 1.0});
   }
-  for (const Values& v : inputs) test.call.inputs.push_back(v.array);
-  expect(test, edges, inputs, n_in, n_out, c);
+  const mx::array& x = inputs.back().array;
+  if (asked.operation == Operation::argmax) {
+    test.question = question(
+        routes::argmax_rows(),
+        {.x = x, .relation = r, .groups = {}, .minimum = m == ReduceMode::min, .stream = {}});
+  } else {
+    routes::PoolAsked pool{x, r, m, weights};
+    if (inputs.size() == 3) pool.match = {inputs[0].array, inputs[1].array};
+    test.question = question(routes::pool_rows(), pool);
+  }
+  expect(test, m, asked.operation == Operation::argmax, edges, inputs, n_in, n_out, c);
   test.label = what + " " + asked.text() + (weighted ? " weighted " : " ") + std::to_string(c) +
                " " + graph::dtype_name(dtype);
   return test;
@@ -126,18 +137,24 @@ OracleCase rows_case(Random& random, const Asked& asked, bool sorted, int64_t n,
   for (int64_t r = 0; r < n; ++r)
     if (group_of[r] >= 0) edges.push_back({gather ? group_of[r] : r, gather ? r : group_of[r], 1});
   OracleCase test;
-  test.call.operation = asked.operation;
-  test.call.payload = Reduce{.mode = asked.mode, .fill = gather ? -1.5f : 0.0f};
   const int64_t n_in = gather ? kGroups : n, n_out = gather ? n : kGroups;
   const Values x = coarse_values(random, {static_cast<int>(n_in), static_cast<int>(c)}, dtype);
-  test.call.inputs = {x.array};
-  expect(test, edges, {x}, n_in, n_out, c);
+  expect(test, asked.mode, asked.operation == Operation::argmax, edges, {x}, n_in, n_out, c);
   if (gather) {
     for (int64_t r = 0; r < n; ++r)
       if (group_of[r] < 0)
         for (int64_t j = 0; j < c; ++j) test.expected[static_cast<size_t>(r * c + j)] = -1.5;
   }
-  test.call.row_groups = RowGroups::create(std::move(group_of), kGroups);
+  const RowGroups::Ptr groups = RowGroups::create(std::move(group_of), kGroups);
+  const bool minimum = asked.mode == ReduceMode::min;
+  if (gather)
+    test.question = question(routes::gather_rows(), {x.array, groups, -1.5f});
+  else if (asked.operation == Operation::argmax)
+    test.question = question(
+        routes::argmax_rows(),
+        {.x = x.array, .relation = {}, .groups = groups, .minimum = minimum, .stream = {}});
+  else
+    test.question = question(routes::segments_rows(), {x.array, groups, asked.mode});
   test.label = asked.text() + (sorted ? " sorted " : " ") + std::to_string(n) + " rows " +
                std::to_string(c) + " " + graph::dtype_name(dtype);
   return test;
@@ -159,9 +176,8 @@ void add_pool_cases(std::vector<OracleCase>& cases) {
       {kS, ReduceMode::sum}, {kS, ReduceMode::mean}, {kS, ReduceMode::max}, {kS, ReduceMode::min},
       {kA, ReduceMode::max}, {kA, ReduceMode::min},  {Operation::gather}};
   Random random{7};
-  const auto add = [&](OracleCase test, int64_t c, mx::Dtype dtype) {
-    test.call.c_in = test.call.c_out = c;
-    test.call.dtype = dtype;
+  const auto add = [&](OracleCase test, mx::Dtype dtype) {
+    test.dtype = dtype;
     cases.push_back(std::move(test));
   };
   for (const mx::Dtype dtype : {mx::float32, mx::float16, mx::bfloat16}) {
@@ -169,26 +185,26 @@ void add_pool_cases(std::vector<OracleCase>& cases) {
       const Relation::Ptr r = make_relation(random, kind, 60);
       for (const int64_t c : {int64_t{1}, int64_t{5}, int64_t{64}, int64_t{70}}) {
         for (const Asked& mode : kPool) {
-          add(pool_case(random, r, mode, false, c, dtype, kind_name(kind)), c, dtype);
+          add(pool_case(random, r, mode, false, c, dtype, kind_name(kind)), dtype);
           if (c == 5)
             add(pool_case(random, r->reversed(), mode, false, c, dtype,
                           std::string("reversed ") + kind_name(kind)),
-                c, dtype);
+                dtype);
         }
         for (const Asked& mode : kWeighted)
-          add(pool_case(random, r, mode, true, c, dtype, kind_name(kind)), c, dtype);
+          add(pool_case(random, r, mode, true, c, dtype, kind_name(kind)), dtype);
       }
     }
     const Relation::Ptr none = relate(RelationKind::forward, random_coords(random, 0, 3),
                                       KernelSpec(), std::nullopt, "oracle_cases");
     for (const Asked& mode : std::span(kPool).first(8))
-      add(pool_case(random, none, mode, false, 5, dtype, "empty"), 5, dtype);
+      add(pool_case(random, none, mode, false, 5, dtype, "empty"), dtype);
     for (const Asked& mode : kRows)
       for (const bool sorted : {false, true})
         for (const int64_t c : {1, 5, 64})
           for (const int64_t n : {0, 70, 2600}) {  // the last: groups of 290 rows and more
             if (n > 70 && c != 5) continue;
-            add(rows_case(random, mode, sorted, n, c, dtype), c, dtype);
+            add(rows_case(random, mode, sorted, n, c, dtype), dtype);
           }
   }
 }

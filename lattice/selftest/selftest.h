@@ -1,24 +1,30 @@
-// Every route of an available device against cases with known answers.
+// Every route of an available device, and every operation that needs no route, against cases with
+// known answers.
 #pragma once
 
+#include <functional>
+
+#include "lattice/api.h"
 #include "lattice/selftest/cases.h"
 
 namespace lattice {
 
 // One line of selftest().
 struct SelftestRow {
-  std::string operation, route, device, label;
-  double error = 0;     // oracle_error
-  bool tf32 = false;    // the tolerance is that of TF32 products
-  std::string failure;  // what was thrown, if anything
-  uint64_t bits = 0;    // a hash of the result: the same for the same bits
-  double seconds = 0;   // building, compiling if it is the first of its kind, and evaluating
+  std::string operation, route, device;  // an operation without routes: its device twice
+  std::string label = {};
+  double error = 0;          // oracle_error
+  bool tf32 = false;         // the tolerance is that of TF32 products
+  std::string failure = {};  // what was thrown, if anything
+  uint64_t bits = 0;         // a hash of the result: the same for the same bits
+  double seconds = 0;        // building, compiling if it is the first of its kind, and evaluating
   bool ok() const { return failure.empty() && error <= 1; }
 };
 // Every route of an available device, or of one device ("cpu", "gpu"), against the oracle. With a
 // Metal host the GPU is there. `prefix`: only routes whose name begins so. `every`: of each route
-// the first case, then every so-many-th.
-std::vector<SelftestRow> selftest(const std::string& device = "", const std::string& prefix = "",
-                                  int every = 1);
+// the first case, then every so-many-th. `tell` is called with the share that is done, 0..1.
+LATTICE_API std::vector<SelftestRow> selftest(const std::string& device = "",
+                                              const std::string& prefix = "", int every = 1,
+                                              const std::function<void(double)>& tell = {});
 
 }  // namespace lattice

@@ -1,141 +1,130 @@
 // Attention over ragged segments. Arguments only.
 #include "lattice/ops/attention.h"
 
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/variant.h>
-#include <nanobind/stl/vector.h>
-
 #include "arguments.h"
 #include "bind.h"
-#include "lattice/core/errors.h"
+#include "lattice/core/arrays.h"
 
 using namespace lattice;
+using namespace nb::literals;
 
 namespace {
 
-using Stream = mx::StreamOrDevice;
+using Array = const mx::array&;
 using Optional = std::optional<mx::array>;
+using Scale = const std::optional<float>&;
+using Stream = mx::StreamOrDevice;
 
-std::vector<int64_t> bounds_of(nb::handle value) {
-  if (nb::isinstance<nb::int_>(value)) return {integer(value, "PositionBias", "bounds")};
-  return integers(value, "PositionBias", "bounds");
-}
+}  // namespace
 
-EdgeSegments edges_of(nb::handle relation) {
-  if (nb::isinstance<NeighborRelation>(relation)) {
-    const auto& neighbors = nb::cast<const NeighborRelation&>(relation);
-    return unlocked([&] { return edge_segments(neighbors); });
+// None, one flat array, one array for each segment, or a PositionBias.
+template <>
+struct Argument<AttentionBias> {
+  static constexpr auto Name =
+      nb::detail::const_name("ArrayLike | collections.abc.Sequence[ArrayLike] | PositionBias");
+  static AttentionBias from(nb::handle value, At at) {
+    if (value.is_none()) return std::monostate();
+    if (const auto* bias = instance<PositionBias>(value)) return *bias;
+    if (is_list_of_arrays(value)) return Argument<std::vector<mx::array>>::from(value, at);
+    return array(value, at);
   }
-  if (nb::isinstance<Relation>(relation)) {
-    const auto& kernel = nb::cast<const Relation&>(relation);
-    return unlocked([&] { return edge_segments(kernel); });
+};
+
+// None, "causal", one flat array, or one array for each segment.
+template <>
+struct Argument<AttentionMask> {
+  static constexpr auto Name =
+      nb::detail::const_name("str | ArrayLike | collections.abc.Sequence[ArrayLike]");
+  static AttentionMask from(nb::handle value, At at) {
+    if (value.is_none()) return std::monostate();
+    if (nb::isinstance<nb::str>(value)) return std::string(text(value, at));
+    if (is_list_of_arrays(value)) return Argument<std::vector<mx::array>>::from(value, at);
+    return array(value, at);
   }
-  throw TypeError("[neighbor_attention] relation: found " +
-                  std::string(nb::str(nb::handle(relation.type()).attr("__name__")).c_str()) +
-                  ", expected a NeighborRelation or a KernelRelation.");
+};
+
+// The edges of a relation, by the rows that attend.
+template <>
+struct Argument<EdgeSegments> {
+  static constexpr auto Name = nb::detail::const_name("KernelRelation | NeighborRelation");
+  static EdgeSegments from(nb::handle value, At at) {
+    if (const auto* neighbors = instance<NeighborRelation>(value))
+      return unlocked([&] { return edge_segments(*neighbors); });
+    if (const auto* kernel = instance<Relation>(value))
+      return unlocked([&] { return edge_segments(*kernel); });
+    wrong_kind(value, at, "a NeighborRelation or a KernelRelation");
+  }
+};
+
+namespace {
+
+constexpr const char* kPositionBias =
+    R"(Bias of attention from a table by relative position.
+
+Let p be q_positions[i] - k_positions[j], clipped to -bounds .. bounds on each axis. The bias of head
+h is the sum over the axes of table[h, entry of p on this axis].
+
+Args:
+    table: (H, entries) float array, which gets a gradient.
+    q_positions: Integers (T, axes), 1 to 3 axes; (T,) for one axis.
+    k_positions: Integers (S, axes); by default those of the queries.
+    bounds: One integer per axis; axis a owns 2 bounds[a] + 1 entries.
+    joint: Whether one entry belongs to all axes together; there are then as many entries as the
+        product over the axes.
+
+>>> import mlx.core as mx
+>>> from mlx_lattice import ops
+>>> bias = ops.PositionBias(mx.zeros((2, 9)), [0, 1, 5], bounds=4)
+>>> bias.bounds
+(4,))";
+
+std::vector<int64_t> bounds_of(nb::handle value, At at) {
+  if (nb::isinstance<nb::int_>(value)) return {integer(value, at)};
+  return integers(value, at);
 }
 
 }  // namespace
 
+struct TableBounds {
+  std::vector<int64_t> values;
+};
+LATTICE_ARGUMENT(TableBounds, "int | collections.abc.Sequence[int]", {bounds_of(value, at)});
+
 void bind_attention(nb::module_& m) {
-  nb::class_<PositionBias>(
-      m, "PositionBias",
-      "Bias of attention from a table by relative position.\n\n"
-      "Let p be q_positions[i] - k_positions[j], clipped to -bounds .. bounds on each axis. The "
-      "bias "
-      "of head h is the sum over the axes of table[h, entry of p on this axis].\n\n"
-      "Args:\n"
-      "    table: (H, entries) float array, which gets a gradient.\n"
-      "    q_positions: Integers (T, axes), 1 to 3 axes; (T,) for one axis.\n"
-      "    k_positions: Integers (S, axes); by default those of the queries.\n"
-      "    bounds: One integer per axis; axis a owns 2 bounds[a] + 1 entries.\n"
-      "    joint: Whether one entry belongs to all axes together; there are then as many entries "
-      "as "
-      "the product over the axes.")
-      .def(
-          "__init__",
-          [](PositionBias* self, const Given& table, nb::handle q_positions, nb::handle k_positions,
-             nb::handle bounds, bool joint) {
-            constexpr const char* kName = "PositionBias";
-            const std::vector<int64_t> limits = bounds_of(bounds);
-            const mx::array queries = array(q_positions, kName, "q_positions");
-            const Optional keys =
-                k_positions.is_none() ? Optional() : array(k_positions, kName, "k_positions");
-            Release release;
-            new (self) PositionBias(*table, queries, keys, limits, joint);
-          },
-          nb::arg("table"), nb::arg("q_positions"), nb::arg("k_positions") = nb::none(),
-          nb::kw_only(), nb::arg("bounds"), nb::arg("joint") = false,
-          "table (H, entries) is differentiable; positions (rows, axes) are integers; bounds has "
-          "one integer per axis.")
-      .def_prop_ro("table", [](const PositionBias& p) { return p.table; })
+  nb::class_<PositionBias> c(m, "PositionBias", kPositionBias);
+  def_init(
+      c,
+      [](Array table, Array q_positions, const Optional& k_positions, const TableBounds& bounds,
+         bool joint) {
+        return PositionBias(table, q_positions, k_positions, bounds.values, joint);
+      },
+      "table"_a, "q_positions"_a, "k_positions"_a = nb::none(), nb::kw_only(), "bounds"_a,
+      "joint"_a = false, Unlocked());
+  c.def_prop_ro("table", [](const PositionBias& p) { return p.table; })
       .def_prop_ro("q_positions", [](const PositionBias& p) { return private_copy(p.q_positions); })
       .def_prop_ro("k_positions", [](const PositionBias& p) { return private_copy(p.k_positions); })
-      .def_prop_ro("bounds", [](const PositionBias& p) { return nb::tuple(nb::cast(p.bounds)); })
+      .def_prop_ro("bounds",
+                   [](const PositionBias& p) {
+                     return to_python(std::vector<int64_t>(p.bounds.begin(), p.bounds.end()));
+                   })
       .def_ro("joint", &PositionBias::joint);
-  m.def(
-      "attention",
-      [](const mx::array& q, const mx::array& k, const mx::array& v, const mx::array& offsets,
-         const Optional& k_offsets, std::optional<float> scale, const AttentionBias& bias,
-         const AttentionMask& mask, Stream s) {
-        Release release;
-        return attention(q, k, v, offsets, {k_offsets, scale, bias, mask}, s);
+  def(
+      m, "attention",
+      [](Array q, Array k, Array v, Array offsets, const Optional& k_offsets, Scale scale,
+         const AttentionBias& bias, const AttentionMask& mask,
+         Stream s) { return attention(q, k, v, offsets, {k_offsets, scale, bias, mask}, s); },
+      "q"_a, "k"_a, "v"_a, "offsets"_a, "k_offsets"_a, "scale"_a, "bias"_a, "mask"_a, "stream"_a,
+      Unlocked());
+  def(
+      m, "neighbor_attention",
+      [](const Optional& q, const Optional& k, Array v, const EdgeSegments& edges,
+         const Optional& bias, Scale scale,
+         Stream s) { return neighbor_attention(q, k, v, edges, {bias, scale}, s); },
+      "q"_a, "k"_a, "v"_a, "relation"_a, "bias"_a, "scale"_a, "stream"_a, Unlocked());
+  def(
+      m, "rotary",
+      [](Array x, Array positions, double base, bool halves, Stream s) {
+        return rotary(x, positions, base, halves, s);
       },
-      nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("offsets"), nb::kw_only(),
-      nb::arg("k_offsets") = nb::none(), nb::arg("scale") = nb::none(),
-      nb::arg("bias") = nb::none(), nb::arg("mask") = nb::none(), nb::arg("stream") = nb::none(),
-      "softmax(scale q k^T + bias) v for each segment, without an array of lengths squared.\n\n"
-      "Args:\n"
-      "    q: Queries (T, H, D), 1 <= D <= 256.\n"
-      "    k: Keys (S, H_kv, D); H is a multiple of H_kv.\n"
-      "    v: Values, like k.\n"
-      "    offsets: (B + 1,) integers from 0 to T; segment s is rows offsets[s] .. offsets[s + "
-      "1].\n"
-      "    k_offsets: The same for k and v; by default offsets.\n"
-      "    scale: Factor of the products; by default D ** -0.5.\n"
-      "    bias: None, a list with one array (H, L_q, L_k) per segment, all of them as one flat "
-      "array, or a `PositionBias`.\n"
-      "    mask: None, \"causal\", or booleans like a bias without H, true where a key is seen.\n"
-      "    stream: The stream or device on which the work runs; by default that of MLX.\n\n"
-      "Returns:\n    An array like q. A query that sees no key gives 0.");
-  m.def(
-      "neighbor_attention",
-      [](const Optional& q, const Optional& k, const mx::array& v, nb::handle relation,
-         const Optional& bias, std::optional<float> scale, Stream s) {
-        const EdgeSegments edges = edges_of(relation);
-        Release release;
-        return neighbor_attention(q, k, v, edges, {bias, scale}, s);
-      },
-      nb::arg("q").none(), nb::arg("k").none(), nb::arg("v"), nb::arg("relation"), nb::kw_only(),
-      nb::arg("bias") = nb::none(), nb::arg("scale") = nb::none(), nb::arg("stream") = nb::none(),
-      "Softmax over the edges of each query times v, without an array of edges times channels.\n\n"
-      "The logit of an edge is scale <q, k> + bias. Without q and k the bias alone is the logit: "
-      "grouped vector attention.\n\n"
-      "Args:\n"
-      "    q: Queries (N, H, D), or None.\n"
-      "    k: Keys (M, H, D), or None together with q.\n"
-      "    v: Values (M, H, D), one row per source.\n"
-      "    relation: A `NeighborRelation` from sources to queries, or a `KernelRelation` from "
-      "input "
-      "rows to output rows.\n"
-      "    bias: (E, H), one row per edge of the relation, or None.\n"
-      "    scale: Factor of the products; by default D ** -0.5.\n"
-      "    stream: The stream or device on which the work runs; by default that of MLX.\n\n"
-      "Returns:\n    (N, H, D). A query without edges gives 0.");
-  m.def(
-      "rotary",
-      [](const mx::array& x, const mx::array& positions, double base, Stream s) {
-        return rotary(x, positions, base, s);
-      },
-      nb::arg("x"), nb::arg("positions"), nb::kw_only(), nb::arg("base") = 10000.0,
-      nb::arg("stream") = nb::none(),
-      "Rotary position encoding on 1 to 3 axes: pairs of channels are turned by angles that grow "
-      "with the position.\n\n"
-      "Args:\n"
-      "    x: (N, H, D); each axis owns 2 * (D // (2 * axes)) channels, the rest is copied.\n"
-      "    positions: (N, axes) numbers, constant for derivatives.\n"
-      "    base: Pair m of P pairs turns by position * base ** (-m / P).\n"
-      "    stream: The stream or device on which the work runs; by default that of MLX.\n\n"
-      "Returns:\n    An array like x.");
+      "x"_a, "positions"_a, "base"_a, "halves"_a, "stream"_a);
 }

@@ -1,90 +1,28 @@
 // Coordinate sets and the operations on them. Arguments only.
 #include "lattice/ops/coords.h"
 
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/shared_ptr.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/string_view.h>
-#include <nanobind/stl/variant.h>
-
 #include "arguments.h"
 #include "bind.h"
-#include "lattice/core/errors.h"
+#include "lattice/core/arrays.h"
 
 namespace mx = mlx::core;
 using namespace lattice;
+using namespace nb::literals;
 
 namespace {
 
-CoordsLike coords_like(nb::handle value, const char* operation, const char* argument) {
-  if (nb::isinstance<CoordinateSet>(value)) return nb::cast<CoordinateSet>(value);
-  if (nb::isinstance<mx::array>(value)) return nb::cast<mx::array>(value);
-  throw TypeError("[" + std::string(operation) + "] " + argument +
-                  " must be an mx.array or a CoordinateSet, got " +
-                  nb::type_name(value.type()).c_str());
-}
-
-template <typename Result>
-using OneSet = Result (*)(const CoordsLike&, mx::StreamOrDevice);
-template <typename Result>
-void def_one(nb::module_& m, const char* name, OneSet<Result> f, const char* doc) {
-  m.def(
-      name,
-      [f, name](nb::handle coords, mx::StreamOrDevice s) {
-        const CoordsLike set = coords_like(coords, name, "coords");
-        return unlocked([&] { return f(set, s); });
-      },
-      nb::arg("coords"), nb::kw_only(), nb::arg("stream") = nb::none(), doc);
-}
-
-template <typename Result = mx::array>  // or CoordinateSet
-void def_two(nb::module_& m, const char* name,
-             mx::array (*f)(const CoordsLike&, const CoordsLike&, mx::StreamOrDevice),
-             const char* first, const char* second, const char* doc) {
-  m.def(
-      name,
-      [f, name, first, second](nb::handle a, nb::handle b, mx::StreamOrDevice s) {
-        const CoordsLike lhs = coords_like(a, name, first), rhs = coords_like(b, name, second);
-        return unlocked([&] {
-          if constexpr (std::is_same_v<Result, CoordinateSet>)
-            return CoordinateSet(f(lhs, rhs, s), name);
-          else
-            return f(lhs, rhs, s);
-        });
-      },
-      nb::arg(first), nb::arg(second), nb::kw_only(), nb::arg("stream") = nb::none(), doc);
-}
+using Array = const mx::array&;
+using Optional = const std::optional<mx::array>&;
+using Set = const CoordsLike&;
+using Stream = mx::StreamOrDevice;
 
 nb::object attribute_of_coords(const CoordinateSet& set, nb::handle name) {
   return nb::getattr(nb::cast(set.python_array()), name);
 }
 
-void bind_values(nb::module_& m) {
-  nb::class_<CoordinateSet>(
-      m, "CoordinateSet",
-      "Coordinate rows with their sorted index, which is built once on first use.")
-      .def(
-          "__init__",
-          [](CoordinateSet* self, const Given& coords) {
-            Release release;
-            new (self) CoordinateSet(*coords, "CoordinateSet");
-          },
-          nb::arg("coords"))
-      .def_prop_ro("coords", &CoordinateSet::python_array)
-      .def_prop_ro("dtype", &CoordinateSet::dtype)
-      .def_prop_ro(
-          "is_unique", [](const CoordinateSet& set) { return set.index()->duplicate < 0; },
-          Unlocked())
-      .def_prop_ro("nbytes", &CoordinateSet::nbytes)
-      .def_prop_ro("capacity", &CoordinateSet::rows)
-      .def_prop_ro("active_count", &CoordinateSet::rows)
-      .def_prop_ro("active_rows",
-                   [](const CoordinateSet& set) {
-                     const auto rows = static_cast<int32_t>(set.rows());
-                     return new_array(&rows, {1}, mx::int32);
-                   })
-      // An array in every other respect.
-      .def("__mlx_array__", [](const CoordinateSet& set) { return set.python_array(); })
+// An array in every other respect.
+void def_array_protocol(nb::class_<CoordinateSet>& c) {
+  c.def("__mlx_array__", [](const CoordinateSet& set) { return set.python_array(); })
       .def(
           "__array__",
           [](const CoordinateSet& set, const nb::object& dtype, const nb::object&) {
@@ -92,157 +30,198 @@ void bind_values(nb::module_& m) {
                 nb::module_::import_("numpy").attr("array")(set.python_array());
             return dtype.is_none() ? array : array.attr("astype")(dtype);
           },
-          nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none())
-      .def("__getitem__",
-           [](const CoordinateSet& set, nb::handle index) {
-             return nb::object(nb::cast(set.python_array())[index]);
-           })
-      .def("__iter__",
-           [](const CoordinateSet& set) { return nb::iter(nb::cast(set.python_array())); })
-      .def("__eq__",
-           [](const CoordinateSet& set, nb::handle other) {
-             const nb::object rhs =
-                 nb::isinstance<CoordinateSet>(other)
-                     ? nb::cast(nb::cast<const CoordinateSet&>(other).python_array())
-                     : nb::borrow(other);
-             return attribute_of_coords(set, nb::str("__eq__"))(rhs);
-           })
+          "dtype"_a = nb::none(), "copy"_a = nb::none(),
+          nb::sig("def __array__(self, dtype: object = None, copy: object = None) -> "
+                  "numpy.typing.NDArray[numpy.signedinteger]"))
+      .def(
+          "__getitem__",
+          [](const CoordinateSet& set, nb::handle index) {
+            return nb::object(nb::cast(set.python_array())[index]);
+          },
+          nb::sig("def __getitem__(self, index: object, /) -> mlx.core.array"))
+      .def(
+          "__iter__",
+          [](const CoordinateSet& set) { return nb::iter(nb::cast(set.python_array())); },
+          nb::sig("def __iter__(self) -> collections.abc.Iterator[mlx.core.array]"))
+      .def(
+          "__eq__",
+          [](const CoordinateSet& set, nb::handle other) {
+            const nb::object rhs =
+                nb::isinstance<CoordinateSet>(other)
+                    ? nb::cast(nb::cast<const CoordinateSet&>(other).python_array())
+                    : nb::borrow(other);
+            return attribute_of_coords(set, nb::str("__eq__"))(rhs);
+          },
+          nb::sig("def __eq__(self, other: object, /) -> typing.Any"))
+      .def("__getattr__", &attribute_of_coords,
+           nb::sig("def __getattr__(self, name: str, /) -> typing.Any"));
+}
+
+void bind_set(nb::module_& m) {
+  nb::class_<CoordinateSet> c(
+      m, "CoordinateSet",
+      R"(Coordinate rows (N, 4) with their sorted index, which is built once on first use.
+
+Operations on sets return one. It is accepted wherever coordinates are, and has the attributes and
+methods of its array.
+
+>>> from mlx_lattice import core, ops
+>>> found = ops.union_coords([[0, 0, 0, 0]], [[0, 0, 0, 0], [0, 5, 0, 0]])
+>>> found, found.tolist()
+(CoordinateSet(2 rows, int32), [[0, 0, 0, 0], [0, 5, 0, 0]]))");
+  def_init(
+      c, [](const mx::array& coords) { return CoordinateSet(coords, "CoordinateSet"); }, "coords"_a,
+      Unlocked());
+  c.def_prop_ro("coords", &CoordinateSet::python_array, "The rows, (N, 4).")
+      .def_prop_ro("dtype", &CoordinateSet::dtype, "int32 or int64.")
+      .def_prop_ro("is_unique", &CoordinateSet::is_unique, Unlocked(),
+                   "Whether no coordinate appears twice.")
+      .def_prop_ro("nbytes", &CoordinateSet::nbytes, "Bytes of the rows and of the index.")
+      .def_prop_ro("capacity", &CoordinateSet::rows, "The number of rows.")
+      .def_prop_ro("active_count", &CoordinateSet::rows, "The number of rows.")
+      .def_prop_ro(
+          "active_rows",
+          [](const CoordinateSet& set) {
+            const auto rows = static_cast<int32_t>(set.rows());
+            return new_array(&rows, {1}, mx::int32);
+          },
+          "The number of rows as an array (1,).")
       .def("__hash__", [](nb::handle self) { return reinterpret_cast<intptr_t>(self.ptr()) >> 4; })
-      .def("__getattr__", &attribute_of_coords)
       .def("__len__", &CoordinateSet::rows)
+      .def(
+          "__reduce__",
+          [](nb::handle self) {
+            return nb::make_tuple(self.type(), nb::make_tuple(self.attr("coords")));
+          },
+          nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
+      .def("__deepcopy__",  // otherwise that of the array is found
+           [](const CoordinateSet& set, nb::handle) {
+             return CoordinateSet(set.array(), "CoordinateSet");
+           })
       .def("__repr__", [](const CoordinateSet& set) {
         return "CoordinateSet(" + std::to_string(set.rows()) + " rows, " +
-               (set.span().is64 ? "int64" : "int32") + ")";
+               (set.dtype() == mx::int64 ? "int64" : "int32") + ")";
       });
-  nb::class_<CoordinateOrdering>(m, "CoordinateOrdering",
-                                 "coords[p] = given[order[p]], given[r] = coords[inverse_rows[r]].")
-      .def(
-          "__init__",
-          [](CoordinateOrdering* self, const Given& coords, const Given& order,
-             const Given& inverse_rows) {
-            new (self) CoordinateOrdering{*coords, *order, *inverse_rows};
-          },
-          nb::arg("coords"), nb::arg("order"), nb::arg("inverse_rows"))
-      .def_ro("coords", &CoordinateOrdering::coords)
+  def_array_protocol(c);
+}
+
+void bind_values(nb::module_& m) {
+  nb::class_<CoordinateOrdering> ordering(
+      m, "CoordinateOrdering",
+      "Rows in another order: coords[p] = given[order[p]] and given[r] = coords[inverse_rows[r]].");
+  def_init(
+      ordering,
+      [](Array coords, Array order, Array inverse) {
+        return CoordinateOrdering{coords, order, inverse};
+      },
+      "coords"_a, "order"_a, "inverse_rows"_a);
+  ordering.def_ro("coords", &CoordinateOrdering::coords)
       .def_ro("order", &CoordinateOrdering::order)
       .def_ro("inverse_rows", &CoordinateOrdering::inverse_rows);
-  nb::class_<SparseAlignment>(
-      m, "SparseAlignment", "Row i joins lhs_rows[i] and rhs_rows[i]; -1 where that side has none.")
-      .def(
-          "__init__",
-          [](SparseAlignment* self, const Given& coords, const Given& active_rows,
-             const Given& lhs_rows, const Given& rhs_rows) {
-            new (self) SparseAlignment{*coords, *active_rows, *lhs_rows, *rhs_rows};
-          },
-          nb::arg("coords"), nb::arg("active_rows"), nb::arg("lhs_rows"), nb::arg("rhs_rows"))
-      .def_ro("coords", &SparseAlignment::coords)
+  def_row_counts(ordering);
+  nb::class_<SparseAlignment> alignment(
+      m, "SparseAlignment",
+      "Row i of a join has rows lhs_rows[i] and rhs_rows[i]; -1 where that side has none.");
+  def_init(
+      alignment,
+      [](Array coords, Array active, Array lhs, Array rhs) {
+        return SparseAlignment{coords, active, lhs, rhs};
+      },
+      "coords"_a, "active_rows"_a, "lhs_rows"_a, "rhs_rows"_a);
+  alignment.def_ro("coords", &SparseAlignment::coords)
       .def_ro("active_rows", &SparseAlignment::active_rows)
       .def_ro("lhs_rows", &SparseAlignment::lhs_rows)
       .def_ro("rhs_rows", &SparseAlignment::rhs_rows);
-  nb::class_<SparseOccupancy>(
-      m, "SparseOccupancy", "Parents with the mask of their children, and the parent of each row.")
-      .def(
-          "__init__",
-          [](SparseOccupancy* self, const Given& coords, const Given& active_rows,
-             const Given& occupancy, const std::optional<Given>& parent_rows,
-             const std::optional<Given>& child_indices) {
-            const mx::array none = new_array(nullptr, {0}, mx::int32);
-            new (self) SparseOccupancy{*coords, *active_rows, *occupancy,
-                                       parent_rows ? **parent_rows : none,
-                                       child_indices ? **child_indices : none};
-          },
-          nb::arg("coords"), nb::arg("active_rows"), nb::arg("occupancy"),
-          nb::arg("parent_rows") = nb::none(), nb::arg("child_indices") = nb::none())
-      .def_ro("coords", &SparseOccupancy::coords)
+  def_row_counts(alignment);
+}
+
+void bind_occupancy(nb::module_& m) {
+  const mx::array none = new_array(nullptr, {0}, mx::int32);
+  nb::class_<SparseOccupancy> occupancy(
+      m, "SparseOccupancy",
+      "Parents with the mask of their children, and for each child its parent row and its bit.");
+  def_init(
+      occupancy,
+      [none](Array coords, Array active, Array masks, Optional parents, Optional children) {
+        return SparseOccupancy{coords, active, masks, parents.value_or(none),
+                               children.value_or(none)};
+      },
+      "coords"_a, "active_rows"_a, "occupancy"_a, "parent_rows"_a = nb::none(),
+      "child_indices"_a = nb::none());
+  occupancy.def_ro("coords", &SparseOccupancy::coords)
       .def_ro("active_rows", &SparseOccupancy::active_rows)
       .def_ro("occupancy", &SparseOccupancy::occupancy)
       .def_ro("parent_rows", &SparseOccupancy::parent_rows)
       .def_ro("child_indices", &SparseOccupancy::child_indices);
-  nb::class_<OccupancyExpansion>(m, "OccupancyExpansion", "Children by parent, then by bit.")
-      .def(
-          "__init__",
-          [](OccupancyExpansion* self, const Given& coords, const Given& active_rows,
-             const Given& parent_rows, const Given& child_indices) {
-            new (self) OccupancyExpansion{*coords, *active_rows, *parent_rows, *child_indices};
-          },
-          nb::arg("coords"), nb::arg("active_rows"), nb::arg("parent_rows"),
-          nb::arg("child_indices"))
-      .def_ro("coords", &OccupancyExpansion::coords)
+  def_row_counts(occupancy);
+  nb::class_<OccupancyExpansion> expansion(
+      m, "OccupancyExpansion", "Children by parent, then by bit, with both numbers of each.");
+  def_init(
+      expansion,
+      [](Array coords, Array active, Array parents, Array children) {
+        return OccupancyExpansion{coords, active, parents, children};
+      },
+      "coords"_a, "active_rows"_a, "parent_rows"_a, "child_indices"_a);
+  expansion.def_ro("coords", &OccupancyExpansion::coords)
       .def_ro("active_rows", &OccupancyExpansion::active_rows)
       .def_ro("parent_rows", &OccupancyExpansion::parent_rows)
       .def_ro("child_indices", &OccupancyExpansion::child_indices);
+  def_row_counts(expansion);
+}
+
+template <typename Result>
+void def_one(nb::module_& m, const char* name, Result (*f)(Set, Stream)) {
+  def(m, name, f, "coords"_a, "stream"_a, Unlocked());
+}
+
+using TwoSets = mx::array (*)(Set, Set, Stream);
+void def_two(nb::module_& m, const char* name, TwoSets f, const char* first, const char* second) {
+  def(m, name, f, nb::arg(first), nb::arg(second), "stream"_a, Unlocked());
+}
+
+void def_set_of_two(nb::module_& m, const char* name, TwoSets f) {
+  def(
+      m, name, [f, name](Set a, Set b, Stream s) { return CoordinateSet(f(a, b, s), name); },
+      "lhs"_a, "rhs"_a, "stream"_a, Unlocked());
 }
 
 }  // namespace
 
 void bind_coords(nb::module_& m) {
+  bind_set(m);
   bind_values(m);
+  bind_occupancy(m);
   nb::module_::import_("mlx.core");                        // the conversion needs its type
   nb::implicitly_convertible<CoordinateSet, mx::array>();  // accepted wherever an array is
 
-  m.def(
-      "downsample_coords",
-      [](nb::handle coords, nb::handle stride, mx::StreamOrDevice s) {
-        const CoordsLike set = coords_like(coords, "downsample_coords", "coords");
-        const Triple by = triple(stride, "downsample_coords", "stride");
-        return unlocked(
-            [&] { return CoordinateSet(downsample_coords(set, by, s), "downsample_coords"); });
+  def(
+      m, "downsample_coords",
+      [](Set coords, const Triple& stride, Stream s) {
+        return CoordinateSet(downsample_coords(coords, stride, s), "downsample_coords");
       },
-      nb::arg("coords"), nb::arg("stride") = 2, nb::kw_only(), nb::arg("stream") = nb::none(),
-      "Distinct floor(coords / stride), first seen first.");
-  def_two<CoordinateSet>(m, "union_coords", union_coords, "lhs", "rhs",
-                         "Distinct rows of either, first seen first, lhs before rhs.");
-  def_two<CoordinateSet>(m, "intersection_coords", intersection_coords, "lhs", "rhs",
-                         "Distinct lhs rows that rhs has, first seen first.");
-  def_two<CoordinateSet>(m, "difference_coords", difference_coords, "lhs", "rhs",
-                         "Distinct lhs rows that rhs lacks, first seen first.");
-  def_two(m, "lookup_coords", lookup_coords, "coords", "queries",
-          "The first row of coords equal to each query, or -1.");
-  def_two(m, "contains_coords", contains_coords, "coords", "queries",
-          "Whether coords has each query.");
-  def_two(m, "inverse_map", inverse_map, "source", "target",
-          "For each target row the first equal source row, or -1: shape (T,).");
-  m.def(
-      "build_sparse_alignment",
-      [](nb::handle lhs, const std::optional<mx::array>& lhs_active, nb::handle rhs,
-         const std::optional<mx::array>& rhs_active, std::string_view join, mx::StreamOrDevice s) {
-        const CoordsLike a = coords_like(lhs, "build_sparse_alignment", "lhs"),
-                         b = coords_like(rhs, "build_sparse_alignment", "rhs");
+      "coords"_a, "stride"_a, "stream"_a, Unlocked());
+  def_set_of_two(m, "union_coords", union_coords);
+  def_set_of_two(m, "intersection_coords", intersection_coords);
+  def_set_of_two(m, "difference_coords", difference_coords);
+  def_two(m, "lookup_coords", lookup_coords, "coords", "queries");
+  def_two(m, "contains_coords", contains_coords, "coords", "queries");
+  def_two(m, "inverse_map", inverse_map, "source", "target");
+  def(
+      m, "build_sparse_alignment",
+      [](Set lhs, const std::optional<mx::array>& lhs_active, Set rhs,
+         const std::optional<mx::array>& rhs_active, std::string_view join, Stream s) {
         const Join kind = parse_join(join, "build_sparse_alignment");
-        return unlocked(
-            [&] { return build_sparse_alignment(a, lhs_active, b, rhs_active, kind, s); });
+        return build_sparse_alignment(lhs, lhs_active, rhs, rhs_active, kind, s);
       },
-      nb::arg("lhs"), nb::arg("lhs_active").none(), nb::arg("rhs"), nb::arg("rhs_active").none(),
-      nb::kw_only(), nb::arg("join") = "inner", nb::arg("stream") = nb::none(),
-      "Joins two sets by value. inner, left: lhs order; right: rhs order; outer: lhs, then the rhs "
-      "rows without "
-      "partner.");
-  def_one(m, "morton_codes", morton_codes,
-          "int64 codes: x bit 0, y bit 1, z bit 2 of each triple, batch from bit 60.");
-  def_one(m, "morton_order", morton_order, "Rows by batch, then along the Morton curve; stable.");
-  def_one(m, "hilbert_order", hilbert_order,
-          "Rows by batch, then along the Hilbert curve; stable.");
-  def_one(m, "morton_sort_coords", morton_sort_coords,
-          "The rows in Morton order, with the order and its inverse.");
-  def_one(m, "occupancy_downsample", occupancy_downsample,
-          "Parents floor(c / 2), first seen first, with child masks.");
-  m.def(
-      "occupancy_expand",
-      [](nb::handle coords, const mx::array& occupancy, mx::StreamOrDevice s) {
-        const CoordsLike set = coords_like(coords, "occupancy_expand", "coords");
-        return unlocked([&] { return occupancy_expand(set, occupancy, s); });
-      },
-      nb::arg("coords"), nb::arg("occupancy"), nb::kw_only(), nb::arg("stream") = nb::none(),
-      "The children that each parent's mask names, in ascending bit.");
-  m.def(
-      "child_coords_from_indices",
-      [](nb::handle coords, const mx::array& parent_rows, const mx::array& child_indices,
-         mx::StreamOrDevice s) {
-        const CoordsLike set = coords_like(coords, "child_coords_from_indices", "coords");
-        return unlocked(
-            [&] { return child_coords_from_indices(set, parent_rows, child_indices, s); });
-      },
-      nb::arg("coords"), nb::arg("parent_rows"), nb::arg("child_indices"), nb::kw_only(),
-      nb::arg("stream") = nb::none(),
-      "Child child_indices[m], 0..7, of parent row parent_rows[m].");
+      "lhs_coords"_a, "lhs_active_rows"_a, "rhs_coords"_a, "rhs_active_rows"_a, "join"_a,
+      "stream"_a, Unlocked());
+  def_one(m, "morton_codes", morton_codes);
+  def_one(m, "morton_order", morton_order);
+  def_one(m, "hilbert_order", hilbert_order);
+  def_one(m, "morton_sort_coords", morton_sort_coords);
+  def_one(m, "occupancy_downsample", occupancy_downsample);
+  def(m, "occupancy_expand", &occupancy_expand, "parent_coords"_a, "occupancy"_a, "stream"_a,
+      Unlocked());
+  def(m, "child_coords_from_indices", &child_coords_from_indices, "parent_coords"_a,
+      "parent_rows"_a, "child_indices"_a, "stream"_a, Unlocked());
 }

@@ -2,36 +2,29 @@
 // only.
 #include "lattice/ops/layouts.h"
 
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/shared_ptr.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/string_view.h>
-#include <nanobind/stl/variant.h>
-#include <nanobind/stl/vector.h>
-
 #include "arguments.h"
 #include "bind.h"
-#include "lattice/core/errors.h"
+#include "lattice/core/arrays.h"
+#include "lattice/core/row_groups.h"
+#include "lattice/ops/reduce_rows.h"
 
 using namespace lattice;
 using namespace nb::literals;
 
+template <>
+struct Argument<LayoutSource> {
+  static constexpr auto Name = nb::detail::const_name("SparseTensor | ArrayLike");
+  static LayoutSource from(nb::handle value, At at) {
+    if (const auto* tensor = instance<SparseTensor>(value)) return *tensor;
+    return coords_like(value, at);
+  }
+};
+
 namespace {
 
-CoordsLike coords_of(nb::handle value, const char* operation, const char* argument) {
-  if (nb::isinstance<CoordinateSet>(value)) return nb::cast<CoordinateSet>(value);
-  return array(value, operation, argument);
-}
-
-LayoutSource source(nb::handle value, const char* operation) {
-  if (nb::isinstance<SparseTensor>(value)) return nb::cast<SparseTensor>(value);
-  return coords_of(value, operation, "x");
-}
-
-std::optional<int64_t> depth_of(nb::handle value, const char* operation) {
-  if (value.is_none()) return std::nullopt;
-  return integer(value, operation, "depth");
-}
+using Depth = const std::optional<int64_t>&;
+using Stream = mx::StreamOrDevice;
+using Text = std::string_view;
 
 mx::array cluster_of(const GridPooling& pooling) {
   const RowGroups& groups = *pooling.clusters;
@@ -39,8 +32,9 @@ mx::array cluster_of(const GridPooling& pooling) {
 }
 
 void bind_values(nb::module_& m) {
-  nb::class_<AttentionLayout>(m, "AttentionLayout",
-                              "Segments of slots, and the row that each slot reads.")
+  nb::class_<AttentionLayout>(
+      m, "AttentionLayout",
+      "Segments of slots, and the row that each slot reads; see `attention_patches`.")
       .def_prop_ro("rows", [](const AttentionLayout& l) { return private_copy(l.rows()); })
       .def_prop_ro("slots", [](const AttentionLayout& l) { return private_copy(l.slots()); })
       .def_prop_ro("offsets", [](const AttentionLayout& l) { return private_copy(l.offsets()); })
@@ -68,76 +62,49 @@ void bind_values(nb::module_& m) {
 
 void bind_layouts(nb::module_& m) {
   bind_values(m);
-  m.def(
-      "curve_codes",
-      [](nb::object coords, std::string_view order, nb::object depth) {
-        const CoordsLike set = coords_of(coords, "curve_codes", "coords");
-        const Curve curve = parse_curve(order, "curve_codes");
-        const auto bits = depth_of(depth, "curve_codes");
-        return unlocked([&] { return curve_codes(set, curve, bits); });
+  def(
+      m, "curve_codes",
+      [](const CoordsLike& coords, Text order, Depth depth) {
+        return curve_codes(coords, parse_curve(order, "curve_codes"), depth);
       },
-      "coords"_a, "order"_a = "z", nb::kw_only(), "depth"_a = nb::none(),
-      "int64 codes: the batch above the place along the curve.");
-  m.def(
-      "curve_sort_coords",
-      [](nb::object coords, std::string_view order, nb::object depth) {
-        const CoordsLike set = coords_of(coords, "curve_sort_coords", "coords");
-        const Curve curve = parse_curve(order, "curve_sort_coords");
-        const auto bits = depth_of(depth, "curve_sort_coords");
-        return unlocked([&] { return curve_sort_coords(set, curve, bits); });
+      "coords"_a, "order"_a, "depth"_a, Unlocked());
+  def(
+      m, "curve_sort_coords",
+      [](const CoordsLike& coords, Text order, Depth depth) {
+        return curve_sort_coords(coords, parse_curve(order, "curve_sort_coords"), depth);
       },
-      "coords"_a, "order"_a = "z", nb::kw_only(), "depth"_a = nb::none(),
-      "The rows by batch, then along the curve, with the order and its inverse; stable.");
-  m.def(
-      "attention_patches",
-      [](nb::object x, nb::object size, std::string_view order, bool shrink) {
-        const LayoutSource from = source(x, "attention_patches");
-        const int64_t length = integer(size, "attention_patches", "size");
-        const Curve curve = parse_curve(order, "attention_patches");
-        return unlocked([&] { return attention_patches(from, length, curve, shrink); });
+      "coords"_a, "order"_a, "depth"_a, Unlocked());
+  def(
+      m, "attention_patches",
+      [](const LayoutSource& x, int64_t size, Text order, bool shrink, Depth depth) {
+        return attention_patches(x, size, parse_curve(order, "attention_patches"), shrink, depth);
       },
-      "x"_a, "size"_a, "order"_a = "z", nb::kw_only(), "shrink"_a = false,
-      "Patches of a fixed size along a curve; the last patch of a cloud borrows rows.");
-  m.def(
-      "attention_windows",
-      [](nb::object x, nb::object size, nb::object shift) {
-        const LayoutSource from = source(x, "attention_windows");
-        const Triple sizes = triple(size, "attention_windows", "size");
-        const Triple shifts = triple(shift, "attention_windows", "shift");
-        return unlocked([&] { return attention_windows(from, sizes, shifts); });
+      "x"_a, "size"_a, "order"_a, "shrink"_a, "depth"_a, Unlocked());
+  def(
+      m, "attention_windows",
+      [](const LayoutSource& x, const Triple& size, const Triple& shift) {
+        return attention_windows(x, size, shift);
       },
-      "x"_a, "size"_a, "shift"_a = 0, "Windows of size cells per axis; 0 is the whole axis.");
-  m.def(
-      "to_slots",
-      [](const mx::array& feats, const AttentionLayout::Ptr& layout, std::optional<int64_t> parts,
-         mx::StreamOrDevice s) -> std::variant<mx::array, std::vector<mx::array>> {
-        std::vector<mx::array> made =
-            unlocked([&] { return to_slots(feats, layout, parts.value_or(1), s); });
-        if (parts) return made;
-        return made[0];
+      "x"_a, "size"_a, "shift"_a, Unlocked());
+  def(
+      m, "to_slots",
+      [](const mx::array& feats, const AttentionLayout::Ptr& layout, int64_t parts, Stream s) {
+        return to_slots(feats, layout, parts, s);
       },
-      "feats"_a, "layout"_a, nb::kw_only(), "parts"_a = nb::none(), "stream"_a = nb::none(),
-      "The row of each slot: (N, C) -> (S, C); or `parts` arrays of C / parts columns each.");
-  m.def("to_rows", &to_rows, "feats"_a, "layout"_a, nb::kw_only(), "stream"_a = nb::none(),
-        "The own slot of each row: (S, C) -> (N, C).");
-  m.def(
-      "grid_pooling",
-      [](const SparseTensor& x, nb::object stride, std::string_view order) {
-        const int64_t by = integer(stride, "grid_pooling", "stride");
-        const Curve curve = parse_curve(order, "grid_pooling");
-        return unlocked([&] { return grid_pooling(x, by, curve); });
+      "feats"_a, "layout"_a, "parts"_a, "stream"_a, Unlocked());
+  def(m, "to_rows", &to_rows, "feats"_a, "layout"_a, "stream"_a);
+  def(
+      m, "grid_pooling",
+      [](const SparseTensor& x, int64_t stride, Text order, Depth depth) {
+        if (order == "lexicographic") return grid_pooling(x, stride, std::nullopt, depth);
+        return grid_pooling(x, stride, parse_curve(order, "grid_pooling"), depth);
       },
-      "x"_a, "stride"_a = 2, "order"_a = "z",
-      "Blocks of stride cells per axis, sorted along a curve; the manager of x keeps them.");
-  m.def(
-      "grid_pool",
-      [](const SparseTensor& x, const GridPooling::Ptr& pooling, std::string_view mode,
-         mx::StreamOrDevice s) {
-        const Reduction reduction = parse_reduction(mode, "grid_pool", "mode");
-        return unlocked([&] { return grid_pool(x, pooling, reduction, s); });
+      "x"_a, "stride"_a, "order"_a, "depth"_a, Unlocked());
+  def(
+      m, "grid_pool",
+      [](const SparseTensor& x, const GridPooling::Ptr& pooling, Text mode, Stream s) {
+        return grid_pool(x, pooling, parse_reduction(mode, "grid_pool", "mode"), s);
       },
-      "x"_a, "pooling"_a, "mode"_a = "max", nb::kw_only(), "stream"_a = nb::none(),
-      "max, mean or sum of the rows of each block.");
-  m.def("grid_unpool", &grid_unpool, "feats"_a, "pooling"_a, nb::kw_only(), "stream"_a = nb::none(),
-        "The row of its block for each fine row: (M, C) -> (N, C).");
+      "x"_a, "pooling"_a, "mode"_a, "stream"_a, Unlocked());
+  def(m, "grid_unpool", &grid_unpool, "feats"_a, "pooling"_a, "stream"_a);
 }

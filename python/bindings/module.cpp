@@ -22,6 +22,7 @@ NB_MODULE(_ext, m) {
   bind_routes(m);
   bind_quantize(m);
   bind_conv(m);
+  bind_integer(m);
   bind_optimizer(m);
   bind_pool(m);
   bind_plan(m);
@@ -38,4 +39,7 @@ NB_MODULE(_ext, m) {
   bind_triplets(m);
   bind_distance(m);
   bind_rulebook(m);
+  bind_boxes(m);
+  bind_voxels(m);
+  bind_program(m);
 }

@@ -1,10 +1,6 @@
 // Samples, normals and graphs of points. Arguments only.
 #include "lattice/ops/surface.h"
 
-#include <nanobind/stl/array.h>
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
-
 #include "arguments.h"
 #include "bind.h"
 
@@ -12,33 +8,18 @@ using namespace lattice;
 using namespace nb::literals;
 
 void bind_surface(nb::module_& m) {
-  m.def(
-      "farthest_point_sample",
-      [](const mx::array& points, nb::handle count, nb::handle start) {
-        const int64_t n = integer(count, "farthest_point_sample", "count");
-        const int64_t first = integer(start, "farthest_point_sample", "start");
-        Release release;
-        return farthest_point_sample(points, n, first);
+  def(m, "farthest_point_sample", &farthest_point_sample, "points"_a, "count"_a, "start"_a,
+      Unlocked());
+  def(
+      m, "estimate_normals",
+      [](const mx::array& points, int64_t k, const std::array<double, 3>& viewpoint) {
+        const std::array<float, 3> from{static_cast<float>(viewpoint[0]),
+                                        static_cast<float>(viewpoint[1]),
+                                        static_cast<float>(viewpoint[2])};
+        return estimate_normals(points, k, from);
       },
-      "points"_a, "count"_a, nb::kw_only(), "start"_a = 0,
-      "(count,) rows of points (N, 3): each is farthest from all rows before it.");
-  m.def(
-      "estimate_normals",
-      [](const mx::array& points, nb::handle k, nb::handle viewpoint) {
-        const int64_t n = integer(k, "estimate_normals", "k");
-        const auto view = floats3(viewpoint, "estimate_normals", "viewpoint");
-        Release release;
-        return estimate_normals(points, n, view);
-      },
-      "points"_a, nb::kw_only(), "k"_a = 16, "viewpoint"_a = 0.0f,
-      "(normals (N, 3), curvature (N,)) from the k nearest points; normals face the viewpoint.");
-  m.def(
-      "knn_rows",
-      [](const mx::array& feats, nb::handle k, const std::optional<mx::array>& queries) {
-        const int64_t n = integer(k, "knn_rows", "k");
-        Release release;
-        return knn_rows(feats, n, queries);
-      },
-      "feats"_a, "k"_a, nb::kw_only(), "queries"_a = nb::none(),
-      "(rows (M, k), squared distances (M, k)) of the k nearest rows of feats (N, C), any C.");
+      "points"_a, "k"_a, "viewpoint"_a, Unlocked());
+  def(m, "feature_graph", &feature_graph, "x"_a, "k"_a, "lengths"_a, Unlocked());
+  def(m, "sample_centers", &sample_centers, "positions"_a, "lengths"_a, "share"_a, Unlocked());
+  def(m, "knn_rows", &knn_rows, "feats"_a, "k"_a, "queries"_a, Unlocked());
 }

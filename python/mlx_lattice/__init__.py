@@ -1,49 +1,47 @@
-"""Sparse tensors and point clouds on MLX."""
+"""Sparse tensors and point clouds on MLX.
+
+core      sparse tensors, coordinates, relations
+ops       operations, as functions
+nn        layers, as modules of mlx.nn
+models    networks
+points    point clouds without voxels
+samples   small made-up data
+programs  networks as files that C++ and C run
+
+datasets, encoders, io, training, transforms and viewer need NumPy and are loaded when they are
+used.
+"""
 
 from __future__ import annotations
 
-import sys as _sys
-from typing import Any
+from types import ModuleType as _ModuleType
 
 from ._build import VERSION as __version__
-from ._load import load_extension
+from ._load import load_or_explain as _load_or_explain
 
-_ext = load_extension()
+_ext: _ModuleType = _load_or_explain()
 _ext.backend_info()  # a wrong LATTICE_SIMD is an error here, not inside the first operation
 
-from . import _boundary  # noqa: E402
-
-_boundary.install(_ext)
-
-from . import (  # noqa: E402
-    _error_names,
-    _help,
-    core,
-    models,
-    nn,
-    ops,
-    points,
-    samples,
-)
-from . import notebook as _notebook  # noqa: E402
-from ._explain import explain, selftest  # noqa: E402
-from ._ext import backend_info, routes  # noqa: E402
+from . import core, models, nn, ops, points, samples  # noqa: E402
+from ._explain import explain, routes, selftest  # noqa: E402
 from .core import QuantizedWeight, SparseTensor, SparseTensorComponents  # noqa: E402
-from .devices import async_eval, on, supported_on  # noqa: E402
+from .devices import async_eval, backend_info, clear_cache, on, supported_on  # noqa: E402
 from .ops import dequantize_weight, quantize_weight  # noqa: E402
-
-_notebook.install(core)
+from .programs import Program, export  # noqa: E402
 
 __all__ = [
+    "Program",
     "QuantizedWeight",
     "SparseTensor",
     "SparseTensorComponents",
     "__version__",
     "async_eval",
     "backend_info",
+    "clear_cache",
     "core",
     "dequantize_weight",
     "explain",
+    "export",
     "models",
     "nn",
     "on",
@@ -56,24 +54,10 @@ __all__ = [
     "supported_on",
 ]
 
-for _prefix, _package in (
-    ("ml", _sys.modules[__name__]),
-    ("core", core),
-    ("ops", ops),
-    ("nn", nn),
-    ("points", points),
-    ("models", models),
-):
-    _error_names.guard(vars(_package))
-    _help.install(_package, _prefix)
-for _package in (models.convert, samples):  # their help is written where they stand
-    _error_names.guard(vars(_package))
-
-# Loaded at first use: the package itself needs only MLX.
-_WITH_NUMPY = ("datasets", "io", "training", "transforms", "viewer")
+_WITH_NUMPY = ("datasets", "encoders", "io", "training", "transforms", "viewer")
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _ModuleType:
     if name in _WITH_NUMPY:
         import importlib
 

@@ -9,18 +9,20 @@ from typing import Any
 
 import mlx.core as mx
 
-from . import notebook
-from ._ext import DecisionLog, linear_features, selftest_rows
+from . import _ext
+from ._ext import Decision, DecisionLog, Route, SelftestRow
+from .ops.conv import linear_features
 
 
 class Explanation:
     """The decisions of one call, in order. Prints as text; `routes` lists (operation, route)."""
 
-    def __init__(self, decisions: Any, note: str = "") -> None:
+    def __init__(self, decisions: list[Decision], note: str = "") -> None:
         self.decisions, self.note = decisions, note
 
     @property
-    def routes(self) -> list[Any]:
+    def routes(self) -> list[tuple[str, str]]:
+        """(operation, route) of each decision."""
         return [(d.operation, d.route) for d in self.decisions]
 
     def __str__(self) -> str:
@@ -31,20 +33,41 @@ class Explanation:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return notebook.explanation(self)
+        from .viewer.notebook import explanation
+
+        return explanation(self)
 
 
-def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
+def routes() -> list[Route]:
+    """All rows of the route table, in the order in which they are tried.
+
+    A `Route` has operation, device, name and predicate: when it fits, in words.
+
+    >>> import mlx_lattice as ml
+    >>> sorted({r.device for r in ml.routes()})
+    ['cpu', 'gpu']
+    """
+    return _ext.routes()
+
+
+def explain(fn: Callable[..., object], *args: object, **kwargs: object) -> Explanation:
     """Builds the graph of `fn(*args, **kwargs)` and tells what was decided for each operation.
 
-    The graph is not evaluated.
+    The graph is not evaluated. The result prints the chosen route, each rejected one with the
+    reason, rows, edges, FLOP and bytes.
+
+    >>> import mlx.core as mx
+    >>> import mlx_lattice as ml
+    >>> told = ml.explain(ml.ops.subm_conv3d, ml.samples.tensor(), mx.ones((8, 3, 3, 3, 4)))
+    >>> told.routes[-1][0]
+    'conv'
     """
     with DecisionLog() as log:
         fn(*args, **kwargs)
         return Explanation(log.decisions, _padding_note(fn, kwargs))
 
 
-def _padding_note(fn: Callable[..., Any], kwargs: Any) -> str:
+def _padding_note(fn: Callable[..., object], kwargs: dict[str, Any]) -> str:
     """A sentence if padding shifts an odd kernel, because PyTorch counts padding differently."""
     spec = getattr(fn, "spec", None)
     size = kwargs.get("kernel_size", spec.size if spec else 3)
@@ -71,7 +94,7 @@ def _rate() -> float:
     return 2 * rows * channels**2 / max(min(times), 1e-9)
 
 
-def _sentence(d: Any) -> Any:
+def _sentence(d: Decision) -> str:
     """What was decided, in words, with the time of a dense product of the same work."""
     text = f"  In words: {d.operation} runs on the {d.device} by the route {d.route}"
     if d.forced:
@@ -91,17 +114,18 @@ def _sentence(d: Any) -> Any:
 class SelftestReport:
     """One row per route and case. `ok` is True when all are right."""
 
-    def __init__(self, rows: Any) -> None:
+    def __init__(self, rows: list[SelftestRow]) -> None:
         self.rows = rows
 
     @property
-    def ok(self) -> Any:
+    def ok(self) -> bool:
+        """Whether there are rows, and all of them are right."""
         return bool(self.rows) and all(r.ok for r in self.rows)
 
     @property
-    def routes(self) -> Any:
+    def routes(self) -> dict[tuple[str, str, str], list[SelftestRow]]:
         """(operation, device, route) -> its rows."""
-        found: dict[tuple[Any, ...], list[Any]] = {}
+        found: dict[tuple[str, str, str], list[SelftestRow]] = {}
         for row in self.rows:
             found.setdefault((row.operation, row.device, row.route), []).append(row)
         return found
@@ -114,16 +138,15 @@ class SelftestReport:
             else f"FAILED: {len(wrong)} of {len(self.routes)} routes are wrong: "
             + ", ".join(route for _, _, route in wrong)
         )
-        lines = [
-            verdict,
-            "",
-            f"{'operation':10} {'route':16} {'cases':>6} {'worst error / tolerance':>24}  result",
-        ]
+        one, two = (max(len(key[i]) for key in self.routes) if self.routes else 10 for i in (0, 2))
+        head = f"{'operation':{one}}  {'route':{two}}  cases  worst error / tolerance  result"
+        lines = [verdict, "", head]
         for (operation, _, route), rows in self.routes.items():
             bad = [r for r in rows if not r.ok]
             worst = max(r.error for r in rows)
             lines.append(
-                f"{operation:10} {route:16} {len(rows):6} {worst:24.3f}  {'FAIL' if bad else 'ok'}"
+                f"{operation:{one}}  {route:{two}}  {len(rows):5}  {worst:23.3f}  "
+                + ("FAIL" if bad else "ok")
             )
             lines += [f"    {r.label}: {r.failure or f'error {r.error:.3g}'}" for r in bad]
         return "\n".join(lines)
@@ -131,10 +154,15 @@ class SelftestReport:
     __repr__ = __str__
 
 
-def selftest(device: str | None = None, quick: bool = False) -> SelftestReport:
+def selftest(
+    device: str | None = None,
+    quick: bool = False,
+    on_progress: Callable[[float], object] | None = None,
+) -> SelftestReport:
     """Runs every route of every available device against one float64 oracle.
 
     device: "cpu" or "gpu" for the routes of one device only.
     quick: only one case of every 20 per route, and at least one.
+    on_progress: called with the share that is done, 0..1.
     """
-    return SelftestReport(selftest_rows(device or "", "", 20 if quick else 1))
+    return SelftestReport(_ext.selftest_rows(device or "", "", 20 if quick else 1, on_progress))

@@ -13,8 +13,8 @@ Checks, in this order:
 """
 
 import importlib
-import importlib.metadata
 import importlib.util
+import os
 import sys
 from types import ModuleType
 
@@ -22,21 +22,25 @@ from . import _build
 
 OTHER = "mlx-lattice"  # the distribution of the unrelated project
 OUR_FILE = "mlx_lattice/_build.py"  # a file that only this project installs
+SITE_PACKAGES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
-def check_distribution(other: str = OTHER) -> None:
+def check_distribution(folder: str = SITE_PACKAGES) -> None:
     """Raises ImportError when the files of the unrelated project and of this one are mixed."""
-    try:
-        files = {str(file) for file in importlib.metadata.files(other) or ()}
-    except importlib.metadata.PackageNotFoundError:
-        return
-    if "mlx_lattice/__init__.py" in files and OUR_FILE not in files:
-        raise ImportError(
-            f"[mlx_lattice] found the distribution '{other}', an unrelated project with the same "
-            "import name; its files and those of lattice-mlx are mixed. "
-            "Remove both and install one: "
-            f"pip uninstall {other} lattice-mlx, then pip install 'lattice-mlx[cpu]'."
-        )
+    name = OTHER.replace("-", "_")
+    for entry in os.listdir(folder):
+        record = os.path.join(folder, entry, "RECORD")
+        if not entry.startswith(f"{name}-") or not os.path.isfile(record):
+            continue
+        with open(record, encoding="utf-8") as file:
+            files = file.read()
+        if "mlx_lattice/__init__.py" in files and OUR_FILE not in files:
+            raise ImportError(
+                f"[mlx_lattice] found the distribution '{OTHER}', an unrelated project with the "
+                "same import name; its files and those of lattice-mlx are mixed. "
+                "Remove both and install one: "
+                f"pip uninstall {OTHER} lattice-mlx, then pip install 'lattice-mlx[cpu]'."
+            )
 
 
 def install_mlx(version: str) -> str:
@@ -108,9 +112,20 @@ def _load_mlx(built: str) -> str:
         return str(importlib.import_module("mlx.core").__version__)
     except ImportError as error:
         if "libmlx" in str(error):
-            raise ImportError(missing_libmlx(built)) from error
+            raise ImportError(missing_libmlx(built)) from None
         if "cuda" in str(error).lower():
-            raise ImportError(missing_driver(built, error)) from error
+            raise ImportError(missing_driver(built, error)) from None
+        raise
+
+
+def load_or_explain() -> ModuleType:
+    """The extension. If it cannot be loaded, the command ends with one line; an import raises."""
+    try:
+        return load_extension()
+    except ImportError as error:
+        # While the package is imported, the name of a program that `python -m` runs is "-m".
+        if sys.argv[:1] == ["-m"] or os.path.basename(sys.argv[0]) == "mlx-lattice":
+            raise SystemExit(str(error)) from None
         raise
 
 
@@ -124,4 +139,4 @@ def load_extension(name: str = "mlx_lattice._ext", built: str = _build.MLX_VERSI
     except ImportError as error:
         if str(error).startswith("["):  # the extension was loaded and says itself what is wrong
             raise
-        raise ImportError(broken_extension(error)) from error
+        raise ImportError(broken_extension(error)) from None

@@ -5,7 +5,7 @@
 
 Each case takes a dtype. At random it takes mx.compile, another number of threads, or four threads
 at once. It may also take a manager with a tiny budget, a pickled copy, a deep copy or a fork.
-`fuzz_more.py` holds the second half of the checks.
+`fuzz_more.py` holds the second half of the checks, `fuzz_rules.py` rules that hold for all inputs.
 """
 
 import argparse
@@ -20,6 +20,7 @@ from itertools import product
 import mlx.core as mx
 import numpy as np
 from fuzz_more import more
+from fuzz_rules import rules
 from mlx_lattice import SparseTensor, core, ops
 
 TOLERANCES = {mx.float32: 2e-5, mx.float16: 4e-3, mx.bfloat16: 3e-2}
@@ -61,6 +62,11 @@ def close(got, want, dtype, what):
         raise AssertionError(f"{what}: shape {got.shape} for {want.shape}, error {error:.2g}")
 
 
+def by_offset(weight: mx.array) -> mx.array:
+    """A weight (C_out, Kx, Ky, Kz, C_in) as (K, C_in, C_out)."""
+    return weight.reshape(weight.shape[0], -1, weight.shape[-1]).transpose(1, 2, 0)
+
+
 def case(seed: int, number: int) -> None:
     rng = np.random.default_rng([seed, number])
     rows = geometry(rng)
@@ -80,9 +86,7 @@ def case(seed: int, number: int) -> None:
     edges, out = edges_of(rows, size, stride, padding, dilation)
     options = {"kernel_size": size, "stride": stride, "padding": padding, "dilation": dilation}
     f64 = np.array(feats.astype(mx.float32), np.float64)
-    w64 = (
-        np.array(weight.astype(mx.float32), np.float64).reshape(c_out, -1, c_in).transpose(1, 2, 0)
-    )
+    w64 = np.array(by_offset(weight.astype(mx.float32)), np.float64)
 
     def forward(f, w):
         return ops.conv3d(x.replace(feats=f), w, **options).feats
@@ -103,9 +107,7 @@ def case(seed: int, number: int) -> None:
     g = mx.array(cotangent.astype(np.float32)).astype(dtype)
     grads = mx.vjp(forward, [feats, weight], [g])[1]
     close(grads[0], to_f, dtype, "gradient of the features")
-    close(
-        grads[1].reshape(c_out, -1, c_in).transpose(1, 2, 0), to_w, dtype, "gradient of the weight"
-    )
+    close(by_offset(grads[1]), to_w, dtype, "gradient of the weight")
     found = ops.kernel_relation(x, **options)
     if found.out_coords.tolist() != [list(r) for r in out] or found.edge_count != len(edges):
         raise AssertionError("other coordinates or edges")
@@ -120,6 +122,7 @@ def case(seed: int, number: int) -> None:
     points(rng, dtype)
     coding(rng)
     more(rng, dtype, close)
+    rules(rng)
     if rng.random() < 0.1:
         forked(forward, feats, weight, y)
 

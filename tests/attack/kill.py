@@ -40,8 +40,8 @@ def epoch_of(folder: Path) -> int:
     """The epoch of the checkpoint, 0 without one; every other file of the run must be whole."""
     if (folder / "model.safetensors").exists():
         models.load(folder / "model.safetensors")
-    if (folder / "recipe.json").exists():
-        json.loads((folder / "recipe.json").read_text())
+    if (folder / "pipeline.json").exists():
+        json.loads((folder / "pipeline.json").read_text())
     if not (folder / "checkpoint.safetensors").exists():
         return 0
     about = mx.load(str(folder / "checkpoint.safetensors"), return_metadata=True)[1]

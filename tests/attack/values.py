@@ -35,7 +35,9 @@ def cloud(r: random.Random, n=None):
 def scan(r: random.Random):
     """A labeled cloud with colors."""
     n = r.choice([0, 1, 30])
-    p = np.array(cloud(r, n))
+    p = np.array(cloud(r, n)) + r.choice([0, 0, 0, 5e6])
+    if n and r.random() < 0.1:
+        p[0] = r.choice([1e5, 1e9])  # a stray point
     return io.PointCloud(p, {"label": np.zeros(n, np.int32), "color": np.zeros((n, 3), np.uint8)})
 
 
@@ -53,105 +55,101 @@ def prepare_files() -> None:
             io.write(name, io.PointCloud(np.array(cloud(r, 30))), **options)
 
 
+N = 8  # rows of every usual array
+
+
+def row_numbers(r: random.Random, top: int = N) -> mx.array:
+    return mx.array([r.randrange(top) for _ in range(N)])
+
+
+def chances(r: random.Random) -> mx.array:
+    return mx.softmax(floats(r, N, 4), axis=1)
+
+
+# What a user would give, by the names of arguments.
+USUAL = {
+    "x": lambda r: r.choice([tensor(r), floats(r, N, 4)]),
+    "lhs rhs source target": lambda r: r.choice([tensor(r), coords(r)]),
+    "tensors": lambda r: [tensor(r), tensor(r)],
+    "coords target_coords source_coords query_coords voxel_coords queries": coords,
+    "feats features array values": lambda r: floats(r, N, 4),
+    "weight": lambda r: floats(r, *r.choice([(4, 3, 3, 3, 4), (27, 4, 4), (4, 4), (27, 1, 4, 4)]))[
+        ..., : r.choice([4, 4, 4, 0])
+    ],
+    "bias": lambda r: floats(r, 4),
+    "points": lambda r: r.choice([cloud(r, N), points.PointSet(cloud(r, N), grid=0.5)]),
+    "positions": lambda r: cloud(r, N),
+    "lengths": lambda r: mx.array(r.choice([[N], [N], [5, 0, 3], [0, N, 0]])),
+    "table": lambda r: floats(r, 2, 5),
+    "q_positions k_positions": lambda r: row_numbers(r),
+    "bounds": lambda r: 2,
+    "window": lambda r: r.choice([None, 4.0]),
+    "overlap": lambda r: r.choice([0.0, 0.5]),
+    "category": lambda r: 0,
+    "parts": lambda r: [(0, 1), (2, 3)],
+    "lhs_coords rhs_coords parent_coords": lambda r: r.choice([tensor(r), coords(r)]),
+    "scale var mean": lambda r: mx.abs(floats(r, 4)) + 0.1,
+    "input": lambda r: tensor(r),
+    "point_voxel_map": lambda r: ml.ops.build_point_voxel_map(cloud(r, N), coords(r, rows=N)),
+    "batch_indices": lambda r: mx.zeros((N,), dtype=mx.int32),
+    "rows idx ids indices in_rows out_rows kernel_ids labels": row_numbers,
+    "symbols": lambda r: row_numbers(r, 4),
+    "prob": chances,
+    "cdf": lambda r: ml.ops.normalized_cdf(chances(r)),
+    "relation": lambda r: ml.ops.build_kernel_relation(coords(r, rows=N)),
+    "mask": lambda r: mx.array([r.random() < 0.5 for _ in range(N)]),
+    "a b": lambda r: floats(r, N, 3),
+    "kernel_size": lambda r: r.choice([1, 2, 3, (3, 1, 2)]),
+    "stride": lambda r: r.choice([1, 2, (2, 1, 3)]),
+    "padding": lambda r: r.choice([0, 1, -1]),
+    "dilation groups blocks layers": lambda r: r.choice([1, 2]),
+    "k": lambda r: r.choice([1, 3]),
+    "radius": lambda r: 1.5,
+    "voxel_size grid": lambda r: 0.5,
+    "mode": lambda r: r.choice(["sum", "avg", "max"]),
+    "operation reduction": lambda r: r.choice(["sum", "mean", "max"]),
+    "join": lambda r: r.choice(["inner", "outer", "left", "right"]),
+    "op": lambda r: r.choice(["add", "mul"]),
+    "kind": lambda r: r.choice(["relu", "gelu"]),
+    "norm": lambda r: r.choice(["batch", "row", "none"]),
+    "data": lambda r: bytes(r.randrange(256) for _ in range(r.randrange(64))),
+    "key": lambda r: core.CoordinateManager().insert_coords(coords(r)),
+    "depth": lambda r: r.choice([14, 18]),
+    "cloud panels panel": scan,
+    "rng": lambda r: np.random.default_rng(r.randrange(99)),
+    "draw": lambda r: lambda rng: scan(r),
+    "path": lambda r: r.choice(FILES),
+    "root": lambda r: ".",
+    "directory": lambda r: r.choice([".", "out"]),
+    "split": lambda r: r.choice(["train", "valid", "all"]),
+    "dataset": lambda r: [scan(r), scan(r)],
+    "truth prediction": lambda r: np.zeros(N, np.int32),
+    "classes": lambda r: r.choice([2, ("low", "high"), ((0, "low"), (1, "high"))]),
+    "model network": lambda r: mlx.nn.Linear(4, 4),
+    "loss": lambda r: lambda model, item: mx.array(0.0),
+    "prepare": lambda r: lambda cloud, name: cloud,
+    "optimizer": lambda r: mlx.optimizers.SGD(0.1),
+    "pipeline": lambda r: training.VoxelPipeline(0.5, ((0, "low"), (1, "high"))),
+    "transform": lambda r: transforms.Flip(),
+    "transforms": lambda r: [transforms.Flip(), transforms.Jitter()],
+    "logits": lambda r: floats(r, N, 9),
+    "weights": lambda r: mx.ones((9,)),
+    "rate": lambda r: 0.1,
+    "steps": lambda r: 10,
+    "step": lambda r: mx.array(3),
+    "samples": lambda r: 20,
+    "quantization": lambda r: ml.ops.sparse_quantize(cloud(r, N)),
+}
+BY_NAME = {name: make for names, make in USUAL.items() for name in names.split()}
+
+
 def usual(name: str, r: random.Random):
     """A value that a user would give to an argument of this name."""
-    n = 8
-    rows = mx.array([r.randrange(n) for _ in range(n)])
-    table = {
-        "x": lambda: r.choice([tensor(r), floats(r, n, 4)]),
-        "lhs": lambda: r.choice([tensor(r), coords(r)]),
-        "rhs": lambda: r.choice([tensor(r), coords(r)]),
-        "source": lambda: r.choice([tensor(r), coords(r)]),
-        "target": lambda: r.choice([tensor(r), coords(r)]),
-        "tensors": lambda: [tensor(r), tensor(r)],
-        "coords": lambda: coords(r),
-        "target_coords": lambda: coords(r),
-        "source_coords": lambda: coords(r),
-        "query_coords": lambda: coords(r),
-        "voxel_coords": lambda: coords(r),
-        "queries": lambda: coords(r),
-        "feats": lambda: floats(r, n, 4),
-        "features": lambda: floats(r, n, 4),
-        "array": lambda: floats(r, n, 4),
-        "values": lambda: floats(r, n, 4),
-        "weight": lambda: r.choice(
-            [floats(r, 4, 3, 3, 3, 4), floats(r, 27, 4, 4), floats(r, 4, 4), floats(r, 27, 1, 4, 4)]
-        ),
-        "bias": lambda: floats(r, 4),
-        "points": lambda: r.choice([cloud(r, n), points.PointSet(cloud(r, n), grid=0.5)]),
-        "positions": lambda: cloud(r, n),
-        "lengths": lambda: mx.array([n]),
-        "batch_indices": lambda: mx.zeros((n,), dtype=mx.int32),
-        "rows": lambda: rows,
-        "idx": lambda: rows,
-        "ids": lambda: rows,
-        "indices": lambda: rows,
-        "in_rows": lambda: rows,
-        "out_rows": lambda: rows,
-        "kernel_ids": lambda: rows,
-        "labels": lambda: rows,
-        "symbols": lambda: mx.array([r.randrange(4) for _ in range(n)]),
-        "prob": lambda: mx.softmax(floats(r, n, 4), axis=1),
-        "cdf": lambda: ml.ops.normalized_cdf(mx.softmax(floats(r, n, 4), axis=1)),
-        "relation": lambda: ml.ops.build_kernel_relation(coords(r, rows=n)),
-        "mask": lambda: mx.array([r.random() < 0.5 for _ in range(n)]),
-        "a": lambda: floats(r, n, 3),
-        "b": lambda: floats(r, n, 3),
-        "kernel_size": lambda: r.choice([1, 2, 3, (3, 1, 2)]),
-        "stride": lambda: r.choice([1, 2, (2, 1, 3)]),
-        "padding": lambda: r.choice([0, 1, -1]),
-        "dilation": lambda: r.choice([1, 2]),
-        "k": lambda: r.choice([1, 3]),
-        "radius": lambda: 1.5,
-        "voxel_size": lambda: 0.5,
-        "grid": lambda: 0.5,
-        "mode": lambda: r.choice(["sum", "avg", "max"]),
-        "operation": lambda: r.choice(["sum", "mean", "max"]),
-        "reduction": lambda: r.choice(["sum", "mean", "max"]),
-        "join": lambda: r.choice(["inner", "outer", "left", "right"]),
-        "op": lambda: r.choice(["add", "mul"]),
-        "kind": lambda: r.choice(["relu", "gelu"]),
-        "norm": lambda: r.choice(["batch", "row", "none"]),
-        "data": lambda: bytes(r.randrange(256) for _ in range(r.randrange(64))),
-        "key": lambda: core.CoordinateManager().insert_coords(coords(r)),
-        "groups": lambda: r.choice([1, 2]),
-        "depth": lambda: r.choice([14, 18]),
-        "cloud": lambda: scan(r),
-        "rng": lambda: np.random.default_rng(r.randrange(99)),
-        "draw": lambda: lambda rng: scan(r),
-        "path": lambda: r.choice(FILES),
-        "root": lambda: ".",
-        "directory": lambda: r.choice([".", "out"]),
-        "split": lambda: r.choice(["train", "valid", "all"]),
-        "dataset": lambda: [scan(r), scan(r)],
-        "panels": lambda: scan(r),
-        "panel": lambda: scan(r),
-        "truth": lambda: np.zeros(n, np.int32),
-        "prediction": lambda: np.zeros(n, np.int32),
-        "classes": lambda: r.choice([2, ("low", "high"), ((0, "low"), (1, "high"))]),
-        "model": lambda: mlx.nn.Linear(4, 4),
-        "network": lambda: mlx.nn.Linear(4, 4),
-        "loss": lambda: lambda model, item: mx.array(0.0),
-        "prepare": lambda: lambda cloud, name: cloud,
-        "optimizer": lambda: mlx.optimizers.SGD(0.1),
-        "pipeline": lambda: training.VoxelPipeline(0.5, ((0, "low"), (1, "high"))),
-        "transform": lambda: transforms.Flip(),
-        "transforms": lambda: [transforms.Flip(), transforms.Jitter()],
-        "logits": lambda: floats(r, n, 9),
-        "weights": lambda: mx.ones((9,)),
-        "rate": lambda: 0.1,
-        "steps": lambda: 10,
-        "step": lambda: mx.array(3),
-        "samples": lambda: 20,
-        "blocks": lambda: r.choice([1, 2]),
-        "layers": lambda: r.choice([1, 2]),
-        "quantization": lambda: ml.ops.sparse_quantize(cloud(r, n)),
-    }
-    if name in table:
-        return table[name]()
+    if name in BY_NAME:
+        return BY_NAME[name](r)
     if "channel" in name or name.endswith(("dims", "features", "classes", "width", "hidden")):
         return r.choice([4, 8])
-    return r.choice([1, 2, 0.5, "sum", True, None, floats(r, n, 4), rows, (1, 2, 3)])
+    return r.choice([1, 2, 0.5, "sum", True, None, floats(r, N, 4), row_numbers(r), (1, 2, 3)])
 
 
 def hostile(r: random.Random):
@@ -179,6 +177,8 @@ def hostile(r: random.Random):
             lambda: mx.zeros((2,) * r.choice([0, 1, 5, 9])),
             lambda: coords(r, np.int64),
             lambda: tensor(r, channels=r.choice([0, 1, 4])),
+            lambda: floats(r, n, 5)[:, :0],
+            lambda: np.full((n, 3), r.choice([5e6, 1e30, -1e300])),
             lambda: mx.array([[0, 1, 1, 1]] * n if n else np.zeros((0, 4), np.int32)),
         ]
     )()

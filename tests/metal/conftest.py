@@ -18,3 +18,10 @@ def needs_host():
     reason = missing()
     if reason:
         pytest.skip(reason)
+
+
+def pytest_collection_modifyitems(items):
+    """Compiling the kernels for the emulation takes minutes."""
+    for item in items:
+        if "metal" in item.path.parts:
+            item.add_marker(pytest.mark.slow)

@@ -79,10 +79,8 @@ def cases():
     x = surface()
     n = x.feats.shape[0]
     weight = numbers(27, CHANNELS, CHANNELS)
-    packed, matrix = (
-        ml.quantize_weight(weight, bits=4),
-        ml.quantize_weight(numbers(CHANNELS, CHANNELS), bits=4),
-    )
+    packed = ml.quantize_weight(weight, bits=4)
+    matrix = ml.quantize_weight(numbers(CHANNELS, CHANNELS), bits=4)
     y = numbers(n, CHANNELS)
     place = x.coords[:, 1:].astype(mx.float32) + 0.3  # points between the voxels
     edges = mx.array(np.random.default_rng(2).integers(0, n, 8 * n).astype(np.int32))
@@ -103,18 +101,10 @@ def cases():
     yield "linear", "metal.packed", lambda: ops.linear_features(x.feats, matrix)
     yield from (("outer", f"metal.{name}", of_weight, convolve) for name in ("outer", "rows"))
     yield "pool", "metal.rows", lambda: ops.pool3d(x, mode="max", kernel_size=2, stride=2).feats
-    yield (
-        "segments",
-        "metal.rows",
-        lambda: points.segment_reduce(x.feats, mx.full((n // 16,), 16, mx.int32), "sum"),
-    )
-    yield "map_rows", "metal.rows", lambda: ops.devoxelize(place, x, 1.0)
-    yield (
-        "gather",
-        "metal.rows",
-        lambda: points.segment_expand(x.feats[: n // 16], mx.full((n // 16,), 16, mx.int32)),
-    )
     sixteen = mx.full((n // 16,), 16, mx.int32)
+    yield "segments", "metal.rows", lambda: points.segment_reduce(x.feats, sixteen, "sum")
+    yield "map_rows", "metal.rows", lambda: ops.devoxelize(place, x, 1.0)
+    yield "gather", "metal.rows", lambda: points.segment_expand(x.feats[: n // 16], sixteen)
 
     def largest(feats):
         return points.segment_reduce(feats, sixteen, "max", ties="first")

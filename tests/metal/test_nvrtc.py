@@ -11,7 +11,7 @@ import re
 
 import mlx.core as mx
 import pytest
-from metal.host import nvrtc
+from metal.host import nvrtc, standing_in
 from metal.host.cuda_text import text_of
 from mlx_lattice import _ext
 
@@ -32,11 +32,8 @@ def captured():
         topics.setdefault(text[:at], {})[text[at:]] = launch.name
         return [mx.zeros(shape, dtype) for shape, dtype in launch.outputs]
 
-    _ext.set_gpu_host(host, "cuda")
-    try:
+    with standing_in(host, "cuda"):
         _ext.selftest_rows("gpu", "cuda.")
-    finally:
-        _ext.set_gpu_host(None)
     return topics
 
 

@@ -8,15 +8,10 @@ from metal.host.capture import run
 pytestmark = pytest.mark.usefixtures("needs_host")
 
 FLOATS = {"float": mx.float32, "half": mx.float16, "bfloat": mx.bfloat16}
-DIGITS = {
-    "float": 2.0**-22,
-    "half": 2.0**-10,
-    "bfloat": 2.0**-7,
-}  # an error of 1 in the last place, 2 of float
-INTS = {
-    **{"char": np.int8, "uchar": np.uint8, "short": np.int16, "ushort": np.uint16},
-    **{"int": np.int32, "uint": np.uint32, "long": np.int64, "ulong": np.uint64},
-}
+# An error of 1 in the last place, 2 of float.
+DIGITS = {"float": 2.0**-22, "half": 2.0**-10, "bfloat": 2.0**-7}
+INTS = {"char": np.int8, "uchar": np.uint8, "short": np.int16, "ushort": np.uint16}
+INTS |= {"int": np.int32, "uint": np.uint32, "long": np.int64, "ulong": np.uint64}
 N = 33
 
 # name: (formula, smallest and largest argument)
@@ -115,10 +110,10 @@ def sample(rows, kind, low, high):
     return values, np.array(values.astype(mx.float32)).astype(np.float64)
 
 
-def close(found, expected, kind):
-    np.testing.assert_allclose(
-        found.astype(np.float64), expected, rtol=DIGITS[kind], atol=DIGITS[kind] * 4
-    )
+def close(found, expected, kind, name="", digits=2):
+    error = DIGITS[kind]
+    found = found.astype(np.float64)
+    np.testing.assert_allclose(found, expected, digits * error, 4 * error, err_msg=name)
 
 
 @pytest.mark.parametrize("kind", FLOATS)
@@ -129,13 +124,7 @@ def test_one_argument(kind):
     for name, formula, row, x in zip(UNARY, formulas, found, exact):
         with np.errstate(all="ignore"):
             expected = formula(x)
-        np.testing.assert_allclose(
-            row.astype(np.float64),
-            expected,
-            rtol=2 * DIGITS[kind],
-            atol=DIGITS[kind] * 4,
-            err_msg=name,
-        )
+        close(row, expected, kind, name)
 
 
 @pytest.mark.parametrize("kind", FLOATS)
@@ -148,18 +137,11 @@ def test_two_and_three_arguments(kind):
     calls = [f"metal::{n}(a, b)" if n in BINARY else f"metal::{n}(a, b, c)" for n in names]
     found = table(calls, {"a": mx.contiguous(a), "b": b, "c": c}, kind, len(names))
     for r, name in enumerate(names):
-        expected = (
-            BINARY[name][0](x[r], y[r])
-            if name in BINARY
-            else (TERNARY | OF_HALF)[name](x[r], y[r], z[r])
-        )
-        np.testing.assert_allclose(
-            found[r].astype(np.float64),
-            expected,
-            rtol=2 * DIGITS[kind],
-            atol=DIGITS[kind] * 4,
-            err_msg=name,
-        )
+        if name in BINARY:
+            expected = BINARY[name][0](x[r], y[r])
+        else:
+            expected = (TERNARY | OF_HALF)[name](x[r], y[r], z[r])
+        close(found[r], expected, kind, name)
 
 
 def test_parts_of_a_float():
@@ -193,18 +175,10 @@ def test_kinds_of_numbers(kind):
 
 def test_precise_and_fast_are_names_of_the_same():
     a, x = sample(4, "float", 0.5, 2)
-    calls = [
-        "metal::precise::exp(a)",
-        "metal::fast::exp(a)",
-        "precise::max(a, 1.0f)",
-        "fast::min(a, 1.0f)",
-    ]
-    found = table(calls, {"a": a}, "float", 4)
-    close(
-        found,
-        np.stack([np.exp(x[0]), np.exp(x[1]), np.maximum(x[2], 1), np.minimum(x[3], 1)]),
-        "float",
-    )
+    calls = "metal::precise::exp(a); metal::fast::exp(a); precise::max(a, 1.0f); fast::min(a, 1.0f)"
+    found = table(calls.split("; "), {"a": a}, "float", 4)
+    expected = [np.exp(x[0]), np.exp(x[1]), np.maximum(x[2], 1), np.minimum(x[3], 1)]
+    close(found, np.stack(expected), "float", digits=1)
 
 
 @pytest.mark.parametrize("kind", ["float", "half"])
@@ -212,21 +186,14 @@ def test_geometry(kind):
     (a, x), (b, y), (c, z) = (sample(7, kind, *r) for r in ((0.5, 1), (-1, 1), (1, 2)))
     u, v = f"{kind}3(a, b, c)", f"{kind}3(c, a, b)"
     names = ["dot", "distance", "distance_squared"]
-    calls = [f"metal::{n}({u}, {v})" for n in names] + [
-        f"metal::{n}({u})" for n in ("length", "length_squared")
-    ]
+    calls = [f"metal::{n}({u}, {v})" for n in names]
+    calls += [f"metal::{n}({u})" for n in ("length", "length_squared")]
     calls += [f"metal::normalize({u}).z", f"metal::cross({u}, {v}).y"]
     found = table(calls, {"a": a, "b": b, "c": c}, kind, 7)
     u, v = np.stack([x, y, z], -1), np.stack([z, x, y], -1)
-    square = ((u - v) ** 2).sum(-1)
-    expected = [
-        (u * v).sum(-1)[0],
-        square[1] ** 0.5,
-        square[2],
-        (u**2).sum(-1)[3] ** 0.5,
-        (u**2).sum(-1)[4],
-    ]
-    expected += [(z / (u**2).sum(-1) ** 0.5)[5], np.cross(u, v)[6, :, 1]]
+    square, length = ((u - v) ** 2).sum(-1), (u**2).sum(-1)
+    expected = [(u * v).sum(-1)[0], square[1] ** 0.5, square[2], length[3] ** 0.5, length[4]]
+    expected += [(z / length**0.5)[5], np.cross(u, v)[6, :, 1]]
     np.testing.assert_allclose(
         found.astype(np.float64), np.stack(expected), rtol=4 * DIGITS[kind], atol=8 * DIGITS[kind]
     )
@@ -236,59 +203,30 @@ def test_geometry(kind):
 def test_vectors(kind):
     """Construction from parts, conversion, swizzles, and functions that work on each component."""
     values = np.arange(1, 1 + 12 * N).reshape(12, N) % 100
-    array = (
-        mx.array(values).astype(FLOATS[kind])
-        if kind in FLOATS
-        else mx.array(values.astype(INTS[kind]))
-    )
-    v2, v3, v4, one = (
-        (f"{kind}{n}" for n in "234")
-        if False
-        else (f"{kind}2", f"{kind}3", f"{kind}4", f"{kind}(1)")
-    )
+    whole = kind not in FLOATS
+    array = mx.array(values.astype(INTS[kind])) if whole else mx.array(values).astype(FLOATS[kind])
+    v2, v3, v4, one = f"{kind}2", f"{kind}3", f"{kind}4", f"{kind}(1)"
     calls = [
-        *(
-            f"{v4}(a, {v2}(b, c), a).z",
-            f"{v3}({v2}(a, b), c).y",
-            f"vec<{kind}, 4>(a).w",
-            f"{v4}(a, b, c, a).xzyw.y",
-        ),
-        *(
-            f"{kind}(float4(a, b, c, a).z)",
-            f"metal::max({v2}(a, b), {v2}(c, c)).x",
-            f"metal::min({v2}(a, b), {v2}(c, c)).y",
-        ),
-        *(
-            f"metal::clamp({v2}(a, b), {v2}(b, b), {v2}(c, c)).x",
-            f"metal::select({v2}(a, b), {v2}(c, a), bool2(true, false)).x",
-        ),
-        *(
-            "metal::any(int3(a > b, b > c, c > a)) ? a : b",
-            f"metal::all({v3}(a, b, c) == {v3}(a, b, c)) ? a : b",
-        ),
+        f"{v4}(a, {v2}(b, c), a).z",
+        f"{v3}({v2}(a, b), c).y",
+        f"vec<{kind}, 4>(a).w",
+        f"{v4}(a, b, c, a).xzyw.y",
+        f"{kind}(float4(a, b, c, a).z)",
+        f"metal::max({v2}(a, b), {v2}(c, c)).x",
+        f"metal::min({v2}(a, b), {v2}(c, c)).y",
+        f"metal::clamp({v2}(a, b), {v2}(b, b), {v2}(c, c)).x",
+        f"metal::select({v2}(a, b), {v2}(c, a), bool2(true, false)).x",
+        "metal::any(int3(a > b, b > c, c > a)) ? a : b",
+        f"metal::all({v3}(a, b, c) == {v3}(a, b, c)) ? a : b",
         f"metal::select(a, b, a > c) + static_cast<{v2}>(float2(1.0f, 2.0f)).y - {one} - {one}",
     ]
-    arrays = {
-        "a": array,
-        "b": mx.contiguous(array[:, ::-1]),
-        "c": mx.contiguous(mx.roll(array, 7, axis=1)),
-    }
+    turned, rolled = array[:, ::-1], mx.roll(array, 7, axis=1)
+    arrays = {"a": array, "b": mx.contiguous(turned), "c": mx.contiguous(rolled)}
     found = table(calls, arrays, kind, 12)
     a, b, c = (np.array(arrays[n].astype(mx.float32)).astype(np.float64) for n in "abc")
-    clamped = np.minimum(np.maximum(a, b), c)[7]
-    expected = [
-        c[0],
-        b[1],
-        a[2],
-        c[3],
-        c[4],
-        np.maximum(a, c)[5],
-        np.minimum(b, c)[6],
-        clamped,
-        c[8],
-    ]
-    cyclic = (a > b) | (b > c) | (c > a)
-    expected += [np.where(cyclic, a, b)[9], a[10], np.where(a > c, b, a)[11]]
+    clamped, cyclic = np.minimum(np.maximum(a, b), c)[7], (a > b) | (b > c) | (c > a)
+    expected = [c[0], b[1], a[2], c[3], c[4], np.maximum(a, c)[5], np.minimum(b, c)[6], clamped]
+    expected += [c[8], np.where(cyclic, a, b)[9], a[10], np.where(a > c, b, a)[11]]
     np.testing.assert_array_equal(found.astype(np.float64), np.stack(expected))
 
 
@@ -313,48 +251,33 @@ def test_integers(kind):
     rng = np.random.default_rng(2)
     a, b, c = (rng.integers(info.min, info.max, (14, N), dtype, endpoint=True) for _ in range(3))
     a[:, :3] = [info.min, info.max, 0]
-    calls = [
-        "min(a, b)",
-        "max(a, b)",
-        "clamp(a, min(b, c), max(b, c))",
-        "abs(a)",
-        "min3(a, b, c)",
-        "max3(a, b, c)",
-    ]
-    calls += [
-        "median3(a, b, c)",
-        "popcount(a)",
-        "clz(a)",
-        "ctz(a)",
-        "reverse_bits(a)",
-        f"rotate(a, {kind}(3))",
-    ]
-    calls += ["extract_bits(a, 2u, 5u)", "insert_bits(a, b, 3u, 4u)"]
-    found = table(
-        [f"metal::{call}" for call in calls],
-        {n: mx.array(v) for n, v in zip("abc", (a, b, c))},
-        kind,
-        14,
+    calls = (
+        "min(a, b); max(a, b); clamp(a, min(b, c), max(b, c)); abs(a); min3(a, b, c); "
+        "max3(a, b, c); median3(a, b, c); popcount(a); clz(a); ctz(a); reverse_bits(a); "
+        f"rotate(a, {kind}(3)); extract_bits(a, 2u, 5u); insert_bits(a, b, 3u, 4u)"
     )
+    calls = calls.split("; ")
+    arrays = {n: mx.array(v) for n, v in zip("abc", (a, b, c))}
+    found = table([f"metal::{call}" for call in calls], arrays, kind, 14)
     x, y, z = (np.vectorize(int, otypes=[object])(v) for v in (a, b, c))
     mask = (1 << bits) - 1
     text = np.vectorize(lambda v: f"{v & mask:0{bits}b}", otypes=[object])(x)
     cut = (x & mask) >> 2 & 31
     expected = [
-        *(
-            np.minimum(x, y),
-            np.maximum(x, y),
-            middle(x, y, z),
-            abs(x),
-            np.minimum(np.minimum(x, y), z),
-        ),
-        *(np.maximum(np.maximum(x, y), z), middle(x, y, z), each(text, lambda t: t.count("1"))),
-        *(
-            each(text, lambda t: len(t) - len(t.lstrip("0"))),
-            each(text, lambda t: len(t) - len(t.rstrip("0"))),
-        ),
-        *(each(text, lambda t: int(t[::-1], 2)), each(text, lambda t: int(t[3:] + t[:3], 2))),
-        *(cut - 32 * ((cut >= 16) & (info.min < 0)), (x & ~0x78) | (y << 3 & 0x78)),
+        np.minimum(x, y),
+        np.maximum(x, y),
+        middle(x, y, z),
+        abs(x),
+        np.minimum(np.minimum(x, y), z),
+        np.maximum(np.maximum(x, y), z),
+        middle(x, y, z),
+        each(text, lambda t: t.count("1")),
+        each(text, lambda t: len(t) - len(t.lstrip("0"))),
+        each(text, lambda t: len(t) - len(t.rstrip("0"))),
+        each(text, lambda t: int(t[::-1], 2)),
+        each(text, lambda t: int(t[3:] + t[:3], 2)),
+        cut - 32 * ((cut >= 16) & (info.min < 0)),
+        (x & ~0x78) | (y << 3 & 0x78),
     ]
     for r, call in enumerate(calls):
         np.testing.assert_array_equal(

@@ -11,17 +11,9 @@ from metal.host.capture import run
 
 pytestmark = pytest.mark.usefixtures("needs_host")
 
-KINDS = {
-    **{
-        "char": mx.int8,
-        "uchar": mx.uint8,
-        "short": mx.int16,
-        "ushort": mx.uint16,
-        "int": mx.int32,
-        "uint": mx.uint32,
-    },
-    **{"half": mx.float16, "float": mx.float32, "bfloat": mx.bfloat16},
-}
+KINDS = {"char": mx.int8, "uchar": mx.uint8, "short": mx.int16, "ushort": mx.uint16}
+KINDS |= {"int": mx.int32, "uint": mx.uint32}
+KINDS |= {"half": mx.float16, "float": mx.float32, "bfloat": mx.bfloat16}
 LANES = 32
 
 
@@ -130,12 +122,8 @@ def test_shuffles_that_fill(kind):
 @pytest.mark.parametrize("kind", ["int", "half", "float"])
 def test_quads(kind):
     x, values = numbers(kind)
-    names = {
-        "quad_sum": np.add,
-        "quad_product": np.multiply,
-        "quad_max": np.maximum,
-        "quad_min": np.minimum,
-    }
+    names = {"quad_sum": np.add, "quad_product": np.multiply}
+    names |= {"quad_max": np.maximum, "quad_min": np.minimum}
     found = lanes([f"{name}(v)" for name in names], x, kind)
     for row, operation in zip(found, names.values()):
         np.testing.assert_array_equal(
@@ -145,19 +133,12 @@ def test_quads(kind):
 
 def test_votes():
     x, values = numbers("int", 45)
-    calls = [
-        "simd_any(v == 2)",
-        "simd_all(v < 3)",
-        "simd_all(v == 2)",
-        "int(ulong(simd_ballot(v == 2)))",
-    ]
-    calls += [
-        "simd_ballot(v == 2).any()",
-        "simd_ballot(v < 3).all()",
-        "int(ulong(simd_active_threads_mask()))",
-        "simd_is_first()",
-    ]
-    found = lanes(calls, x, "int", out=mx.int32)
+    calls = (
+        "simd_any(v == 2); simd_all(v < 3); simd_all(v == 2); int(ulong(simd_ballot(v == 2))); "
+        "simd_ballot(v == 2).any(); simd_ballot(v < 3).all(); "
+        "int(ulong(simd_active_threads_mask())); simd_is_first()"
+    )
+    found = lanes(calls.split("; "), x, "int", out=mx.int32)
     for part in simdgroups(values, 64):
         two = values[part] == 2
         everyone = (1 << len(two)) - 1
@@ -287,16 +268,8 @@ def test_products_of_tensors(layout, turned, dtype):
     np.testing.assert_array_equal(np.array(out), 1 + (x.T if turned else x) @ y)
 
 
-FETCHES = {
-    **{
-        "add": np.add,
-        "sub": lambda a, b: a - b,
-        "and": np.bitwise_and,
-        "or": np.bitwise_or,
-        "xor": np.bitwise_xor,
-    },
-    **{"min": np.minimum, "max": np.maximum},
-}
+FETCHES = {"add": np.add, "sub": lambda a, b: a - b, "and": np.bitwise_and}
+FETCHES |= {"or": np.bitwise_or, "xor": np.bitwise_xor, "min": np.minimum, "max": np.maximum}
 
 
 @pytest.mark.parametrize("kind", ["int", "uint"])
@@ -305,10 +278,9 @@ FETCHES = {
 def test_atomics(kind, memory, order):
     """All threads fetch. The last value is the reduction; every fetched value was once stored."""
     x = mx.array(np.random.default_rng(3).integers(1, 1000, 64)).astype(KINDS[kind])
+    shared = "threadgroup atomic<{0}> at[9];"
     memory_text = (
-        "threadgroup atomic<{0}> at[9];"
-        if memory == "threadgroup"
-        else "device atomic<{0}>* at = (device atomic<{0}>*)out;"
+        shared if memory == "threadgroup" else "device atomic<{0}>* at = (device atomic<{0}>*)out;"
     )
     body = "\n".join(
         f"atomic_fetch_{name}_explicit(&at[{slot}], {kind}(x[i]), memory_order_relaxed);"

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "lattice/routes/decide.h"
+#include "lattice/routes/table.h"
 #include "tests/ops/arrays.h"
 
 namespace lattice {
@@ -59,15 +60,15 @@ TEST(Attention, AdjointAndTangentsAgree) {
 
 TEST(Attention, GradientsUseTheirRow) {
   const Problem p;
-  const int64_t forward = run_count("attention", "cpu.tiles"),
-                backward = run_count("attention_vjp", "cpu.tiles");
+  const int64_t forward = routes::run_count("attention", "cpu.tiles"),
+                backward = routes::run_count("attention_vjp", "cpu.tiles");
   const auto loss = [&](const mx::array& q) {
     return mx::sum(mx::square(attention(q, p.k, p.v, p.offsets, p.options())));
   };
   mx::array g = mx::grad(loss)(p.q);
   g.eval();
-  EXPECT_EQ(run_count("attention", "cpu.tiles"), forward + 1);
-  EXPECT_EQ(run_count("attention_vjp", "cpu.tiles"), backward + 1);
+  EXPECT_EQ(routes::run_count("attention", "cpu.tiles"), forward + 1);
+  EXPECT_EQ(routes::run_count("attention_vjp", "cpu.tiles"), backward + 1);
 }
 
 TEST(Attention, OneKeyGivesItsValueAndNoKeyGivesZero) {

@@ -5,6 +5,10 @@
 
 #include <stdexcept>
 
+#include "lattice/graph/gpu_call.h"
+#include "lattice/kernels/cpu/base/memory.h"
+#include "lattice/routes/capability.h"
+
 TEST(Backend, versions_agree) {
   lattice::BackendInfo info = lattice::backend_info();
   EXPECT_EQ(info.mlx_built, info.mlx_running);
@@ -16,7 +20,7 @@ TEST(Backend, versions_agree) {
 TEST(Backend, tier_follows_metal) {
   lattice::BackendInfo info = lattice::backend_info();
   if (!info.metal) {
-    EXPECT_EQ(info.tensor_ops, lattice::TensorOps::unavailable);
+    EXPECT_EQ(info.tensor_ops, "unavailable");
   }
   EXPECT_STREQ(lattice::name(lattice::TensorOps::unavailable), "unavailable");
   EXPECT_STREQ(lattice::name(lattice::TensorOps::gpu), "gpu");
@@ -38,9 +42,9 @@ TEST(Backend, tier_of_a_gpu) {
 
 TEST(Backend, forced_tier) {
   const lattice::TensorOps own = lattice::tensor_ops();
-  lattice::force_tensor_ops(lattice::TensorOps::neural_accelerator);
+  lattice::graph::stand_in().tensor_ops = lattice::TensorOps::neural_accelerator;
   EXPECT_EQ(lattice::tensor_ops(), lattice::TensorOps::neural_accelerator);
-  lattice::force_tensor_ops(std::nullopt);
+  lattice::graph::stand_in() = {};
   EXPECT_EQ(lattice::tensor_ops(), own);
 }
 
@@ -49,6 +53,15 @@ TEST(Backend, generation_of_a_gpu) {
   EXPECT_EQ(lattice::gpu_generation("applegpu_g17s"), 17);
   EXPECT_EQ(lattice::gpu_generation("applegpu"), 0);
   EXPECT_EQ(lattice::gpu_generation(""), 0);
+}
+
+TEST(Backend, released_memory_is_not_kept) {
+  {
+    const lattice::cpu::Buffer<char> working(1 << 20);
+  }
+  EXPECT_GT(lattice::cpu::pool_bytes(), 0u);
+  lattice::release_memory();
+  EXPECT_EQ(lattice::cpu::pool_bytes(), 0u);
 }
 
 TEST(Backend, thread_count) {

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <set>
 
-#include "lattice/ops/conv_core.h"
+#include "lattice/routes/conv.h"
 #include "lattice/selftest/selftest.h"
 #include "tests/ops/arrays.h"
 
@@ -19,9 +19,9 @@ namespace {
 std::vector<OracleCase> small_cases() {
   std::vector<OracleCase> out;
   for (OracleCase& test : oracle_cases())
-    if (test.call.operation == Operation::conv && !test.call.packing().bits &&
-        test.call.dtype == mx::float32 && test.call.relation->edge_count() > 0 &&
-        (test.call.c_in == 5 || test.call.c_in == 12 || test.call.c_in == 24))
+    if (const routes::ConvAsked* asked = test.asked(routes::conv_rows());
+        asked && !asked->weight.codes && asked->dtype() == mx::float32 && asked->n_edges() > 0 &&
+        (asked->c_in == 5 || asked->c_in == 12 || asked->c_in == 24))
       out.push_back(std::move(test));
   return out;
 }
@@ -29,8 +29,8 @@ std::vector<OracleCase> small_cases() {
 // <gy, conv(x)> = <x, conv^T(gy)> = <w, outer(x, gy)>: both gradients are the adjoints.
 TEST(Conv, GradientsAreAdjoints) {
   for (const OracleCase& test : small_cases()) {
-    const auto& c = test.call;
-    const mx::array x = c.inputs[0], w = c.inputs[1];
+    const routes::ConvAsked& c = *test.asked(routes::conv_rows());
+    const mx::array x = c.x, w = c.weight.w;
     const mx::array gy = normal({static_cast<int>(c.n_out()), static_cast<int>(c.c_out)}, 7);
     const auto f = [&](const std::vector<mx::array>& in) {
       return std::vector<mx::array>{conv(in[0], in[1], c.relation, std::nullopt, c.groups)};
@@ -45,12 +45,12 @@ TEST(Conv, GradientsAreAdjoints) {
 
 TEST(Conv, BiasGradientIsTheSumOverRows) {
   const OracleCase test = small_cases().front();
-  const auto& c = test.call;
+  const routes::ConvAsked& c = *test.asked(routes::conv_rows());
   const mx::array gy = normal({static_cast<int>(c.n_out()), static_cast<int>(c.c_out)}, 3);
   const auto f = [&](const mx::array& b) {
-    return dot(gy, conv(c.inputs[0], c.inputs[1], c.relation, b, c.groups));
+    return dot(gy, conv(c.x, c.weight.w, c.relation, b, c.groups));
   };
-  const mx::array grad = mx::grad(f)(c.inputs[2]);
+  const mx::array grad = mx::grad(f)(*c.bias);
   EXPECT_TRUE(mx::allclose(grad, mx::sum(gy, 0), 1e-5, 1e-5).item<bool>());
 }
 
@@ -58,24 +58,24 @@ TEST(Conv, BiasGradientIsTheSumOverRows) {
 // float32.
 TEST(Conv, SecondDerivativesMatchFiniteDifferences) {
   for (const OracleCase& test : small_cases()) {
-    const auto& c = test.call;
+    const routes::ConvAsked& c = *test.asked(routes::conv_rows());
     const auto loss = [&](const std::vector<mx::array>& in) {
       return mx::sum(
           mx::power(conv(in[0], in[1], c.relation, std::nullopt, c.groups), mx::array(3.0f)));
     };
-    const mx::array dx = normal(c.inputs[0].shape(), 11), dw = normal(c.inputs[1].shape(), 12);
+    const mx::array dx = normal(c.x.shape(), 11), dw = normal(c.weight.w.shape(), 12);
     // Derivative along (dx, dw), itself differentiated along (dx, dw).
     const auto slope = [&](const std::vector<mx::array>& in) {
       const auto g = mx::grad(loss, {0, 1})(in);
       return mx::add(dot(g[0], dx), dot(g[1], dw));
     };
-    const auto g2 = mx::grad(slope, {0, 1})({c.inputs[0], c.inputs[1]});
+    const auto g2 = mx::grad(slope, {0, 1})({c.x, c.weight.w});
     const double along_x = value(dot(g2[0], dx)), along_w = value(dot(g2[1], dw));
     const double h = 1e-2;
     const auto at = [&](double t) {
       const mx::array step(static_cast<float>(t));
-      return value(slope({mx::add(c.inputs[0], mx::multiply(step, dx)),
-                          mx::add(c.inputs[1], mx::multiply(step, dw))}));
+      return value(slope(
+          {mx::add(c.x, mx::multiply(step, dx)), mx::add(c.weight.w, mx::multiply(step, dw))}));
     };
     const double difference = (at(h) - at(-h)) / (2 * h);
     EXPECT_NEAR(along_x + along_w, difference, 1e-2 * (std::fabs(along_x) + std::fabs(along_w) + 1))
@@ -85,14 +85,14 @@ TEST(Conv, SecondDerivativesMatchFiniteDifferences) {
 
 TEST(Conv, JvpEqualsTheTransposedVjp) {
   for (const OracleCase& test : small_cases()) {
-    const auto& c = test.call;
+    const routes::ConvAsked& c = *test.asked(routes::conv_rows());
     const auto f = [&](const std::vector<mx::array>& in) {
       return std::vector<mx::array>{conv(in[0], in[1], c.relation, std::nullopt, c.groups)};
     };
-    const mx::array dx = normal(c.inputs[0].shape(), 1), dw = normal(c.inputs[1].shape(), 2);
+    const mx::array dx = normal(c.x.shape(), 1), dw = normal(c.weight.w.shape(), 2);
     const mx::array gy = normal({static_cast<int>(c.n_out()), static_cast<int>(c.c_out)}, 3);
-    const auto [y, tangents] = mx::jvp(f, {c.inputs[0], c.inputs[1]}, {dx, dw});
-    const auto [y2, grads] = mx::vjp(f, {c.inputs[0], c.inputs[1]}, {gy});
+    const auto [y, tangents] = mx::jvp(f, {c.x, c.weight.w}, {dx, dw});
+    const auto [y2, grads] = mx::vjp(f, {c.x, c.weight.w}, {gy});
     const double left = value(dot(gy, tangents[0])),
                  right = value(mx::add(dot(grads[0], dx), dot(grads[1], dw)));
     EXPECT_NEAR(left, right, 1e-3 * (std::fabs(left) + 1)) << test.label;
@@ -101,15 +101,15 @@ TEST(Conv, JvpEqualsTheTransposedVjp) {
 
 TEST(Conv, OuterJvpAndVjpAgree) {
   const OracleCase test = small_cases().front();
-  const auto& c = test.call;
+  const routes::ConvAsked& c = *test.asked(routes::conv_rows());
   const mx::array g = normal({static_cast<int>(c.n_out()), static_cast<int>(c.c_out)}, 5);
   const auto f = [&](const std::vector<mx::array>& in) {
     return std::vector<mx::array>{outer(in[0], in[1], c.relation, c.groups)};
   };
-  const mx::array dx = normal(c.inputs[0].shape(), 1), dg = normal(g.shape(), 2),
-                  u = normal(c.inputs[1].shape(), 3);
-  const auto [y, tangents] = mx::jvp(f, {c.inputs[0], g}, {dx, dg});
-  const auto [y2, grads] = mx::vjp(f, {c.inputs[0], g}, {u});
+  const mx::array dx = normal(c.x.shape(), 1), dg = normal(g.shape(), 2),
+                  u = normal(c.weight.w.shape(), 3);
+  const auto [y, tangents] = mx::jvp(f, {c.x, g}, {dx, dg});
+  const auto [y2, grads] = mx::vjp(f, {c.x, g}, {u});
   const double left = value(dot(u, tangents[0])),
                right = value(mx::add(dot(grads[0], dx), dot(grads[1], dg)));
   EXPECT_NEAR(left, right, 1e-3 * (std::fabs(left) + 1));

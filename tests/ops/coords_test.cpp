@@ -9,6 +9,8 @@
 
 #include <vector>
 
+#include "lattice/kernels/cpu/geometry/keys.h"
+
 namespace lattice {
 namespace {
 

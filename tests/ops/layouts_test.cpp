@@ -106,6 +106,9 @@ TEST(Layouts, Errors) {
   EXPECT_THROW(attention_windows(x, {4, 4, 4}, {4, 0, 0}), std::invalid_argument);
   EXPECT_THROW(attention_windows(x, {0, 4, 4}, {1, 0, 0}), std::invalid_argument);
   EXPECT_THROW(grid_pooling(x, 3, Curve::z), std::invalid_argument);
+  EXPECT_THROW(grid_pooling(x, 1025, std::nullopt), std::invalid_argument);
+  EXPECT_THROW(grid_pooling(x, 2, Curve::z, 40), std::invalid_argument);
+  EXPECT_THROW(attention_patches(x, 4, Curve::z, false, -1), std::invalid_argument);
   EXPECT_THROW(grid_pooling(x, 0, Curve::z), std::invalid_argument);
   EXPECT_THROW(parse_curve("peano", "test"), std::invalid_argument);
   EXPECT_THROW(curve_codes(x.coords(), Curve::z, 1), std::invalid_argument);

@@ -9,10 +9,16 @@
 
 #include "lattice/kernels/cpu/coding/bytes.h"
 #include "lattice/ops/conv.h"
+#include "lattice/ops/relations.h"
+#include "lattice/routes/decide.h"
 #include "tests/support/random.h"
 
 namespace lattice {
 namespace {
+
+GeometryPlan decoded(std::span<const uint8_t> data) {
+  return GeometryPlan::decode(data, true, relation_builder());
+}
 
 SparseTensor scan(int n, mx::Dtype dtype = mx::int32) {
   support::Random random{7};
@@ -82,7 +88,9 @@ TEST(Plan, RoundTrip) {
       const SparseTensor x = scan(n, dtype);
       const mx::array value = net(x, given_coords(dtype));
       const GeometryPlan plan = GeometryPlan::record(x);
-      const GeometryPlan again = GeometryPlan::decode(plan.encode());
+      const routes::DecisionLog log;
+      const GeometryPlan again = decoded(plan.encode());
+      EXPECT_EQ(log.decisions().size(), plan.steps().size());  // each by the row of "relate"
       ASSERT_EQ(again.steps().size(), plan.steps().size());
       EXPECT_EQ(again.key().stride, plan.key().stride);
       EXPECT_EQ(again.batch_counts(), x.batch_counts());
@@ -111,8 +119,10 @@ TEST(Plan, RoundTrip) {
 TEST(Plan, OnlyWhatBeginsAtX) {
   const SparseTensor x = scan(60);
   const auto other = x.coord_manager()->insert_coords(given_coords(mx::int32), {1, 1, 1});
-  x.coord_manager()->submanifold_kernel_relation(other, KernelSpec());
-  x.coord_manager()->submanifold_kernel_relation(x.coord_key(), KernelSpec());
+  relation_in(*x.coord_manager(), RelationKind::submanifold, other, std::nullopt, KernelSpec(),
+              "test");
+  relation_in(*x.coord_manager(), RelationKind::submanifold, x.coord_key(), std::nullopt,
+              KernelSpec(), "test");
   EXPECT_EQ(GeometryPlan::record(x).steps().size(), 1u);
 }
 
@@ -123,10 +133,10 @@ TEST(Plan, HostileBytes) {
   net(x, given_coords(mx::int32));
   const std::vector<uint8_t> good = GeometryPlan::record(x).encode();
   for (size_t n = 0; n < good.size(); ++n)
-    EXPECT_THROW(GeometryPlan::decode(std::span(good).first(n)), std::invalid_argument) << n;
+    EXPECT_THROW(decoded(std::span(good).first(n)), std::invalid_argument) << n;
   std::vector<uint8_t> longer = good;
   longer.push_back(0);
-  EXPECT_THROW(GeometryPlan::decode(longer), std::invalid_argument);
+  EXPECT_THROW(decoded(longer), std::invalid_argument);
   int refused = 0;
   const auto attempt = [&](size_t at, uint8_t value, bool sealed) {
     std::vector<uint8_t> bytes = good;
@@ -137,7 +147,7 @@ TEST(Plan, HostileBytes) {
       std::copy(crc.begin(), crc.end(), bytes.begin() + 12);
     }
     try {
-      GeometryPlan::decode(bytes);
+      decoded(bytes);
       return true;
     } catch (const std::invalid_argument&) {
     } catch (const std::overflow_error&) {

@@ -9,9 +9,8 @@
 
 #include "lattice/kernels/cpu/base/threads.h"
 #include "lattice/ops/conv.h"
-#include "lattice/ops/conv_core.h"
-#include "lattice/ops/quantize_conv.h"
 #include "lattice/routes/decide.h"
+#include "lattice/routes/table.h"
 
 namespace lattice {
 namespace {
@@ -169,7 +168,7 @@ TEST(Quantize, ScalesAreConstantsOfDifferentiation) {
 TEST(Quantize, RoutesTellStorageBitsAndGroup) {
   const SparseTensor x = tensor(40, 5, mx::float32);
   const QuantizedWeight q = quantize_weight(normal({27, 5, 7}, 4), std::nullopt, 4);
-  DecisionLog log;
+  routes::DecisionLog log;
   const SparseTensor y = subm_conv3d(x, q, std::nullopt, {});
   ASSERT_EQ(log.decisions().size(), 2u);  // the relation, then the products
   EXPECT_EQ(log.decisions()[1].chosen->name, "cpu.packed");
@@ -177,10 +176,10 @@ TEST(Quantize, RoutesTellStorageBitsAndGroup) {
   for (const char* word :
        {"packed int4", "32 codes", "cpu.tiles: storage: weights are packed int4"})
     EXPECT_NE(text.find(word), std::string::npos) << text;
-  const int64_t before = run_count("conv", "cpu.packed");
+  const int64_t before = routes::run_count("conv", "cpu.packed");
   mx::array feats = y.feats();
   feats.eval();
-  EXPECT_EQ(run_count("conv", "cpu.packed"), before + 1);
+  EXPECT_EQ(routes::run_count("conv", "cpu.packed"), before + 1);
 }
 
 TEST(Quantize, OnlyCodesAndScalesAreKept) {

@@ -6,10 +6,14 @@
 #include <mlx/ops.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <set>
 #include <thread>
 
 #include "lattice/kernels/cpu/base/threads.h"
+#include "lattice/kernels/cpu/geometry/keys.h"
+#include "lattice/ops/coords.h"
 #include "tests/support/cases.h"
 #include "tests/support/workloads.h"
 
@@ -52,20 +56,9 @@ std::vector<int32_t> to_vector(const mx::array& a) {
 Relation::Ptr build(const support::Case& c) {
   const mx::array in = to_array(c.in, c.is64), target = to_array(c.target, c.is64);
   const KernelSpec spec(c.spec.size, c.spec.stride, c.spec.padding, c.spec.dilation);
-  switch (c.kind) {
-    case support::Kind::forward:
-      return build_kernel_relation(in, spec);
-    case support::Kind::target:
-      return build_target_kernel_relation(in, target, spec);
-    case support::Kind::submanifold:
-      return build_submanifold_kernel_relation(in, spec);
-    case support::Kind::transposed:
-      return build_transposed_kernel_relation(in, spec);
-    case support::Kind::generative:
-      return build_generative_relation(in, spec);
-    default:
-      return build_target_transposed_relation(in, target, spec);
-  }
+  const bool aims = c.kind == support::Kind::target || c.kind == support::Kind::target_transposed;
+  return relation(static_cast<RelationKind>(c.kind), in, spec,
+                  aims ? std::optional(target) : std::nullopt);
 }
 
 // Groups of a CSR view hold exactly the edges with that key, ascending.
@@ -193,21 +186,21 @@ TEST(Relations, OracleOverRandomCases) {
 }
 
 TEST(Relations, SmallCasesOfTheContract) {
-  const auto forward =
-      build_kernel_relation(line({0, 1, 2}), {{3, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}});
+  const auto forward = relation(RelationKind::forward, line({0, 1, 2}),
+                                {{3, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}});
   EXPECT_EQ(to_edges(forward->edges()),
             (std::vector<Edge>{
                 {0, 0, 1}, {1, 0, 2}, {0, 1, 0}, {1, 1, 1}, {2, 1, 2}, {1, 2, 0}, {2, 2, 1}}));
-  const auto strided =
-      build_kernel_relation(line({0, 1, 2}), {{2, 1, 1}, {2, 1, 1}, {1, 0, 0}, {1, 1, 1}});
+  const auto strided = relation(RelationKind::forward, line({0, 1, 2}),
+                                {{2, 1, 1}, {2, 1, 1}, {1, 0, 0}, {1, 1, 1}});
   EXPECT_EQ(to_edges(strided->edges()), (std::vector<Edge>{{0, 0, 1}, {1, 1, 0}, {2, 1, 1}}));
   EXPECT_EQ(strided->coverage().unused_inputs, 0);
-  const auto up =
-      build_transposed_kernel_relation(line({0, 1}), {{3, 1, 1}, {2, 1, 1}, {0, 0, 0}, {1, 1, 1}});
+  const auto up = relation(RelationKind::transposed, line({0, 1}),
+                           {{3, 1, 1}, {2, 1, 1}, {0, 0, 0}, {1, 1, 1}});
   EXPECT_EQ(to_edges(up->edges()),
             (std::vector<Edge>{{0, 0, 0}, {0, 1, 1}, {1, 2, 0}, {0, 2, 2}, {1, 3, 1}, {1, 4, 2}}));
   const auto dropping =
-      build_kernel_relation(line({0, 1}), {{1, 1, 1}, {2, 1, 1}, {0, 0, 0}, {1, 1, 1}});
+      relation(RelationKind::forward, line({0, 1}), {{1, 1, 1}, {2, 1, 1}, {0, 0, 0}, {1, 1, 1}});
   EXPECT_EQ(dropping->coverage().unused_inputs, 1);
 }
 
@@ -220,9 +213,9 @@ TEST(Relations, SameBitsForAnyNumberOfThreads) {
     cpu::set_thread_count(threads);
     std::vector<int32_t> all;
     for (const auto& r :
-         {build_submanifold_kernel_relation(coords, {}),
-          build_kernel_relation(coords, {{2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1}}),
-          build_transposed_kernel_relation(coords, {{2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1}})})
+         {relation(RelationKind::submanifold, coords, {}),
+          relation(RelationKind::forward, coords, {{2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1}}),
+          relation(RelationKind::transposed, coords, {{2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1}})})
       for (const mx::array& a :
            {r->edges().in_rows, r->edges().kernel_ids, r->output_csr().row_offsets,
             r->out_coords().array(), r->implicit_gemm().out_in_map})
@@ -256,39 +249,44 @@ TEST(Relations, FromEdgesKeepsTheirOrderAndChecksThem) {
 TEST(Relations, TensorsShareRelationsThroughTheirManager) {
   const SparseTensor x(line({0, 1, 5}), mx::ones({3, 2}), {2, 2, 2});
   const KernelSpec half({2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1});
-  const auto down = kernel_relation(x, half);
-  EXPECT_EQ(down, kernel_relation(x, half));
+  const auto down = relation(RelationKind::forward, x, half);
+  EXPECT_EQ(down, relation(RelationKind::forward, x, half));
   EXPECT_EQ(down->out_key()->stride, (Triple{4, 4, 4}));
-  const auto fine = transposed_kernel_relation(x, half);
+  const auto fine = relation(RelationKind::transposed, x, half);
   EXPECT_EQ(fine->out_key()->stride, (Triple{1, 1, 1}));
-  EXPECT_EQ(submanifold_kernel_relation(x, {})->out_key(), x.coord_key());
-  EXPECT_NE(kernel_relation(x, {})->out_key(), x.coord_key());
+  EXPECT_EQ(relation(RelationKind::submanifold, x, {})->out_key(), x.coord_key());
+  EXPECT_NE(relation(RelationKind::forward, x, {})->out_key(), x.coord_key());
 
   const SparseTensor low(x.coord_manager(), *down->out_key(), mx::ones({2, 2}));
-  const auto up = target_transposed_kernel_relation(low, x, half);
+  const auto up = relation(RelationKind::target_transposed, low, half, x);
   EXPECT_EQ(up->out_key(), x.coord_key());
-  EXPECT_EQ(up, target_transposed_kernel_relation(low, x.coord_key(), half));
-  const auto raw = target_kernel_relation(x, line({0, 2}), half);
+  EXPECT_EQ(up, relation(RelationKind::target_transposed, low, half, x.coord_key()));
+  const auto raw = relation(RelationKind::target, x, half, line({0, 2}));
   EXPECT_EQ(raw->out_key()->stride, (Triple{4, 4, 4}));
   const SparseTensor other(line({0, 1}), mx::ones({2, 2}), {4, 4, 4});
-  EXPECT_EQ(target_kernel_relation(x, other, half), target_kernel_relation(x, other, half));
-  EXPECT_THROW(target_kernel_relation(x, x, half), std::invalid_argument);  // wrong stride
-  EXPECT_THROW(target_kernel_relation(x, other.coord_key(), half),
+  EXPECT_EQ(relation(RelationKind::target, x, half, other),
+            relation(RelationKind::target, x, half, other));
+  EXPECT_THROW(relation(RelationKind::target, x, half, x), std::invalid_argument);  // wrong stride
+  EXPECT_THROW(relation(RelationKind::target, x, half, other.coord_key()),
                std::invalid_argument);  // foreign key
-  EXPECT_THROW(generative_kernel_relation(x, {{3, 3, 3}, {3, 3, 3}, {0, 0, 0}, {1, 1, 1}}),
+  EXPECT_THROW(relation(RelationKind::generative, x, {{3, 3, 3}, {3, 3, 3}, {0, 0, 0}, {1, 1, 1}}),
                std::invalid_argument);
+}
+
+Relation::Ptr related(CoordinateManager& manager, RelationKind kind, const CoordinateMapKey& key,
+                      const KernelSpec& spec = {}) {
+  return relation_in(manager, kind, key, std::nullopt, spec, "test");
 }
 
 TEST(Manager, EvictionKeepsKeysAndUsers) {
   const auto manager = CoordinateManager::create(1);
   const auto key = manager->insert_coords(line({3, 0, 1, 2}), {4, 4, 4});
   const KernelSpec half({2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1});
-  for (auto build :
-       {&CoordinateManager::kernel_relation, &CoordinateManager::transposed_kernel_relation}) {
-    const auto first = ((*manager).*build)(key, half);
-    manager->submanifold_kernel_relation(key, {});
-    manager->kernel_relation(key, {});
-    const auto again = ((*manager).*build)(key, half);
+  for (const RelationKind kind : {RelationKind::forward, RelationKind::transposed}) {
+    const auto first = related(*manager, kind, key, half);
+    related(*manager, RelationKind::submanifold, key);
+    related(*manager, RelationKind::forward, key);
+    const auto again = related(*manager, kind, key, half);
     EXPECT_NE(first, again);
     EXPECT_EQ(first->out_key(), again->out_key());
     EXPECT_EQ(first->kind(), again->kind());
@@ -307,9 +305,9 @@ TEST(Manager, InverseMapFollowsStrides) {
   const auto manager = CoordinateManager::create();
   const auto fine = manager->insert_coords(line({-1, 0, 1, 9}), {1, 1, 1});
   const auto coarse = manager->insert_coords(line({0, -1}), {2, 2, 2});
-  EXPECT_EQ(to_vector(manager->inverse_map(coarse, fine)), (std::vector<int32_t>{1, 0, 0, -1}));
-  EXPECT_EQ(to_vector(manager->inverse_map(fine, fine)), (std::vector<int32_t>{0, 1, 2, 3}));
-  EXPECT_THROW(manager->inverse_map(fine, coarse), std::invalid_argument);
+  EXPECT_EQ(to_vector(inverse_map_in(*manager, coarse, fine)), (std::vector<int32_t>{1, 0, 0, -1}));
+  EXPECT_EQ(to_vector(inverse_map_in(*manager, fine, fine)), (std::vector<int32_t>{0, 1, 2, 3}));
+  EXPECT_THROW(inverse_map_in(*manager, fine, coarse), std::invalid_argument);
 }
 
 TEST(Manager, ManyThreadsGetOneObject) {
@@ -320,7 +318,7 @@ TEST(Manager, ManyThreadsGetOneObject) {
   std::vector<std::thread> threads;
   for (size_t t = 0; t < seen.size(); ++t)
     threads.emplace_back([&, t] {
-      seen[t] = manager->submanifold_kernel_relation(key, {});
+      seen[t] = related(*manager, RelationKind::submanifold, key);
       seen[t]->edges();
       seen[t]->reversed()->input_csr();
     });
@@ -330,12 +328,69 @@ TEST(Manager, ManyThreadsGetOneObject) {
   EXPECT_EQ(manager->stats().hits, 7);
 }
 
+// While one thread builds, the manager answers others, and those that ask for the same wait for it.
+TEST(Manager, BuildsOnceWithoutTheLock) {
+  const auto manager = CoordinateManager::create();
+  const auto key = manager->insert_coords(line({0, 1, 2}), {1, 1, 1});
+  std::atomic<int> built = 0, asked = 0;
+  std::vector<Relation::Ptr> seen(6);
+  const RelationBuilder slow = [&](RelationKind kind, const CoordinateSet& in,
+                                   const KernelSpec& spec,
+                                   const std::optional<CoordinateSet>& target,
+                                   std::string_view operation) {
+    ++built;
+    while (asked < static_cast<int>(seen.size())) std::this_thread::yield();
+    manager->insert_coords(line({5, 6}), {1, 1, 1});  // with the mutex held this would never end
+    EXPECT_EQ(manager->stats().relations, 0);
+    return relate(kind, in, spec, target, operation);
+  };
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < seen.size(); ++t)
+    threads.emplace_back([&, t] {
+      ++asked;
+      seen[t] =
+          manager->relation(RelationKind::forward, key, std::nullopt, KernelSpec(), "test", slow);
+    });
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(built, 1);
+  for (const auto& r : seen) EXPECT_EQ(r, seen[0]);
+  EXPECT_EQ(manager->stats().relations, 1);
+}
+
+// An exception of the builder reaches everybody who waits, and nothing stays behind.
+TEST(Manager, AnExceptionReachesAllThatWait) {
+  const auto manager = CoordinateManager::create();
+  const auto key = manager->insert_coords(line({0, 1, 2}), {1, 1, 1});
+  std::atomic<int> asked = 0, thrown = 0, built = 0;
+  const RelationBuilder bad = [&](auto&&...) -> Relation::Fresh {
+    ++built;
+    while (asked < 4) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    throw std::runtime_error("no memory");
+  };
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      ++asked;
+      try {
+        manager->relation(RelationKind::forward, key, std::nullopt, KernelSpec(), "test", bad);
+      } catch (const std::runtime_error& error) {
+        thrown += std::string(error.what()) == "no memory";
+      }
+    });
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(thrown, 4);
+  EXPECT_GE(built, 1);
+  EXPECT_EQ(manager->stats().relations, 0);
+  EXPECT_EQ(related(*manager, RelationKind::forward, key)->edge_count(), 7);
+}
+
 // Threads insert, relate, read statistics and force evictions; `make tsan` runs it too.
 TEST(Manager, ThreadsInsertRelateAndEvict) {
   const auto shared = support::random_set(600, 12);
   const auto manager = CoordinateManager::create(1 << 16);
   const auto key = manager->insert_coords(mx::array(shared.data(), {600, 4}, mx::int32), {1, 1, 1});
-  const int64_t edges = manager->submanifold_kernel_relation(key, {})->edge_count();
+  const int64_t edges = related(*manager, RelationKind::submanifold, key)->edge_count();
   std::vector<int> wrong(8);
   std::vector<std::thread> threads;
   for (size_t t = 0; t < wrong.size(); ++t)
@@ -345,8 +400,8 @@ TEST(Manager, ThreadsInsertRelateAndEvict) {
         const auto own = support::random_set(n, 8);
         const auto mine =
             manager->insert_coords(mx::array(own.data(), {n, 4}, mx::int32), {1, 1, 1});
-        manager->submanifold_kernel_relation(mine, {})->output_csr();
-        wrong[t] += manager->submanifold_kernel_relation(key, {})->edge_count() != edges;
+        related(*manager, RelationKind::submanifold, mine)->output_csr();
+        wrong[t] += related(*manager, RelationKind::submanifold, key)->edge_count() != edges;
         wrong[t] += manager->stats().relations < 0;
         if (round == 3) manager->set_budget(1 << 14);
       }
@@ -358,15 +413,15 @@ TEST(Manager, ThreadsInsertRelateAndEvict) {
 TEST(Relations, HugeKernelsAndFarTargets) {
   EXPECT_THROW(KernelSpec({1 << 20, 2, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}), std::invalid_argument);
   EXPECT_THROW(KernelSpec({0, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}), std::invalid_argument);
-  const auto wide =
-      build_kernel_relation(line({0, 1000}), {{2001, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}});
+  const auto wide = relation(RelationKind::forward, line({0, 1000}),
+                             {{2001, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}});
   EXPECT_EQ(to_edges(wide->edges()),
             (std::vector<Edge>{{0, 0, 1000}, {1, 0, 2000}, {0, 1, 0}, {1, 1, 1000}}));
   const int32_t end = 2147483647;
   EXPECT_THROW(
-      build_transposed_kernel_relation(line({end}), {{2, 1, 1}, {2, 1, 1}, {0, 0, 0}, {1, 1, 1}}),
+      relation(RelationKind::transposed, line({end}), {{2, 1, 1}, {2, 1, 1}, {0, 0, 0}, {1, 1, 1}}),
       std::overflow_error);
-  EXPECT_EQ(build_kernel_relation(line({end, -end - 1}), {})->edge_count(), 2);
+  EXPECT_EQ(relation(RelationKind::forward, line({end, -end - 1}), {})->edge_count(), 2);
 }
 
 }  // namespace

@@ -3,41 +3,65 @@
 #include <mlx/mlx.h>
 
 #include "lattice/graph/gpu_call.h"
+#include "lattice/routes/conv.h"
 #include "lattice/routes/decide.h"
 #include "lattice/selftest/selftest.h"
 
-namespace lattice {
+namespace lattice::routes {
 namespace {
 
 // As if there were a GPU with Metal.
 struct AsOnMetal {
   AsOnMetal() {
-    graph::set_gpu_host([](const graph::GpuLaunch& launch,
-                           const std::vector<mx::array>&) -> std::vector<mx::array> {
-      throw std::logic_error(launch.name + " must not run");
-    });
+    graph::stand_in().run = [](const graph::GpuCall& call, const auto&,
+                               const auto&) -> std::vector<mx::array> {
+      throw std::logic_error(call.name + " must not run");
+    };
   }
-  ~AsOnMetal() { graph::set_gpu_host({}); }
+  ~AsOnMetal() { graph::stand_in() = {}; }
 };
 
-Call conv_call(Operation operation, Relation::Ptr relation, int64_t c_in, int64_t c_out,
-               int64_t groups = 1, Packing packing = {}) {
-  Call call;
-  call.operation = operation;
-  call.relation = std::move(relation);
-  call.c_in = c_in, call.c_out = c_out, call.groups = groups;
-  call.payload = Weights{packing};
-  call.stream = mx::Device(mx::Device::cpu);
-  return call;
+// Questions without arrays: only their shape is read.
+const mx::array& nothing() {
+  static const mx::array zero(0.0f);
+  return zero;
+}
+
+ConvAsked conv_of(Relation::Ptr relation, int64_t c_in, int64_t c_out, int64_t groups = 1,
+                  Packing packing = {}) {
+  ConvAsked asked{{std::move(relation), c_in, c_out, groups}, nothing(), {nothing()}};
+  if (packing.bits) asked.weight.codes = {nothing(), nothing(), packing};
+  asked.stream = mx::Device(mx::Device::cpu);
+  return asked;
+}
+OuterAsked outer_of(Relation::Ptr relation, int64_t c_in, int64_t c_out, int64_t groups = 1) {
+  return {{std::move(relation), c_in, c_out, groups},
+          nothing(),
+          nothing(),
+          mx::Device(mx::Device::cpu)};
+}
+PerEdgeAsked per_edge_of(Relation::Ptr relation, int64_t c_in, int64_t c_out) {
+  return {{std::move(relation), c_in, c_out, 1}, nothing(), nothing(), mx::Device(mx::Device::cpu)};
 }
 
 // Why the row refuses; fails the test when there is no such row.
-Rejection refusal(const char* route, const Call& call) {
-  for (const Route& row : routes())
-    if (row.operation == call.operation && row.name == route) return row.refusal(call);
-  ADD_FAILURE() << "no route " << name(call.operation) << " " << route;
+template <class Asked>
+Rejection refusal(const char* route, const Table<Asked, mx::array>& table, const Asked& asked) {
+  for (const auto& row : table.rows)
+    if (row.name == route) return row.refusal(asked);
+  ADD_FAILURE() << "no route " << route;
   return {};
 }
+Rejection refusal(const char* route, const ConvAsked& asked) {
+  return refusal(route, conv_rows(), asked);
+}
+
+// The row that serves.
+template <class Asked>
+std::string decided(const Table<Asked, mx::array>& table, const Asked& asked) {
+  return first_fit(table, asked, Frame(table, asked.stream)).name;
+}
+std::string decided(const ConvAsked& asked) { return decided(conv_rows(), asked); }
 
 Relation::Ptr relation_of(RelationKind kind) {
   Random random{7};
@@ -51,69 +75,60 @@ constexpr RelationKind kUnsorted[] = {RelationKind::transposed, RelationKind::ge
 
 TEST(MetalRoutes, TakenInOrder) {
   const AsOnMetal metal;
-  const auto chosen = [](const Call& call) { return decide(call).chosen->name; };
   for (const RelationKind kind : kSortable) {
     const Relation::Ptr r = relation_of(kind);
-    EXPECT_EQ(chosen(conv_call(Operation::conv, r, 16, 16)), "metal.sorted") << kind_name(kind);
+    EXPECT_EQ(decided(conv_of(r, 16, 16)), "metal.sorted") << kind_name(kind);
     const bool mirror = kind == RelationKind::submanifold;
-    EXPECT_EQ(chosen(conv_call(Operation::conv, r->reversed(), 16, 16)),
-              mirror ? "metal.mirrored" : "metal.tiles")
+    EXPECT_EQ(decided(conv_of(r->reversed(), 16, 16)), mirror ? "metal.mirrored" : "metal.tiles")
         << kind_name(kind);
-    EXPECT_EQ(chosen(conv_call(Operation::conv, r, 16, 16, 1, {4, 32, false})),
-              "metal.packed_sorted")
+    EXPECT_EQ(decided(conv_of(r, 16, 16, 1, {4, 32, false})), "metal.packed_sorted")
         << kind_name(kind);
-    EXPECT_EQ(chosen(conv_call(Operation::conv, r->reversed(), 16, 16, 1, {4, 32, true})),
+    EXPECT_EQ(decided(conv_of(r->reversed(), 16, 16, 1, {4, 32, true})),
               mirror ? "metal.packed_mirrored" : "metal.packed_tiles")
         << kind_name(kind);
-    EXPECT_EQ(chosen(conv_call(Operation::conv, r, 3, 16)), "metal.rows") << kind_name(kind);
-    EXPECT_EQ(chosen(conv_call(Operation::conv, r, 3, 16, 1, {4, 32, false})), "metal.rows")
-        << kind_name(kind);
+    EXPECT_EQ(decided(conv_of(r, 3, 16)), "metal.rows") << kind_name(kind);
+    EXPECT_EQ(decided(conv_of(r, 3, 16, 1, {4, 32, false})), "metal.rows") << kind_name(kind);
   }
   for (const RelationKind kind : kUnsorted)
     for (const Relation::Ptr& r : {relation_of(kind), relation_of(kind)->reversed()}) {
       const bool one = kind == RelationKind::generative && !r->is_reversed();
-      EXPECT_EQ(chosen(conv_call(Operation::conv, r, 16, 16)), one ? "metal.lists" : "metal.tiles")
-          << r->text();
-      EXPECT_EQ(chosen(conv_call(Operation::conv, r, 16, 16, 1, {8, 64, true})),
+      EXPECT_EQ(decided(conv_of(r, 16, 16)), one ? "metal.lists" : "metal.tiles") << r->text();
+      EXPECT_EQ(decided(conv_of(r, 16, 16, 1, {8, 64, true})),
                 one ? "metal.packed_lists" : "metal.packed_tiles")
           << r->text();
     }
-  EXPECT_EQ(chosen(conv_call(Operation::conv, relation_of(RelationKind::custom), 16, 16)),
-            "metal.buckets");
-  EXPECT_EQ(chosen(conv_call(Operation::conv, relation_of(RelationKind::custom), 16, 16, 1,
-                             {4, 32, false})),
+  EXPECT_EQ(decided(conv_of(relation_of(RelationKind::custom), 16, 16)), "metal.buckets");
+  EXPECT_EQ(decided(conv_of(relation_of(RelationKind::custom), 16, 16, 1, {4, 32, false})),
             "metal.rows");
-  EXPECT_EQ(chosen(conv_call(Operation::outer, relation_of(RelationKind::custom), 16, 16)),
+  EXPECT_EQ(decided(outer_rows(), outer_of(relation_of(RelationKind::custom), 16, 16)),
             "metal.outer");
-  EXPECT_EQ(chosen(conv_call(Operation::outer, relation_of(RelationKind::custom), 16, 7)),
+  EXPECT_EQ(decided(outer_rows(), outer_of(relation_of(RelationKind::custom), 16, 7)),
             "metal.rows");
-  EXPECT_EQ(chosen(conv_call(Operation::linear, Relation::identity(5), 16, 16)), "gpu.mlx");
-  EXPECT_EQ(chosen(conv_call(Operation::linear, Relation::identity(5), 3, 1, 1, {4, 32, false})),
+  EXPECT_EQ(decided(linear_rows(), conv_of(Relation::identity(5), 16, 16)), "gpu.mlx");
+  EXPECT_EQ(decided(linear_rows(), conv_of(Relation::identity(5), 3, 1, 1, {4, 32, false})),
             "metal.packed");
   // 240 edges, 4 matrices.
-  EXPECT_EQ(chosen(conv_call(Operation::per_edge_apply, relation_of(RelationKind::custom), 16, 16)),
+  EXPECT_EQ(decided(per_edge_apply_rows(), per_edge_of(relation_of(RelationKind::custom), 16, 16)),
             "metal.buckets");
-  EXPECT_EQ(chosen(conv_call(Operation::per_edge_outer, relation_of(RelationKind::custom), 16, 16)),
+  EXPECT_EQ(decided(per_edge_outer_rows(), outer_of(relation_of(RelationKind::custom), 16, 16)),
             "metal.outer");
-  for (const Operation operation : {Operation::per_edge_apply, Operation::per_edge_outer})
-    EXPECT_EQ(chosen(conv_call(operation, relation_of(RelationKind::custom), 16, 7)), "metal.rows");
+  EXPECT_EQ(decided(per_edge_apply_rows(), per_edge_of(relation_of(RelationKind::custom), 16, 7)),
+            "metal.rows");
+  EXPECT_EQ(decided(per_edge_outer_rows(), outer_of(relation_of(RelationKind::custom), 16, 7)),
+            "metal.rows");
 }
 
 TEST(MetalRoutes, OnlyThreeKindsAreSorted) {
   const AsOnMetal metal;
   for (const RelationKind kind : kUnsorted) {
-    const Rejection why =
-        refusal("metal.sorted", conv_call(Operation::conv, relation_of(kind), 16, 16));
-    EXPECT_EQ(why.step, Rejection::Step::relation);
+    const Rejection why = refusal("metal.sorted", conv_of(relation_of(kind), 16, 16));
+    EXPECT_EQ(why.step, Step::relation);
     EXPECT_NE(why.text.find(kind_name(kind)), std::string::npos) << why.text;
-    EXPECT_FALSE(
-        refusal("metal.sorted", conv_call(Operation::conv, relation_of(kind)->reversed(), 16, 16))
-            .fits());
+    EXPECT_FALSE(refusal("metal.sorted", conv_of(relation_of(kind)->reversed(), 16, 16)).fits());
   }
   for (const RelationKind kind : kSortable) {
-    const Rejection why =
-        refusal("metal.sorted", conv_call(Operation::conv, relation_of(kind)->reversed(), 16, 16));
-    EXPECT_EQ(why.step, Rejection::Step::relation);
+    const Rejection why = refusal("metal.sorted", conv_of(relation_of(kind)->reversed(), 16, 16));
+    EXPECT_EQ(why.step, Step::relation);
     EXPECT_NE(why.text.find("reversed"), std::string::npos) << why.text;
   }
 }
@@ -124,18 +139,14 @@ TEST(MetalRoutes, OnlyAReversedSubmanifoldIsMirrored) {
        {RelationKind::forward, RelationKind::target, RelationKind::submanifold,
         RelationKind::transposed, RelationKind::generative}) {
     const Relation::Ptr r = relation_of(kind);
-    EXPECT_EQ(refusal("metal.mirrored", conv_call(Operation::conv, r, 16, 16)).step,
-              Rejection::Step::relation);
-    const bool fits =
-        refusal("metal.mirrored", conv_call(Operation::conv, r->reversed(), 16, 16)).fits();
+    EXPECT_EQ(refusal("metal.mirrored", conv_of(r, 16, 16)).step, Step::relation);
+    const bool fits = refusal("metal.mirrored", conv_of(r->reversed(), 16, 16)).fits();
     EXPECT_EQ(fits, kind == RelationKind::submanifold) << kind_name(kind);
   }
   const Relation::Ptr back = relation_of(RelationKind::submanifold)->reversed();
-  EXPECT_EQ(refusal("metal.mirrored", conv_call(Operation::conv, back, 16, 7)).step,
-            Rejection::Step::shape);
-  EXPECT_EQ(
-      refusal("metal.mirrored", conv_call(Operation::conv, back, 16, 16, 1, {4, 32, false})).step,
-      Rejection::Step::storage);
+  EXPECT_EQ(refusal("metal.mirrored", conv_of(back, 16, 7)).step, Step::shape);
+  EXPECT_EQ(refusal("metal.mirrored", conv_of(back, 16, 16, 1, {4, 32, false})).step,
+            Step::storage);
 }
 
 TEST(MetalRoutes, MoreThan32OffsetsAreNotSorted) {
@@ -145,32 +156,25 @@ TEST(MetalRoutes, MoreThan32OffsetsAreNotSorted) {
     return relate(RelationKind::submanifold, random_coords(random, 40, 3),
                   KernelSpec(size, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}), std::nullopt, "test");
   };
-  EXPECT_TRUE(
-      refusal("metal.sorted", conv_call(Operation::conv, with_size({3, 3, 3}), 8, 8)).fits());
-  const Call many = conv_call(Operation::conv, with_size({3, 3, 5}), 8, 8);
-  EXPECT_EQ(refusal("metal.sorted", many).step, Rejection::Step::relation);
+  EXPECT_TRUE(refusal("metal.sorted", conv_of(with_size({3, 3, 3}), 8, 8)).fits());
+  const ConvAsked many = conv_of(with_size({3, 3, 5}), 8, 8);
+  EXPECT_EQ(refusal("metal.sorted", many).step, Step::relation);
   EXPECT_NE(refusal("metal.sorted", many).text.find("45 offsets"), std::string::npos);
-  EXPECT_EQ(decide(many).chosen->name, "metal.tiles");
-  EXPECT_EQ(decide(conv_call(Operation::conv, many.relation->reversed(), 8, 8)).chosen->name,
-            "metal.tiles");
+  EXPECT_EQ(decided(many), "metal.tiles");
+  EXPECT_EQ(decided(conv_of(many.relation->reversed(), 8, 8)), "metal.tiles");
 }
 
 TEST(MetalRoutes, TilesNeedEightChannelsOfAGroup) {
   const AsOnMetal metal;
   const Relation::Ptr r = relation_of(RelationKind::submanifold);
   for (const char* route : {"metal.sorted", "metal.tiles"}) {
-    EXPECT_TRUE(refusal(route, conv_call(Operation::conv, r, 16, 24, 2)).fits());
-    for (const Call& call :
-         {conv_call(Operation::conv, r, 7, 8), conv_call(Operation::conv, r, 8, 7),
-          conv_call(Operation::conv, r, 16, 16, 4)})
-      EXPECT_EQ(refusal(route, call).step, Rejection::Step::shape) << route;
+    EXPECT_TRUE(refusal(route, conv_of(r, 16, 24, 2)).fits());
+    for (const ConvAsked& call : {conv_of(r, 7, 8), conv_of(r, 8, 7), conv_of(r, 16, 16, 4)})
+      EXPECT_EQ(refusal(route, call).step, Step::shape) << route;
   }
-  EXPECT_TRUE(refusal("metal.outer", conv_call(Operation::outer, r, 16, 24, 2)).fits());
-  EXPECT_EQ(refusal("metal.outer", conv_call(Operation::outer, r, 24, 24, 24)).step,
-            Rejection::Step::shape);
-  EXPECT_EQ(
-      refusal("metal.packed_tiles", conv_call(Operation::conv, r, 16, 4, 1, {4, 32, false})).step,
-      Rejection::Step::shape);
+  EXPECT_TRUE(refusal("metal.outer", outer_rows(), outer_of(r, 16, 24, 2)).fits());
+  EXPECT_EQ(refusal("metal.outer", outer_rows(), outer_of(r, 24, 24, 24)).step, Step::shape);
+  EXPECT_EQ(refusal("metal.packed_tiles", conv_of(r, 16, 4, 1, {4, 32, false})).step, Step::shape);
 }
 
 TEST(MetalRoutes, ListsNeedOneEdgeForEveryRow) {
@@ -180,13 +184,11 @@ TEST(MetalRoutes, ListsNeedOneEdgeForEveryRow) {
     return Relation::from_edges(mx::zeros({n}, mx::int32), mx::array(out.begin(), {n}, mx::int32),
                                 mx::zeros({n}, mx::int32), 1, n_out, 1);
   };
-  EXPECT_TRUE(refusal("metal.lists", conv_call(Operation::conv, made({1, 0, 2}, 3), 8, 8)).fits());
+  EXPECT_TRUE(refusal("metal.lists", conv_of(made({1, 0, 2}, 3), 8, 8)).fits());
   // Fewer edges than rows, more, and as many with a row that has none.
-  for (const Relation::Ptr& r : {made({1, 0}, 3), made({1, 0, 2, 2}, 3), made({1, 2, 2}, 3)})
-    EXPECT_EQ(refusal("metal.lists", conv_call(Operation::conv, r, 8, 8)).step,
-              Rejection::Step::relation);
-  EXPECT_EQ(refusal("metal.lists", conv_call(Operation::conv, made({0}, 1), 8, 7)).step,
-            Rejection::Step::shape);
+  for (const auto& r : {made({1, 0}, 3), made({1, 0, 2, 2}, 3), made({1, 2, 2}, 3)})
+    EXPECT_EQ(refusal("metal.lists", conv_of(r, 8, 8)).step, Step::relation);
+  EXPECT_EQ(refusal("metal.lists", conv_of(made({0}, 1), 8, 7)).step, Step::shape);
 }
 
 TEST(MetalRoutes, TilesOfListsNeedEdges) {
@@ -196,14 +198,11 @@ TEST(MetalRoutes, TilesOfListsNeedEdges) {
     return Relation::from_edges(mx::zeros({4000}, mx::int32), mx::arange(4000),
                                 mx::zeros({4000}, mx::int32), 1, 4000, n_k);
   };
-  EXPECT_TRUE(refusal("metal.buckets", conv_call(Operation::conv, made(318), 8, 8)).fits());
-  EXPECT_EQ(refusal("metal.buckets", conv_call(Operation::conv, made(320), 8, 8)).step,
-            Rejection::Step::relation);
-  EXPECT_EQ(refusal("metal.buckets", conv_call(Operation::conv, made(1), 8, 7)).step,
-            Rejection::Step::shape);
-  EXPECT_EQ(
-      refusal("metal.buckets", conv_call(Operation::conv, made(1), 8, 8, 1, {4, 32, false})).step,
-      Rejection::Step::storage);
+  EXPECT_TRUE(refusal("metal.buckets", conv_of(made(318), 8, 8)).fits());
+  EXPECT_EQ(refusal("metal.buckets", conv_of(made(320), 8, 8)).step, Step::relation);
+  EXPECT_EQ(refusal("metal.buckets", conv_of(made(1), 8, 7)).step, Step::shape);
+  EXPECT_EQ(refusal("metal.buckets", conv_of(made(1), 8, 8, 1, {4, 32, false})).step,
+            Step::storage);
 }
 
 TEST(MetalRoutes, StorageDecides) {
@@ -211,23 +210,18 @@ TEST(MetalRoutes, StorageDecides) {
   const Relation::Ptr r = relation_of(RelationKind::submanifold), same = Relation::identity(9);
   const Packing packing{4, 32, false};
   for (const char* route : {"metal.sorted", "metal.tiles"})
-    EXPECT_EQ(refusal(route, conv_call(Operation::conv, r, 16, 16, 1, packing)).step,
-              Rejection::Step::storage);
-  EXPECT_EQ(refusal("metal.packed_tiles", conv_call(Operation::conv, r, 16, 16)).step,
-            Rejection::Step::storage);
-  EXPECT_EQ(refusal("metal.packed", conv_call(Operation::linear, same, 16, 16)).step,
-            Rejection::Step::storage);
+    EXPECT_EQ(refusal(route, conv_of(r, 16, 16, 1, packing)).step, Step::storage);
+  EXPECT_EQ(refusal("metal.packed_tiles", conv_of(r, 16, 16)).step, Step::storage);
+  EXPECT_EQ(refusal("metal.packed", linear_rows(), conv_of(same, 16, 16)).step, Step::storage);
 }
 
 TEST(MetalRoutes, AMapHoldsOneEdgeForAnOffset) {
   const AsOnMetal metal;
   const Relation::Ptr r = relation_of(RelationKind::custom);
   for (const char* route : {"metal.sorted", "metal.tiles"})
-    EXPECT_EQ(refusal(route, conv_call(Operation::conv, r, 16, 16)).step,
-              Rejection::Step::relation);
-  EXPECT_EQ(
-      refusal("metal.packed_tiles", conv_call(Operation::conv, r, 16, 16, 1, {4, 32, false})).step,
-      Rejection::Step::relation);
+    EXPECT_EQ(refusal(route, conv_of(r, 16, 16)).step, Step::relation);
+  EXPECT_EQ(refusal("metal.packed_tiles", conv_of(r, 16, 16, 1, {4, 32, false})).step,
+            Step::relation);
 }
 
 // 2^30 rows are 2^24 tiles of 128 threads: one thread more than MLX counts.
@@ -235,14 +229,14 @@ TEST(MetalRoutes, OneLaunchHasFewerThan2To31Threads) {
   const AsOnMetal metal;
   const Packing packing{4, 32, false};
   const auto linear = [&](int64_t rows) {
-    return conv_call(Operation::linear, Relation::identity(rows), 16, 16, 1, packing);
+    return conv_of(Relation::identity(rows), 16, 16, 1, packing);
   };
-  EXPECT_EQ(decide(linear(1 << 29)).chosen->name, "metal.packed");
-  EXPECT_EQ(refusal("metal.packed", linear(1 << 30)).step, Rejection::Step::shape);
-  EXPECT_EQ(decide(linear(1 << 30)).chosen->name, "gpu.mlx");
-  EXPECT_EQ(decide(linear(2'000'000'000)).chosen->name, "gpu.mlx");
-  const Call conv = conv_call(Operation::conv, Relation::identity(1 << 30), 16, 16);
-  EXPECT_EQ(refusal("metal.buckets", conv).step, Rejection::Step::shape);
+  EXPECT_EQ(decided(linear_rows(), linear(1 << 29)), "metal.packed");
+  EXPECT_EQ(refusal("metal.packed", linear_rows(), linear(1 << 30)).step, Step::shape);
+  EXPECT_EQ(decided(linear_rows(), linear(1 << 30)), "gpu.mlx");
+  EXPECT_EQ(decided(linear_rows(), linear(2'000'000'000)), "gpu.mlx");
+  const ConvAsked conv = conv_of(Relation::identity(1 << 30), 16, 16);
+  EXPECT_EQ(refusal("metal.buckets", conv).step, Step::shape);
   EXPECT_TRUE(refusal("metal.rows", conv).fits());
 }
 
@@ -250,16 +244,16 @@ TEST(MetalRoutes, AreNotTakenWithoutMetal) {
   if (mx::metal::is_available()) GTEST_SKIP() << "this machine has Metal";
   int metal_rows = 0;
   for (const OracleCase& test : oracle_cases())
-    for (const Route& route : routes()) {
-      if (route.operation != test.call.operation || !route.name.starts_with("metal.")) continue;
-      EXPECT_FALSE(route.refusal(test.call).fits())
-          << name(route.operation) << " " << route.name << " " << test.label;
+    for (const Route* route : test.routes()) {
+      if (!route->name.starts_with("metal.")) continue;
+      EXPECT_FALSE(test.question->refusal(*route).fits())
+          << route->operation << " " << route->name << " " << test.label;
       ++metal_rows;
     }
   EXPECT_GT(metal_rows, 100);
-  const Call call = conv_call(Operation::conv, relation_of(RelationKind::submanifold), 3, 3);
-  EXPECT_EQ(refusal("metal.rows", call).step, Rejection::Step::capability);
+  const ConvAsked call = conv_of(relation_of(RelationKind::submanifold), 3, 3);
+  EXPECT_EQ(refusal("metal.rows", call).step, Step::capability);
 }
 
 }  // namespace
-}  // namespace lattice
+}  // namespace lattice::routes

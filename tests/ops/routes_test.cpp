@@ -11,10 +11,16 @@
 
 #include "lattice/graph/gpu_call.h"
 #include "lattice/kernels/cpu/base/threads.h"
-#include "lattice/ops/conv_core.h"
+#include "lattice/ops/algebra.h"
+#include "lattice/ops/conv.h"
+#include "lattice/ops/coords.h"
+#include "lattice/ops/neighbors.h"
+#include "lattice/ops/points.h"
+#include "lattice/routes/conv.h"
+#include "lattice/routes/table.h"
 #include "lattice/selftest/selftest.h"
 
-namespace lattice {
+namespace lattice::routes {
 namespace {
 
 // Sets LATTICE_ROUTE for one scope.
@@ -30,71 +36,84 @@ TEST(Routes, EveryRouteMatchesTheOracle) {
                           << row.error << " " << row.failure;
     ++cases[row.operation + " " + row.route];
   }
-  for (const Route& route : routes()) {
-    if (route.device == mx::Device::cpu) {
-      EXPECT_GT(cases[std::string(name(route.operation)) + " " + route.name], 10)
-          << name(route.operation) << " " << route.name << " has no cases";
+  for (const Route* route : all())
+    if (route->device == mx::Device::cpu) {
+      EXPECT_GT(cases[route->operation + " " + route->name], 10)
+          << route->operation << " " << route->name << " has no cases";
     }
-  }
+}
+
+bool is_gpu_row_without_a_text_of_ours(const Route& route) {
+  return route.device == mx::Device::gpu && (route.code == Code::mlx || route.code == Code::host);
 }
 
 // Rows for a GPU without a kernel text of ours are MLX operations, or the CPU's code in shared
 // memory. The CPU evaluates the same graph.
 TEST(Routes, GpuRowsWithoutATextOfOursMatchTheOracleOnTheCpu) {
   std::map<const Route*, int> ran;
-  for (OracleCase& test : oracle_cases())
-    for (const Route& route : routes()) {
-      if (route.operation != test.call.operation || route.device != mx::Device::gpu ||
-          (route.code != Code::mlx && route.code != Code::host) || !route.check(test.call).fits())
+  for (const OracleCase& test : oracle_cases())
+    for (const Route* route : test.routes()) {
+      if (!is_gpu_row_without_a_text_of_ours(*route) ||
+          !test.question->refusal_by_conditions(*route).fits())
         continue;
       // MLX's attention on the CPU rounds 16-bit logits; its kernels for a GPU do not.
-      if (route.name == "gpu.sdpa" && test.call.dtype != mx::float32) continue;
-      test.call.stream = mx::Device(mx::Device::cpu);
-      const int64_t before = route.runs.n;
-      mx::array result = route.launch(test.call, route)[0];
-      EXPECT_LE(oracle_error(test, result), 1) << name(route.operation) << " " << test.label;
-      EXPECT_EQ(route.runs.n, before + 1) << name(route.operation) << " " << route.name;
-      ++ran[&route];
+      if (route->name == "gpu.sdpa" && test.dtype != mx::float32) continue;
+      const int64_t before = route->runs.n;
+      const graph::Arrays results = test.question->run(*route, mx::Device(mx::Device::cpu));
+      EXPECT_LE(oracle_error(test, results), 1) << route->operation << " " << test.label;
+      EXPECT_EQ(route->runs.n, before + 1) << route->operation << " " << route->name;
+      ++ran[route];
     }
-  for (const Route& route : routes()) {
-    if (route.device != mx::Device::gpu || (route.code != Code::mlx && route.code != Code::host))
-      continue;
-    EXPECT_GT(ran[&route], 0) << name(route.operation) << " " << route.name;
+  for (const Route* route : all()) {
+    if (!is_gpu_row_without_a_text_of_ours(*route)) continue;
+    EXPECT_GT(ran[route], 0) << route->operation << " " << route->name;
   }
 }
 
 TEST(Routes, SomeRowOfEveryOperationAlwaysFits) {
   const std::vector<OracleCase> cases = oracle_cases();
-  std::map<std::pair<Operation, int>, bool> found;
-  for (const Route& route : routes()) {
-    bool& one = found[{route.operation, static_cast<int>(route.device)}];
-    one = one || std::ranges::all_of(cases, [&](const OracleCase& test) {
-            return test.call.operation != route.operation || route.refusal(test.call).fits();
-          });
+  for (const AnyTable* table : tables())
+    for (const auto device : {mx::Device::cpu, mx::Device::gpu})
+      EXPECT_TRUE(std::ranges::any_of(table->routes,
+                                      [&](const Route* route) {
+                                        return route->device == device &&
+                                               std::ranges::all_of(
+                                                   cases, [&](const OracleCase& test) {
+                                                     return &test.question->table() != table ||
+                                                            test.question->refusal(*route).fits();
+                                                   });
+                                      }))
+          << table->operation << " on device " << static_cast<int>(device);
+}
+
+// An operation with one row per device decides nothing: it needs no table.
+TEST(Routes, EveryTableIsAChoice) {
+  for (const AnyTable* table : tables()) {
+    std::map<int, int> rows;
+    for (const Route* route : table->routes) ++rows[static_cast<int>(route->device)];
+    EXPECT_TRUE(std::ranges::any_of(rows, [](const auto& n) { return n.second > 1; }))
+        << table->operation;
   }
-  for (const auto& [key, one] : found)
-    EXPECT_TRUE(one) << name(key.first) << " on device " << key.second;
 }
 
 TEST(Routes, NamesAreUnique) {
-  std::set<std::pair<Operation, std::string>> seen;
-  for (const Route& route : routes()) {
-    EXPECT_TRUE(seen.emplace(route.operation, route.name).second)
-        << name(route.operation) << " " << route.name;
-    EXPECT_FALSE(route.predicate.empty());
+  std::set<std::pair<std::string, std::string>> seen;
+  for (const Route* route : all()) {
+    EXPECT_TRUE(seen.emplace(route->operation, route->name).second)
+        << route->operation << " " << route->name;
+    EXPECT_FALSE(route->predicate.empty());
   }
 }
 
 OracleCase small_conv() {
   for (OracleCase& test : oracle_cases())
-    if (test.call.operation == Operation::conv && test.label.starts_with("submanifold 5"))
-      return test;
+    if (test.operation() == "conv" && test.label.starts_with("submanifold 5")) return test;
   throw std::logic_error("no such case");
 }
 
-mx::array run_conv(const OracleCase& test) {
-  const auto& in = test.call.inputs;
-  return conv(in[0], in[1], test.call.relation, in[2], 1, mx::Device::cpu);
+graph::Arrays run_conv(const OracleCase& test) {
+  const ConvAsked& asked = *test.asked(conv_rows());
+  return {conv(asked.x, asked.weight.w, asked.relation, asked.bias, 1, mx::Device::cpu)};
 }
 
 TEST(Routes, AForcedRouteRuns) {
@@ -107,25 +126,24 @@ TEST(Routes, AForcedRouteRuns) {
 
 // LATTICE_ROUTE takes every row of the CPU to its kernel.
 TEST(Routes, EveryRowCanBeForced) {
+  const mx::Device cpu(mx::Device::cpu);
   std::map<const Route*, int> ran;
   for (const OracleCase& test : oracle_cases())
-    for (const Route& route : routes()) {
-      Call call = test.call;
-      call.stream = mx::Device(mx::Device::cpu);
-      if (route.operation != call.operation || route.device != mx::Device::cpu ||
-          !route.refusal(call).fits() || ran[&route] == 2)
+    for (const Route* route : test.routes()) {
+      if (route->device != mx::Device::cpu || !test.question->refusal(*route).fits() ||
+          ran[route] == 2)
         continue;
-      const ForcedRoute force((std::string(name(route.operation)) + "=" + route.name).c_str());
-      const int64_t before = route.runs.n;
-      EXPECT_EQ(decide(call).chosen, &route);
-      mx::array result = run(call);
-      result.eval();
-      EXPECT_EQ(route.runs.n, before + 1) << name(route.operation) << " " << route.name;
-      ++ran[&route];
+      const ForcedRoute force((route->operation + "=" + route->name).c_str());
+      const int64_t before = route->runs.n;
+      EXPECT_EQ(test.question->decide(cpu).chosen, route);
+      graph::Arrays results = test.question->run(cpu);
+      mx::eval(results);
+      EXPECT_EQ(route->runs.n, before + 1) << route->operation << " " << route->name;
+      ++ran[route];
     }
-  for (const Route& route : routes()) {
-    if (route.device != mx::Device::cpu) continue;
-    EXPECT_EQ(ran[&route], 2) << name(route.operation) << " " << route.name;
+  for (const Route* route : all()) {
+    if (route->device != mx::Device::cpu) continue;
+    EXPECT_EQ(ran[route], 2) << route->operation << " " << route->name;
   }
 }
 
@@ -149,7 +167,7 @@ TEST(Routes, ALogSeesDecisionsAndNothingRuns) {
   const OracleCase test = small_conv();
   const int64_t before = run_count("conv", "cpu.tiles");
   DecisionLog log;
-  const mx::array y = run_conv(test);
+  const graph::Arrays y = run_conv(test);
   ASSERT_EQ(log.decisions().size(), 1u);
   const std::string text = log.decisions()[0].text();
   for (const char* word :
@@ -164,17 +182,78 @@ TEST(Routes, SameBitsForAnyNumberOfThreads) {
     std::vector<std::vector<float>> results;
     for (const int n : {1, 2, 3}) {
       cpu::set_thread_count(n);
-      Call call = test.call;
-      call.stream = mx::Device(mx::Device::cpu);
-      mx::array y = mx::astype(run(call), mx::float32, mx::Device::cpu);
-      y.eval();
-      results.emplace_back(y.data<float>(), y.data<float>() + y.size());
+      std::vector<float>& values = results.emplace_back();
+      for (const mx::array& result : test.question->run(mx::Device(mx::Device::cpu))) {
+        mx::array y = mx::astype(result, mx::float32, mx::Device::cpu);
+        y.eval();
+        values.insert(values.end(), y.data<float>(), y.data<float>() + y.size());
+      }
     }
     EXPECT_EQ(results[0], results[1]) << test.label;
     EXPECT_EQ(results[0], results[2]) << test.label;
   }
+  for (const PlainCase& test : plain_cases()) {
+    std::vector<mx::array> results;
+    for (const int n : {1, 2, 3}) {
+      cpu::set_thread_count(n);
+      results.push_back(test.run(mx::Device(mx::Device::cpu)));
+      results.back().eval();
+    }
+    for (const int i : {1, 2})
+      EXPECT_TRUE(mx::array_equal(results[0], results[static_cast<size_t>(i)], true).item<bool>())
+          << test.operation << " " << test.label;
+  }
   cpu::set_thread_count(threads);
 }
 
+// Operations without routes: MLX operations on a GPU, which the CPU evaluates here. The gradient of
+// a distance also asks for the distance.
+TEST(Routes, PlainOperationsOfAGpuMatchTheOracle) {
+  const ForcedRoute force("distance=gpu.mlx");
+  graph::stand_in().run = [](const graph::GpuCall& call, const auto&,
+                             const auto&) -> std::vector<mx::array> {
+    throw std::logic_error(call.name + " must not run");
+  };
+  std::map<std::string, int> cases;
+  for (const SelftestRow& row : selftest("gpu", "gpu"))
+    if (row.route == "gpu") {
+      EXPECT_TRUE(row.ok()) << row.operation << " " << row.label << ": error " << row.error << " "
+                            << row.failure;
+      ++cases[row.operation];
+    }
+  graph::stand_in() = {};
+  EXPECT_EQ(cases.size(), 13u);
+}
+
+// Whatever asks for geometry asks the tables: what users call is what the self test runs.
+TEST(Routes, GeometryIsDecidedEverywhere) {
+  const mx::Device cpu(mx::Device::cpu);
+  const mx::array coords = mx::array({0, 1, 1, 1, 0, 1, 1, 1, 0, 2, 3, 4}, {3, 4}, mx::int32);
+  const mx::array points = mx::array({0.5f, 0.5f, 0.5f, 1.5f, 0.5f, 0.5f}, {2, 3}, mx::float32);
+  const auto decided = [](const auto& function) {
+    DecisionLog log;
+    function();
+    std::set<std::string> seen;
+    for (const Decision& d : log.decisions())
+      seen.insert(d.table->operation + " " + d.chosen->name);
+    return seen;
+  };
+  using Seen = std::set<std::string>;
+  EXPECT_EQ(decided([&] { sparse_quantize(points, {}, std::nullopt, cpu); }),
+            Seen{"unique cpu.sorted"});
+  EXPECT_EQ(decided([&] {
+              sparse_from_coordinates(coords, mx::ones({3, 2}), {1, 1, 1}, std::nullopt,
+                                      Duplicates::first, cpu);
+            }),
+            (Seen{"gather cpu.rows", "unique cpu.sorted"}));
+  EXPECT_EQ(decided([&] { intersection_coords(coords, coords, cpu); }),
+            (Seen{"lookup cpu.sorted", "unique cpu.sorted"}));
+  const auto manager = CoordinateManager::create();
+  const auto key = manager->insert_coords(coords, {1, 1, 1});
+  EXPECT_EQ(decided([&] { inverse_map_in(*manager, key, key, cpu); }), Seen{"lookup cpu.sorted"});
+  EXPECT_EQ(decided([&] { build_knn_relation({points, {}, {}, {}}, 1, cpu); }),
+            Seen{"neighbors cpu.tree"});
+}
+
 }  // namespace
-}  // namespace lattice
+}  // namespace lattice::routes

@@ -9,6 +9,8 @@ import numpy as np
 
 KINDS = ("forward", "target", "submanifold", "transposed", "generative", "target_transposed")
 
+ONE, ZERO = (1, 1, 1), (0, 0, 0)
+
 
 def kernel_offsets(size, dilation=(1, 1, 1), centered=True):
     """Offset k = (ix * Ky + iy) * Kz + iz; odd sizes are centered on 0 when `centered`."""
@@ -19,25 +21,16 @@ def kernel_offsets(size, dilation=(1, 1, 1), centered=True):
     return list(product(*axes))
 
 
-def relate(
-    kind,
-    coords,
-    size,
-    stride=(1, 1, 1),
-    padding=(0, 0, 0),
-    dilation=(1, 1, 1),
-    target=None,
-    dtype=np.int32,
-):
+def relate(kind, coords, size, stride=ONE, padding=ZERO, dilation=ONE, target=None, dtype=np.int32):
     """(output coordinates, edges) in the documented order.
 
     A produced coordinate outside dtype: OverflowError.
     """
     coords = [tuple(int(v) for v in row) for row in coords]
     if kind == "submanifold":
-        stride, padding = (1, 1, 1), (0, 0, 0)
+        stride, padding = ONE, ZERO
     if kind == "generative":
-        padding, dilation = (0, 0, 0), (1, 1, 1)
+        padding, dilation = ZERO, ONE
     offsets = kernel_offsets(size, dilation, kind in ("forward", "target", "submanifold"))
     rows = {c: r for r, c in reversed(list(enumerate(coords)))}
 
@@ -47,7 +40,7 @@ def relate(
     if kind in ("forward", "target", "submanifold"):
         if kind == "target":
             out = [tuple(int(v) for v in row) for row in target]
-        elif tuple(stride) == (1, 1, 1) and tuple(padding) == (0, 0, 0):
+        elif (tuple(stride), tuple(padding)) == (ONE, ZERO):
             out = coords
         else:
             out = list(

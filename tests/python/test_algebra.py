@@ -7,6 +7,7 @@ import mlx.core as mx
 import mlx_lattice as ml
 import numpy as np
 import pytest
+import scenes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlx_lattice import SparseTensor, ops
@@ -16,15 +17,8 @@ JOINS = ["inner", "left", "right", "outer"]
 count = ml._ext.alignment_count
 
 
-def tensor(seed=0, n=40, channels=3, dtype=mx.float32, extent=3, **kwargs):
-    rng = np.random.default_rng(seed)
-    rows = np.unique(
-        np.concatenate([rng.integers(0, 2, (n, 1)), rng.integers(-extent, extent, (n, 3))], 1),
-        axis=0,
-    )
-    rng.shuffle(rows)
-    feats = mx.array(rng.integers(-8, 9, (len(rows), channels)) / 4).astype(dtype)
-    return SparseTensor(mx.array(rows.astype(np.int32)), feats, **kwargs)
+def tensor(seed=0, n=40, channels=3, **options):
+    return scenes.tensor(n, channels, seed=seed, **{"extent": 3, "exact": True, **options})
 
 
 def table(x):
@@ -247,7 +241,7 @@ def test_no_rows():
             ValueError,
             "float32 and float16",
         ),
-        (lambda x: ops.sparse_add(x, tensor(2, stride=2)), ValueError, "strides"),
+        (lambda x: ops.sparse_add(x, tensor(2, stride=2)), ValueError, "coordinate stride"),
         (
             lambda x: ops.sparse_add(x, x.replace(coords=x.coords.astype(mx.int64))),
             ValueError,

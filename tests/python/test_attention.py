@@ -30,6 +30,11 @@ def golden(prefix, name):
     return mx.array(GOLDEN[prefix + name].astype(np.float32) / 64)
 
 
+def test_positions_of_a_bias_can_be_read_at_once():
+    bias = ops.PositionBias(mx.zeros((2, 5)), [0, 1, 5], [3, 4], bounds=2)
+    assert bias.q_positions.tolist() == [[0], [1], [5]] and bias.k_positions.tolist() == [[3], [4]]
+
+
 def test_recorded_segments():
     q, k, v, g = (golden("", name) for name in ("q", "k", "v", "cotangent"))
     offsets = mx.array(GOLDEN["offsets"])

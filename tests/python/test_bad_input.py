@@ -210,7 +210,7 @@ def test_foreign_keys():
 @pytest.mark.parametrize(
     "rows, text",
     [
-        (([0, 1], [0], [0]), "equal lengths"),
+        (([0, 1], [0], [0]), "same row count"),
         (([2], [0], [0]), r"in_rows\[0\] = 2"),
         (([0], [-1], [0]), r"out_rows\[0\] = -1"),
         (([0], [0], [1]), r"kernel_ids\[0\] = 1"),

@@ -62,6 +62,20 @@ def test_mlx_without_its_library(copy, tmp_path):
     )
 
 
+def test_the_command_prints_one_line(copy):
+    """`pip install .` without an extra gives no libmlx: no traceback stands before the cure."""
+    result = subprocess.run(
+        [sys.executable, "-S", "-m", "mlx_lattice", "info"],
+        cwd=copy.parent,
+        env={"PYTHONPATH": str(copy.parent)},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 1
+    cure = f"expected MLX {MLX}. Install it: {INSTALL}."
+    assert result.stderr == f"[mlx_lattice] found no MLX; {cure}\n"
+
+
 @pytest.mark.parametrize(
     "reason",  # of mlx[cuda13] 0.32.4: without a driver, and with a driver that does not answer
     [

@@ -96,7 +96,7 @@ def test_commands_refuse(tmp_path, capsys):
             main(["compress", str(tmp_path / "a.npz"), str(tmp_path / "a.mlat"), "--voxel", voxel])
             == 1
         )
-    assert "--voxel must be positive" in capsys.readouterr().err
+    assert "--voxel: found nan, expected a positive number" in capsys.readouterr().err
 
 
 def test_bench(capsys):

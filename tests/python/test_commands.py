@@ -30,11 +30,12 @@ def test_routes(capsys):
 def test_devices_page_lists_what_the_probe_lists(capsys):
     assert cli.main(["devices"]) == 0
     page = (DOCS / "devices.md").read_text()
-    for line in capsys.readouterr().out.splitlines()[2:]:
+    for line in capsys.readouterr().out.splitlines()[2:-1]:
         name, answer = (part.strip() for part in line.split("|")[1:3])
         assert f"| {name} | {answer} |" in page
 
 
+@pytest.mark.slow
 def test_selftest(capsys):
     assert cli.main(["selftest"]) == 0
     assert "cpu.reference" in capsys.readouterr().out
@@ -43,7 +44,7 @@ def test_selftest(capsys):
 def test_quick_selftest_runs_every_route():
     quick, routes = ml.selftest("cpu", quick=True), ml.routes()
     names = {(operation, route) for operation, _, route in quick.routes}
-    assert quick.ok and names == {(r.operation, r.name) for r in routes if r.device == "cpu"}
+    assert quick.ok and names >= {(r.operation, r.name) for r in routes if r.device == "cpu"}
     assert len(quick.rows) < 10 * len(names)
 
 
@@ -51,7 +52,7 @@ def test_selftest_report(capsys, tmp_path, monkeypatch):
     report = importlib.import_module("mlx_lattice._explain").SelftestReport(
         _ext.selftest_rows("cpu", "cpu.reference", 50)
     )
-    monkeypatch.setattr(route_commands, "selftest", lambda _device, _quick: report)
+    monkeypatch.setattr(route_commands, "selftest", lambda *_: report)
     for name in ("report.txt", "report.json"):
         assert cli.main(["selftest", "--device", "cpu", "--report", str(tmp_path / name)]) == 0
     text = (tmp_path / "report.txt").read_text()
@@ -83,19 +84,21 @@ def test_explain(capsys):
     assert "channels must be positive" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_bench_model(capsys):
     small = ["--depth", "14", "--width", "2", "--voxel", "2", "--threads", "1", "--repeat", "1"]
     assert cli.main(["bench", "model", *small]) == 0
     out = capsys.readouterr().out
     assert "MinkUNet-14, width 2" in out and "/ plain MLX" in out
-    assert [line.split("  ")[0] for line in out.splitlines()[-4:]] == [
+    assert [line.split("  ")[0] for line in out.splitlines()[-5:-1]] == [
         "plan from coordinates",
         "inference, warm plan",
         "its convolutions alone",
         "forward and backward",
     ]
     assert cli.main(["bench", "model", *small, "--no-plain", "--layers"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    *lines, following = capsys.readouterr().out.splitlines()
+    assert following == "next: mlx-lattice bench program"
     header = next(i for i, line in enumerate(lines) if line.startswith("stride"))
     assert (
         len(lines) - header - 2 == 1 + 4 + 4 + 8 * 2 + 7 and "norm and ReLU" in lines[-1]
@@ -104,6 +107,7 @@ def test_bench_model(capsys):
     assert "depth must be one of" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_bench_conv(capsys):
     assert (
         cli.main(
@@ -129,6 +133,6 @@ def test_bench_conv(capsys):
 
 def test_a_mistake_is_one_line_and_status_1(capsys):
     assert cli.main(["bench", "conv", "--channels", "0"]) == 1
-    assert "must be positive" in capsys.readouterr().err
+    assert "expected a positive number" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         cli.main(["bench", "nothing"])

@@ -9,25 +9,10 @@ import mlx_lattice as ml
 import numpy as np
 import pytest
 from mlx_lattice import nn, ops
-from mlx_lattice.core import set_thread_count, thread_count
+from scenes import tensor
+from threads import with_threads
 
 DTYPES = [mx.float32, mx.float16, mx.bfloat16]
-
-
-def tensor(n=80, channels=5, dtype=mx.float32, extent=4, seed=0, stride=1, batches=2):
-    rng = np.random.default_rng(seed)
-    rows = np.unique(
-        np.concatenate(
-            [rng.integers(0, batches, (3 * n, 1)), rng.integers(-extent, extent, (3 * n, 3))], 1
-        ),
-        axis=0,
-    )
-    rng.shuffle(rows)
-    coords = mx.array(rows[:n].astype(np.int32))
-    feats = mx.array(rng.standard_normal((coords.shape[0], channels)).astype(np.float32)).astype(
-        dtype
-    )
-    return ml.SparseTensor(coords, feats, stride=stride)
 
 
 def weights(*shape, dtype=mx.float32, seed=1):
@@ -166,13 +151,10 @@ def test_traced_coordinates_and_vmap_are_errors():
 
 def test_threads_do_not_change_bits():
     x, w = tensor(n=400, channels=16, extent=8), weights(27, 16, 16)
-    before = thread_count()
     results = []
-    for n in (1, 2):
-        set_thread_count(n)
+    for _ in with_threads(1, 2):
         grad = mx.grad(lambda w: (ops.subm_conv3d(x, w).feats ** 2).sum())(w)
         results.append((np.array(ops.subm_conv3d(x, w).feats), np.array(grad)))
-    set_thread_count(before)
     assert all(np.array_equal(a, b) for a, b in zip(*results))
 
 
@@ -244,6 +226,7 @@ def test_explain_and_routes(monkeypatch):
         ops.subm_conv3d(x, w)
 
 
+@pytest.mark.slow
 def test_selftest():
     report = ml.selftest()
     assert report.ok, str(report)
@@ -388,6 +371,19 @@ def test_the_probe_does_not_mix_up_calls():
     def fails():
         raise RuntimeError
 
+    for error in (
+        RuntimeError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        NotImplementedError,
+        MemoryError,
+    ):
+
+        def fails_with(error=error):
+            raise error
+
+        assert ml.supported_on(mx.cpu, fails_with) is False
     assert ml.supported_on(mx.cpu, lambda: mx.array(1))
     assert not ml.supported_on(mx.cpu, lambda: fails())
     x, w = tensor(), weights(8, 5, 6)
@@ -403,3 +399,32 @@ def test_channels_may_be_integer_scalars():
             nn.Conv3d(bad, 6)
     with pytest.raises(ValueError, match="eps"):
         nn.NormalizedSubmConv3d(4, 6, eps=float("inf"))
+
+
+def test_padding_warns_once():
+    from mlx_lattice.nn import _conv
+
+    _conv._warned = False
+    with pytest.warns(UserWarning, match="Write padding=0"):
+        nn.Conv3d(4, 8, kernel_size=3, stride=2, padding=1)
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nn.Conv3d(4, 8, kernel_size=3, stride=2, padding=1)  # said once
+        _conv._warned = False
+        nn.Conv3d(4, 8, kernel_size=3, stride=2)
+        nn.Conv3d(4, 8, kernel_size=2, stride=2, padding=1)
+
+
+def test_negative_padding_is_a_shift():
+    line = ml.SparseTensor(
+        [[0, i, 0, 0] for i in range(6)], mx.arange(6)[:, None].astype(mx.float32)
+    )
+    weight = mx.array([1.0, 10.0, 100.0]).reshape(1, 3, 1, 1, 1)
+    got = ops.conv3d(line, weight, kernel_size=(3, 1, 1), stride=(2, 1, 1), padding=(-1, 0, 0))
+    # out * 2 + (-1, 0, 1) + 1: PyTorch's padding 0
+    expected = [
+        sum(w * v for w, v in zip((1, 10, 100), range(2 * o, 2 * o + 3)) if v < 6) for o in range(3)
+    ]
+    assert got.feats[:, 0].tolist() == expected

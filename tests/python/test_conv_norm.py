@@ -1,9 +1,11 @@
-"""A convolution that normalizes in its own pass, and the memory of results."""
+"""A convolution that normalizes in its own pass and reads two tensors; the memory of results."""
+
+import io
 
 import mlx.core as mx
 import numpy as np
 import pytest
-from mlx_lattice import SparseTensor, _ext, models, nn, ops
+from mlx_lattice import SparseTensor, models, nn, ops
 
 
 def tensor(n=500, channels=16, dtype=mx.float32, seed=0):
@@ -34,84 +36,196 @@ LAYERS = [
 ]
 
 
-def norm_runs():
-    return _ext.run_count("batch_norm", "cpu.fused")
+def nodes(array):
+    """The graph of an array that was not evaluated yet, as text with the names of its nodes."""
+    graph = io.StringIO()
+    mx.export_to_dot(graph, array)
+    return graph.getvalue()
 
 
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("residual", [False, True])
 def test_bits_of_conv_then_norm(layer, residual):
-    x, conv = tensor(), layer()
+    x, conv = tensor(), layer().eval()
     norm = norm_of(conv.weight.shape[0])
     y = conv(x)
-    mx.eval(y.feats)
     rest = y.with_feats(mx.random.normal(y.feats.shape)) if residual else None
     expected = np.array(norm(y, rest, True).feats)
-    before = norm_runs()
-    found = np.array(norm(conv(x), rest, True, only_reader=True).feats)
-    assert norm_runs() == before, "the norm ran by itself"
-    assert np.array_equal(found, expected)
+    found = conv.with_norm(x, norm, rest, True)
+    assert "batch_norm" not in nodes(found.feats), "the norm runs by itself"
+    assert np.array_equal(np.array(found.feats), expected)
+    assert found.same_coords(y)
+    conv.pack()
+    assert np.array_equal(np.array(conv.with_norm(x, norm, rest, True).feats), expected)
 
 
-def test_packed_weights():
+def test_codes():
     x, norm = tensor(channels=64), norm_of(32)
-    conv = nn.SubmConv3d(64, 32).to_quantized(group_size=64, bits=8)
-    expected = norm(conv(x), None, True)
-    before = norm_runs()
-    found = norm(conv(x), None, True, only_reader=True)
-    mx.eval(found.feats)
-    assert norm_runs() == before
-    assert np.array_equal(np.array(found.feats), np.array(expected.feats))
+    conv = nn.SubmConv3d(64, 32).to_quantized(group_size=64, bits=8).eval()
+    expected = np.array(norm(conv(x), None, True).feats)
+    found = conv.with_norm(x, norm, None, True).feats
+    assert "batch_norm" not in nodes(found)
+    assert np.array_equal(np.array(found), expected)
+    half = x.astype(mx.float16)  # float32 scales stay exact
+    exact = norm(conv(half), None, True).feats
+    assert mx.array_equal(conv.with_norm(half, norm, None, True).feats, exact)
 
 
-def test_evaluated_features_are_normalized_as_they_are():
-    x, conv, norm = tensor(), nn.SubmConv3d(16, 16), norm_of(16)
-    y = conv(x)
-    mx.eval(y.feats)
-    before = norm_runs()
-    mx.eval(norm(y, None, True, only_reader=True).feats)
-    assert norm_runs() == before + 1
+def test_the_reference_agrees(monkeypatch):
+    x, conv, norm = tensor(channels=32), nn.SubmConv3d(32, 24).eval(), norm_of(24)
+    parts = [x.with_feats(x.feats[:, :16]), x.with_feats(x.feats[:, 16:])]
+    rest = x.with_feats(mx.random.normal((x.active_count, 24)))
+    found = conv.with_norm(parts, norm, rest, True).feats
+    monkeypatch.setenv("LATTICE_ROUTE", "conv=cpu.reference")
+    assert mx.allclose(found, conv.with_norm(parts, norm, rest, True).feats, atol=1e-4)
 
 
-def test_training_uses_the_statistics_of_the_rows():
-    x, conv, norm = tensor(), nn.SubmConv3d(16, 16), norm_of(16)
-    norm.train()
-    mean = np.array(norm(conv(x), only_reader=True).feats).mean(0)
-    assert np.allclose(mean, np.array(norm.bias), atol=1e-4)
+@pytest.mark.parametrize("of", ["conv", "norm"])
+def test_training_mode_is_two_operations(of):
+    x, conv, norm = tensor(), nn.SubmConv3d(16, 16).eval(), norm_of(16)
+    (conv if of == "conv" else norm).train()
+    feats = conv.with_norm(x, norm).feats
+    assert "batch_norm" in nodes(feats)
+    y = np.array(feats)
+    if of == "norm":
+        assert np.allclose(y.mean(0), np.array(norm.bias), atol=1e-4)
 
 
 def test_gradients_in_evaluation_mode():
-    x, conv, norm = tensor(), nn.SubmConv3d(16, 16), norm_of(16)
+    x, conv, norm = tensor(), nn.SubmConv3d(16, 16, bias=True).eval(), norm_of(16)
 
-    def loss(weight, feats, only_reader):
-        y = ops.subm_conv3d(x.with_feats(feats), weight)
-        return mx.sum(norm(y, x.with_feats(feats), True, only_reader=only_reader).feats ** 2)
+    def together(feats, weight, scale, mean, var):
+        x1 = x.with_feats(feats)
+        return ops.conv_norm(
+            x1, weight, conv.bias, mean=mean, var=var, norm_weight=scale, residual=x1, relu=True
+        ).feats
 
-    grads = mx.grad(loss, (0, 1))
-    for found, expected in zip(
-        grads(conv.weight, x.feats, True), grads(conv.weight, x.feats, False), strict=True
+    def apart(feats, weight, scale, mean, var):
+        x1 = x.with_feats(feats)
+        y = ops.subm_conv3d(x1, weight, conv.bias).feats
+        return ops.batch_norm_act(y, scale, mean=mean, var=var, residual=feats, relu=True)[0]
+
+    given = (x.feats, conv.weight, norm.weight, norm.running_mean, norm.running_var)
+    every = tuple(range(len(given)))
+    for wanted in (
+        lambda f: mx.grad(lambda *a: mx.sum(f(*a) ** 2), every)(*given),
+        lambda f: mx.jvp(f, given, [mx.ones_like(a) for a in given])[1],
+        lambda f: mx.grad(lambda *a: mx.sum(mx.grad(lambda *b: mx.sum(f(*b) ** 2))(*a) ** 2))(
+            *given
+        ),
+        lambda f: mx.compile(f)(*given),
     ):
-        assert np.array_equal(np.array(found), np.array(expected))
-        assert np.abs(np.array(expected)).max() > 0
+        found, expected = wanted(together), wanted(apart)
+        if isinstance(found, mx.array):
+            found, expected = [found], [expected]
+        for one, other in zip(found, expected, strict=True):
+            assert np.array_equal(np.array(one), np.array(other))
+            assert np.abs(np.array(other)).max() > 0
 
 
 def test_small_types_are_rounded_once():
     x, norm = tensor(dtype=mx.float16), norm_of(16)
-    conv = nn.SubmConv3d(16, 16)
+    conv = nn.SubmConv3d(16, 16).eval()
     conv.set_dtype(mx.float16)
     exact = nn.SubmConv3d(16, 16)
     exact.update({k: v.astype(mx.float32) for k, v in conv.parameters().items()})
     expected = np.array(norm(exact(x.with_feats(x.feats.astype(mx.float32)))).feats)
-    found = np.array(norm(conv(x), only_reader=True).feats.astype(mx.float32))
+    found = np.array(conv.with_norm(x, norm).feats.astype(mx.float32))
     assert np.all(np.abs(found - expected) <= 2**-11 * np.abs(expected) + 1e-5)
+
+
+def test_wrong_arguments():
+    x, w = tensor(), mx.zeros((8, 3, 3, 3, 16))
+    right = {"mean": mx.zeros((8,)), "var": mx.ones((8,))}
+    down = ops.conv3d(x, mx.zeros((8, 2, 2, 2, 16)), kernel_size=2, stride=2)
+    for options, text in [
+        ({"mean": mx.zeros((7,))}, "mean must have shape"),
+        ({"norm_weight": mx.zeros((7,))}, "weight must have shape"),
+        ({"eps": -1.0}, "eps must be"),
+        ({"kind": "sideways"}, "kind must be"),
+        ({"residual": x}, "residual must have the shape"),
+        ({"residual": down}, "residual must have the shape"),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            ops.conv_norm(x, w, **(right | options))
+    with pytest.raises(ValueError, match="at least one tensor"):
+        ops.conv_norm([], w, **right)
+    with pytest.raises(ValueError, match="share coordinates"):
+        ops.conv_norm([x, down], mx.zeros((8, 3, 3, 3, 24)), **right)
+
+
+# Two tensors side by side.
+
+
+def pair(dtype=mx.float32, a=16, b=32, sort=False):
+    x = tensor(dtype=dtype)
+    x = x.sorted()[0] if sort else x
+    y = [mx.random.normal((x.active_count, c)).astype(dtype) for c in (a, b)]
+    mx.eval(y)
+    return [x.with_feats(f) for f in y]
+
+
+@pytest.mark.parametrize("sort", [False, True])
+@pytest.mark.parametrize("dtype", [mx.float32, mx.float16, mx.bfloat16])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.SubmConv3d(48, 24),
+        lambda: nn.SubmConv3d(48, 24, 1),
+        lambda: nn.Conv3d(48, 16, 2, 2),
+    ],
+)
+def test_joined_columns_are_never_made(make, dtype, sort):
+    parts, conv = pair(dtype, sort=sort), make().eval()
+    conv.set_dtype(dtype)
+    norm = norm_of(conv.weight.shape[0])
+    want = conv.with_norm(ops.cat(parts), norm, None, True).feats
+    mx.eval(want)
+    found = conv.with_norm(parts, norm, None, True).feats
+    assert "join_columns" not in nodes(found)
+    assert mx.array_equal(found, want)
+
+
+@pytest.mark.parametrize("channels", [(10, 38), (0, 48), (16, 16, 16)])
+def test_other_parts_are_joined(channels):
+    x = tensor()
+    parts = [x.with_feats(mx.random.normal((x.active_count, c))) for c in channels]
+    conv, norm = nn.SubmConv3d(48, 24).eval(), norm_of(24)
+    found = conv.with_norm(parts, norm).feats
+    assert "join_columns" in nodes(found)
+    plain = x.with_feats(mx.concatenate([p.feats for p in parts], 1))
+    assert mx.array_equal(found, conv.with_norm(plain, norm).feats)
+
+
+def test_gradients_of_both_parts():
+    parts, conv, norm = pair(), nn.SubmConv3d(48, 24).eval(), norm_of(24)
+
+    def total(a, b, join):
+        two = [parts[0].with_feats(a), parts[1].with_feats(b)]
+        return mx.sum(conv.with_norm(ops.cat(two) if join else two, norm, None, True).feats ** 2)
+
+    found, want = (
+        mx.grad(total, argnums=(0, 1))(parts[0].feats, parts[1].feats, join)
+        for join in (False, True)
+    )
+    for one, other in zip(found, want, strict=True):
+        assert mx.array_equal(one, other)
+
+
+def test_unet_reads_its_skips_in_place():
+    x = tensor(1200, 4)
+    net = models.MinkUNet(4, 5, depth=14, width=16).eval()
+    made = net(x).feats
+    assert "join_columns" not in nodes(made)
+    first = np.array(made)
+    for _ in range(2):
+        assert np.array_equal(np.array(net(x).feats), first)
 
 
 def test_networks_normalize_inside_their_convolutions():
     x = tensor(1200, 4)
     net = models.MinkUNet(4, 5, depth=14, width=8).eval()
-    before = norm_runs()
-    mx.eval(net(x).feats)
-    assert norm_runs() == before
+    assert "batch_norm" not in nodes(net(x).feats)
 
 
 def test_results_begin_on_cache_lines_and_outlive_their_makers():

@@ -99,7 +99,7 @@ def test_errors():
     with pytest.raises(ValueError, match=r"\[from_spconv1\] weight must have shape"):
         convert.from_spconv1(mx.zeros((27, 3, 4)))
     with pytest.raises(
-        ValueError, match=r"\[from_spconv2\] axes must be an order of 'xyz', got 'zzx'"
+        ValueError, match=r"\[from_spconv2\] axes must be an order of 'xyz', found 'zzx'"
     ):
         convert.from_spconv2(mx.zeros((4, 3, 3, 3, 3)), axes="zzx")
 

@@ -10,7 +10,7 @@ import pytest
 import trees
 from mlx_lattice import datasets as ds
 from mlx_lattice import io
-from mlx_lattice.datasets import tables
+from mlx_lattice.datasets import label_tables
 from mlx_lattice.datasets.scannet_tables import CLASSES_200, VALIDATION_SPACES
 
 
@@ -50,18 +50,18 @@ def test_scans_are_joined_by_their_poses(kitti):
 
 
 def test_tables():
-    kitti, nus = tables.SEMANTIC_KITTI, tables.NUSCENES
+    kitti, nus = label_tables.SEMANTIC_KITTI, label_tables.NUSCENES
     assert len(kitti.ids) == 34 and len(nus.ids) == 32 and len(nus.names) == 16
     assert kitti.indices(np.array([10, 252, 99, 81]), "x").tolist() == [0, 0, -1, 18]
     assert kitti.values(np.array([0, 18])).tolist() == [10, 81]
-    for table in (kitti, tables.NUSCENES):
+    for table in (kitti, label_tables.NUSCENES):
         assert sorted(set(table.ids.values())) == list(range(-1, len(table.names)))
     with pytest.raises(ValueError, match=r"a\.label: label 7 is unknown"):
         kitti.indices(np.array([10, 7]), "a.label")
-    assert len(tables.NUSCENES_VALIDATION) == 150 and len(VALIDATION_SPACES) == 142
+    assert len(label_tables.NUSCENES_VALIDATION) == 150 and len(VALIDATION_SPACES) == 142
     assert len(CLASSES_200) == 200 and CLASSES_200[1191] == "mattress"
-    assert len(tables.MODELNET40_CLASSES) == 40
-    assert sum(parts for *_, parts in tables.SHAPENET_PARTS) == 50
+    assert len(label_tables.MODELNET40_CLASSES) == 40
+    assert sum(parts for *_, parts in label_tables.SHAPENET_PARTS) == 50
 
 
 def test_nuscenes(tmp_path, monkeypatch):
@@ -77,6 +77,26 @@ def test_nuscenes(tmp_path, monkeypatch):
     assert set(panoptic.columns["instance"]) == {5}
     monkeypatch.setattr("mlx_lattice.datasets.nuscenes.PIECE", 7)  # rows over many pieces
     assert len(ds.NuScenes(root, "train")) == 2
+
+
+@pytest.mark.parametrize("field", ["token", "filename"])
+def test_names_in_tables_stay_inside(tmp_path, field):
+    """A data set from anywhere must not read or write outside the folders it was given."""
+    root = trees.nuscenes(tmp_path / "data")
+    for name in ("sample_data", "lidarseg"):
+        path = root / f"v1.0-trainval/{name}.json"
+        rows = json.loads(path.read_text())
+        for row in rows:
+            key = "sample_data_token" if name == "lidarseg" and field == "token" else field
+            old = row[key]
+            row[key] = "../../../" + old if field == "token" else old.replace("d2", "../../../d2")
+        path.write_text(json.dumps(rows))
+    precious = tmp_path / "d2_lidarseg.bin"
+    precious.write_bytes(b"my thesis")
+    with pytest.raises(ds.DatasetError, match="expected one inside"):
+        data = ds.NuScenes(root, "valid")
+        ds.write_prediction(data, 0, np.zeros(len(data[0]), np.int32), tmp_path / "out")
+    assert precious.read_bytes() == b"my thesis"
 
 
 def test_scannet(tmp_path):

@@ -1,16 +1,13 @@
 """The demo command: what it prints, the page it writes, and a user's mistakes."""
 
-import shutil
-import subprocess
-
 import pytest
+from browser import CHROMIUM, browse
 from mlx_lattice.cli.main import main
 from mlx_lattice.cli.networks import NETWORKS
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("PIL")
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
 
 
 @pytest.fixture(scope="module")
@@ -39,15 +36,15 @@ def test_quick_demo_learns_and_explains(tmp_path, capsys):
     "model, name", [("minkunet", "streets-minkunet14"), ("ptv3", "streets-ptv3")]
 )
 def test_the_demo_trains_by_its_recipe(model, name, tmp_path, monkeypatch, capsys):
-    from mlx_lattice.cli import recipe
+    from mlx_lattice.cli import training_run
 
     seen = []
 
-    def fit(made, *arguments, fit=recipe.fit, **options):
+    def run(made, *arguments, run=training_run.run_by_recipe, **options):
         seen.append(made)
-        return fit(made, *arguments, **options)
+        return run(made, *arguments, **options)
 
-    monkeypatch.setattr(recipe, "fit", fit)
+    monkeypatch.setattr(training_run, "run_by_recipe", run)
     words = ["--quick", "--model", model, "--output", str(tmp_path / "demo.html")]
     assert main(["demo", *words]) == 0
     assert [r.name for r in seen] == [name]
@@ -69,22 +66,8 @@ def test_page_draws_both_panels(page, tmp_path):
     from PIL import Image
 
     shot = tmp_path / "shot.png"
-    subprocess.run(
-        [
-            CHROMIUM,
-            "--headless",
-            "--no-sandbox",
-            "--use-angle=swiftshader",
-            "--enable-unsafe-swiftshader",
-            "--window-size=1000,600",
-            "--virtual-time-budget=4000",
-            f"--screenshot={shot}",
-            page.as_uri(),
-        ],
-        check=True,
-        capture_output=True,
-        timeout=120,
-    )
+    result = browse(page, "--window-size=1000,600", f"--screenshot={shot}", milliseconds=4000)
+    assert result.returncode == 0, result.stderr[-2000:]
     picture = Image.open(shot).convert("RGB")
     for half in (picture.crop((0, 60, 500, 600)), picture.crop((500, 60, 1000, 600))):
         assert len(half.getcolors(1 << 24)) > 200

@@ -6,9 +6,10 @@ import mlx.core as mx
 import mlx_lattice as ml
 import numpy as np
 import pytest
+from metal.host import standing_in
 from mlx_lattice import _ext, cli, devices, models, ops, samples
 from mlx_lattice._explain import SelftestReport
-from mlx_lattice.cli import device
+from mlx_lattice.cli import options
 
 
 @pytest.fixture
@@ -22,9 +23,8 @@ def started(monkeypatch):
 @pytest.fixture
 def as_on_a_gpu():
     """A host makes every stream count as one of a GPU; no kernel of the library runs here."""
-    _ext.set_gpu_host(lambda launch, _: pytest.fail(f"{launch.name} must not run"))
-    yield
-    _ext.set_gpu_host(None)
+    with standing_in(lambda launch, _: pytest.fail(f"{launch.name} must not run")):
+        yield
 
 
 def test_nothing_starts_on_the_cpu():
@@ -92,7 +92,7 @@ def test_commands_take_a_device(command, capsys):
 def test_a_command_runs_on_its_device(monkeypatch, capsys):
     """bench takes the option before and behind its topic."""
     chosen = []
-    monkeypatch.setattr(device, "on", lambda d: chosen.append(d) or contextlib.nullcontext())
+    monkeypatch.setattr(options, "on", lambda d: chosen.append(d) or contextlib.nullcontext())
     for module in ("routes.selftest", "bench.conv.bench_conv"):
         monkeypatch.setattr(f"mlx_lattice.cli.{module}", lambda *_: SelftestReport([]))
     for command in (
@@ -103,3 +103,20 @@ def test_a_command_runs_on_its_device(monkeypatch, capsys):
         cli.main(command)
     cli.main(["bench", "conv"])
     assert chosen == [mx.cpu] * 3
+
+
+def test_memory_comes_back():
+    """Of results through MLX's own call; of kernels too through ours."""
+    rows = np.stack(np.meshgrid([0], *[np.arange(20)] * 3, indexing="ij"), -1).reshape(-1, 4)
+    x = ml.SparseTensor(mx.array(rows.astype(np.int32)), mx.ones((8000, 32)))
+    weight = mx.ones((64, 3, 3, 3, 32))
+    for clear in (mx.clear_cache, ml.clear_cache):
+        mx.eval(ops.subm_conv3d(x, weight).feats)
+        clear()
+        before = mx.get_active_memory()
+        many = [ops.subm_conv3d(x, weight * i).feats for i in range(10)]
+        mx.eval(many)
+        assert mx.get_active_memory() - before >= 10 * 8000 * 64 * 4
+        del many
+        clear()
+        assert mx.get_active_memory() - before < 1 << 20 and mx.get_cache_memory() == 0

@@ -3,26 +3,21 @@
 Values, running statistics, training, saving, repr, errors.
 """
 
+import functools
+
 import mlx.core as mx
 import mlx.nn
 import mlx.optimizers as optim
 import numpy as np
 import pytest
-from mlx_lattice import SparseTensor, nn, ops
+import scenes
+from mlx_lattice import nn, ops
 
 DTYPES = [mx.float32, mx.float16, mx.bfloat16]
 TOLERANCE = {mx.float32: 2e-6, mx.float16: 4e-3, mx.bfloat16: 3e-2}
 
 
-def tensor(n=50, channels=4, dtype=mx.float32, seed=0, stride=2):
-    rng = np.random.default_rng(seed)
-    rows = np.unique(
-        np.concatenate([rng.integers(0, 2, (n, 1)), rng.integers(-4, 4, (n, 3))], 1), axis=0
-    )
-    feats = mx.array(rng.standard_normal((len(rows), channels)).astype(np.float32) * 2 + 1).astype(
-        dtype
-    )
-    return SparseTensor(mx.array(rows.astype(np.int32)), feats, stride=stride)
+tensor = functools.partial(scenes.tensor, 50, 4, stride=2)
 
 
 def exact(a):
@@ -224,7 +219,7 @@ def test_modules_with_targets():
         (lambda: nn.RMSNorm(4, eps=float("nan")), ValueError),
         (lambda: nn.Softplus(beta=0), ValueError),
         (lambda: nn.LeakyReLU(float("inf")), ValueError),
-        (lambda: nn.GELU(approximate="erf"), TypeError),
+        (lambda: nn.GELU(approx="erf"), TypeError),
         (lambda: nn.Pool3d("median"), ValueError),
         (lambda: nn.MaxPool3d(kernel_size=0), ValueError),
         (lambda: nn.AvgPool3d(stride=1.5), TypeError),

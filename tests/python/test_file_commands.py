@@ -1,11 +1,15 @@
 """info, voxelize and view on files: results, tables, mistakes."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 from mlx_lattice import io
 from mlx_lattice.cli.main import main
 from mlx_lattice.io import PointCloud
 from mlx_lattice.io.downsample import downsample
+from threads import with_threads
 
 
 @pytest.fixture
@@ -59,6 +63,7 @@ def test_info_of_a_grid_finds_its_spacing(tmp_path, capsys):
     assert printed(capsys)["bounds"] == "none"
 
 
+@pytest.mark.slow
 def test_view(scan, tmp_path, capsys):
     assert (
         main(
@@ -154,6 +159,20 @@ def test_maps_keep_their_precision_and_wide_columns_their_digits():
     assert small.columns["flag"].dtype == bool
 
 
+@pytest.mark.parametrize("far", [1e5, 1e6, 1e8])
+@pytest.mark.parametrize("where", ["mean", "center", "first"])
+def test_wide_clouds_keep_their_voxels(far, where):
+    q = np.random.default_rng(5).random((300, 3)) * 0.5
+    both = np.concatenate([q, q + far])
+    origin = np.floor(both.min(0) / 0.05) * 0.05
+    cells = np.floor((both - origin) / 0.05).astype(np.int64)
+    small, counts, _ = downsample(PointCloud(both), 0.05, where)
+    found = np.floor((small.points - origin) / 0.05)
+    distinct, sizes = np.unique(cells, axis=0, return_counts=True)
+    assert sorted(map(tuple, found.astype(int).tolist())) == sorted(map(tuple, distinct.tolist()))
+    assert sorted(counts.tolist()) == sorted(sizes.tolist())
+
+
 def test_an_empty_cloud():
     empty = PointCloud(
         np.zeros((0, 3)),
@@ -168,16 +187,10 @@ def test_an_empty_cloud():
 
 
 def test_voxelize_does_not_depend_on_threads(scan):
-    from mlx_lattice.core import set_thread_count, thread_count
-
-    before, results = thread_count(), []
-    try:
-        for threads in (1, 3):
-            set_thread_count(threads)
-            small = downsample(io.read(scan), 0.3)[0]
-            results.append([small.points.tobytes()] + [v.tobytes() for v in small.columns.values()])
-    finally:
-        set_thread_count(before)
+    results = []
+    for _ in with_threads(1, 3):
+        small = downsample(io.read(scan), 0.3)[0]
+        results.append([small.points.tobytes()] + [v.tobytes() for v in small.columns.values()])
     assert results[0] == results[1]
 
 
@@ -202,6 +215,27 @@ def test_mistakes_are_one_line(tmp_path, monkeypatch, capsys, arguments, message
     assert main(arguments) == 1
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("link", [None, "symbolic", "hard"])
+@pytest.mark.parametrize("command", ["voxelize", "view", "compress", "decompress"])
+def test_no_command_writes_over_its_input(scan, capsys, monkeypatch, command, link):
+    monkeypatch.chdir(scan.parent)
+    ending = {"view": "html", "compress": "mlat"}.get(command, "ply")
+    source, output = scan.name, f"other.{ending}"
+    if command == "decompress":
+        assert main(["compress", source, "--voxel", "0.1", "a.mlat"]) == 0
+        source = "a.mlat"
+    if link is None:
+        os.rename(source, output)
+        source = output
+    else:
+        (os.symlink if link == "symbolic" else os.link)(source, output)
+    before = Path(source).read_bytes()
+    options = {"voxelize": ["--voxel", "0.5"], "compress": ["--voxel", "0.5"]}.get(command, [])
+    assert main([command, source, *options, output]) == 1
+    assert "never writes over its input" in capsys.readouterr().err
+    assert Path(source).read_bytes() == before
 
 
 def test_a_broken_file_is_one_line(tmp_path, capsys):

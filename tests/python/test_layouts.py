@@ -118,6 +118,40 @@ def test_wrong_arguments(call, message):
         call(cloud())
 
 
+@pytest.mark.parametrize("stride", [1, 2, 3, 7])
+def test_lexicographic_pooling(stride):
+    """Cells of any stride, sorted by batch, x, y and z; np.unique sorts the same way."""
+    random = np.random.default_rng(stride)
+    coords = np.unique(random.integers(-9, 20, (300, 4)), axis=0).astype(np.int32)
+    coords = random.permutation(coords[coords[:, 0] >= 0])
+    x = ml.SparseTensor(coords, random.standard_normal((len(coords), 2)).astype(np.float32))
+    pooling = ops.grid_pooling(x, stride, "lexicographic")
+    cells = np.column_stack([coords[:, 0], coords[:, 1:] // stride])
+    expected, cluster = np.unique(cells, axis=0, return_inverse=True)
+    y = ops.grid_pool(x, pooling, "mean")
+    assert np.array_equal(y.coords, expected) and y.stride == (stride,) * 3
+    assert np.array_equal(pooling.cluster, cluster.reshape(-1))
+    sums = np.zeros((len(expected), 2))
+    np.add.at(sums, cluster.reshape(-1), np.array(x.feats))
+    assert np.allclose(y.feats, sums / np.bincount(cluster.reshape(-1))[:, None], atol=1e-6)
+
+
+def test_depth_of_curves():
+    """A deeper Hilbert curve is another curve; patches and poolings take its depth."""
+    coords = np.stack(np.meshgrid([0], *[np.arange(4)] * 3, indexing="ij"), -1).reshape(-1, 4)
+    x = ml.SparseTensor(coords.astype(np.int32), mx.zeros((64, 1)))
+    for depth in (None, 2, 3):
+        order = np.array(ops.curve_sort_coords(x.coords, "hilbert", depth=depth).order)
+        layout = ops.attention_patches(x, 64, "hilbert", depth=depth)
+        assert np.array_equal(layout.rows, order)
+        pooling = ops.grid_pooling(x, 2, "hilbert", depth=depth)
+        cluster = np.array(pooling.cluster)[order]
+        assert (np.diff(cluster) >= 0).all()
+    assert not np.array_equal(ops.attention_patches(x, 64, "hilbert", depth=2).rows, order)
+    with pytest.raises(ValueError, match="depth must be at least the 2 bits"):
+        ops.attention_patches(x, 64, "hilbert", depth=1)
+
+
 def test_far_coordinates_are_an_overflow():
     with pytest.raises(OverflowError, match="at most 63 in all; move the clouds nearer to 0"):
         ops.attention_patches(np.array([[0, 1 << 22, 0, 0]], np.int32), 4)

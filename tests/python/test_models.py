@@ -286,7 +286,7 @@ def saved(tmp_path):
         (lambda t: t["config"].update(wide=3), r"unknown keys \['wide'\]"),
         (
             lambda t: t["config"].update(depth=15),
-            r"depth must be one of \[14, 18, 34, 50, 101\], got 15",
+            r"depth must be one of \[14, 18, 34, 50, 101\], found 15",
         ),
         (lambda t: t["config"].update(depth=[]), "depth must be one of"),
         (lambda t: t["config"].update(width="8"), "width must be an integer"),

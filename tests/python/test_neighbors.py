@@ -1,7 +1,6 @@
 """Neighbors against brute force in NumPy, and the index."""
 
 import itertools
-import threading
 
 import mlx.core as mx
 import mlx_lattice as ml
@@ -10,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlx_lattice import core, ops
+from mlx_lattice import points as pts
+from threads import run_together, with_threads
 
 
 def brute(source, query, source_batch, query_batch, limit, reach=None):
@@ -35,6 +36,39 @@ def brute(source, query, source_batch, query_batch, limit, reach=None):
             cut += max(0, len(near) - limit)
         out.append(near[:limit])
     return out, cut
+
+
+@pytest.mark.parametrize("squared, count", [(1, 7), (2, 19), (3, 27)])
+def test_within_a_radius_means_one_thing(squared, count):
+    """The middle of a lattice 3 x 3 x 3 has its neighbors at the roots of 1, 2 and 3."""
+    lattice = np.array(list(itertools.product(range(3), repeat=3)), np.float32)
+    p, radius = mx.array(lattice), squared**0.5
+    coords = mx.array(np.concatenate([np.zeros((27, 1)), lattice], 1).astype(np.int32))
+    found = [
+        ops.build_radius_relation(p, radius=radius).query_counts[13],
+        ops.build_radius_relation(coords, radius=radius).query_counts[13],
+        core.NeighborIndex(p).radius(p, radius=radius).query_counts[13],
+        ops.radius_relation(ml.SparseTensor(coords, p), radius=radius).query_counts[13],
+        pts.radius_search(p, p, radius)[1][13],
+    ]
+    assert [int(n) for n in found] == [count] * 5
+    for least in (count - 1, count):
+        assert pts.radius_inliers(lattice, radius, least)[13] == (least < count)
+
+
+def test_float64_points_on_a_map():
+    rng, offset = np.random.default_rng(9), np.array([5e5, 5.4e6, 40.0])
+    p, q = rng.integers(0, 1024, (300, 3)) / 256, rng.integers(0, 1024, (50, 3)) / 256
+    for build in (
+        lambda *rows: ops.build_knn_relation(*rows, k=4),
+        lambda *rows: ops.build_radius_relation(*rows, radius=0.5),
+    ):
+        for near, far in (((p,), (p + offset,)), ((p, q), (p + offset, q + offset))):
+            a, b = build(*near), build(*far)
+            assert a.edges.source_rows.tolist() == b.edges.source_rows.tolist()
+            assert mx.array_equal(a.distances, b.distances)
+    with pytest.raises(ValueError, match="in row 1"):
+        ops.build_knn_relation(np.array([[5e6, 0, 0], [np.nan, 0, 0]]), k=1)
 
 
 def edges_of(r):
@@ -128,92 +162,51 @@ def test_index_serves_many_queries_and_threads():
     queries, batches = mx.array(q), mx.array(qb)
     mx.eval(queries, batches)
     want = brute(s, q, sb, qb, 4)[0]
-    before, failures = core.thread_count(), []
 
     def work():
-        try:
-            assert edges_of(index.knn(queries, k=4, query_batch_indices=batches)) == want
-        except BaseException as error:
-            failures.append(error)
+        assert edges_of(index.knn(queries, k=4, query_batch_indices=batches)) == want
 
-    try:
-        for threads in (1, 2):
-            core.set_thread_count(threads)
-            workers = [threading.Thread(target=work) for _ in range(3)]
-            for worker in workers:
-                worker.start()
-            for worker in workers:
-                worker.join()
-    finally:
-        core.set_thread_count(before)
-    assert not failures
+    for _ in with_threads(1, 2):
+        run_together(work, 3)
     assert index.radius(radius=0.0).query_counts.tolist() == [1] * 5000
     assert index.knn(k=1).edges.source_rows.tolist() == list(range(5000))
 
 
 P, C = mx.array(points(4, 0, "normal")[0]), mx.zeros((4, 4), mx.int32)
-BAD = [
-    (
-        lambda: ops.build_knn_relation(P, k=0),
-        ValueError,
-        r"\[build_knn_relation\] k must be >= 1, got 0",
+# ValueErrors by their text, and errors of other kinds.
+REFUSED = {
+    r"\[build_knn_relation\] k must be >= 1, got 0": lambda: ops.build_knn_relation(P, k=0),
+    "radius must be >= 0": lambda: ops.build_radius_relation(P, radius=-1),
+    "radius must be >= 0, got nan": lambda: ops.build_radius_relation(P, radius=float("nan")),
+    "max_neighbors must be >= 1": lambda: ops.build_radius_relation(P, radius=1, max_neighbors=0),
+    r"floats of shape \(N, 3\), got float32 of shape \(4, 2\)": lambda: ops.build_knn_relation(
+        P[:, :2], k=1
     ),
+    r"source_coords must have shape \(N, 4\)": lambda: ops.build_knn_relation(C[:, :3], k=1),
+    "batch >= 0": lambda: ops.build_knn_relation(C - 1, k=1),
+    "both be": lambda: ops.build_knn_relation(P, C, k=1),
+    "equal dtypes": lambda: ops.build_knn_relation(C, C.astype(mx.int64), k=1),
+    "batch_indices must come with float": lambda: ops.build_knn_relation(
+        C, k=1, batch_indices=mx.zeros((4,), mx.int32)
+    ),
+    "query_batch_indices": lambda: ops.build_knn_relation(
+        P, k=1, query_batch_indices=mx.zeros((4,), mx.int32)
+    ),
+    r"batch_indices must have shape \(4,\)": lambda: ops.build_knn_relation(
+        P, k=1, batch_indices=mx.zeros((3,), mx.int32)
+    ),
+    "finite, got inf in row 1": lambda: ops.build_knn_relation(
+        mx.array([[0.0, 0, 0], [0, float("inf"), 0]]), k=1
+    ),
+    r"source must have shape \(4, C\)": lambda: ops.gather_neighbor_features(
+        P[:3], ops.build_knn_relation(P, k=1)
+    ),
+    "traced": lambda: mx.compile(lambda p: ops.build_knn_relation(p, k=1).distances)(P),
+}
+BAD = [(call, ValueError, text) for text, call in REFUSED.items()]
+BAD += [
     (lambda: ops.build_knn_relation(P, k=1.5), TypeError, "k must be an integer"),
-    (lambda: ops.build_radius_relation(P, radius=-1), ValueError, "radius must be >= 0"),
-    (
-        lambda: ops.build_radius_relation(P, radius=float("nan")),
-        ValueError,
-        "radius must be >= 0, got nan",
-    ),
     (lambda: ops.build_radius_relation(P, radius="1"), TypeError, "radius"),
-    (
-        lambda: ops.build_radius_relation(P, radius=1, max_neighbors=0),
-        ValueError,
-        "max_neighbors must be >= 1",
-    ),
-    (
-        lambda: ops.build_knn_relation(P[:, :2], k=1),
-        ValueError,
-        r"floats of shape \(N, 3\), got float32 of shape \(4, 2\)",
-    ),
-    (
-        lambda: ops.build_knn_relation(C[:, :3], k=1),
-        ValueError,
-        r"source_coords must have shape \(N, 4\)",
-    ),
-    (lambda: ops.build_knn_relation(C - 1, k=1), ValueError, "batch >= 0"),
-    (lambda: ops.build_knn_relation(P, C, k=1), ValueError, "both be"),
-    (lambda: ops.build_knn_relation(C, C.astype(mx.int64), k=1), ValueError, "equal dtypes"),
-    (
-        lambda: ops.build_knn_relation(C, k=1, batch_indices=mx.zeros((4,), mx.int32)),
-        ValueError,
-        "batch_indices must come with float",
-    ),
-    (
-        lambda: ops.build_knn_relation(P, k=1, query_batch_indices=mx.zeros((4,), mx.int32)),
-        ValueError,
-        "query_batch_indices",
-    ),
-    (
-        lambda: ops.build_knn_relation(P, k=1, batch_indices=mx.zeros((3,), mx.int32)),
-        ValueError,
-        r"batch_indices must have shape \(4,\)",
-    ),
-    (
-        lambda: ops.build_knn_relation(mx.array([[0.0, 0, 0], [0, float("inf"), 0]]), k=1),
-        ValueError,
-        "finite, got inf in row 1",
-    ),
-    (
-        lambda: ops.gather_neighbor_features(P[:3], ops.build_knn_relation(P, k=1)),
-        ValueError,
-        r"source must have shape \(4, C\)",
-    ),
-    (
-        lambda: mx.compile(lambda p: ops.build_knn_relation(p, k=1).distances)(P),
-        ValueError,
-        "traced",
-    ),
 ]
 
 

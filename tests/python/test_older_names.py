@@ -1,6 +1,7 @@
 """Users of the older package: the same call gives the same result. Every name is called."""
 
 import mlx.core as mx
+import mlx.nn
 import mlx_lattice as ml
 import numpy as np
 import pytest
@@ -128,7 +129,7 @@ def test_constructors():
         )
     with pytest.raises((TypeError, ValueError), match="n_in_capacity must"):
         core.KernelRelation(rows, rows, rows, n_in=2, n_in_capacity=np.zeros((3, 4)), n_out=3)
-    with pytest.raises(TypeError, match=r"\[KernelRelation\] n_in must be"):
+    with pytest.raises(TypeError, match=r"\[KernelRelation\] n_kernels must be"):
         core.KernelRelation(rows, rows, rows)
     n = core.NeighborRelation(mx.array([0, 0, 2]), mx.array([1, 0, 1]), n_query=3, n_source=2)
     assert n.query_counts.tolist() == [2, 0, 1] and n.distances.tolist() == [0, 0, 0]
@@ -271,9 +272,11 @@ def test_voxel_arguments():
     assert x.active_count == 3
     assert ops.voxelize(p, mx.ones((3, 1)), point_active_rows=mx.array([2])).active_count == 2
     assert ops.devoxelize(p, x).shape == (3, 1)
-    assert ops.devoxelize(p, x, point_active_rows=mx.array([2])).shape == (2, 1)
+    found = ops.devoxelize(p, x, point_active_rows=mx.array([2]))
+    assert mx.array_equal(found[:2], ops.devoxelize(p, x)[:2]) and found[2].tolist() == [0]
     found = core.build_point_voxel_map(p, x.coords, x.active_rows, point_active_rows=mx.array([2]))
-    assert found.point_count == 2
+    assert found.point_count == 3
+    assert found.rows[2].tolist() == [-1] * 8 and found.weights[2].tolist() == [0] * 8
     made = ops.build_point_voxel_map(p, x.coords)
     assert mx.array_equal(ops.devoxelize(p, x, point_voxel_map=made), ops.devoxelize(p, x))
 
@@ -312,17 +315,25 @@ def test_defaults_and_keywords():
     assert mx.array_equal(ops.pool3d(x).feats, ops.sum_pool3d(x).feats)
     assert mx.array_equal(ops.global_pool(x), ops.global_sum_pool(x))
     assert mx.array_equal(nn.Pool3d()(x).feats, ops.sum_pool3d(x).feats)
-    for form, exact in (("none", False), ("tanh", True), (True, True), (False, False)):
-        want = ops.gelu_features(x.feats, approximate=exact)
+    for form, formula in (
+        ("none", mlx.nn.gelu),
+        ("precise", mlx.nn.gelu),
+        (False, mlx.nn.gelu),
+        ("tanh", mlx.nn.gelu_approx),
+        (True, mlx.nn.gelu_approx),
+        ("fast", mlx.nn.gelu_fast_approx),
+    ):
+        want = ops.gelu_features(x.feats, approximate=form)
+        assert mx.allclose(want, formula(x.feats), rtol=1e-5, atol=1e-6)
         assert mx.array_equal(ops.gelu(x, approximate=form).feats, want)
         assert mx.array_equal(ops.activation(x.feats, kind="gelu", approximate=form), want)
         assert mx.array_equal(nn.GELU(form)(x).feats, want)
-    with pytest.raises(ValueError, match='approximate must be a bool, "none" or "tanh"'):
+    with pytest.raises(ValueError, match='approximate must be a bool, "none", "precise"'):
         ops.gelu(x, approximate="erf")
     leaky = ops.leaky_relu_features(x.feats, negative_slope=0.3)
     assert mx.array_equal(ops.activation(x.feats, kind="leaky_relu", alpha=0.3), leaky)
     w, b, m, v = mx.array([2.0, 3]), mx.array([1.0, 1]), mx.array([0.5, 0.1]), mx.array([2.0, 4])
-    named = ops.batch_norm_features(x.feats, weight=w, bias=b, mean=m, var=v)
+    named = ops.batch_norm_features(x.feats, scale=w, bias=b, mean=m, var=v)
     assert mx.array_equal(ops.batch_norm_features(x.feats, w, b, m, v), named)
     children = core.child_coords_from_indices(C, mx.array([0, 1, 2, 7]))
     want = ops.child_coords_from_indices(C, mx.arange(4, dtype=mx.int32), mx.array([0, 1, 2, 7]))
@@ -360,8 +371,101 @@ def test_packed_weights_of_float32_run_on_16_bits(dtype):
     assert core.QuantizedWeightLayout(q.layout) is core.QuantizedWeightLayout.LINEAR
 
 
+def test_the_objects_that_were_given_come_back():
+    feats = mx.ones((4, 2))
+    x, manager = SparseTensor(C, feats), core.CoordinateManager()
+    assert x.coords is C and x.feats is feats and x.replace(feats=feats).coords is C
+    assert manager.coords(manager.insert_coords(C)) is C
+    assert ops.build_submanifold_kernel_relation(C).out_coords is C
+    r = ops.build_kernel_relation(C)
+    assert r.row_offsets is r.output_csr.row_offsets and r.edges.capacity == r.edge_count
+    assert r.in_row_offsets is r.input_csr.row_offsets
+    # What somebody writes stays with the writer.
+    feats += 1
+    assert x.feats is not feats and x.feats.tolist() == [[1.0, 1.0]] * 4
+    coords = mx.array(np.array(C))
+    y = SparseTensor(coords, feats)
+    coords[0] = 7
+    assert y.coords is not coords and y.coords.tolist() == C.tolist()
+    mine = r.output_csr.row_offsets
+    np.array(mine, copy=False)[:] = 99
+    assert r.row_offsets is not mine and r.row_offsets.tolist()[0] == 0
+
+
+def test_active_rows_cut_coordinates_and_features():
+    x = SparseTensor(C, mx.arange(12.0).reshape(6, 2), active_rows=mx.array([3]))
+    assert x.coords.tolist() == C.tolist()[:3] and x.feats.tolist() == [[0, 1], [2, 3], [4, 5]]
+    with pytest.raises(ValueError, match=r"active_rows must be in 0\.\.4"):
+        SparseTensor(C, mx.ones((6, 2)), active_rows=mx.array([5]))
+
+
+def test_sparse_tensors_are_coordinates_too():
+    x, y = tensor(), tensor(D)
+    for f in (ops.union_coords, ops.intersection_coords, ops.difference_coords):
+        assert f(x, y).tolist() == f(C, D).tolist()
+    assert ops.lookup_coords(x, y).tolist() == [2, -1]
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: ops.cat([tensor(), tensor(stride=2)]), "same coordinate stride"),
+        (lambda: ops.knn_relation(tensor(), tensor(stride=2), k=1), "same coordinate stride"),
+        (lambda: ops.gather_aligned_features(tensor(), mx.array([9])), "inactive"),
+        (lambda: ops.relu_features(mx.ones((2, 2), mx.int32)), "float32 and float16"),
+        (lambda: ops.subm_conv3d(tensor(), mx.ones((3, 3)), kernel_size=2), "odd kernel_size"),
+        (lambda: ops.conv_transpose3d(tensor(), mx.ones((3, 3))), "must divide"),
+        (lambda: core.KernelRelation(C[:, 0], D[:, 0], C[:, 0]), "same row count"),
+        (lambda: core.KernelRelation(C[:, 0], C[:, 0], C[:, 0]), "n_kernels must"),
+        (lambda: ops.layer_norm(tensor(), eps=0.0), "eps must be finite and > 0"),
+        (lambda: nn.LayerNorm(3, eps=0.0), "eps must be in"),
+    ],
+)
+def test_messages(call, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        call()
+
+
+def test_names_of_arguments():
+    x, w = tensor(), mx.ones((2,))
+    assert ops.relu_features(x=x.feats).shape == ops.activation(x=x.feats, kind="relu").shape
+    assert ops.linear_features(x=x.feats, weight=mx.ones((3, 2))).shape == (4, 3)
+    for norm in (ops.batch_norm, ops.layer_norm, ops.rms_norm):
+        assert norm(x, scale=w).shape == x.shape
+    assert ops.reindex_sparse(input=x, target=D).shape == (2, 2)
+    aligned = ops.build_sparse_alignment(
+        lhs_coords=C, lhs_active_rows=None, rhs_coords=D, rhs_active_rows=mx.array([1])
+    )
+    assert aligned.coords.tolist() == [[0, 5, 0, 0]]
+    r = ops.build_target_kernel_relation(C, target_coords=D, target_active_rows=mx.array([1]))
+    assert r.n_out == 1
+    occupied = ops.occupancy_downsample(C)
+    children = ops.occupancy_expand(parent_coords=occupied.coords, occupancy=occupied.occupancy)
+    assert children.coords.tolist() == C.tolist()
+    found = ops.child_coords_from_indices(
+        parent_coords=C, parent_rows=mx.array([0]), child_indices=mx.array([1])
+    )
+    assert found.tolist() == [[0, 1, 0, 0]]
+    made = ops.build_point_voxel_map(mx.zeros((1, 3)), C)
+    assert ops.interpolate_point_features(x.feats, point_voxel_map=made).shape == (1, 2)
+    packed = ops.quantize_weight(weight=mx.ones((8, 32)), bits=8)
+    assert ops.dequantize_weight(weight=packed).shape == (8, 32)
+
+
+def test_attributes_of_layers():
+    assert nn.Pool3d(mode="max").mode == "max" and nn.SumPool3d().mode == "sum"
+    assert nn.NormalizedSubmConv3d(2, 3, eps=1e-6).eps == 1e-6
+    assert nn.TrilinearUpsample3d(2).stride == (2, 2, 2)
+    packed = nn.QuantizedConv3d(32, 8)
+    assert (packed.in_channels, packed.out_channels) == (32, 8)
+    linear = nn.Linear(input_dims=64, output_dims=8)
+    assert isinstance(linear, mlx.nn.Linear) and (linear.input_dims, linear.output_dims) == (64, 8)
+    assert nn.QuantizedLinear.from_linear(linear).input_dims == 64
+    assert set(linear.parameters()) == {"weight", "bias"} and nn.GELU(approx="fast").approx
+
+
 def test_rest():
-    assert ml.backend_info()["capabilities"]["mlir"] is False
+    assert set(ml.backend_info()["capabilities"]) == {"cpu", "metal", "cuda"}
     with pytest.raises(TypeError, match="channels and groups must be given by name"):
         points.RaggedGroupNorm(2, 6)
     assert points.RaggedGroupNorm(channels=6, groups=2)(mx.ones((4, 6)), mx.array([4])).shape == (

@@ -268,7 +268,7 @@ def test_generative_edges_and_errors():
         set_.generate(3, 0.0)
     with pytest.raises(ValueError, match="stencil"):
         set_.generate(3, 1.0, mx.array([[1, 2]]))
-    with pytest.raises(TypeError, match=r"\[PointSet\] expansion must be a number"):
+    with pytest.raises(TypeError, match=r"\[PointSet.generate\] expansion must be a number"):
         set_.generate(3, "sum")
     corners = [[0, 0, 0], [1, 1, 1]]
     assert set_.generate(3, 1.0, corners)[1] is set_.generate(3, 1.0, mx.array(corners))[1]
@@ -453,7 +453,7 @@ def test_initial_weights_and_errors():
         conv(mx.zeros((4, 5)), set_)
     with pytest.raises(ValueError):
         conv(mx.zeros((3, 8)), set_)
-    with pytest.raises(ValueError, match="max, min, mean or sum"):
+    with pytest.raises(ValueError, match="mode must be one of max, min, mean, sum"):
         points.GlobalPool("median")
     with pytest.warns(UserWarning, match="less than a cell's diagonal"):
         points.Upsample(4, 4, rfs=0.5)
@@ -465,3 +465,9 @@ def test_initial_weights_and_errors():
         set_.rulebook(far)
     empty = set_.rulebook(far, allow_empty=True)
     assert mx.array_equal(conv(mx.zeros((4, 8)), empty), conv.bias[None])  # no neighbor: the bias
+
+
+def test_ties_in_pooling():
+    p = points.PointSet(mx.zeros((3, 3)))
+    g = mx.grad(lambda x: points.max_pool3d(x, p, 3, 2)[0].sum())(mx.ones((3, 2)))
+    assert mx.allclose(g, mx.full((3, 2), 1 / 3))

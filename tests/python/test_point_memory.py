@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 # Prints in bytes: features of the points, features of the edges, the most that MLX allocated. Then
 # the largest growth of the process, with the buffers of the library. Last the same growth with the
 # features of all edges in memory, to show that such an array would be seen. Linux forgets the peak

@@ -190,7 +190,7 @@ def test_second_epoch_searches_nothing(monkeypatch):
         raise AssertionError("a rulebook was built again")
 
     for name in ("build_rulebook", "grid_downsample", "radius_search"):
-        monkeypatch.setattr(points.geometry, name, search)
+        monkeypatch.setattr(points.point_set, name, search)
     model(b.with_features(b.features + 1))
     with pytest.raises(AssertionError):
         model(batch([30, 0, 20]))
@@ -214,7 +214,7 @@ def test_segmentation_learns():
 
 
 def test_errors():
-    with pytest.raises(ValueError, match="features must have 2 channels, got 5"):
+    with pytest.raises(ValueError, match="features must have 2 channels, found 5"):
         classifier()(batch([4], 5))
     with pytest.raises(ValueError, match="equal lengths"):
         points.PointUNet(channels=(8, 8), blocks=(1,))
@@ -224,3 +224,12 @@ def test_errors():
         points.PointResNet(depth=20)
     with pytest.raises(ValueError, match="basic blocks have groups 1"):
         points.PointResNet(depth=18, groups=2)
+
+
+@pytest.mark.parametrize("make", [points.DGCNN, points.PointNet2])
+def test_an_empty_cloud_has_finite_scores(make):
+    """The maximum over no point was -inf, and the scores NaN."""
+    net = make(num_classes=3, width=8)
+    for lengths in ([0], [4, 0]):
+        scores = net(mx.random.uniform(shape=(sum(lengths), 3)), lengths=lengths)
+        assert scores.shape == (len(lengths), 3) and mx.isfinite(scores).all().item()

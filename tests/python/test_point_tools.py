@@ -133,6 +133,17 @@ def test_outliers():
     assert points.radius_inliers(np.zeros((0, 3)), 1.0).shape == (0,)
 
 
+@pytest.mark.parametrize("offset", [5e5, 5e6])
+def test_outliers_on_a_map(offset):
+    """Positions are subtracted in float64 first: far from the origin the answer is the same."""
+    cloud = np.random.default_rng(3).random((3000, 3)) * 5
+    for find in (
+        lambda p: points.radius_inliers(p, 0.25, 2),
+        lambda p: points.statistical_inliers(p, 8, 0.5),
+    ):
+        assert np.array_equal(find(cloud + offset), find(cloud))
+
+
 def room(n=3000, seed=0):
     """Points on the floor and two walls: all six motions are seen."""
     rng = np.random.default_rng(seed)
@@ -171,6 +182,37 @@ def test_icp_covariance_is_that_of_many_runs():
     assert (ratio > 0.6).all() and (ratio < 1.5).all()
 
 
+@pytest.mark.parametrize("offset", [1e3, 5e3, 5e5, 5e6])
+def test_icp_on_a_map(offset):
+    truth = pose_of((0.002, -0.001, 0.003), (0.03, -0.02, 0.05))
+    target, source = room(), (room(2500, 1) - truth[:3, 3]) @ truth[:3, :3]
+    there = points.icp(source + offset, target + offset, reach=0.5)
+    # R (p + o) + t' = R p + t + o
+    moved = there.pose[:3, 3] + there.pose[:3, :3] @ np.full(3, offset) - offset
+    here = points.icp(source, target, reach=0.5)
+    assert there.converged and np.abs(there.pose[:3, :3] - here.pose[:3, :3]).max() < 1e-5
+    assert np.abs(moved - here.pose[:3, 3]).max() < 1e-4
+    again = points.icp(source + offset, target + offset, reach=0.5, pose=there.pose)
+    assert again.steps == 1 and np.abs(again.pose - there.pose).max() < 1e-6 * offset
+
+
+def test_icp_covariance_is_about_the_origin():
+    """A motion about another origin: t = t' + c x w, so the covariance turns with it."""
+    source, target, c = room(800, 2) + 0.01, room(), np.array([30.0, -20.0, 10.0])
+    near, far = points.icp(source, target), points.icp(source + c, target + c)
+    change = np.eye(6)
+    change[3:, :3] = points.registration._cross(c)
+    expected = change @ near.covariance @ change.T
+    assert np.abs(far.covariance - expected).max() < 2e-3 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("size", [1e-5, 1e5])
+def test_icp_of_any_size(size):
+    target, shift = room() * size, np.array([0.03, -0.02, 0.05]) * size
+    found = points.icp(target - shift, target, reach=size, tolerance=1e-9 * size)
+    assert np.abs(found.pose[:3, 3] - shift).max() < 1e-4 * size
+
+
 def test_icp_mistakes():
     flat = room()
     flat[:, 2] = 0
@@ -182,5 +224,5 @@ def test_icp_mistakes():
         points.icp(room(), room(), normals=np.zeros((2, 3)))
     with pytest.raises(ValueError, match="source: row 1 is not finite"):
         points.icp([[0, 0, 0], [np.nan, 0, 0]], room())
-    with pytest.raises(ValueError, match="k: found 5, expected 1 to 2"):
+    with pytest.raises(ValueError, match="k must be at most 2, found 5"):
         points.statistical_inliers(np.zeros((3, 3)), 5)

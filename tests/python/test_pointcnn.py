@@ -63,13 +63,15 @@ def affine(layer, a):
 
 def oracle(conv, kind, x, idx, rel):
     if kind == "features":
-        return affine(conv.second, relu(affine(conv.first, x[idx]))).max(1)
+        return affine(conv.mlp.layers[2], relu(affine(conv.mlp.layers[0], x[idx]))).max(1)
     if kind == "relative":
         return affine(
-            conv.second, relu(affine(conv.first, x[idx]) + affine(conv.relative, rel))
+            conv.mlp.layers[2],
+            relu(affine(conv.mlp.layers[0], x[idx]) + affine(conv.relative, rel)),
         ).max(1)
     n, k = idx.shape
-    inputs = np.concatenate([affine(conv.lift2, relu(affine(conv.lift1, rel))), x[idx]], 2)
+    lift1, _, lift2 = conv.mlp.layers
+    inputs = np.concatenate([affine(lift2, relu(affine(lift1, rel))), x[idx]], 2)
     matrix = affine(conv.x2, relu(affine(conv.x1, rel.reshape(n, -1)))).reshape(n, k, k)
     return affine(conv.conv, (matrix @ inputs).reshape(n, -1))
 
@@ -102,7 +104,8 @@ def test_convolution(kind):
 
 def test_equal_values_share_the_gradient():
     conv = points.PointCNNConv(1, 1, hidden=1)
-    conv.first.weight = conv.second.weight = mx.ones((1, 1))
+    for layer in (conv.mlp.layers[0], conv.mlp.layers[2]):
+        layer.weight = mx.ones((1, 1))
     idx = mx.array([[0, 1, 2]] * 3)
     grad = mx.grad(lambda a: conv(a, None, idx).sum())(mx.array([[2.0], [2.0], [1.0]]))
     assert grad.tolist() == [[1.5], [1.5], [0.0]]
@@ -128,6 +131,12 @@ def test_encoder(options, tmp_path):
     assert mx.array_equal(other(p, p, mx.array(LENGTHS)), y)
 
 
+def test_attributes():
+    for options in ({}, {"use_rel_pos": True}, {"xconv": True, "k": 3}):
+        conv = points.PointCNNConv(3, 8, hidden=5, **options)
+        assert (conv.in_channels, conv.out_channels) == (3, 8) and len(conv.mlp.layers) == 3
+
+
 def test_custom_operation():
     def forward(x, scale, power):
         y = x * scale
@@ -148,16 +157,24 @@ def test_custom_operation():
         lambda v, w: v * w, lambda saved, g: (g * saved[1], None), a, s
     ).sum()
     assert mx.grad(twice)(x).tolist() == [0.5] * 3
+    # One gradient per argument, None for indices, whatever they are kept in.
+    for rows in ([2, 0], np.array([2, 0]), mx.array([2, 0])):
+        taken = lambda a, rows=rows: points.custom_sparse_op_with_grad(
+            lambda v, i, k: v[mx.array(i)] * k,
+            lambda saved, g: (mx.zeros((3,)).at[mx.array(saved[1])].add(g * 3.0), None, None),
+            a, rows, 3.0,
+        ).sum()  # fmt: skip
+        assert mx.grad(taken)(x).tolist() == [3.0, 0.0, 3.0]
     wrong = lambda a: points.custom_sparse_op_with_grad(
         lambda v: v, lambda saved, g: (g, g), a
     ).sum()
-    with pytest.raises(ValueError, match="must return 1 gradients, got 2"):
+    with pytest.raises(ValueError, match="must return 1 gradients, found 2"):
         mx.grad(wrong)(x)
 
 
 def test_errors():
     p = mx.array(POSITIONS)
-    with pytest.raises(ValueError, match="k must be an integer >= 1"):
+    with pytest.raises(ValueError, match="k must be >= 1"):
         points.knn_graph(p, 0)
     for rows in (p, mx.zeros((8, 5))):
         with pytest.raises(ValueError, match=r"\[knn_graph\] k must be at most 65,536"):
@@ -171,7 +188,7 @@ def test_errors():
         conv(p, p, mx.full((17, 2), 17, dtype=mx.int32))
     with pytest.raises(ValueError, match="neighbors_rel_pos must have shape"):
         points.PointCNNConv(3, 4, use_rel_pos=True)(p, p, mx.zeros((17, 2), dtype=mx.int32))
-    with pytest.raises(ValueError, match="made for 4 neighbors, got 2"):
+    with pytest.raises(ValueError, match="made for 4 neighbors, found 2"):
         points.PointCNNConv(3, 4, xconv=True, k=4)(
             p, p, mx.zeros((17, 2), dtype=mx.int32), mx.zeros((17, 2, 3))
         )

@@ -195,125 +195,91 @@ def spoiled(row, value):
     return mx.array(points)
 
 
-BAD = [
-    (
-        lambda: ops.sparse_quantize(spoiled(2, np.nan)),
-        ValueError,
-        r"\[sparse_quantize\] points .* row 2 ",
+# ValueErrors by their text, and errors of other kinds.
+REFUSED = {
+    r"\[sparse_quantize\] points .* row 2 ": lambda: ops.sparse_quantize(spoiled(2, np.nan)),
+    r"\[voxelize\] points .* row 1 ": lambda: ops.voxelize(spoiled(1, np.inf), F, 1.0),
+    r"\[devoxelize\] points .* row 3 ": lambda: ops.devoxelize(
+        spoiled(3, -1e30), ops.voxelize(P, F, 1.0), 1.0
     ),
-    (
-        lambda: ops.voxelize(spoiled(1, np.inf), F, 1.0),
-        ValueError,
-        r"\[voxelize\] points .* row 1 ",
+    "row 0": lambda: ops.sparse_quantize(spoiled(0, 1.0), 1e-12),
+    "voxel_size must be finite and > 0": lambda: ops.sparse_quantize(P, 0.0),
+    "voxel_size": lambda: ops.sparse_quantize(P, -1),
+    "voxel_size must be a number or three numbers, found 2": lambda: ops.sparse_quantize(P, (1, 2)),
+    "origin must be finite": lambda: ops.sparse_quantize(P, origin=float("inf")),
+    r"points must have shape \(N, 3\), got \(4, 2\)": lambda: ops.sparse_quantize(P[:, :2]),
+    "points must be float64, float32, float16 or bfloat16, got int32": lambda: ops.sparse_quantize(
+        P.astype(mx.int32)
     ),
-    (
-        lambda: ops.devoxelize(spoiled(3, -1e30), ops.voxelize(P, F, 1.0), 1.0),
-        ValueError,
-        r"\[devoxelize\] points .* row 3 ",
+    r"batch_indices must have shape \(4,\)": lambda: ops.sparse_quantize(
+        P, batch_indices=mx.array([0, 1])
     ),
-    (lambda: ops.sparse_quantize(spoiled(0, 1.0), 1e-12), ValueError, "row 0"),
-    (lambda: ops.sparse_quantize(P, 0.0), ValueError, "voxel_size must be finite and > 0"),
-    (lambda: ops.sparse_quantize(P, -1), ValueError, "voxel_size"),
+    r"batch_indices\[2\] = -1": lambda: ops.sparse_quantize(
+        P, batch_indices=mx.array([0, 1, -1, 0])
+    ),
+    "integers": lambda: ops.sparse_quantize(P, batch_indices=mx.zeros((4,))),
+    "active_rows must be in 0..4": lambda: ops.sparse_quantize(
+        P, active_rows=mx.array([5], mx.int32)
+    ),
+    r"feats must have shape \(4, C\), got \(3, 5\)": lambda: ops.voxelize(P, F[:3], 1.0),
+    "float32, float16 or bfloat16": lambda: ops.voxelize(P, F.astype(mx.int32), 1.0),
+    "reduction must be sum, mean .avg. or max, got 'median'": lambda: ops.voxelize(
+        P, F, 1.0, reduction="median"
+    ),
+    r"feats must have shape \(4, C\)": lambda: ops.voxelize_with_quantization(Q, F[:3]),
+    "template": lambda: ops.voxelize_with_quantization(Q, F, template=ops.voxelize(P + 9, F, 0.5)),
+    "linear or nearest": lambda: ops.build_point_voxel_map(
+        P, Q.coords, None, 1.0, interpolation="cubic"
+    ),
+    "voxel_coords must be int32": lambda: ops.build_point_voxel_map(
+        P, Q.coords.astype(mx.int64), None, 1.0
+    ),
+    "duplicates": lambda: ops.build_point_voxel_map(P, mx.zeros((2, 4), mx.int32), None, 1.0),
+    r"voxel_coords must have shape \(N, 4\)": lambda: ops.build_point_voxel_map(
+        P, mx.zeros((2, 3), mx.int32), None, 1.0
+    ),
+    r"map.rows\[0, 0\] = 4 is outside -1..3": lambda: ops.interpolate_point_features(
+        F, core.PointVoxelMap(mx.full((1, 8), 4, mx.int32), mx.zeros((1, 8)))
+    ),
+    r"rows must be int32 of shape \(P, 8\)": lambda: core.PointVoxelMap(
+        mx.zeros((1, 7), mx.int32), mx.zeros((1, 7))
+    ),
+    "inverse_rows": lambda: core.SparseQuantization(
+        Q.coords, Q.active_rows, Q.inverse_rows + 1, Q.counts
+    ),
+    "counts": lambda: core.SparseQuantization(
+        Q.coords, Q.active_rows, Q.inverse_rows, Q.counts + 1
+    ),
+    "traced": lambda: mx.compile(lambda p: ops.sparse_quantize(p).counts)(P),
+}
+BAD = [(call, ValueError, text) for text, call in REFUSED.items()]
+BAD += [
     (lambda: ops.sparse_quantize(P, float("nan")), ValueError, "voxel_size"),
-    (
-        lambda: ops.sparse_quantize(P, (1, 2)),
-        ValueError,
-        "voxel_size must be a number or three numbers, found 2",
-    ),
     (lambda: ops.sparse_quantize(P, True), TypeError, "voxel_size"),
     (lambda: ops.sparse_quantize(P, "1"), TypeError, "voxel_size"),
-    (lambda: ops.sparse_quantize(P, origin=float("inf")), ValueError, "origin must be finite"),
-    (
-        lambda: ops.sparse_quantize(P[:, :2]),
-        ValueError,
-        r"points must have shape \(N, 3\), got \(4, 2\)",
-    ),
-    (
-        lambda: ops.sparse_quantize(P.astype(mx.int32)),
-        ValueError,
-        "points must be float32, float16 or bfloat16, got int32",
-    ),
-    (
-        lambda: ops.sparse_quantize(P, batch_indices=mx.array([0, 1])),
-        ValueError,
-        r"batch_indices must have shape \(4,\)",
-    ),
-    (
-        lambda: ops.sparse_quantize(P, batch_indices=mx.array([0, 1, -1, 0])),
-        ValueError,
-        r"batch_indices\[2\] = -1",
-    ),
-    (lambda: ops.sparse_quantize(P, batch_indices=mx.zeros((4,))), ValueError, "integers"),
-    (
-        lambda: ops.sparse_quantize(P, active_rows=mx.array([5], mx.int32)),
-        ValueError,
-        "active_rows must be in 0..4",
-    ),
-    (
-        lambda: ops.voxelize(P, F[:3], 1.0),
-        ValueError,
-        r"feats must have shape \(4, C\), got \(3, 5\)",
-    ),
-    (lambda: ops.voxelize(P, F.astype(mx.int32), 1.0), ValueError, "float32, float16 or bfloat16"),
-    (
-        lambda: ops.voxelize(P, F, 1.0, reduction="median"),
-        ValueError,
-        "reduction must be sum, mean .avg. or max, got 'median'",
-    ),
-    (
-        lambda: ops.voxelize_with_quantization(Q, F[:3]),
-        ValueError,
-        r"feats must have shape \(4, C\)",
-    ),
-    (
-        lambda: ops.voxelize_with_quantization(Q, F, template=ops.voxelize(P + 9, F, 0.5)),
-        ValueError,
-        "template",
-    ),
-    (
-        lambda: ops.build_point_voxel_map(P, Q.coords, None, 1.0, interpolation="cubic"),
-        ValueError,
-        "linear or nearest",
-    ),
-    (
-        lambda: ops.build_point_voxel_map(P, Q.coords.astype(mx.int64), None, 1.0),
-        ValueError,
-        "voxel_coords must be int32",
-    ),
-    (
-        lambda: ops.build_point_voxel_map(P, mx.zeros((2, 4), mx.int32), None, 1.0),
-        ValueError,
-        "duplicates",
-    ),
-    (
-        lambda: ops.build_point_voxel_map(P, mx.zeros((2, 3), mx.int32), None, 1.0),
-        ValueError,
-        r"voxel_coords must have shape \(N, 4\)",
-    ),
-    (
-        lambda: ops.interpolate_point_features(
-            F, core.PointVoxelMap(mx.full((1, 8), 4, mx.int32), mx.zeros((1, 8)))
-        ),
-        ValueError,
-        r"map.rows\[0, 0\] = 4 is outside -1..3",
-    ),
-    (
-        lambda: core.PointVoxelMap(mx.zeros((1, 7), mx.int32), mx.zeros((1, 7))),
-        ValueError,
-        r"rows must be int32 of shape \(P, 8\)",
-    ),
-    (
-        lambda: core.SparseQuantization(Q.coords, Q.active_rows, Q.inverse_rows + 1, Q.counts),
-        ValueError,
-        "inverse_rows",
-    ),
-    (
-        lambda: core.SparseQuantization(Q.coords, Q.active_rows, Q.inverse_rows, Q.counts + 1),
-        ValueError,
-        "counts",
-    ),
-    (lambda: mx.compile(lambda p: ops.sparse_quantize(p).counts)(P), ValueError, "traced"),
 ]
+
+
+def test_float64_points_keep_their_meaning():
+    """On a map: voxels, linear and nearest weights are those of the points near the origin."""
+    rng, offset = np.random.default_rng(4), np.array([5e5, 5.4e6, 40.0])
+    p, size = rng.integers(0, 400, (500, 3)) / 64 + 1 / 128, 0.25  # exact on the map too
+    feats = mx.array(rng.normal(size=(500, 3)).astype(np.float32))
+    for near, far in ((p, p + offset), (p, p[:, ::-1].copy()[:, ::-1] + offset)):
+        a, b = ops.voxelize(near, feats, size), ops.voxelize(far, feats, size, origin=tuple(offset))
+        assert mx.array_equal(a.coords, b.coords) and mx.array_equal(a.feats, b.feats)
+        for how in ("linear", "nearest"):
+            found = [
+                ops.devoxelize(near, a, size, interpolation=how),
+                ops.devoxelize(far, b, size, origin=tuple(offset), interpolation=how),
+            ]
+            assert mx.array_equal(*found)
+    wide = ops.sparse_quantize(np.array([[1e8, 0, 0], [1e8 + 0.06, 0, 0], [0, 0, 0]]), 0.05)
+    assert wide.coords[:, 1].tolist() == [2000000000, 2000000001, 0]
+    with pytest.raises(ValueError, match="row 1"):
+        ops.sparse_quantize(np.array([[0, 0, 0], [np.nan, 0, 0]]), 1.0)
+    with pytest.raises(ValueError, match="voxel_size must be finite and > 0"):
+        ops.sparse_quantize(np.zeros((1, 3)), 0.0)
 
 
 @pytest.mark.parametrize("call, error, text", BAD)

@@ -3,6 +3,7 @@
 Codes, convolutions, modules, whole models, files, the command, errors.
 """
 
+import functools
 import json
 import re
 
@@ -12,20 +13,14 @@ import mlx.optimizers as optim
 import mlx_lattice as ml
 import numpy as np
 import pytest
+import scenes
 from mlx.utils import tree_flatten
 from mlx_lattice import SparseTensor, cli, models, nn, ops
 
 DTYPES = [mx.float32, mx.float16, mx.bfloat16]
 
 
-def tensor(n=80, channels=5, dtype=mx.float32, seed=0, stride=2):
-    rng = np.random.default_rng(seed)
-    rows = np.unique(
-        np.concatenate([rng.integers(0, 2, (3 * n, 1)), rng.integers(-4, 4, (3 * n, 3))], 1), axis=0
-    )
-    rng.shuffle(rows)
-    feats = mx.array(rng.standard_normal((n, channels)).astype(np.float32)).astype(dtype)
-    return ml.SparseTensor(mx.array(rows[:n].astype(np.int32)), feats, stride=stride)
+tensor = functools.partial(scenes.tensor, stride=2)
 
 
 def weights(*shape, dtype=mx.float32, seed=1):
@@ -240,6 +235,13 @@ def test_normalized_modules_have_no_packed_form():
             nn.Linear(32, 4).to_quantized(**arguments)
 
 
+def altered(q, **other):
+    """The packed weight of (27, 5, 7) with some of its parts replaced."""
+    parts = {"weight": q.weight, "scales": q.scales, "biases": q.biases, "group_size": 32}
+    parts |= {"bits": 4, "in_channels": 5, "out_channels": 7, "kernel_size": 3}
+    return ml.QuantizedWeight(*(parts | {"layout": "kernel_major"} | other).values())
+
+
 @pytest.mark.parametrize(
     "call, error, text",
     [
@@ -270,58 +272,14 @@ def test_normalized_modules_have_no_packed_form():
             ValueError,
             "5 input channels",
         ),
-        (
-            lambda x, q: ml.QuantizedWeight(
-                q.weight, q.scales, q.biases, 32, 8, 5, 7, 3, "kernel_major"
-            ),
-            ValueError,
-            "shape",
-        ),
-        (
-            lambda x, q: ml.QuantizedWeight(q.weight, q.scales, q.biases, 32, 4, 5, 7, 3, "other"),
-            ValueError,
-            "layout",
-        ),
-        (
-            lambda x, q: ml.QuantizedWeight(q.weight, q.scales, q.biases, 32, 4, 5, 7, 3, 3),
-            TypeError,
-            ".",
-        ),
-        (
-            lambda x, q: ml.QuantizedWeight(
-                q.weight.astype(mx.int32), q.scales, q.biases, 32, 4, 5, 7, 3, "kernel_major"
-            ),
-            ValueError,
-            "uint32",
-        ),
-        (
-            lambda x, q: ml.QuantizedWeight(
-                q.weight, q.scales.astype(mx.int32), q.biases, 32, 4, 5, 7, 3, "kernel_major"
-            ),
-            ValueError,
-            "scales",
-        ),
-        (
-            lambda x, q: ml.QuantizedWeight(
-                q.weight, q.scales, q.biases.astype(mx.float16), 32, 4, 5, 7, 3, "kernel_major"
-            ),
-            ValueError,
-            "biases",
-        ),
-        (
-            lambda x, q: ml.QuantizedWeight(
-                q.weight, q.scales, q.biases, 32, 4, 2**40, 7, 3, "kernel_major"
-            ),
-            ValueError,
-            "in_channels",
-        ),
-        (
-            lambda x, q: ml.QuantizedWeight(
-                q.weight, q.scales, q.biases, 32, 4, 5, 7, 0, "kernel_major"
-            ),
-            ValueError,
-            "kernel_size",
-        ),
+        (lambda x, q: altered(q, bits=8), ValueError, "shape"),
+        (lambda x, q: altered(q, layout="other"), ValueError, "layout"),
+        (lambda x, q: altered(q, layout=3), TypeError, "."),
+        (lambda x, q: altered(q, weight=q.weight.astype(mx.int32)), ValueError, "uint32"),
+        (lambda x, q: altered(q, scales=q.scales.astype(mx.int32)), ValueError, "scales"),
+        (lambda x, q: altered(q, biases=q.biases.astype(mx.float16)), ValueError, "biases"),
+        (lambda x, q: altered(q, in_channels=2**40), ValueError, "in_channels"),
+        (lambda x, q: altered(q, kernel_size=0), ValueError, "kernel_size"),
     ],
 )
 def test_bad_input(call, error, text):

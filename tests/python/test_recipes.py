@@ -120,7 +120,7 @@ def test_train_and_evaluate(tree, tmp_path, capsys):
         "history.csv",
         "model.json",
         "model.safetensors",
-        "recipe.json",
+        "pipeline.json",
         "recipe.toml",
     }
     assert main(["evaluate", str(output), "--data", str(tree), "--views", "2"]) == 0
@@ -150,7 +150,7 @@ def test_mistakes_have_no_stack_trace(tree, tmp_path, capsys):
         (["train", "--data", "x", "--output", "o"], "--data belongs to --recipe"),
         (["train", "--output", "o"], "no data: name files"),
         (run(tmp_path, "x.toml", "o"), "x.toml"),
-        (["evaluate", str(tmp_path), "--data", str(tree)], "expected a folder of"),
+        (["evaluate", str(tmp_path), "--data", str(tree)], "expected a folder that"),
     ):
         assert main(arguments) == 1
         assert message in capsys.readouterr().err
@@ -218,8 +218,8 @@ def test_resume_compares_the_recipe(tree, tmp_path, capsys):
 
 
 def test_two_recipes_in_one_folder(tree, tmp_path, capsys):
-    from mlx_lattice._atomic import folder_lock
+    from mlx_lattice.cli.run_folder import RunFolder
 
-    with folder_lock(tmp_path / "run"):
+    with RunFolder(tmp_path / "run").locked():
         assert main(run(tree, "a.toml", tmp_path / "run")) == 1
     assert "another training" in capsys.readouterr().err

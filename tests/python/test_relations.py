@@ -1,7 +1,5 @@
 """Relations of all kinds against the oracle, their views, and the manager's cache."""
 
-import threading
-
 import mlx.core as mx
 import numpy as np
 import oracle
@@ -9,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from mlx_lattice import SparseTensor, core, ops
 from strategies import relation_cases
+from threads import run_together, with_threads
 
 BUILD = {
     "forward": ops.build_kernel_relation,
@@ -178,28 +177,18 @@ def test_threads_do_not_change_bits():
         np.int32
     )
     coords = mx.array(coords[rng.permutation(len(coords))])
-    before, runs = core.thread_count(), []
-    try:
-        for threads in (1, 2):
-            core.set_thread_count(threads)
-            assert core.thread_count() == threads
-            found = []
-            for r in (
-                ops.build_submanifold_kernel_relation(coords),
-                ops.build_kernel_relation(coords, 3, 2, 1),
-                ops.build_transposed_kernel_relation(coords),
-            ):
-                e = r.edges
-                found += [
-                    e.in_rows,
-                    e.out_rows,
-                    e.kernel_ids,
-                    r.out_coords,
-                    r.implicit_gemm.out_in_map,
-                ]
-            runs.append([np.array(a) for a in found])
-    finally:
-        core.set_thread_count(before)
+    runs = []
+    for threads in with_threads(1, 2):
+        assert core.thread_count() == threads
+        found = []
+        for r in (
+            ops.build_submanifold_kernel_relation(coords),
+            ops.build_kernel_relation(coords, 3, 2, 1),
+            ops.build_transposed_kernel_relation(coords),
+        ):
+            e, map_ = r.edges, r.implicit_gemm.out_in_map
+            found += [e.in_rows, e.out_rows, e.kernel_ids, r.out_coords, map_]
+        runs.append([np.array(a) for a in found])
     for one, two in zip(*runs):
         np.testing.assert_array_equal(one, two)
 
@@ -319,22 +308,14 @@ def test_python_threads_share_one_relation():
     rng = np.random.default_rng(2)
     coords = np.unique(rng.integers(0, 40, (20000, 4)) % [1, 99, 99, 99], axis=0).astype(np.int32)
     x = SparseTensor(mx.array(coords), mx.zeros((len(coords), 1)))
-    found, failures = [], []
+    found = []
 
     def work():
-        try:
-            for _ in range(20):
-                r = ops.submanifold_kernel_relation(x)
-                found.append((r, r.edges, r.reversed(), r.out_coords, r.input_csr))
-                ops.kernel_relation(x, 2, 2).coverage()
-        except Exception as error:
-            failures.append(error)
+        for _ in range(20):
+            r = ops.submanifold_kernel_relation(x)
+            found.append((r, r.edges, r.reversed(), r.out_coords, r.input_csr))
+            ops.kernel_relation(x, 2, 2).coverage()
 
-    threads = [threading.Thread(target=work) for _ in range(6)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not failures
+    run_together(work, 6)
     assert all(a is b for row in found for a, b in zip(row, found[0]))
     assert x.coord_manager.stats()["misses"] == 2

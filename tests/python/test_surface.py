@@ -3,7 +3,8 @@
 import mlx.core as mx
 import numpy as np
 import pytest
-from mlx_lattice import core, ops
+from mlx_lattice import ops
+from threads import with_threads
 
 
 def farthest(points, count, start=0):
@@ -33,14 +34,7 @@ def test_farthest_points(n, count, kind):
 
 def test_farthest_points_of_any_thread_count():
     points = mx.array(np.random.default_rng(1).normal(size=(5000, 3)).astype(np.float32))
-    before = core.thread_count()
-    try:
-        found = []
-        for threads in (1, 4):
-            core.set_thread_count(threads)
-            found.append(ops.farthest_point_sample(points, 500).tolist())
-    finally:
-        core.set_thread_count(before)
+    found = [ops.farthest_point_sample(points, 500).tolist() for _ in with_threads(1, 4)]
     assert found[0] == found[1]
     assert ops.farthest_point_sample(points, 0).shape == (0,)
 

@@ -13,9 +13,12 @@ import pytest
 from mlx_lattice import nn
 from sync_norm_worker import loss, rows
 
-pytestmark = pytest.mark.skipif(
-    not mx.distributed.is_available("ring"), reason="this MLX has no ring backend"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not mx.distributed.is_available("ring"), reason="this MLX has no ring backend"
+    ),
+]
 
 
 def test_two_ranks_are_one(tmp_path):

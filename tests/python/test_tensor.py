@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mlx_lattice import SparseTensor, SparseTensorComponents, core
+from mlx_lattice import SparseTensor, SparseTensorComponents, core, ops, samples
 from strategies import coordinate_sets
 
 COORDS = [[0, 0, 0, 0], [0, 1, 0, 0], [1, 0, 2, 3]]
@@ -222,3 +222,33 @@ def test_dense_sizes_are_not_cut_off():
     assert empty.to_dense((0, 5, 3)).shape == (0, 0, 5, 3, 3)
     with pytest.raises(ValueError, match="cells"):
         empty.to_dense((0, 2**32 + 5, 3))
+
+
+def test_tensors_are_easy():
+    x = samples.tensor()
+    assert len(x) == 6 and bool(ops.prune(x, mx.array([], mx.int32)))
+    for value, expected in (
+        (-x, -x.feats),
+        (x * 2, x.feats * 2),
+        (2 * x, x.feats * 2),
+        (x / 2, x.feats / 2),
+        (1 - x, 1 - x.feats),
+        (x + mx.ones(4), x.feats + 1),
+        (x > 2, x.feats > 2),
+        (x <= 2, x.feats <= 2),
+        (abs(-x), x.feats),
+    ):
+        assert value.same_coords(x) and mx.array_equal(value.feats, expected)
+    assert mx.array_equal((x / x).feats[1:], mx.ones((5, 4)))
+    assert ops.cat(x, x).shape == ops.cat([x, x]).shape == (6, 8)
+    with pytest.raises(ValueError, match="does not broadcast to"):
+        x * mx.ones((2, 6, 4))
+    assert not hasattr(x, "nothing")
+    for theirs, ours in (
+        ("F", "feats"),
+        ("C", "coords"),
+        ("features", "feats"),
+        ("indices", "coords"),
+    ):
+        with pytest.raises(AttributeError, match=f"{theirs}.*`{ours}`"):
+            getattr(x, theirs)

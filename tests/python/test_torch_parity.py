@@ -42,7 +42,8 @@ def norm_with(kind):
 
 def pointcnn_with(x, w1, b1, w2, b2, idx):
     conv = points.PointCNNConv(3, 5, hidden=8)
-    conv.first.weight, conv.first.bias, conv.second.weight, conv.second.bias = w1, b1, w2, b2
+    first, _, second = conv.mlp.layers
+    first.weight, first.bias, second.weight, second.bias = w1, b1, w2, b2
     return conv(x, mx.zeros((20, 3)), ints(idx), mx.zeros((20, 4, 3)))
 
 
@@ -76,12 +77,6 @@ def test_library(name):
     value, grads = mx.vjp(lambda *a: OURS[name](*a, *constants), inputs, [g])
     for found, want in zip([value[0], *grads], expected):
         np.testing.assert_allclose(np.array(found), want, atol=2e-5 * max(1, np.abs(want).max()))
-
-
-@pytest.mark.parametrize("name", OURS)
-def test_record_is_the_restatement(name):
-    for found, want in zip(reference.CASES[name].by_numpy(), recorded(name), strict=True):
-        np.testing.assert_allclose(found, want, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", OURS)

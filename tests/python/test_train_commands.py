@@ -1,6 +1,7 @@
 """`mlx-lattice train` and `predict`: a run, its files, resume, and a user's mistakes."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -95,13 +96,13 @@ def test_files_of_a_run(trained, capsys):
         "history.csv",
         "model.json",
         "model.safetensors",
-        "recipe.json",
+        "pipeline.json",
     ]
-    recipe = json.loads((output / "recipe.json").read_text())
+    pipeline = json.loads((output / "pipeline.json").read_text())
     assert (
-        recipe["classes"] == [[4, "low"], [9, "high"]]
-        and recipe["columns"] == ["intensity"]
-        and recipe["ignored"] == [0]
+        pipeline["classes"] == [[4, "low"], [9, "high"]]
+        and pipeline["columns"] == ["intensity"]
+        and pipeline["ignored"] == [0]
     )
 
 
@@ -136,6 +137,33 @@ def test_predict_draws_a_page(trained, tmp_path):
     assert "prediction" in page and "truth" in page and '"low"' in page
 
 
+def test_evaluate_measures_on_the_same_clouds(trained, capsys):
+    """A folder of plain `train` has no recipe: the clouds of --data are a data set of their own."""
+    output, folder = trained
+    assert main(["evaluate", str(output), "--data", str(folder / "data")]) == 0
+    text = capsys.readouterr().out
+    assert "11,980" in text and "mean IoU 0." in text  # 4 clouds without 5 ignored points each
+
+
+def test_quantize_takes_the_folder(trained, tmp_path, capsys):
+    output, folder = trained
+    packed, cloud = tmp_path / "packed.safetensors", folder / "data" / "0.ply"
+    assert main(["quantize", str(output), "--bits", "8", "--output", str(packed)]) == 0
+    assert main(["predict", str(packed), str(cloud), str(tmp_path / "p.npz")]) == 0
+
+
+def test_a_folder_of_an_older_version(trained, tmp_path, capsys):
+    """pipeline.json was called recipe.json."""
+    output, folder = trained
+    old = tmp_path / "old"
+    shutil.copytree(output, old)
+    (old / "pipeline.json").rename(old / "recipe.json")
+    cloud = folder / "data" / "0.ply"
+    assert main(["predict", str(old), str(cloud), str(tmp_path / "p.npz")]) == 0
+    assert main(["evaluate", str(old), "--data", str(folder / "data")]) == 0
+    assert not (old / "pipeline.json").exists()
+
+
 def test_resume_goes_on(run, tmp_path, capsys):
     arguments, _ = run
     begin = ["train", *arguments, "--output", str(tmp_path / "r"), "--epochs"]
@@ -156,7 +184,7 @@ def test_resume_goes_on(run, tmp_path, capsys):
         (["--epochs", "0"], "--epochs: found 0"),
         (["--validation", "1"], "--validation: found 1.0"),
         (["--label", "kind"], "no column 'kind'"),
-        (["--label", "intensity"], "expected integers"),
+        (["--label", "intensity"], "expected whole numbers"),
         (["--columns", "color"], "no column 'color'"),
         (["--classes", "a,b,c"], "found 3 names of classes, expected 2"),
         (["--config", "nowhere.json"], "nowhere.json"),
@@ -196,7 +224,7 @@ def test_more_mistakes(run, trained, tmp_path, capsys):
         ),
         (
             ["predict", str(tmp_path), str(folder / "data" / "0.ply"), "x.ply"],
-            "recipe.json is missing",
+            "pipeline.json is missing",
         ),
         (["predict", str(output), str(folder / "data" / "0.ply"), "x.foo"], "x.foo"),
         (["predict", str(output), str(tmp_path / "none.ply"), str(tmp_path / "x.ply")], "none.ply"),

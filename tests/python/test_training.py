@@ -282,18 +282,18 @@ def test_scans_vote_and_give_labels_back():
 
 
 def test_streets_are_seeded_and_labeled():
-    from mlx_lattice.cli import demo_scene
+    from mlx_lattice.samples import streets
 
-    points, labels = demo_scene.street(5)
-    again, _ = demo_scene.street(5)
-    other, _ = demo_scene.street(6)
+    points, labels = streets.street(5)
+    again, _ = streets.street(5)
+    other, _ = streets.street(6)
     np.testing.assert_array_equal(points, again)
     assert len(other) != len(points) or not np.array_equal(other, points)
     voxels = len(np.unique(np.floor(points / 0.2), axis=0))
     assert 20_000 <= voxels <= 60_000
-    assert (np.bincount(labels, minlength=6) > 200).all() and len(demo_scene.CLASSES) == 6
+    assert (np.bincount(labels, minlength=6) > 200).all() and len(streets.CLASSES) == 6
     assert (
-        points[labels == demo_scene.GROUND][:, 2].max()
+        points[labels == streets.GROUND][:, 2].max()
         < 0.6
-        < points[labels == demo_scene.BUILDING][:, 2].max()
+        < points[labels == streets.BUILDING][:, 2].max()
     )

@@ -12,7 +12,7 @@ import mlx.optimizers
 import numpy as np
 import pytest
 from mlx.utils import tree_flatten
-from mlx_lattice import models, training
+from mlx_lattice import SparseTensor, models, nn, training
 from mlx_lattice import transforms as tf
 from mlx_lattice.io import PointCloud
 from mlx_lattice.training import losses, schedules
@@ -182,6 +182,42 @@ def test_losses(name):
     assert abs(half.item() - value.item()) < 0.05
     both = losses.combine([(1.0, MADE[name]), (0.5, MADE["plain"])])(x, y).item()
     assert abs(both - value.item() - 0.5 * MADE["plain"](x, y).item()) < 1e-5
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_losses_without_rows(name):
+    none = mx.zeros((0, 5)), mx.zeros((0,), mx.int32)
+    value, slope = mx.value_and_grad(MADE[name])(*none)
+    assert value.item() == 0 and slope.shape == (0, 5)
+
+
+def test_cross_entropy_has_higher_derivatives():
+    """Those of MLX's own formula, and the slope in the class weights."""
+    rng = np.random.default_rng(6)
+    x, d = (mx.array(rng.normal(size=(40, 5)).astype(np.float32)) for _ in range(2))
+    y, w = mx.array(rng.integers(-1, 5, 40)), mx.array(W.astype(np.float32))
+
+    def formula(x, w):
+        known = y >= 0
+        share = mx.where(known, w[mx.maximum(y, 0)], 0.0)
+        own = mx.take_along_axis(x, mx.maximum(y, 0)[:, None], axis=1)[:, 0]
+        return ((mx.logsumexp(x, axis=1) - own) * share).sum() / share.sum()
+
+    def ours(x, w):
+        return losses.classification_loss(x, y, w)
+
+    def second(loss):
+        return mx.grad(lambda z: (mx.grad(loss)(z, w) * d).sum())
+
+    def third(loss):
+        return mx.grad(lambda z: (second(loss)(z) * d).sum())
+
+    for order in (second, third):
+        found, expected = order(ours)(x), order(formula)(x)
+        assert mx.abs(expected).max() > 1e-3 and mx.abs(found - expected).max() < 1e-6
+    of_weights = [mx.grad(loss, argnums=1)(x, w) for loss in (ours, formula)]
+    assert mx.abs(of_weights[0]).max() > 1e-3
+    assert mx.abs(of_weights[0] - of_weights[1]).max() < 1e-6
 
 
 def test_schedules():
@@ -459,6 +495,47 @@ def test_views_and_windows():
     bad = PointCloud(np.concatenate([cloud.points, np.full((1, 3), np.nan, np.float32)]))
     assert not probabilities(model, PIPELINE, bad)[-1].any()
     assert predict_points(model, PIPELINE, cloud).tolist() == plain.argmax(1).tolist()
+
+
+def test_windows_pass_over_empty_space():
+    cloud = Clouds(1, n=500)[0]
+    points = np.concatenate([cloud.points, [[1e7, 2e7, 0]]])
+    parts = list(windows(PointCloud(points), 4.0, 0.5))
+    assert set(np.concatenate(parts).tolist()) == set(range(501)) and len(parts) < 200
+    for wrong in (np.array([[1e30, 0, 0]]), np.array([[0, 0, 0], [1, 1, 0]])):
+        far = PointCloud(np.concatenate([cloud.points, wrong]))
+        with pytest.raises(ValueError, match=r"more than 2\^53 windows; give a larger window"):
+            next(windows(far, 1e-45 if len(wrong) > 1 else 10.0))
+
+
+@pytest.mark.parametrize("overlap", [0.0, 0.3, 0.75])
+def test_windows_hold_what_their_bounds_say(overlap):
+    """Every window is tried, one by one, as the definition says."""
+    rng = np.random.default_rng(8)
+    p = rng.uniform(0, [9, 5, 1], (300, 3)).round(1)  # many points on borders
+    step, low = 1.2 * (1 - overlap), p.min(0)
+    xy, expected = p[:, :2] - low[:2], []
+    last = np.maximum(np.ceil((xy.max(0) - 1.2) / step), 0).astype(int)
+    for i in range(last[0] + 1):
+        for j in range(last[1] + 1):
+            begin = np.array([i, j]) * step
+            end = np.where([i, j] < last, begin + 1.2, np.inf)
+            rows = np.flatnonzero(((xy >= begin) & (xy <= end)).all(1))
+            expected += [rows.tolist()] if len(rows) else []
+    assert [rows.tolist() for rows in windows(PointCloud(p), 1.2, overlap)] == expected
+
+
+def test_average_leaves_codes_alone():
+    net = mlx.nn.Sequential(nn.QuantizedSubmConv3d(32, 8, 3, bits=4))
+    x = SparseTensor(mx.array([[0, 0, 0, 0]]), mx.ones((1, 32)))
+    average = WeightAverage(net, 0.9)
+    average.update()
+    with average.applied() as applied:
+        assert mx.array_equal(applied(x).feats, net(x).feats)
+    half = mlx.nn.Linear(2, 1)
+    half.set_dtype(mx.float16)
+    with WeightAverage(half, 0.9).applied():
+        assert half.weight.dtype == mx.float16
 
 
 def test_callbacks_name_the_missing_package(monkeypatch):

@@ -1,15 +1,12 @@
-"""What PyTorch computes for the operations on points.
+"""What PyTorch computes for the operations on points: each formula in torch.
 
-Each formula in torch, and the same restated in NumPy float64 with its gradient.
+    python tests/python/torch_reference.py     writes torch_reference.npz; needs torch
 
-    python tests/python/torch_reference.py     writes torch_reference.npz, from torch if installed
+The record in the repository was made by the same formulas and their gradients in NumPy float64,
+because no PyTorch was at hand. `test_torch_parity` compares the library with the record, and the
+record with torch where it is installed.
 
-The record in the repository is from the restatement, because no PyTorch was at hand. The tests of
-`test_torch_parity` compare the record with the library and with the restatement. If torch is
-installed, they also compare it with torch, so that a wrong restatement would be seen.
-
-A case is made by inputs() -> (differentiable arrays, constants); torch_value and numpy_vjp take
-both and, the latter, a cotangent.
+A case is made by inputs() -> (differentiable arrays, constants); torch_value takes both.
 """
 
 from pathlib import Path
@@ -35,12 +32,6 @@ class Case:
 
     def cotangent(self, value):
         return rng(99).normal(size=value.shape)
-
-    def by_numpy(self):
-        """[value, gradient of each differentiable input], float64."""
-        arrays, constants = self.inputs()
-        value, vjp = self.numpy_vjp(*arrays, *constants)
-        return [value, *vjp(self.cotangent(value))]
 
     def by_torch(self, torch):
         arrays, constants = self.inputs()
@@ -71,18 +62,6 @@ class mvmr(Case):
         zeros = torch.zeros(n, *a.shape[1:3], dtype=a.dtype)
         return zeros.index_add(0, o, torch.einsum("tgmc,tgc->tgm", a[k], b[i]))
 
-    def numpy_vjp(self, a, b, k, i, o, n):
-        y = np.zeros((n, *a.shape[1:3]))
-        np.add.at(y, o, np.einsum("tgmc,tgc->tgm", a[k], b[i]))
-
-        def vjp(g):
-            da, db = np.zeros_like(a), np.zeros_like(b)
-            np.add.at(da, k, np.einsum("tgm,tgc->tgmc", g[o], b[i]))
-            np.add.at(db, i, np.einsum("tgmc,tgm->tgc", a[k], g[o]))
-            return da, db
-
-        return y, vjp
-
 
 class vvor(Case):
     """u[o] += x[i] outer y[j]"""
@@ -96,18 +75,6 @@ class vvor(Case):
     def torch_value(self, torch, x, y, i, j, o, n):
         zeros = torch.zeros(n, *x.shape[1:], y.shape[2], dtype=x.dtype)
         return zeros.index_add(0, o, torch.einsum("tgm,tgc->tgmc", x[i], y[j]))
-
-    def numpy_vjp(self, x, y, i, j, o, n):
-        u = np.zeros((n, *x.shape[1:], y.shape[2]))
-        np.add.at(u, o, np.einsum("tgm,tgc->tgmc", x[i], y[j]))
-
-        def vjp(g):
-            dx, dy = np.zeros_like(x), np.zeros_like(y)
-            np.add.at(dx, i, np.einsum("tgmc,tgc->tgm", g[o], y[j]))
-            np.add.at(dy, j, np.einsum("tgmc,tgm->tgc", g[o], x[i]))
-            return dx, dy
-
-        return u, vjp
 
 
 GRID, LENGTHS = 0.25, [40, 0, 25]
@@ -135,16 +102,6 @@ class point_conv(Case):
             + bias
         )
 
-    def numpy_vjp(self, x, w, bias, i, j, k):
-        def vjp(g):
-            g3, x3 = g.reshape(65, 4, 3), x.reshape(65, 4, 2)
-            dx, dw = np.zeros_like(x3), np.zeros_like(w)
-            np.add.at(dx, j, np.einsum("tgcm,tgm->tgc", w[k], g3[i]))
-            np.add.at(dw, k, np.einsum("tgc,tgm->tgcm", x3[j], g3[i]))
-            return dx.reshape(x.shape), dw, g.sum(0)
-
-        return point_oracle.conv(x, w, bias, i, j, k, 65), vjp
-
 
 class _segments(Case):
     """torch.segment_reduce; equal extremes share the gradient.
@@ -159,15 +116,6 @@ class _segments(Case):
 
     def torch_value(self, torch, x, lengths):
         return torch.segment_reduce(x, self.operation, lengths=lengths, axis=0)
-
-    def numpy_vjp(self, x, lengths):
-        ids, starts = point_oracle.clouds_of(lengths), np.cumsum(lengths) - lengths
-        if self.operation in ("sum", "mean"):
-            scale = 1 / lengths[:, None] if self.operation == "mean" else np.ones((len(lengths), 1))
-            return np.add.reduceat(x, starts) * scale, lambda g: [(g * scale)[ids]]
-        y = {"max": np.maximum, "min": np.minimum}[self.operation].reduceat(x, starts)
-        hit = (x == y[ids]).astype(float)
-        return y, lambda g: [hit * (g / np.add.reduceat(hit, starts))[ids]]
 
 
 class segment_sum(_segments):
@@ -197,16 +145,6 @@ class cdist(Case):
     def torch_value(self, torch, a, b):
         return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
 
-    def numpy_vjp(self, a, b):
-        difference = a[:, None] - b[None]
-        d = np.sqrt((difference**2).sum(2))
-
-        def vjp(g):
-            w = (np.divide(g, d, out=np.zeros_like(d), where=d > 0))[..., None] * difference
-            return w.sum(1), -w.sum(0)
-
-        return d, vjp
-
 
 class cosine(Case):
     """1 - torch.nn.functional.cosine_similarity of given pairs"""
@@ -216,32 +154,6 @@ class cosine(Case):
 
     def torch_value(self, torch, a, b, i, j):
         return 1 - torch.nn.functional.cosine_similarity(a[i], b[j], dim=1, eps=1e-8)
-
-    def numpy_vjp(self, a, b, i, j):
-        x, y = a[i], b[j]
-        nx, ny = (np.linalg.norm(v, axis=1, keepdims=True) for v in (x, y))
-        cos = (x * y).sum(1, keepdims=True) / (nx * ny)
-
-        def vjp(g):
-            da, db = np.zeros_like(a), np.zeros_like(b)
-            np.add.at(da, i, -g[:, None] * (y / (nx * ny) - cos * x / nx**2))
-            np.add.at(db, j, -g[:, None] * (x / (nx * ny) - cos * y / ny**2))
-            return da, db
-
-        return 1 - cos[:, 0], vjp
-
-
-def _normalized(x, axis, weight, bias, eps=1e-5):
-    centered = x - x.mean(axis, keepdims=True)
-    scale = 1 / np.sqrt((centered**2).mean(axis, keepdims=True) + eps)
-    unit = centered * scale
-
-    def vjp(g):
-        u = g * weight
-        dx = scale * (u - u.mean(axis, keepdims=True) - unit * (u * unit).mean(axis, keepdims=True))
-        return dx, (g * unit).sum(0), g.sum(0)
-
-    return unit * weight + bias, vjp
 
 
 class batch_norm(Case):
@@ -253,18 +165,12 @@ class batch_norm(Case):
     def torch_value(self, torch, x, weight, bias):
         return torch.nn.functional.batch_norm(x, None, None, weight, bias, training=True, eps=1e-5)
 
-    def numpy_vjp(self, x, weight, bias):
-        return _normalized(x, 0, weight, bias)
-
 
 class layer_norm(batch_norm):
     """torch.nn.functional.layer_norm: each row"""
 
     def torch_value(self, torch, x, weight, bias):
         return torch.nn.functional.layer_norm(x, (6,), weight, bias, 1e-5)
-
-    def numpy_vjp(self, x, weight, bias):
-        return _normalized(x, 1, weight, bias)
 
 
 class pointcnn(Case):
@@ -278,32 +184,12 @@ class pointcnn(Case):
     def torch_value(self, torch, x, w1, b1, w2, b2, idx):
         return (torch.relu(x[idx] @ w1.T + b1) @ w2.T + b2).amax(1)
 
-    def numpy_vjp(self, x, w1, b1, w2, b2, idx):
-        h = np.maximum(x @ w1.T + b1, 0)
-        z = h @ w2.T + b2
-        y = z[idx].max(1)
-
-        def vjp(g):
-            dz = np.zeros_like(z)
-            np.add.at(dz, idx, (z[idx] == y[:, None]) * g[:, None])  # no two neighbors are equal
-            dh = dz @ w2 * (h > 0)
-            return dh @ w1, dh.T @ x, dh.sum(0), dz.T @ h, dz.sum(0)
-
-        return y, vjp
-
-
-def record():
-    try:
-        import torch
-    except ImportError:
-        torch = None
-    arrays = {"source": np.array("torch " + torch.__version__ if torch else "NumPy restatement")}
-    for name, case in CASES.items():
-        for n, value in enumerate(case.by_torch(torch) if torch else case.by_numpy()):
-            arrays[f"{name}.{n}"] = value
-    np.savez_compressed(FILE, **arrays)
-
 
 if __name__ == "__main__":
-    record()
+    import torch
+
+    arrays = {"source": np.array("torch " + torch.__version__)}
+    for name, case in CASES.items():
+        arrays |= {f"{name}.{n}": value for n, value in enumerate(case.by_torch(torch))}
+    np.savez_compressed(FILE, **arrays)
     print(FILE, FILE.stat().st_size, "bytes")

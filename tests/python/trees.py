@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 from mlx_lattice import io
-from mlx_lattice.datasets.tables import MODELNET40_CLASSES, SHAPENET_PARTS
+from mlx_lattice.datasets.label_tables import MODELNET40_CLASSES, SHAPENET_PARTS
 from mlx_lattice.io import PointCloud
 
 

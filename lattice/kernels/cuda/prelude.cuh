@@ -1,7 +1,7 @@
-// What the texts of kernels/metal need of the Metal Shading Language, for CUDA. It comes behind
+// What the texts of kernels/metal need of the Metal Shading Language, for CUDA. It comes after
 // MLX's own header and before the text of a topic.
 //
-// A simdgroup is a warp, and a threadgroup is a block. Address spaces are no part of CUDA's types.
+// A simdgroup is a warp, and a threadgroup is a block. CUDA's types have no address spaces.
 #pragma once
 
 #include "lattice/kernels/cuda/place.cuh"

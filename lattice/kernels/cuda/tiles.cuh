@@ -93,7 +93,7 @@ METAL_FUNC void multiply(Sums* sums, const float* a, int a_stride, const float* 
   }
 }
 
-// As in tiles.metal; a lane knows its sums, so that the strip is not used.
+// As in tiles.metal; a lane knows its sums, so the strip is not used.
 template <int kRows, int kColumns, typename To>
 METAL_FUNC void put_sums(const Sums* sums, float*, To to, int row, int column, uint) {
 #pragma unroll

@@ -16,12 +16,12 @@
 namespace lattice {
 using namespace metal;
 
-// In place of a pointer.
+// Stands in for the pointer of a bias that is not there.
 struct NoBias {
   float operator[](int) const thread { return 0.0f; }
 };
 
-// What a convolution reads and writes besides weights and indices.
+// The arrays that a convolution reads and writes besides weights and indices.
 template <typename X, typename B, typename T>
 struct ConvArrays {
   X x;

@@ -7,7 +7,7 @@
 //   of their kind
 //
 // Coordinates are compared in full; the hash only says where to begin. A slot, once taken, keeps
-// its coordinate, so that a row that was read from it stays right. There are more slots than rows:
+// its coordinate, so a row that was read from it stays right. There are more slots than rows:
 // every search ends.
 #pragma once
 
@@ -27,7 +27,7 @@ METAL_FUNC bool same_coordinate(int4 a, int4 b) {
   return a.x == b.x && a.y == b.y && a.z == b.z && a.w == b.w;
 }
 
-// The finaliser of MurmurHash3 (Appleby 2011) on each word in turn.
+// The finalizer of MurmurHash3 (Appleby 2011) on each word in turn.
 METAL_FUNC uint mixed(uint h, int word) {
   h = (h ^ uint(word)) * 0x9e3779b9u;
   h = (h ^ (h >> 16)) * 0x85ebca6bu;

@@ -7,7 +7,7 @@
 // A row is (batch, x, y, z): int32 coordinates, or the bits of float32 points.
 //   points:       d2 = (dx * dx + dy * dy) + dz * dz, each operation rounded to float32
 //   coordinates:  d2 is exact and rounded once to float32
-// Sources come in ascending order, so that a later one with the same distance goes behind.
+// Sources come in ascending order, so a later one with the same distance goes behind.
 #include "lattice/kernels/metal/coords.metal"
 #include "lattice/kernels/metal/exact.metal"
 

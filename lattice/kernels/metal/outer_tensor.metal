@@ -6,7 +6,7 @@
 #ifdef LATTICE_TENSOR
 namespace lattice {
 
-// The two halves of the channels lie one behind the other, so that each is a tile without padding.
+// The two halves of the channels lie one after the other, so each is a tile without padding.
 template <int kTile, int kEdges, typename T, typename C>
 struct OuterTensors {
   static constant constexpr int kHalf = kTile / 2;

@@ -9,7 +9,7 @@
 //   gather: out[j, c] = x[rows[j], c], fill where rows[j] < 0
 //
 // The entries of segment s are offsets[s] .. offsets[s + 1]; float32 sums in their order, rounded
-// once. Threads of a group lie along the channels, so that a row is read in whole lines. An empty
+// once. Threads of a group lie along the channels, so a row is read in whole lines. An empty
 // segment gives 0; a NaN wins a maximum. `at` is (kWide channels, segment). What a template
 // argument switches off is not read: any pointer will do.
 #include "lattice/kernels/metal/arguments.metal"

@@ -2,7 +2,7 @@
 // of its own.
 //
 // Tiles are half or bfloat in threadgroup memory, without padding; sums are float32. Which lane
-// holds which sum differs between generations of GPUs: it is asked, never assumed.
+// holds which sum differs between generations of GPUs, so the kernel asks and never assumes.
 #pragma once
 
 #if __METAL_VERSION__ >= 400

@@ -1,6 +1,6 @@
 // Neighboring values that a thread reads or writes at once. No topic of its own.
 //
-// Arrays of a kernel may begin at any element, so that their values are aligned as elements are.
+// Arrays of a kernel may begin at any element, so their values are aligned as elements are.
 // Apple's GPUs read up to four neighboring values at once all the same.
 #pragma once
 

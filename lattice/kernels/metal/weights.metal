@@ -33,7 +33,7 @@ METAL_FUNC DenseWeight<T, P> dense_weight(P data, ConvSizes sizes) {
 
 // T(scale * code + bias of the code's group), as kernels/cpu/features/packed.h says. A word holds
 // 32 / kBits input channels of one output channel, the first in the lowest bits. A scale of 16 bits
-// times a code is exact in float32, so that a fused multiply-add has the same bits. With float32
+// times a code is exact in float32, so a fused multiply-add has the same bits. With float32
 // scales the last bit may differ. kTurned: the weight is W^T of each group.
 template <typename T, int kBits, bool kTurned, typename C, typename A, typename B>
 struct PackedWeight {
@@ -58,8 +58,8 @@ struct PackedWeight {
     return expand(word >> uint(c * kBits % 32), float(scales[group]), float(biases[group]));
   }
   size_t begin(int, int) const thread { return 0; }
-  // 8 codes lie in one word or two, and share a scale. Behind the last channel of either side n is
-  // 0 or less; the first codes are read then.
+  // 8 codes lie in one word or two, and share a scale. Beyond the last channel of either side n is
+  // 0 or less; then the first codes are read.
   template <typename V>
   METAL_FUNC Eight<V> eight_of_row(int k, int output, int channel, int n) const thread {
     constexpr int kWords = kBits / 4, kCodes = 8 / kWords;

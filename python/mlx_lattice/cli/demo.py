@@ -17,61 +17,169 @@ import pathlib
 import sys
 import time
 import webbrowser
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import mlx.core as mx
+import numpy as np
 
-from .. import backend_info, core, explain
+from .. import backend_info, core, explain, models, viewer
+from ..datasets import Dataset, LabelTable
+from ..io import PointCloud
+from ..samples import streets
+from ..training import Ranks, VoxelPipeline, evaluate_voxels, predict_voxels
 from ..training.progress import progress
-from .device import add_device
-from .networks import NETWORKS
+from ..training.recipes import Recipe, load_recipe
+from . import training_run
+from .networks import NETWORKS, RECIPES
+from .options import Commands, add_device, add_parser, check_positive
 
-RECIPES = {"minkunet": "streets-minkunet14", "ptv3": "streets-ptv3"}
+if TYPE_CHECKING:
+    from mlx.nn import Module
+
+    from ..training import Scan
+
+PAGES = (".html", ".htm", ".png")
 
 
-def add_command(commands: argparse._SubParsersAction[Any]) -> None:
-    parser = commands.add_parser(
+class Streets(Dataset):
+    """Streets of the given seeds, in memory."""
+
+    split = "train"
+
+    def __init__(self, seeds: Iterable[int]) -> None:
+        ids = range(len(streets.CLASSES))
+        self.table = LabelTable(streets.CLASSES, {i: i for i in ids}, tuple(ids))
+        self._names, self._clouds = [], []
+        for seed in seeds:
+            points, labels = streets.street(seed)
+            self._names.append(f"street {seed}")
+            self._clouds.append(PointCloud(points, {"label": labels}))
+
+    def _read(self, i: int) -> PointCloud:
+        return self._clouds[i]
+
+
+def add_command(commands: Commands) -> None:
+    parser = add_parser(
+        commands,
         "demo",
-        help="trains a network on synthetic street scans and shows what it predicts",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Makes street scans with labels, trains a small network for some minutes,\n"
+        "trains a network on synthetic street scans and shows what it predicts",
+        "Makes street scans with labels, trains a small network for some minutes,\n"
         "prints the mean IoU on unseen scans, and writes a page with prediction beside truth.",
-        epilog="examples:\n"
+        "examples:\n"
         "  mlx-lattice demo\n"
         "  mlx-lattice demo --quick --output quick.html   takes seconds, to see that all works\n"
         "  mlx-lattice demo --epochs 20 --scenes 40       better, slower",
     )
-    parser.add_argument("--scenes", type=int, metavar="N", help="scans to learn from; default 24")
-    parser.add_argument("--epochs", type=int, metavar="N", help="times each is seen; default 12")
-    parser.add_argument(
-        "--voxel", type=float, default=0.2, metavar="METERS", help="default %(default)s"
-    )
-    parser.add_argument(
-        "--model",
-        choices=sorted(NETWORKS),
-        default="minkunet",
-        help="kind of the network; default %(default)s",
-    )
-    parser.add_argument("--seed", type=int, default=1, help="which streets; default %(default)s")
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="two scans of coarse voxels and three epochs; no good accuracy",
-    )
-    parser.add_argument(
-        "--output",
-        default="demo.html",
-        metavar="HTML",
-        help="page to write, or a .png; default %(default)s",
-    )
-    parser.add_argument(
-        "--open", action="store_true", help="opens the page in a browser where there is a display"
-    )
+    add = parser.add_argument
+    add("--scenes", type=int, metavar="N", help="scans to learn from; default 24")
+    add("--epochs", type=int, metavar="N", help="times each is seen; default 12")
+    add("--voxel", type=float, default=0.2, metavar="METERS", help="default %(default)s")
+    kind = "kind of the network; default %(default)s"
+    add("--model", choices=sorted(NETWORKS), default="minkunet", help=kind)
+    add("--seed", type=int, default=1, help="which streets; default %(default)s")
+    quick = "two scans of coarse voxels and three epochs; no good accuracy"
+    add("--quick", action="store_true", help=quick)
+    page = "page to write, or a .png; default %(default)s"
+    add("--output", default="demo.html", metavar="HTML", help=page)
+    shown = "opens the page in a browser where there is a display"
+    add("--open", action="store_true", help=shown)
     add_device(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=_demo)
 
 
-def show(path: str, in_browser: bool) -> None:
+def _demo(arguments: argparse.Namespace) -> None:
+    unseen = _complete(arguments)
+    info = backend_info()
+    print(f"{info['simd']}, {core.thread_count()} threads, MLX {info['mlx']['running']}")
+    seeds = [arguments.seed * 1000 + i for i in range(arguments.scenes + unseen)]
+    train = Streets(progress(seeds[: arguments.scenes], "scanning streets"))
+    test = Streets(seeds[arguments.scenes :])
+    model, pipeline = _learn(_recipe(arguments), train)
+
+    print(f"{unseen} streets that were never seen, voxels of {arguments.voxel:g} m:")
+    made = [pipeline.scan(test[i], test.name(i)) for i in range(unseen)]
+    print(evaluate_voxels(model, made, pipeline.names))
+    scan = pipeline.scan(test[0])  # voxels anew: no relation is there yet
+    if isinstance(model, models.MinkUNet):
+        _explain(model, scan)
+    classes = _time(model, scan)
+    cloud, guess = test[0], pipeline.point_labels(scan, classes).astype(np.int32)
+    viewer.write(
+        arguments.output,
+        viewer.compare(cloud.points, cloud.columns["label"], guess),
+        classes=pipeline.names,
+        title="A street that the network has not seen before",
+        **({} if arguments.output.lower().endswith(".png") else {"unit": "m"}),
+    )
+    _show(arguments.output, arguments.open)
+    print("next: mlx-lattice scans yard, then train a network on your own files")
+
+
+def _complete(arguments: argparse.Namespace) -> int:
+    """Sets what depends on --quick, checks the numbers; returns the number of unseen streets."""
+    quick = arguments.quick
+    arguments.scenes = arguments.scenes or (2 if quick else 24)
+    arguments.epochs = arguments.epochs or (3 if quick else 12)
+    check_positive(arguments, "scenes", "epochs", "voxel")
+    if arguments.seed < 0:
+        raise ValueError(f"--seed: found {arguments.seed}, expected 0 or more")
+    if quick:
+        arguments.voxel = max(arguments.voxel, 0.5)
+    if not arguments.output.lower().endswith(PAGES):
+        raise ValueError(
+            f"--output: found {arguments.output}, expected a name that ends in .html or .png"
+        )
+    return 1 if quick else 6
+
+
+def _recipe(arguments: argparse.Namespace) -> Recipe:
+    recipe = load_recipe(RECIPES.get(arguments.model, RECIPES["minkunet"]))
+    if arguments.model not in RECIPES:
+        network, sizes = NETWORKS[arguments.model]
+        recipe = recipe.changed(network={"name": network.__name__, "options": sizes})
+    return recipe.changed(voxel=arguments.voxel, epochs=arguments.epochs, seed=arguments.seed)
+
+
+def _learn(recipe: Recipe, train: Dataset) -> tuple[Module, VoxelPipeline]:
+    """The network after its training, with averaged weights, and its pipeline."""
+    begin = time.perf_counter()
+    run = training_run.run_by_recipe(recipe, train, None, Ranks())
+    run.fit(recipe["train"]["epochs"])
+    trainer = run.trainer
+    if trainer.average is not None:
+        trainer.model.update(trainer.average.values)
+    first, last = trainer.history[0]["loss"], trainer.history[-1]["loss"]
+    print(
+        f"trained in {time.perf_counter() - begin:.0f} s; "
+        f"the loss fell from {first:.3f} to {last:.3f}\n"
+    )
+    return trainer.model, run.pipeline
+
+
+def _explain(model: models.MinkUNet, scan: Scan) -> None:
+    layer = model.decoders[-1][0].layers[0].conv
+    feats = mx.zeros((len(scan.tensor.coords), layer.weight.shape[-1]))
+    print("\nwhy the first convolution of the last level runs as it does:")
+    print(explain(layer, scan.tensor.replace(feats=feats)))
+
+
+def _time(model: Module, scan: Scan) -> np.ndarray:
+    """Prints the time of a prediction, and returns it."""
+    times = []
+    for _ in range(4):
+        begin = time.perf_counter()
+        classes = predict_voxels(model, scan)
+        times.append(time.perf_counter() - begin)
+    print(
+        f"\none scan of {len(classes):,} voxels: {times[0] * 1e3:.0f} ms, "
+        f"{min(times) * 1e3:.0f} ms once its relations exist"
+    )
+    return classes
+
+
+def _show(path: str, in_browser: bool) -> None:
     """Prints the address of a file; opens the file when asked and when there is a display."""
     address = pathlib.Path(path).resolve().as_uri()
     print(f"page: {address}", flush=True)
@@ -80,92 +188,3 @@ def show(path: str, in_browser: bool) -> None:
     )
     if in_browser and display:
         webbrowser.open(address)
-
-
-def run(arguments: argparse.Namespace) -> None:
-    scenes, epochs, unseen, voxel = (
-        arguments.scenes or 24,
-        arguments.epochs or 12,
-        6,
-        arguments.voxel,
-    )
-    if arguments.quick:
-        scenes, epochs, unseen = arguments.scenes or 2, arguments.epochs or 3, 1
-        voxel = max(voxel, 0.5) if voxel > 0 else voxel
-    for name, value in (
-        ("--scenes", scenes),
-        ("--epochs", epochs),
-        ("--voxel", voxel),
-        ("--seed", arguments.seed + 1),
-    ):
-        if not 0 < value < float("inf"):
-            raise ValueError(
-                f"{name}: found {value if name != '--seed' else value - 1}, "
-                "expected a positive number"
-            )
-    import numpy as np
-
-    from .. import viewer
-    from ..training import scans
-    from ..training.distributed import Ranks
-    from ..training.recipes import load_recipe
-    from . import demo_scene
-    from .recipe import fit
-
-    if not arguments.output.lower().endswith((".html", ".htm", ".png")):
-        raise ValueError(
-            f"--output: found {arguments.output}, expected a name that ends in .html or .png"
-        )
-    mx.set_cache_limit(
-        4 << 30
-    )  # MLX keeps 32 MB by default; larger arrays are then new memory in every step
-    info = backend_info()
-    print(f"{info['simd']}, {core.thread_count()} threads, MLX {info['mlx']['running']}")
-
-    recipe = load_recipe(RECIPES.get(arguments.model, RECIPES["minkunet"]))
-    if arguments.model not in RECIPES:
-        network, sizes = NETWORKS[arguments.model]
-        recipe = recipe.changed(network={"name": network.__name__, "options": sizes})
-    recipe = recipe.changed(voxel=voxel, epochs=epochs, seed=arguments.seed)
-    seeds = [arguments.seed * 1000 + i for i in range(scenes + unseen)]
-    train = demo_scene.Streets(progress(seeds[:scenes], "scanning streets"))
-    test = demo_scene.Streets(seeds[scenes:])
-    begin = time.perf_counter()
-    model, pipeline, trainer = fit(recipe, train, None, None, Ranks())
-    if trainer.average is not None:
-        model.update(trainer.average.values)
-    first, last = trainer.history[0]["loss"], trainer.history[-1]["loss"]
-    print(
-        f"trained in {time.perf_counter() - begin:.0f} s; "
-        f"the loss fell from {first:.3f} to {last:.3f}\n"
-    )
-
-    print(f"{unseen} streets that were never seen, voxels of {voxel:g} m:")
-    made = [pipeline.scan(test[i], test.name(i)) for i in range(unseen)]
-    print(scans.evaluate(model, made, pipeline.names))
-    scan = pipeline.scan(test[0])  # voxels anew: no relation is there yet
-    if arguments.model == "minkunet":
-        layer = model.decoders[-1][0].layers[0].conv
-        feats = mx.zeros((len(scan.tensor.coords), layer.weight.shape[-1]))
-        print("\nwhy the first convolution of the last level runs as it does:")
-        print(explain(layer, scan.tensor.replace(feats=feats)))
-    times = []
-    for _ in range(4):
-        begin = time.perf_counter()
-        classes = scans.predict(model, scan)
-        times.append(time.perf_counter() - begin)
-    print(
-        f"\none scan of {len(classes):,} voxels: {times[0] * 1e3:.0f} ms, "
-        f"{min(times) * 1e3:.0f} ms once its relations exist"
-    )
-
-    cloud, guess = test[0], pipeline.point_labels(scan, classes)
-    viewer.write(
-        arguments.output,
-        viewer.compare(cloud.points, cloud.columns["label"], guess.astype(np.int32)),
-        classes=pipeline.names,
-        title="A street that the network has not seen before",
-        **({} if arguments.output.lower().endswith(".png") else {"unit": "m"}),
-    )
-    show(arguments.output, arguments.open)
-    print("next: mlx-lattice scans yard, then train a network on your own files")

@@ -9,24 +9,32 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
+import signal
 import sys
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from .. import __version__, backend_info
-from .device import on_device
+from .. import __version__
+from ..devices import keep_memory
+from .options import on_device, printable
 
 COMMANDS = (
+    "info",
     "demo",
     "scans",
     "train",
     "predict",
+    "detect",
     "evaluate",
     "bench",
     "routes",
-    "files",
-    "codec",
+    "voxelize",
+    "view",
+    "compress",
     "quantize",
+    "convert",
+    "features",
+    "export",
 )
 
 EXAMPLES = """examples:
@@ -35,6 +43,8 @@ EXAMPLES = """examples:
   mlx-lattice view small.ply small.html                a page that opens offline
   mlx-lattice compress scan.ply scan.mlat --voxel 0.01 lossless voxels; decompress gives points
   mlx-lattice train scans/ --voxel 0.1 --output run    a network that labels points; predict uses it
+  mlx-lattice features scan.ply --view                 what an encoder sees, a page to click in
+  mlx-lattice export run scan.ply net.lattice.safetensors  one file that C++ and C run
   mlx-lattice selftest                                 every kernel against a float64 oracle
 
 `mlx-lattice COMMAND --help` explains a command.
@@ -42,33 +52,8 @@ Exit status: 0 on success, 1 on an error that is printed, 2 on wrong usage.
 """
 
 
-def _rows(values: Any, prefix: str = "") -> Iterator[Any]:
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from _rows(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, str(value)
-
-
-def info(arguments: argparse.Namespace) -> None:
-    """says what this build can do on this machine, or what a point-cloud file holds"""
-    if arguments.file:
-        from .files import info_file
-
-        info_file(arguments.file, arguments.format)
-        return
-    rows = list(_rows(backend_info()))
-    width = max(len(key) for key, _ in rows)
-    for key, value in rows:
-        print(f"{key:<{width}}  {value}")
-
-
-def printable(text: Any) -> str:
-    """Without control characters: names inside a file must not reach the terminal as commands."""
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in str(text))
-
-
-def build_parser() -> Any:
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
     parser = argparse.ArgumentParser(
         prog="mlx_lattice",
         description="Sparse tensors and point clouds on MLX.",
@@ -77,31 +62,47 @@ def build_parser() -> Any:
     )
     parser.add_argument("--version", action="version", version=f"mlx_lattice {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    about = commands.add_parser(
-        "info",
-        help=info.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="examples:\n  mlx-lattice info\n  mlx-lattice info scan.laz",
-    )
-    about.add_argument("file", nargs="?", help="a point-cloud file; without it, this build")
-    about.add_argument("--format", metavar="F", help="its format where the extension does not tell")
-    about.set_defaults(run=info)
     for module in COMMANDS:
         importlib.import_module(f"mlx_lattice.cli.{module}").add_command(commands)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 0 success, 1 the user's mistake, 130 interrupted."""
+    """Runs one command, such as `mlx-lattice info scan.ply`.
+
+    Args:
+        argv: The words behind the name of the program; by default those of this process.
+
+    Returns:
+        The exit status: 0 on success, 1 on a mistake of the user, which is printed, 130 if it was
+        interrupted.
+
+    Raises:
+        SystemExit: The words are no command; argparse prints the usage.
+    """
     arguments = build_parser().parse_args(argv)
+    arguments.words = list(sys.argv[1:] if argv is None else argv)
+    keep_memory()
     try:
         with on_device(getattr(arguments, "device", None)):
-            return arguments.run(arguments) or 0
+            status = arguments.run(arguments) or 0
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # The reader, such as `head`, has seen enough. Python must not flush into the pipe again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except MemoryError:
         print(f"mlx_lattice {arguments.command}: not enough memory", file=sys.stderr)
         return 1
-    except (ValueError, TypeError, OverflowError, OSError, RuntimeError) as error:
-        print(f"mlx_lattice {arguments.command}: {printable(error)}", file=sys.stderr)
+    except (ValueError, TypeError, OverflowError, OSError, RuntimeError, ImportError) as error:
+        # ImportError: an optional package is missing; the message says how to install it.
+        text = str(error)
+        if isinstance(error, OSError) and error.filename and error.strerror:
+            text = f"{error.filename}: {error.strerror}"
+        print(f"mlx_lattice {arguments.command}: {printable(text)}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
+        kept = str(stop) or "no file was changed; the same command begins again"
+        print(f"\nmlx_lattice {arguments.command}: interrupted; {kept}", file=sys.stderr)
         return 130

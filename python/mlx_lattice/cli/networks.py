@@ -11,29 +11,24 @@ import inspect
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from .. import models
+from ..training.recipes import load_recipe
 
-NETWORKS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "minkunet": (models.MinkUNet, {"depth": 14, "width": 16, "stem_kernel_size": 3}),
-    "ptv3": (
-        models.PointTransformerV3,
-        {
-            "stride": [2, 2, 2],
-            "enc_depths": [1, 2, 2, 2],
-            "enc_channels": [32, 64, 96, 128],
-            "enc_num_head": [2, 4, 6, 8],
-            "enc_patch_size": [128, 128, 128, 128],
-            "dec_depths": [2, 2, 1],
-            "dec_channels": [32, 64, 96],
-            "dec_num_head": [2, 4, 6],
-            "dec_patch_size": [128, 128, 128],
-            "drop_path": 0.0,
-            "momentum": 0.1,
-            "refresh_convolution": True,
-        },
-    ),
+Network: TypeAlias = (
+    type[models.MinkUNet] | type[models.PointTransformerV3] | type[models.WindowUNet]
+)
+RECIPES = {"minkunet": "streets-minkunet14", "ptv3": "streets-ptv3"}  # of the demo
+
+
+def _of_recipe(name: str) -> dict[str, Any]:
+    return load_recipe(RECIPES[name])["network"]["options"]
+
+
+NETWORKS: dict[str, tuple[Network, dict[str, Any]]] = {
+    "minkunet": (models.MinkUNet, _of_recipe("minkunet")),
+    "ptv3": (models.PointTransformerV3, _of_recipe("ptv3")),
     "window-unet": (models.WindowUNet, {"channels": [32, 64, 128], "depths": [1, 1, 2]}),
 }
 
@@ -41,7 +36,7 @@ NETWORKS: dict[str, tuple[Any, dict[str, Any]]] = {
 RATES = {"minkunet": 4e-3, "ptv3": 1e-3, "window-unet": 4e-3}
 
 
-def sizes_of(name: str, path: Any) -> dict[str, Any]:
+def sizes_of(name: str, path: str | None) -> dict[str, Any]:
     """The arguments of a network besides its channels: by default, or from a JSON file."""
     network, defaults = NETWORKS[name]
     if path is None:
@@ -50,8 +45,7 @@ def sizes_of(name: str, path: Any) -> dict[str, Any]:
         text = json.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"--config {path}: not JSON: {error}") from None
-    known = set(inspect.signature(network.__init__).parameters)
-    known -= {"self", "in_channels", "out_channels"}
+    known = set(inspect.signature(network).parameters) - {"in_channels", "out_channels"}
     if not isinstance(text, dict) or set(text) - known:
         raise ValueError(
             f"--config {path}: expected an object with keys of {sorted(known)}, found {text!r}"

@@ -5,20 +5,22 @@
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import shutil
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TypeAlias
 
 import mlx.core as mx
 
 from .. import SparseTensor, explain, ops, routes, selftest, supported_on
-from . import gpu_table
-from .device import add_device
+from ..programs import Program
+from ..training.progress import Progress
+from .options import Commands, add_device, say_next
+from .outputs import check_output
 from .selftest_report import write_report
 
-if TYPE_CHECKING:
-    import argparse
+Sample: TypeAlias = tuple[SparseTensor | mx.array, mx.array]  # arguments of an operation
 
 _UP = ("conv_transpose3d", "generative_conv_transpose3d")
 _DOWN = ("conv3d", "subm_conv3d", "normalized_subm_conv3d")
@@ -27,7 +29,7 @@ _OPERATIONS = sorted(
 )
 
 
-def add_command(commands: argparse._SubParsersAction[Any]) -> None:
+def add_command(commands: Commands) -> None:
     table = commands.add_parser("routes", help="lists every way to evaluate an operation")
     table.add_argument("--markdown", action="store_true", help="as docs/routes.md")
     table.add_argument(
@@ -56,6 +58,9 @@ def add_command(commands: argparse._SubParsersAction[Any]) -> None:
     test = commands.add_parser(
         "selftest", help="checks every route against a float64 oracle on this machine"
     )
+    test.add_argument(
+        "program", nargs="?", help="a program with an example, which is run instead of the routes"
+    )
     add_device(test, text="only routes of this device")
     test.add_argument("--quick", action="store_true", help="few cases per route: seconds")
     test.add_argument(
@@ -66,7 +71,7 @@ def add_command(commands: argparse._SubParsersAction[Any]) -> None:
     test.set_defaults(run=_selftest)
 
 
-def markdown() -> Any:
+def markdown() -> str:
     """The text of docs/routes.md."""
     lines = [
         "# Routes",
@@ -83,17 +88,6 @@ def markdown() -> Any:
         "|---|---|---|---|",
     ]
     lines += [f"| {r.operation} | {r.device} | `{r.name}` | {r.predicate} |" for r in routes()]
-    lines += [
-        "",
-        "## Every public operation on a GPU",
-        "",
-        "Names in backticks are operations of the table above. A test runs a sample of the calls",
-        "and compares. Modules, files and commands are made of these functions.",
-        "",
-        "| function | on a GPU |",
-        "|---|---|",
-    ]
-    lines += [f"| `{name}` | {what} |" for name, what in gpu_table.rows()]
     return "\n".join(lines) + "\n"
 
 
@@ -102,23 +96,24 @@ def _routes(arguments: argparse.Namespace) -> None:
         print(markdown(), end="")
         return
     width = max(60, min(shutil.get_terminal_size((100, 24)).columns, 120))
+    names = max(len(r.name) for r in routes())
     here = {"cpu"} | ({"gpu"} if mx.is_available(mx.gpu) else set())
     shown = [r for r in routes() if arguments.all or str(r.device) in here]
     for operation, rows in itertools.groupby(shown, key=lambda r: r.operation):
         print(operation)
         for r in rows:
-            head = f"  {r.name:18}"
-            text = textwrap.wrap(r.predicate, width - len(head)) or [""]
+            head = f"  {r.name:{names}}  "
+            text = textwrap.wrap(r.predicate, width - len(head), break_on_hyphens=False) or [""]
             print(head + ("\n" + " " * len(head)).join(text))
     hidden = len(routes()) - len(shown)
     if hidden:
         print(f"\n{hidden} routes of devices that are not here: mlx-lattice routes --all")
-    print("next: mlx-lattice explain subm_conv3d")
+    say_next("explain", "subm_conv3d")
 
 
 def _samples(
-    side: int = 2, c_in: int = 4, c_out: int = 4, dtype: Any = mx.float32
-) -> dict[Any, Any]:
+    side: int = 2, c_in: int = 4, c_out: int = 4, dtype: mx.Dtype = mx.float32
+) -> dict[str, Sample]:
     """One call per operation on the features of a block of voxels.
 
     The stride is 2, so that transposed operations can divide it.
@@ -130,7 +125,8 @@ def _samples(
     w27, w8, w1 = (
         mx.ones(shape, dtype) for shape in ((27, c_in, c_out), (8, c_in, c_out), (c_out, c_in))
     )
-    calls = {"linear": (x, w1), "linear_features": (x.feats, w1)} | dict.fromkeys(_DOWN, (x, w27))
+    calls: dict[str, Sample] = {"linear": (x, w1), "linear_features": (x.feats, w1)}
+    calls |= dict.fromkeys(_DOWN, (x, w27))
     return {name: calls.get(name, (x, w8)) for name in _OPERATIONS}
 
 
@@ -140,21 +136,41 @@ def _explain(arguments: argparse.Namespace) -> None:
     c_in, c_out = arguments.channels
     calls = _samples(arguments.side, c_in, c_out, getattr(mx, arguments.dtype))
     print(explain(getattr(ops, arguments.operation), *calls[arguments.operation]))
+    say_next("bench", "conv", "--channels", c_in)
 
 
-def _devices(_arguments: Any) -> None:
+def _devices(_arguments: argparse.Namespace) -> None:
     devices = [d for d in (mx.cpu, mx.gpu) if mx.is_available(d)]
     print("| operation | " + " | ".join(d.name for d in devices) + " |")
     print("|---" * (len(devices) + 1) + "|")
     for name, args in _samples().items():
         answers = ("yes" if supported_on(d, getattr(ops, name), *args) else "no" for d in devices)
         print(f"| `{name}` | " + " | ".join(answers) + " |")
+    say_next("routes", "--all")
 
 
-def _selftest(arguments: argparse.Namespace) -> Any:
-    report = selftest(arguments.device, arguments.quick)
+def _selftest_program(path: str) -> int:
+    found = Program.load(path).selftest()
+    if found is None:
+        print(f"{path} has no example; export it again with --example")
+        return 1
+    print(f"{path}: the example gives " + ("the stored result" if found else "ANOTHER RESULT"))
+    return 0 if found else 1
+
+
+def _selftest(arguments: argparse.Namespace) -> int:
+    if arguments.program:
+        return _selftest_program(arguments.program)
+    if arguments.report:
+        check_output(arguments.report)
+    with Progress("selftest", 1, "test of all routes") as bar, bar.step("") as tell:
+        report = selftest(arguments.device, arguments.quick, tell)
     print(report)
     if arguments.report:
         write_report(report, arguments.report)
         print(f"wrote {arguments.report}")
+    if report.ok:
+        say_next(*(("selftest",) if arguments.quick else ("bench", "conv")))
+    else:
+        print("next: report the failed rows, with the file of `mlx-lattice selftest --report FILE`")
     return 0 if report.ok else 1

@@ -11,17 +11,18 @@ from typing import Any
 import mlx.core as mx
 
 from .. import backend_info
-from .._atomic import write_bytes
+from .._explain import SelftestReport
+from ..io.atomic_files import write_bytes
 
 
-def write_report(report: Any, path: str | os.PathLike[str]) -> None:
+def write_report(report: SelftestReport, path: str | os.PathLike[str]) -> None:
     """Text, or JSON when the name ends in .json."""
     content = describe(report)
     text = json.dumps(content, indent=1) + "\n" if str(path).endswith(".json") else _text(content)
     write_bytes(path, text.encode())
 
 
-def describe(report: Any) -> dict[Any, Any]:
+def describe(report: SelftestReport) -> dict[str, Any]:
     """Machine, library and one entry for each route; failed cases with what went wrong."""
     gpu = mx.device_info(mx.gpu) if mx.is_available(mx.gpu) else None
     machine = {
@@ -50,19 +51,22 @@ def describe(report: Any) -> dict[Any, Any]:
     }
 
 
-def _text(content: Any) -> Any:
+def _text(content: dict[str, Any]) -> str:
     lines = [f"made: {content['made']}", f"ok: {content['ok']}"]
     for part in ("machine", "library"):
         lines += [f"{part}.{key}: {value}" for key, value in content[part].items()]
+    one, two = (
+        max((len(e[key]) for e in content["routes"]), default=9) for key in ("operation", "route")
+    )
     lines += [
         "",
-        f"{'operation':10} {'device':6} {'route':16} {'cases':>6} {'worst error':>12} "
+        f"{'operation':{one}}  {'device':6}  {'route':{two}}  {'cases':>6} {'worst error':>12} "
         f"{'seconds':>9} {'fastest':>9}",
     ]
     for e in content["routes"]:
         times = f"{e['seconds']:9.3f} {e['fastest_seconds']:9.6f}"
         lines.append(
-            f"{e['operation']:10} {e['device']:6} {e['route']:16} {e['cases']:6} "
+            f"{e['operation']:{one}}  {e['device']:6}  {e['route']:{two}}  {e['cases']:6} "
             f"{e['worst_error']:12.3f} {times}"
         )
         lines += [f"    FAILED {f['case']}: {f['failure'] or f['error']}" for f in e["failed"]]

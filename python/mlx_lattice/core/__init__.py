@@ -1,6 +1,6 @@
 """Values: sparse tensors, coordinate sets, kernels and relations."""
 
-from .._ext import set_thread_count, thread_count
+from ..devices import set_thread_count, thread_count
 from . import coords, layouts, neighbors, points, relations, tensor, weights
 from .coords import *  # noqa: F403
 from .layouts import *  # noqa: F403
@@ -22,7 +22,7 @@ __all__ += [
 ]
 
 # Names of the older package, which need no help of their own.
-from ._older_names import QuantizedWeightLayout, Triple, triple  # noqa: E402, F401
+from ..compat import *  # noqa: E402, F403
 from .coords import (  # noqa: E402, F401
     build_sparse_alignment,
     child_coords_from_indices,
@@ -31,13 +31,6 @@ from .coords import (  # noqa: E402, F401
 )
 from .points import build_point_voxel_map, interpolate_point_features  # noqa: E402, F401
 from .relations import (  # noqa: E402, F401
-    RelationCSRView,
-    RelationEdges,
-    RelationImplicitGemmView,
-    RelationKind,
-    RelationSortedImplicitGemmView,
-    RelationView,
-    SparseRelationContract,
     build_generative_relation,
     build_kernel_relation,
     build_submanifold_kernel_relation,

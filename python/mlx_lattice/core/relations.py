@@ -1,6 +1,5 @@
 """Kernel relations, their views, the kernels they are made for, and their builders."""
 
-from .. import _ext
 from .._ext import (  # noqa: F401
     Coverage,
     EdgeCsr,
@@ -11,6 +10,15 @@ from .._ext import (  # noqa: F401
     NeighborEdges,
     NeighborRelation,
     SortedImplicitGemm,
+)
+from ..compat import *  # noqa: F403
+from ..ops.relations import (  # noqa: F401
+    build_generative_relation,
+    build_kernel_relation,
+    build_submanifold_kernel_relation,
+    build_target_kernel_relation,
+    build_target_transposed_relation,
+    build_transposed_kernel_relation,
     generative_kernel_relation,
     kernel_offsets,
     kernel_relation,
@@ -19,25 +27,6 @@ from .._ext import (  # noqa: F401
     target_transposed_kernel_relation,
     transposed_kernel_relation,
 )
-from ._older_names import (  # noqa: F401
-    RelationCSRView,
-    RelationEdges,
-    RelationImplicitGemmView,
-    RelationKind,
-    RelationSortedImplicitGemmView,
-    RelationView,
-    SparseRelationContract,
-    Triple,
-    triple,
-    with_active_rows,
-)
-
-build_generative_relation = with_active_rows(_ext.build_generative_relation)
-build_kernel_relation = with_active_rows(_ext.build_kernel_relation)
-build_submanifold_kernel_relation = with_active_rows(_ext.build_submanifold_kernel_relation)
-build_target_kernel_relation = with_active_rows(_ext.build_target_kernel_relation)
-build_target_transposed_relation = with_active_rows(_ext.build_target_transposed_relation)
-build_transposed_kernel_relation = with_active_rows(_ext.build_transposed_kernel_relation)
 
 # The other names are those of the older package; they are the same objects as elsewhere.
 __all__ = [

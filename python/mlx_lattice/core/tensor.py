@@ -7,9 +7,6 @@ from .._ext import (
     SparseTensor,
     SparseTensorComponents,
 )
-from . import _conveniences
-
-_conveniences.install()
 
 __all__ = [
     "CoordinateManager",

@@ -1,18 +1,17 @@
 """Data sets of the field, as downloaded: lazy sequences of clouds with class indices."""
 
-import sys as _sys
-
-from .. import _error_names, _help
 from .base import Dataset, DatasetError
 from .cache import Cached, DiskCache
 from .folder import Folder
+from .kitti_boxes import KittiBoxes
+from .label_tables import LabelTable
 from .nuscenes import NuScenes
+from .nuscenes_boxes import NuScenesBoxes
 from .objects import ModelNet40, ShapeNetPart
 from .s3dis import S3DIS
 from .scannet import ScanNet
 from .semantic_kitti import SemanticKITTI
 from .submission import write_prediction, write_submission_notes
-from .tables import LabelTable
 
 DATASETS: dict[str, type[Dataset]] = {
     "semantickitti": SemanticKITTI,
@@ -32,15 +31,14 @@ __all__ = [
     "DatasetError",
     "DiskCache",
     "Folder",
+    "KittiBoxes",
     "LabelTable",
     "ModelNet40",
     "NuScenes",
+    "NuScenesBoxes",
     "ScanNet",
     "SemanticKITTI",
     "ShapeNetPart",
     "write_prediction",
     "write_submission_notes",
 ]
-
-_error_names.guard(globals())
-_help.install(_sys.modules[__name__], "datasets")

@@ -17,10 +17,10 @@ import struct
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from ..core import _checks
 from ..io import PointCloud
 from .base import Dataset
 
@@ -28,18 +28,40 @@ SUFFIX = ".item"
 
 
 class DiskCache:
-    """Clouds on disk: `get(key, make)` reads the cloud of `key`, or makes and keeps it."""
+    """Clouds on disk: `get(key, make)` reads the cloud of `key`, or makes and keeps it.
+
+    `hits`, `misses` and `rebuilt` count what happened; `rebuilt` are files with a wrong checksum.
+
+    Args:
+        directory: Folder that the files are written to; it is made.
+        budget: Bytes above which the items go that were not used for the longest time.
+
+    Raises:
+        TypeError, ValueError: `budget` is no positive number of bytes, or `directory` is no path.
+
+    Examples:
+        >>> import tempfile
+        >>> from mlx_lattice import datasets, samples
+        >>> cache = datasets.DiskCache(tempfile.mkdtemp(), budget=10**8)
+        >>> for _ in range(3):
+        ...     cloud = cache.get("a name", lambda: samples.scan(0))
+        >>> cache.misses, cache.hits
+        (1, 2)
+    """
 
     def __init__(self, directory: str | os.PathLike[str], budget: int = 20 << 30) -> None:
-        if budget <= 0:
-            raise ValueError(f"[DiskCache] budget: found {budget}, expected a number of bytes")
-        self.directory, self.budget = Path(directory), budget
+        _checks.path(self, directory, "directory")
+        self.budget = _checks.integer(self, "budget", budget, most=2**63)
+        self.directory = Path(os.fsdecode(directory))
         self.directory.mkdir(parents=True, exist_ok=True)
         self.hits = self.misses = self.rebuilt = 0
         self._lock = threading.Lock()
         self._size = sum(size for _, size, _ in self._files())
 
     def get(self, key: str, make: Callable[[], PointCloud]) -> PointCloud:
+        """The cloud of a key: from the disk, or what `make` returns."""
+        _checks.instance(self, "key", key, str, "a text")
+        _checks.function(self, "make", make)
         path = self.directory / (hashlib.blake2b(key.encode(), digest_size=16).hexdigest() + SUFFIX)
         try:
             data = path.read_bytes()
@@ -54,6 +76,7 @@ class DiskCache:
             os.utime(path)
             return cloud
         cloud = make()
+        _checks.instance(self, "make()", cloud, PointCloud, "a PointCloud")
         self._write(path, _pack(cloud))
         return cloud
 
@@ -94,8 +117,27 @@ class DiskCache:
 class Cached(Dataset):
     """A data set whose items are prepared once: prepare(cloud) is kept on disk.
 
-    prepare needs no seed: it must give the same cloud each time. Its repr is part of the key, so
-    that another voxel size is another item. So are the sizes and times of the files of the item.
+    The repr of `prepare` is part of the key, so that another voxel size is another item. So are
+    the sizes and times of the files of the item.
+
+    Args:
+        dataset: The data set.
+        directory: Folder that the files are written to; it is made.
+        prepare: Gives the cloud to keep, each time the same; by default the cloud itself.
+        budget: Bytes above which the items go that were not used for the longest time.
+
+    Raises:
+        TypeError, ValueError: `dataset` is no data set, or as `DiskCache`.
+
+    Examples:
+        >>> import tempfile
+        >>> from mlx_lattice import datasets, samples, transforms
+        >>> folder, kept = tempfile.mkdtemp(), tempfile.mkdtemp()
+        >>> paths = samples.write_scans(folder)
+        >>> voxels = transforms.Voxelize(0.2)
+        >>> data = datasets.Cached(datasets.Folder(folder), kept, lambda c: voxels(c, None))
+        >>> len(data[0]) == len(data[0]) < 6000, data.cache.hits
+        (True, 1)
     """
 
     def __init__(
@@ -105,8 +147,12 @@ class Cached(Dataset):
         prepare: Callable[[PointCloud], PointCloud] | None = None,
         budget: int = 20 << 30,
     ) -> None:
+        _checks.instance(self, "dataset", dataset, Dataset, "a data set of mlx_lattice.datasets")
+        if prepare is not None:
+            _checks.function(self, "prepare", prepare)
         self._dataset, self._prepare = dataset, prepare
         self.root, self.split, self.table = dataset.root, dataset.split, dataset.table
+        self.label = dataset.label
         self._names = [dataset.name(i) for i in range(len(dataset))]
         self.cache = DiskCache(directory, budget)
 
@@ -114,10 +160,10 @@ class Cached(Dataset):
     def labeled(self) -> bool:
         return self._dataset.labeled
 
-    def source(self, i: int) -> list[Path]:
+    def _files(self, i: int) -> list[Path]:
         return self._dataset.source(i)
 
-    def __getattr__(self, name: str) -> Any:  # targets, prediction_path, ... of the data set
+    def __getattr__(self, name: str) -> object:  # targets, prediction_path, ... of the data set
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._dataset, name)

@@ -1,25 +1,32 @@
-"""nuScenes-lidarseg (Fong et al., 2022): 32-beam scans, 16 classes, through the JSON tables of the
-data set.
-"""
+"""nuScenes-lidarseg (Fong et al., 2022): 32-beam scans, 16 classes; the data set's JSON tables."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from ..core import _checks
 from ..io import PointCloud, read_nuscenes
 from .base import Dataset
-from .tables import NUSCENES, NUSCENES_MINI_VALIDATION, NUSCENES_VALIDATION
+from .label_tables import NUSCENES, NUSCENES_MINI_VALIDATION, NUSCENES_VALIDATION
 
 PIECE = 1 << 20  # characters of a table in memory at once; sample_data.json has a gigabyte
 
 
 class NuScenes(Dataset):
-    """Key frames of the LiDAR. version: v1.0-trainval, v1.0-test or v1.0-mini; by default by the
-    split.
+    """nuScenes-lidarseg: key frames of a 32-beam LiDAR with 16 classes.
+
+    Args:
+        root: Folder of the data set as downloaded; the page Data sets shows its tree.
+        split: "train", "valid" or "test"; a test split has no labels.
+        version: v1.0-trainval, v1.0-test or v1.0-mini; by default by the split.
+        panoptic: Whether labels come from the panoptic files, with the column `instance`.
+
+    Raises:
+        DatasetError: Something is missing; the message shows the expected tree.
     """
 
     TREE = """
@@ -40,6 +47,8 @@ panoptic/v1.0-trainval/TOKEN_panoptic.npz       with panoptic=True, and panoptic
         panoptic: bool = False,
     ) -> None:
         super().__init__(root, split)
+        if version is not None:
+            _checks.instance(self, "version", version, str, "the name of a version")
         self.version = version or ("v1.0-test" if split == "test" else "v1.0-trainval")
         self._panoptic = panoptic
         tables = self._folder(self.root / self.version)
@@ -53,8 +62,8 @@ panoptic/v1.0-trainval/TOKEN_panoptic.npz       with panoptic=True, and panoptic
         if self.labeled:
             kind = "panoptic" if panoptic else "lidarseg"
             listed = rows_of(self._file(tables / f"{kind}.json"), "sample_data_token", "filename")
-            labels = {row["sample_data_token"]: self.root / row["filename"] for row in listed}
-        self._paths: list[Path] = []
+            labels = {row["sample_data_token"]: self._listed(row["filename"]) for row in listed}
+        self._paths = []
         self._labels: list[Path] = []
         self._take(tables, samples, labels)
 
@@ -81,15 +90,15 @@ panoptic/v1.0-trainval/TOKEN_panoptic.npz       with panoptic=True, and panoptic
                 if token not in labels:
                     self._missing(f"no labels of {filename} (sample_data {token}) are listed")
                 self._labels.append(self._file(labels[token]))
-            self._paths.append(self._file(self.root / filename))
+            self._paths.append(self._file(self._listed(filename)))
             self._names.append(token)
         if not found:
             self._missing(f"{tables / 'sample_data.json'} lists no scan of samples/LIDAR_TOP")
 
-    def source(self, i: int) -> list[Path]:
+    def _files(self, i: int) -> list[Path]:
         return [self._paths[i], *self._labels[i : i + 1]]
 
-    def _read(self, i: int) -> Any:
+    def _read(self, i: int) -> PointCloud:
         if not self.labeled:
             return read_nuscenes(self._paths[i])
         kind = "panoptic" if self._panoptic else "labels"
@@ -100,14 +109,24 @@ panoptic/v1.0-trainval/TOKEN_panoptic.npz       with panoptic=True, and panoptic
     def prediction_path(self, i: int) -> str:
         """Where the benchmark expects the prediction of an item."""
         kind = {"valid": "val"}.get(self.split, self.split)
-        return f"lidarseg/{kind}/{self._names[i]}_lidarseg.bin"
+        return f"lidarseg/{kind}/{self.name(i)}_lidarseg.bin"
 
 
-def rows_of(path: Path, *fields: str) -> Iterator[dict[str, Any]]:
-    """Rows of a JSON table, an array of objects, one at a time; each must have the fields."""
+def _is_number(value: object) -> bool:
+    """Whether it is a number, or a list of numbers."""
+    if isinstance(value, list):
+        return all(isinstance(v, (int, float)) for v in value)
+    return isinstance(value, (int, float))
+
+
+def rows_of(path: Path, *fields: str, numbers: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    """Rows of a JSON table, an array of objects, one at a time; each must have the fields.
+
+    Fields are texts, or numbers and lists of them where `numbers` names them.
+    """
     decoder, text, number = json.JSONDecoder(), "", 0
 
-    def fail(what: str) -> None:
+    def fail(what: str) -> NoReturn:
         raise ValueError(f"{path}: {what} after row {number}; expected an array of objects")
 
     with open(path, encoding="utf-8") as file:
@@ -128,6 +147,10 @@ def rows_of(path: Path, *fields: str) -> Iterator[dict[str, Any]]:
                 text += more
                 continue
             text, number = text[end:], number + 1
-            if not isinstance(row, dict) or any(f not in row for f in fields):
-                fail(f"a row without {', '.join(fields)}")
-            yield {f: row[f] for f in fields}
+            if not isinstance(row, dict) or any(
+                not isinstance(row.get(f), (str, bool)) for f in fields
+            ):
+                fail(f"a row without {', '.join(fields)} as texts")
+            if any(not _is_number(row.get(f)) for f in numbers):
+                fail(f"a row without {', '.join(numbers)} as numbers")
+            yield {f: row[f] for f in (*fields, *numbers)}

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 
 import numpy as np
 
+from ..core import _checks
 from ..io import PointCloud, read_surface, read_text
 from .base import Dataset
-from .tables import MODELNET40_CLASSES, SHAPENET_PARTS, LabelTable
+from .label_tables import MODELNET40_CLASSES, SHAPENET_PARTS, LabelTable
 
 
 class ModelNet40(Dataset):
-    """Objects of 40 categories (Wu et al., 2015): `samples` points of each surface, from a seed.
+    """ModelNet40 (Wu et al., 2015): objects of 40 categories, as points of their surfaces.
 
     `targets[i]` is the class index of an object; `meta["target"]` of a cloud is the same number.
+
+    Args:
+        root: Folder of the data set as downloaded; the page Data sets shows its tree.
+        split: "train" or "test".
+        samples: Number of points that are drawn from each surface.
+        seed: Seed of what is drawn.
+
+    Raises:
+        DatasetError: Something is missing; the message shows the expected tree.
     """
 
     TREE = """
@@ -41,8 +50,9 @@ xbox/test/...
         seed: int = 0,
     ) -> None:
         super().__init__(root, split)
-        self._samples, self._seed = samples, seed
-        self._paths: list[Path] = []
+        self._samples = _checks.integer(self, "samples", samples)
+        self._seed = _checks.integer(self, "seed", seed, 0)
+        self._paths = []
         self.targets: list[int] = []
         for index, name in enumerate(MODELNET40_CLASSES):
             found = sorted(self._folder(self.root / name / split).glob("*.off"))
@@ -52,9 +62,6 @@ xbox/test/...
             self._names += [f"{name}/{p.stem}" for p in found]
             self.targets += [index] * len(found)
 
-    def source(self, i: int) -> list[Path]:
-        return [self._paths[i]]
-
     def _read(self, i: int) -> PointCloud:
         cloud = read_surface(self._paths[i], "off", self._samples, [self._seed, i])
         return PointCloud(
@@ -63,9 +70,22 @@ xbox/test/...
 
 
 class ShapeNetPart(Dataset):
-    """Objects with a part per point (Yi et al., 2016): 16 categories, 50 parts, normals.
+    """ShapeNetPart (Yi et al., 2016): objects of 16 categories with one of 50 parts per point.
 
     `targets[i]` is the category of an object, `parts[category]` the range of its part labels.
+
+    Args:
+        root: Folder of the data set as downloaded; the page Data sets shows its tree.
+        split: "train", "valid" or "test".
+
+    Raises:
+        DatasetError: Something is missing; the message shows the expected tree.
+
+    Examples:
+        >>> from mlx_lattice import datasets
+        >>> data = datasets.ShapeNetPart("shapenetpart", "train")  # the folder as downloaded
+        >>> len(data.classes), data[0].columns["normal"].shape[1]
+        (50, 3)
     """
 
     TREE = """
@@ -96,11 +116,8 @@ train_test_split/shuffled_train_file_list.json   also val and test: "shape_data/
             raise ValueError(
                 f"{path}: expected a list of shape_data/SYNSET/NAME: {error}"
             ) from None
-        self._paths = [self._file(self.root / synset / f"{name}.txt") for synset, name in entries]
+        self._paths = [self._file(self._listed(s, f"{name}.txt")) for s, name in entries]
         self._names = ["/".join(entry) for entry in entries]
-
-    def source(self, i: int) -> list[Path]:
-        return [self._paths[i]]
 
     def _read(self, i: int) -> PointCloud:
         path, parts = self._paths[i], self.parts[self.targets[i]]

@@ -7,15 +7,26 @@ from pathlib import Path
 
 import numpy as np
 
+from ..core import _checks
 from ..io import PointCloud, read_text
 from .base import Dataset
-from .tables import S3DIS_CLASSES, LabelTable
+from .label_tables import S3DIS_CLASSES, LabelTable
 
 COLUMNS = ("x", "y", "z", "red", "green", "blue")
 
 
 class S3DIS(Dataset):
-    """Rooms. The split `valid` is the area `held` (by convention area 5), `train` the others."""
+    """S3DIS (Armeni et al., 2016): rooms of six areas with colors and 13 classes.
+
+    Args:
+        root: Folder of the data set as downloaded; the page Data sets shows its tree.
+        split: "valid" is the area `held`, "train" are the others.
+        held: Number of the area that is held out, by convention 5.
+
+    Raises:
+        DatasetError: Something is missing; the message shows the expected tree.
+        TypeError, ValueError: `held` is no area.
+    """
 
     TREE = """
 Area_1/conferenceRoom_1/Annotations/chair_1.txt   x y z r g b per line, one file per object
@@ -32,9 +43,8 @@ Area_6/...
         self, root: str | os.PathLike[str], split: str = "train", *, held: int = 5
     ) -> None:
         super().__init__(root, split)
-        if held not in range(1, 7):
-            raise ValueError(f"[S3DIS] held: found {held}, expected an area, 1 to 6")
-        self._paths: list[Path] = []
+        held = _checks.integer(self, "held", held, 1, 6)
+        self._paths = []
         for area in [held] if split == "valid" else [a for a in range(1, 7) if a != held]:
             folder = self._folder(self.root / f"Area_{area}")
             rooms = sorted(p for p in folder.iterdir() if (p / "Annotations").is_dir())
@@ -43,7 +53,7 @@ Area_6/...
             self._paths += rooms
             self._names += [f"{folder.name}/{room.name}" for room in rooms]
 
-    def source(self, i: int) -> list[Path]:
+    def _files(self, i: int) -> list[Path]:
         found = sorted((self._paths[i] / "Annotations").glob("*.txt"))
         if not found:
             self._missing(f"{self._paths[i] / 'Annotations'} holds no .txt file")
@@ -51,7 +61,7 @@ Area_6/...
 
     def _read(self, i: int) -> PointCloud:
         clouds, labels, objects = [], [], []
-        for number, path in enumerate(self.source(i), 1):
+        for number, path in enumerate(self._files(i), 1):
             name = path.stem.split("_")[0]
             if name == "stairs":
                 name = "clutter"

@@ -1,6 +1,4 @@
-"""ScanNet v2 (Dai et al., 2017) with 20 classes, and ScanNet200 (Rozenberszki et al., 2022) with
-200.
-"""
+"""ScanNet v2 (Dai et al., 2017), 20 classes, and ScanNet200 (Rozenberszki et al., 2022), 200."""
 
 from __future__ import annotations
 
@@ -13,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from ..core import _checks
 from ..io import PointCloud, read_scannet
 from .base import Dataset
+from .label_tables import LabelTable
 from .scannet_tables import (
     CLASSES_20,
     CLASSES_200,
@@ -22,7 +22,6 @@ from .scannet_tables import (
     NYU40,
     VALIDATION_SPACES,
 )
-from .tables import LabelTable
 
 
 def _table(classes: dict[int, str], ids: range | None) -> LabelTable:
@@ -32,7 +31,17 @@ def _table(classes: dict[int, str], ids: range | None) -> LabelTable:
 
 
 class ScanNet(Dataset):
-    """Vertices of the reconstructed rooms. classes: 20 or 200."""
+    """ScanNet v2: the vertices of reconstructed rooms, with colors and 20 or 200 classes.
+
+    Args:
+        root: Folder of the data set as downloaded; the page Data sets shows its tree.
+        split: "train", "valid" or "test"; a test split has no labels.
+        classes: Number of classes: 20 or 200.
+
+    Raises:
+        DatasetError: Something is missing; the message shows the expected tree.
+        ValueError: Another number of classes.
+    """
 
     TREE = """
 scans/scene0000_00/scene0000_00_vh_clean_2.ply          vertices with color
@@ -48,19 +57,17 @@ scannetv2-labels.combined.tsv                           (200 classes)
         self, root: str | os.PathLike[str], split: str = "train", *, classes: int = 20
     ) -> None:
         super().__init__(root, split)
-        if classes not in (20, 200):
-            raise ValueError(f"[ScanNet] classes: found {classes}, expected 20 or 200")
+        _checks.one_of(self, "classes", classes, (20, 200))
         self.table = (
             _table(CLASSES_20, range(NYU40 + 1)) if classes == 20 else _table(CLASSES_200, None)
         )
         self._fine = classes == 200
         top = self._folder(self.root / ("scans_test" if split == "test" else "scans"))
-        self._paths: list[Path] = []
+        self._paths = []
         for folder in sorted(p for p in top.iterdir() if p.is_dir()):
             match = re.fullmatch(r"scene(\d{4})_(\d{2})", folder.name)
             if match is None:
                 self._missing(f"{folder} is not a scene")
-                continue
             if self._split_of(int(match[1])) == split:
                 self._names.append(folder.name)
                 self._paths.append(self._file(folder / f"{folder.name}_vh_clean_2.ply"))
@@ -94,10 +101,10 @@ scannetv2-labels.combined.tsv                           (200 classes)
             raise ValueError(f"{path}: expected the columns id and raw_category")
         return {row["raw_category"]: int(row["id"]) for row in rows}
 
-    def source(self, i: int) -> list[Path]:
+    def _files(self, i: int) -> list[Path]:
         return [self._paths[i], *(self._label_paths(self._paths[i].parent) if self.labeled else [])]
 
-    def _read(self, i: int) -> Any:
+    def _read(self, i: int) -> PointCloud:
         path = self._paths[i]
         if not self.labeled:
             return read_scannet(path, False)
@@ -132,10 +139,10 @@ scannetv2-labels.combined.tsv                           (200 classes)
 
     def prediction_path(self, i: int) -> str:
         """Where the benchmark expects the prediction of an item."""
-        return f"{self._names[i]}.txt"
+        return f"{self.name(i)}.txt"
 
 
-def _json(path: Path, key: str) -> Any:
+def _json(path: Path, key: str) -> list[Any]:
     try:
         return json.loads(path.read_text(encoding="utf-8"))[key]
     except (ValueError, KeyError, TypeError) as error:

@@ -8,29 +8,13 @@ that number are the training split. The three splits have 1201, 312 and 100 scan
 
 FIRST_TEST_SPACE = 707
 
-CLASSES_20 = {
-    1: "wall",
-    2: "floor",
-    3: "cabinet",
-    4: "bed",
-    5: "chair",
-    6: "sofa",
-    7: "table",
-    8: "door",
-    9: "window",
-    10: "bookshelf",
-    11: "picture",
-    12: "counter",
-    14: "desk",
-    16: "curtain",
-    24: "refrigerator",
-    28: "shower curtain",
-    33: "toilet",
-    34: "sink",
-    36: "bathtub",
-    39: "otherfurniture",
-}
 NYU40 = 40  # the largest id of the labels; 0 is unannotated
+
+_IDS_20 = "1 2 3 4 5 6 7 8 9 10 11 12 14 16 24 28 33 34 36 39"
+_NAMES_20 = """
+wall, floor, cabinet, bed, chair, sofa, table, door, window, bookshelf, picture, counter, desk,
+curtain, refrigerator, shower curtain, toilet, sink, bathtub, otherfurniture
+"""
 
 _IDS_200 = """
 1 2 3 4 5 6 7 8 9 10 11 13 14 15 16 17 18 19 21 22 23 24 26 27 28 29 31 32 33 34 35 36 38 39 40
@@ -70,13 +54,14 @@ water bottles, coat rack, storage organizer, folded chair, fire alarm, power str
 poster, potted plant, luggage, mattress
 """
 
-CLASSES_200 = dict(
-    zip(
-        map(int, _IDS_200.split()),
-        (name.strip() for name in _NAMES_200.replace("\n", " ").split(",")),
-        strict=True,
-    )
-)
+
+def _by_id(ids: str, names: str) -> dict[int, str]:
+    listed = (name.strip() for name in names.replace("\n", " ").split(","))
+    return dict(zip(map(int, ids.split()), listed, strict=True))
+
+
+CLASSES_20 = _by_id(_IDS_20, _NAMES_20)
+CLASSES_200 = _by_id(_IDS_200, _NAMES_200)
 
 _VALIDATION = """
 11 15 19 25 30 46 50 63 64 77 81 84 86 88 95 100 131 139 144 146 149 153 164 169 187 193 196 203

@@ -5,20 +5,36 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from ..core import _checks
 from ..io import PointCloud, read_kitti
 from .base import Dataset
-from .tables import SEMANTIC_KITTI, SEMANTIC_KITTI_SPLITS
+from .label_tables import SEMANTIC_KITTI, SEMANTIC_KITTI_SPLITS
 
 
 class SemanticKITTI(Dataset):
-    """Scans of sequences. scans: how many, the item's own and those before it, lie in one cloud.
+    """SemanticKITTI (Behley et al., 2019): 64-beam scans of streets with 19 classes.
 
     With scans > 1 the poses of the data set move the earlier scans into the frame of the item's
     scan. The column `time` counts back: 0, -1, -2, ... Only points of time 0 are evaluated.
+
+    Args:
+        root: Folder of the data set as downloaded; the page Data sets shows its tree.
+        split: "train", "valid" or "test"; a test split has no labels.
+        sequences: Numbers of the sequences; by default those of the split.
+        scans: How many scans lie in one cloud: that of the item and those before it.
+
+    Raises:
+        DatasetError: Something is missing; the message shows the expected tree.
+        TypeError, ValueError: An argument is of another kind.
+
+    Examples:
+        >>> from mlx_lattice import datasets
+        >>> data = datasets.SemanticKITTI("semantickitti", "valid")  # the folder as downloaded
+        >>> data.name(0), data.classes[0], len(data.classes)
+        ('08/000000', 'car', 19)
     """
 
     TREE = """
@@ -41,16 +57,18 @@ sequences/21/velodyne/...
         scans: int = 1,
     ) -> None:
         super().__init__(root, split)
-        if scans < 1:
-            raise ValueError(f"[SemanticKITTI] scans: found {scans}, expected 1 or more")
-        self._scans = scans
+        self._scans = _checks.integer(self, "scans", scans)
+        numbers: Sequence[int] = SEMANTIC_KITTI_SPLITS[split]
+        if sequences is not None:
+            numbers = _checks.listed(self, "sequences", sequences, "numbers of sequences")
         inner = self.root / "dataset"
         top = inner if (inner / "sequences").is_dir() else self.root
-        self._paths: list[Path] = []
+        self._paths = []
         self._first: list[int] = []  # index of the first scan of the item's sequence
         self._poses: dict[Path, np.ndarray] = {}
-        for number in SEMANTIC_KITTI_SPLITS[split] if sequences is None else sequences:
-            self._add(top / "sequences" / f"{int(number):02}")
+        for number in numbers:
+            name = f"{_checks.integer(self, 'sequences', number, 0):02}"
+            self._add(top / "sequences" / name)
 
     def _add(self, folder: Path) -> None:
         found = sorted(self._folder(folder / "velodyne").glob("*.bin"))
@@ -70,7 +88,7 @@ sequences/21/velodyne/...
         self._paths += found
         self._names += [f"{folder.name}/{p.stem}" for p in found]
 
-    def source(self, i: int) -> list[Path]:
+    def _files(self, i: int) -> list[Path]:
         first = max(self._first[i], i - self._scans + 1)
         scans = self._paths[first : i + 1]
         return scans + ([self._label_path(p) for p in scans] if self.labeled else [])
@@ -88,7 +106,7 @@ sequences/21/velodyne/...
         classes = self.table.indices(cloud.columns["label"], str(labels))
         return PointCloud(cloud.points, {**cloud.columns, "label": classes})
 
-    def _read(self, i: int) -> Any:
+    def _read(self, i: int) -> PointCloud:
         if self._scans == 1:
             return self._one(i)
         first = max(self._first[i], i - self._scans + 1)
@@ -107,9 +125,7 @@ sequences/21/velodyne/...
         return PointCloud(np.concatenate([p for p, _ in parts]), columns)
 
     def _read_poses(self, folder: Path, count: int) -> np.ndarray:
-        """(count, 4, 4) float64 in the scanner's frame: inv(Tr) pose Tr; the files are the
-        camera's.
-        """
+        """(count, 4, 4) float64 in the scanner's frame: inv(Tr) pose Tr of the camera's poses."""
         lines = self._file(folder / "calib.txt").read_text().splitlines()
         rows = [line.split()[1:] for line in lines if line.startswith("Tr")]
         if len(rows) != 1 or len(rows[0]) != 12:
@@ -129,7 +145,7 @@ sequences/21/velodyne/...
 
     def prediction_path(self, i: int) -> str:
         """Where the benchmark expects the prediction of an item."""
-        sequence, stem = self._names[i].split("/")
+        sequence, stem = self.name(i).split("/")
         return f"sequences/{sequence}/predictions/{stem}.label"
 
 

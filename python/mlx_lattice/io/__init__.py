@@ -2,21 +2,25 @@
 
 PLY, PCD, LAS/LAZ, NPY/NPZ, scans of KITTI and nuScenes with their labels, text (XYZ, TXT, CSV),
 meshes (OFF, OBJ, STL) and E57. LAS and LAZ need laspy and lazrs:
-pip install 'lattice-mlx[io]'. A file that is not what it says raises `ValueError` with its path;
-memory stays in proportion to the file.
+pip install 'lattice-mlx[io]'. `read_checkpoint` reads weights of other programs. A file that is not
+what it says raises `ValueError` with its path; memory stays in proportion to the file.
 """
 
 from __future__ import annotations
 
-import os
 import os as _os
-import sys as _sys
 from collections.abc import Callable
 from functools import partial as _partial
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any
 
-from .. import _error_names, _help
+from ..core._checks import flag as _flag
+from ..core._checks import path as _check_path
+from ..core._checks import told as _told
+from .box_frame import BoxFrame
+from .checkpoint import Checkpoint, read_checkpoint
 from .cloud import PointCloud
+from .cloud import check_cloud as _check_cloud
 from .e57 import read_e57
 from .kitti import (
     read_bin,
@@ -29,6 +33,13 @@ from .kitti import (
     write_kitti,
     write_nuscenes,
 )
+from .kitti_objects import (
+    KittiCalibration,
+    camera_objects,
+    lidar_boxes,
+    read_kitti_calibration,
+    read_kitti_objects,
+)
 from .las import read_las, write_las
 from .mesh import Mesh, read_mesh, read_surface
 from .mlat import read_mlat
@@ -38,7 +49,10 @@ from .ply import read_ply, write_ply
 from .scannet import read_scannet
 from .text import read_text, write_csv, write_text
 
-READERS: dict[str, Callable[..., Any]] = {
+if _TYPE_CHECKING:
+    from ..core.types import FilePath as _FilePath
+
+READERS: dict[str, Callable[..., PointCloud]] = {
     "ply": read_ply,
     "pcd": read_pcd,
     "las": read_las,
@@ -59,7 +73,7 @@ READERS: dict[str, Callable[..., Any]] = {
     "mlat": read_mlat,
     "scannet": read_scannet,
 }
-WRITERS: dict[str, Callable[..., Any]] = {
+WRITERS: dict[str, Callable[..., None]] = {
     "ply": write_ply,
     "pcd": write_pcd,
     "las": write_las,
@@ -75,13 +89,21 @@ WRITERS: dict[str, Callable[..., Any]] = {
 }
 
 __all__ = [
+    "BoxFrame",
+    "Checkpoint",
+    "KittiCalibration",
     "Mesh",
     "PointCloud",
+    "camera_objects",
     "format_of",
+    "lidar_boxes",
     "read",
     "read_bin",
+    "read_checkpoint",
     "read_e57",
     "read_kitti",
+    "read_kitti_calibration",
+    "read_kitti_objects",
     "read_label",
     "read_labeled",
     "read_las",
@@ -110,58 +132,76 @@ __all__ = [
 ]
 
 
-def format_of(
-    path: str | os.PathLike[str], format: str | None = None, *, write: bool = False
-) -> str:
-    """The format's name, from the argument or the extension. write: one that can be written."""
-    known = WRITERS if write else READERS
-    name = (format or _os.path.splitext(_os.fspath(path))[1].lstrip(".")).lower()
+def format_of(path: _FilePath, format: str | None = None, *, write: bool = False) -> str:
+    """The name of a file's format: the argument, or what the extension says.
+
+    Args:
+        write: Whether the format must be one that can be written.
+
+    Raises:
+        ValueError: There is no such format.
+    """
+    _check_path("format_of", path)
+    known = list(WRITERS if _flag("format_of", "write", write) else READERS)
+    if format is not None and not isinstance(format, str):
+        raise TypeError(f"[format_of] format must be a text, found {_told(format)}")
+    name = (format or _os.path.splitext(_os.fsdecode(path))[1].lstrip(".")).lower()
     if name not in known:
-        raise ValueError(f"{path}: format {name!r}, expected one of {', '.join(known)}")
+        raise ValueError(f"[io] path {path}: format {name!r}, expected one of {', '.join(known)}")
     return "nuscenes" if name == "bin" and str(path).endswith(".pcd.bin") else name
 
 
-def read(path: str | os.PathLike[str], format: str | None = None, **options: Any) -> PointCloud:
-    """PointCloud of a file. format: a name such as kitti, where the extension does not tell.
+def read(path: _FilePath, format: str | None = None, **options: Any) -> PointCloud:
+    """The PointCloud of a file.
 
-    options go to the reader: `samples=` and `seed=` of a mesh, `columns=` of a text file,
-    `labels=` of a scan.
+    Args:
+        format: A name such as "kitti", where the extension does not tell.
+        **options: What the reader of the format takes: `samples=` and `seed=` of a mesh, `columns=`
+            of a text file, `labels=` of a scan.
+
+    Raises:
+        OSError: The file cannot be opened.
+        ValueError: There is no such format, or the file is not what it says; the message begins
+            with its path.
+
+    Examples:
+        >>> import tempfile
+        >>> from mlx_lattice import io, samples
+        >>> path = samples.write_scans(tempfile.mkdtemp(), 1)[0]
+        >>> io.read(path)
+        PointCloud(6,000 points float32; label uint8, intensity float32)
     """
     name = format_of(path, format)
-    return _called(READERS[name], "read", name, path, **options)
+    try:
+        return READERS[name](path, **options)
+    except TypeError as error:
+        if "unexpected keyword" in str(error):
+            raise TypeError(f"[read] {name}: {error}") from None
+        raise
 
 
-def write(
-    path: str | os.PathLike[str], cloud: PointCloud, format: str | None = None, **options: Any
-) -> None:
-    """Writes by extension. options go to the writer: write_ply(format=...) is `encoding=` here.
+def write(path: _FilePath, cloud: PointCloud, format: str | None = None, **options: Any) -> None:
+    """Writes a cloud in the format of the extension.
 
-    encoding: PLY binary_little_endian, binary_big_endian, ascii;
-    PCD binary, binary_compressed, ascii.
+    Args:
+        format: A name such as "kitti", where the extension does not tell.
+        **options: What the writer of the format takes. `encoding=` is the argument `format` of
+            `write_ply` and `write_pcd`: PLY has binary_little_endian, binary_big_endian and ascii,
+            PCD has binary, binary_compressed and ascii.
+
+    Raises:
+        OSError: The file cannot be written; a file that stood there stays as it was.
+        ValueError: There is no such format, or it cannot hold the cloud.
     """
     name = format_of(path, format, write=True)
-    if not isinstance(cloud, PointCloud):
-        raise TypeError(
-            f"[write] cloud must be a PointCloud, found {type(cloud).__name__}; make one:"
-            " PointCloud(points)"
-        )
+    _check_cloud("write", cloud)
     if "encoding" in options:
         options["format"] = options.pop("encoding")
     if name in ("las", "laz"):
         options.setdefault("compressed", name == "laz")
-    return _called(WRITERS[name], "write", name, path, cloud, **options)
-
-
-def _called(
-    function: Callable[..., Any], operation: str, name: str, *arguments: Any, **options: Any
-) -> Any:
     try:
-        return function(*arguments, **options)
+        WRITERS[name](path, cloud, **options)
     except TypeError as error:
         if "unexpected keyword" in str(error):
-            raise TypeError(f"[{operation}] {name}: {error}") from None
+            raise TypeError(f"[write] {name}: {error}") from None
         raise
-
-
-_error_names.guard(globals())
-_help.install(_sys.modules[__name__], "io")

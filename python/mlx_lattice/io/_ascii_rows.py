@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 
-def read_rows(file: Any, dtype: Any, count: int, left: Any) -> Any:
+def read_rows(file: BinaryIO, dtype: np.dtype[Any], count: int, left: int) -> np.ndarray:
     """The next `count` lines as a structured array.
 
     A value takes at least two bytes: itself and what separates it from the next value.
     """
-    values = sum(int(np.prod(dtype[i].shape, dtype=np.int64)) for i in range(len(dtype)))
+    values = sum(int(np.prod(dtype[name].shape, dtype=np.int64)) for name in dtype.names or ())
     if count * 2 * values - 1 > left:
         raise ValueError(
             f"{count} points of {values} values cannot stand in {left} bytes: "
@@ -29,10 +29,10 @@ def read_rows(file: Any, dtype: Any, count: int, left: Any) -> Any:
     return rows
 
 
-def write_rows(file: Any, rows: Any, separator: str = " ") -> None:
+def write_rows(file: BinaryIO, rows: np.ndarray, separator: str = " ") -> None:
     """The shortest decimals that read back as the same numbers."""
     cells = []
-    for name in rows.dtype.names:
+    for name in rows.dtype.names or ():
         values = rows[name]
         for column in values.T if values.ndim == 2 else [values]:
             cells.append(map(str, column if column.dtype.kind == "f" else column.tolist()))

@@ -5,9 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
+
+from ..core._checks import path as check_path
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from ..core.types import FilePath
 
 HEADER_LIMIT = 1 << 16  # bytes of a text header; real ones have some hundreds
 ROW_LIMIT = 1 << 16  # bytes of one point
@@ -18,12 +25,12 @@ class FileError(ValueError):
 
 
 @contextmanager
-def naming(path: str | os.PathLike[str], kind: str) -> Iterator[Any]:
+def naming(path: FilePath, kind: str) -> Iterator[None]:
     """Turns every error about the contents of a file into a FileError that names the file.
 
     A missing file stays an OSError.
     """
-    check_path(path)
+    check_path("io", path)
     try:
         yield
     except FileError:
@@ -40,17 +47,7 @@ def naming(path: str | os.PathLike[str], kind: str) -> Iterator[Any]:
         ) from None
 
 
-def check_path(path: Any) -> None:
-    """Raises where a path is no text, no bytes and no pathlib.Path, or holds a null character."""
-    if not isinstance(path, (str, bytes, os.PathLike)):
-        raise TypeError(
-            f"[io] path: found {type(path).__name__}, expected a text or a pathlib.Path"
-        )
-    if b"\0" in os.fsencode(path):
-        raise ValueError(f"[io] path: found {path!r}, expected a name without a null character")
-
-
-def require(package: Any, extra: Any) -> Any:
+def require(package: str, extra: str) -> ModuleType:
     """Imports an optional package, or says how to get it."""
     import importlib
 
@@ -63,29 +60,30 @@ def require(package: Any, extra: Any) -> Any:
         ) from None
 
 
-def file_size(file: Any) -> Any:
+def file_size(file: BinaryIO) -> int:
+    """The bytes of an open file."""
     return os.fstat(file.fileno()).st_size
 
 
-def write_array(file: Any, array: Any) -> None:
+def write_array(file: BinaryIO, array: np.ndarray) -> None:
     """The bytes of an array. `ndarray.tofile` loses the error of a full disk; `write` raises it."""
     array = np.ascontiguousarray(array)
     if array.size:
         file.write(array.reshape(-1).view(np.uint8).data)
 
 
-def whole(text: str, what: str, low: int = 0, high: Any = (1 << 48) - 1) -> Any:
-    """A non-negative integer of a header."""
+def whole(text: str, what: str, low: int = 0, high: int = (1 << 48) - 1) -> int:
+    """An integer of a header, between low and high."""
     try:
         value = int(text)
     except ValueError:
-        value = None
-    if value is None or not low <= value <= high:
+        value = low - 1
+    if not low <= value <= high:
         raise ValueError(f"{what}: found {short(text)}, expected an integer in {low}..{high}")
     return value
 
 
-def fits(count: int, row_bytes: Any, left: Any, what: str = "points") -> None:
+def fits(count: int, row_bytes: int, left: int, what: str = "points") -> None:
     """Compares a count of the header with the bytes that exist, before anything is allocated."""
     if row_bytes > ROW_LIMIT:
         raise ValueError(f"a row of {row_bytes} bytes, expected at most {ROW_LIMIT}")
@@ -96,7 +94,7 @@ def fits(count: int, row_bytes: Any, left: Any, what: str = "points") -> None:
         )
 
 
-def header_lines(file: Any, last: Any, kind: str) -> Any:
+def header_lines(file: BinaryIO, last: str, kind: str) -> list[str]:
     """Lines of a text header up to and including the line that begins with `last`.
 
     Afterwards the file stands behind that line.
@@ -115,6 +113,7 @@ def header_lines(file: Any, last: Any, kind: str) -> Any:
             return lines
 
 
-def short(text: str) -> Any:
+def short(text: str) -> str:
+    """A text for messages, cut where it is long."""
     text = repr(text)
     return text if len(text) <= 60 else text[:57] + "..."

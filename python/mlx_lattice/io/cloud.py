@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core._checks import numpy_array, told
+
 if TYPE_CHECKING:
     import mlx.core as mx
 
-    from .._types import ArrayLike
+    from ..core.types import ArrayLike
 
 # Names that files use -> ours. Three or four of them together make one column.
 GROUPS = {
@@ -36,11 +39,30 @@ ALIASES = {
 
 @dataclass(frozen=True, eq=False)
 class PointCloud:
-    """points (N, 3), float32 or float64 as the file has them; columns: name -> (N,) or (N, k).
+    """Points and named columns, as every reader returns and every writer takes them.
 
-    The arrays are NumPy's, because coordinates of maps need float64, which MLX has only on the
-    CPU. `local()` returns MLX arrays. `meta` holds what else a format knows, such as scale and
-    offset of LAS; writing with these gives the same integers again.
+    The arrays are NumPy's, because coordinates of maps need float64, which MLX has only on the CPU.
+    `local()` returns MLX arrays.
+
+    Args:
+        points: (N, 3), float32 or float64 as the file has them; integers become floats.
+        columns: Arrays (N,) or (N, k) of numbers by name, such as `label`, `intensity`, `color` and
+            `normal`.
+        meta: What else a format knows, such as scale and offset of LAS. Writing with these gives
+            the same integers again.
+
+    Raises:
+        TypeError: An argument is no array, or columns is no dictionary.
+        ValueError: An array has another shape, or holds something else than numbers.
+
+    Examples:
+        >>> import numpy as np
+        >>> from mlx_lattice import io
+        >>> cloud = io.PointCloud(np.zeros((4, 3)), {"label": np.array([0, 0, 1, 1], np.uint8)})
+        >>> cloud
+        PointCloud(4 points float64; label uint8)
+        >>> len(cloud[cloud.columns["label"] == 1])
+        2
     """
 
     points: np.ndarray
@@ -48,7 +70,7 @@ class PointCloud:
     meta: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        points = np.asarray(self.points)
+        points = numpy_array(self, "points", self.points, kinds=None)
         if points.ndim != 2 or points.shape[1] != 3:
             raise ValueError(f"[PointCloud] points: found shape {points.shape}, expected (N, 3)")
         if points.dtype.kind not in "fiu":
@@ -57,9 +79,14 @@ class PointCloud:
             )
         if points.dtype not in (np.float32, np.float64):
             points = points.astype(np.float32 if points.dtype.itemsize <= 2 else np.float64)
+        for name in ("columns", "meta"):
+            if not isinstance(getattr(self, name), Mapping):
+                raise TypeError(
+                    f"[PointCloud] {name}: found {told(getattr(self, name))}, expected a dictionary"
+                )
         columns = {}
-        for name, values in self.columns.items():
-            values = np.asarray(values)
+        for name, given in self.columns.items():
+            values = numpy_array(self, f"column {name!r}", given, kinds=None)
             if values.ndim not in (1, 2) or len(values) != len(points):
                 raise ValueError(
                     f"[PointCloud] column {name!r}: found shape {values.shape}, "
@@ -76,7 +103,7 @@ class PointCloud:
     def __len__(self) -> int:
         return len(self.points)
 
-    def __getitem__(self, rows: Any) -> PointCloud:
+    def __getitem__(self, rows: np.ndarray | slice | list[int]) -> PointCloud:
         """The cloud of some rows: a mask, indices or a slice."""
         return PointCloud(
             self.points[rows],
@@ -91,7 +118,7 @@ class PointCloud:
         return f"PointCloud({len(self):,} points {self.points.dtype}; {columns or 'no columns'})"
 
     def _repr_html_(self) -> str:
-        from .. import notebook
+        from ..viewer import notebook
 
         return notebook.point_cloud(self)
 
@@ -117,38 +144,61 @@ class PointCloud:
         """(mx.array (N, 3) float32, origin): points less `origin`, subtracted in float64.
 
         The default origin is the low corner. So coordinates of a map (400,000 m) keep their
-        millimeters.
+        millimeters. An origin that is not three numbers is a ValueError.
         """
         import mlx.core as mx
 
         if origin is None:
             bounds = self.bounds()
             origin = np.zeros(3) if bounds is None else bounds[0]
-        try:
-            origin = np.broadcast_to(np.asarray(origin, np.float64), (3,))
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"[PointCloud.local] origin: found {origin!r:.80}, expected three numbers"
-            ) from None
+        origin = _three_numbers("local", origin)
+        return mx.array(self.less(origin).astype(np.float32, copy=False)), origin
+
+    def less(self, origin: ArrayLike) -> np.ndarray:
+        """(N, 3): points less an origin of three numbers, in the dtype of the points.
+
+        The subtraction is done in float64. So float64 positions keep their meaning, however far
+        apart they are.
+        """
+        origin = _three_numbers("less", origin)
+        if self.points.dtype == np.float64:
+            return self.points - origin
         near = origin.astype(np.float32)
         if self.points.dtype == np.float32 and (near == origin).all():
             # The difference of two float32 is rounded once, as through float64; half the time.
-            return mx.array(self.points - near), origin
-        return mx.array((self.points.astype(np.float64) - origin).astype(np.float32)), origin
+            return self.points - near
+        return (self.points.astype(np.float64) - origin).astype(np.float32)
 
 
-def plain(values: Any) -> Any:
+def _three_numbers(method: str, origin: ArrayLike) -> np.ndarray:
+    try:
+        return np.broadcast_to(np.asarray(origin, np.float64), (3,))
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"[PointCloud.{method}] origin: found {told(origin)}, expected three numbers"
+        ) from None
+
+
+def check_cloud(who: str, cloud: object, what: str = "cloud") -> None:
+    """Raises where a cloud is none."""
+    if not isinstance(cloud, PointCloud):
+        raise TypeError(
+            f"[{who}] {what} must be a PointCloud, found {told(cloud)}; make one:"
+            " PointCloud(points)"
+        )
+
+
+def plain(values: np.ndarray) -> np.ndarray:
     """The same values as a contiguous, aligned array in the byte order of this machine.
 
-    MLX and C need such an array.
-
-    A column of a structured array has strides of the whole row; such a column is copied.
+    MLX and C need such an array. A column of a structured array has strides of the whole row; such
+    a column is copied.
     """
     values = values.astype(values.dtype.newbyteorder("="), copy=False)
     return np.require(values, requirements=["C", "A"])
 
 
-def gather(fields: Any, what: str) -> PointCloud:
+def gather(fields: Mapping[str, np.ndarray], what: str) -> PointCloud:
     """A PointCloud from {name in the file: (N,) or (N, k)}; x, y and z are required."""
     fields = dict(fields)
     lower = {name.lower(): name for name in reversed(fields)}
@@ -165,18 +215,7 @@ def gather(fields: Any, what: str) -> PointCloud:
     exact = common == np.float32 or (common.kind in "iu" and common.itemsize <= 2)
     dtype = np.float32 if exact else np.float64
     points = np.stack([axis.astype(dtype, copy=False) for axis in xyz], axis=1)
-    columns = {}
-    for name, sets in GROUPS.items():
-        for parts in sets:
-            found = [lower[p] for p in parts if p in lower and lower[p] in fields]
-            if (
-                len(found) >= 3
-                and name not in fields
-                and [f.lower() for f in found[:3]] == list(parts[:3])
-                and all(fields[f].ndim == 1 for f in found)
-            ):
-                columns[name] = np.stack([fields.pop(f) for f in found], axis=1)
-                break
+    columns = _grouped(fields, lower)
     taken = {name.lower() for name in fields}
     for name, values in fields.items():
         ours = next(
@@ -193,7 +232,26 @@ def gather(fields: Any, what: str) -> PointCloud:
     return PointCloud(points, columns)
 
 
-def scatter(cloud: PointCloud, dtypes: Any, what: str, flat: bool = True) -> Any:
+def _grouped(fields: dict[str, np.ndarray], lower: dict[str, str]) -> dict[str, np.ndarray]:
+    """Takes colors and normals out of the fields: three or four of them make one column."""
+    columns = {}
+    for name, sets in GROUPS.items():
+        for parts in sets:
+            found = [lower[p] for p in parts if p in lower and lower[p] in fields]
+            if (
+                len(found) >= 3
+                and name not in fields
+                and [f.lower() for f in found[:3]] == list(parts[:3])
+                and all(fields[f].ndim == 1 for f in found)
+            ):
+                columns[name] = np.stack([fields.pop(f) for f in found], axis=1)
+                break
+    return columns
+
+
+def scatter(
+    cloud: PointCloud, dtypes: Collection[np.dtype[Any]], what: str, flat: bool = True
+) -> np.ndarray:
     """Structured array for a file: x, y, z, red, green, blue ...
 
     `dtypes` are the dtypes of the format. color becomes 8 bits, as viewers of these formats
@@ -229,7 +287,7 @@ def scatter(cloud: PointCloud, dtypes: Any, what: str, flat: bool = True) -> Any
     return rows
 
 
-def color_range(values: Any) -> str:
+def color_range(values: np.ndarray) -> str:
     """What is wrong with colors for a file, in words; empty when nothing is.
 
     Floats are 0..1 and integers 0..65535. Floats may leave 0..1 by rounding errors.
@@ -245,7 +303,7 @@ def color_range(values: Any) -> str:
     return f"found {low}..{high}, expected 0..65535"
 
 
-def color8(values: Any) -> Any:
+def color8(values: np.ndarray) -> np.ndarray:
     """Colors as uint8: floats are 0..1; 16-bit colors lose their low byte if one is above 255."""
     if values.dtype == np.uint8:
         return values
@@ -255,11 +313,8 @@ def color8(values: Any) -> Any:
     return np.clip(values >> 8 if wide else values, 0, 255).astype(np.uint8)
 
 
-def whole_numbers(values: Any, low: Any, high: Any) -> str:
-    """What is wrong with values for an integer field of this range, in words.
-
-    Empty when nothing is.
-    """
+def whole_numbers(values: np.ndarray, low: int, high: int) -> str:
+    """What is wrong with values for an integer field of this range, in words; or nothing."""
     if not values.size:
         return ""
     if values.dtype.kind == "f":
@@ -272,7 +327,31 @@ def whole_numbers(values: Any, low: Any, high: Any) -> str:
     return ""
 
 
-def _stored(name: str, values: Any, dtypes: Any, what: str) -> Any:
+def labels_of(cloud: PointCloud, column: str, name: str) -> np.ndarray:
+    """(N,) class labels of a cloud, int64; floats that hold whole numbers are labels too.
+
+    Raises ValueError, which begins with `name`, if there is no such column of whole numbers.
+    """
+    if column not in cloud.columns:
+        found = ", ".join(cloud.columns) or "none"
+        raise ValueError(f"{name}: no column {column!r}; found {found}")
+    values = cloud.columns[column]
+    if values.ndim != 1:
+        raise ValueError(
+            f"{name}: column {column!r} has shape {values.shape}, expected one label per point"
+        )
+    if values.dtype.kind == "f":
+        bad = values[~(np.abs(values) < 2**62) | (values != np.rint(values))]
+        if bad.size:
+            raise ValueError(
+                f"{name}: column {column!r} has the label {bad[0]}, expected whole numbers"
+            )
+    return values.astype(np.int64, copy=False)
+
+
+def _stored(
+    name: str, values: np.ndarray, dtypes: Collection[np.dtype[Any]], what: str
+) -> np.ndarray:
     """Values in the nearest dtype of the format that holds them all."""
     if values.dtype in dtypes:
         return values
@@ -281,9 +360,7 @@ def _stored(name: str, values: Any, dtypes: Any, what: str) -> Any:
     if values.dtype.kind == "f":
         return values.astype(np.float32 if values.dtype.itemsize < 4 else np.float64)
     low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
-    for dtype in sorted(
-        (np.dtype(d) for d in dtypes if np.dtype(d).kind in "iu"), key=lambda d: d.itemsize
-    ):
+    for dtype in sorted((d for d in dtypes if d.kind in "iu"), key=lambda d: d.itemsize):
         if dtype.itemsize >= 4 and np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
             return values.astype(dtype)
     raise ValueError(f"column {name!r}: found values in {low}..{high}, too large for a {what} file")

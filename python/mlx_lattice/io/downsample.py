@@ -7,18 +7,23 @@ other integers   the most frequent value; the smallest in a tie
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import mlx.core as mx
 import numpy as np
 
 from .. import ops
-from ..io import PointCloud
+from .cloud import PointCloud
+
+if TYPE_CHECKING:
+    from ..core import SparseQuantization
 
 AVERAGED = ("color", "intensity")  # also when they are integers
 
 
-def downsample(cloud: PointCloud, size: Any, points: str = "mean") -> tuple[Any, ...]:
+def downsample(
+    cloud: PointCloud, size: float, points: str = "mean"
+) -> tuple[PointCloud, np.ndarray, int]:
     """(PointCloud of the voxels, counts (V,), number of rows that are not finite and left out).
 
     Voxels come in the order of their first point. The grid is aligned to multiples of `size`. Its
@@ -37,15 +42,18 @@ def downsample(cloud: PointCloud, size: Any, points: str = "mean") -> tuple[Any,
                 f"[voxelize] size: found {size}, but the points span {np.max(high - low):g}, more "
                 "than 2^31 voxels; give a larger size, or drop far points"
             )
-    local, origin = cloud.local(np.floor(low / size) * size)
+    origin = np.floor(low / size) * size
+    local = cloud.less(origin)
     q = ops.sparse_quantize(local, size)
     voxels, inverse, counts = np.array(q.coords), np.array(q.inverse_rows), np.array(q.counts)
-    if points == "mean":
-        placed = np.array(_mean(q, local), np.float64)
+    corners = voxels[:, 1:] * float(size)
+    if points == "mean":  # from the corner of the voxel: that is short, and float32 holds it
+        inside = mx.array((local - corners[inverse]).astype(np.float32))
+        placed = corners + np.array(_mean(q, inside), np.float64)
     elif points == "center":
-        placed = (voxels[:, 1:] + 0.5) * float(size)
+        placed = corners + 0.5 * float(size)
     elif points == "first":
-        placed = np.array(local, np.float64)[np.unique(inverse, return_index=True)[1]]
+        placed = local[np.unique(inverse, return_index=True)[1]].astype(np.float64)
     else:
         raise ValueError(f"[voxelize] points: found {points!r}, expected mean, center or first")
     columns = {
@@ -58,11 +66,14 @@ def downsample(cloud: PointCloud, size: Any, points: str = "mean") -> tuple[Any,
     )
 
 
-def _mean(q: Any, feats: Any) -> Any:
+def _mean(q: SparseQuantization, feats: mx.array) -> mx.array:
     return ops.voxelize_with_quantization(q, feats, reduction="mean").feats
 
 
-def _reduced(name: str, values: Any, q: Any, inverse: Any, counts: Any) -> Any:
+def _reduced(
+    name: str, values: np.ndarray, q: SparseQuantization, inverse: np.ndarray, counts: np.ndarray
+) -> np.ndarray:
+    """One value of a column per voxel."""
     if values.dtype.kind != "f" and name not in AVERAGED:
         return _vote(values, inverse, len(counts))
     table = values if values.ndim == 2 else values[:, None]
@@ -80,7 +91,7 @@ def _reduced(name: str, values: Any, q: Any, inverse: Any, counts: Any) -> Any:
     return (np.rint(mean) if values.dtype.kind in "iu" else mean).astype(values.dtype)
 
 
-def _vote(values: Any, inverse: Any, n: int) -> Any:
+def _vote(values: np.ndarray, inverse: np.ndarray, n: int) -> np.ndarray:
     """The most frequent value of each voxel."""
     if values.ndim == 2:
         return np.stack([_vote(column, inverse, n) for column in values.T], axis=1)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..core._checks import path as check_path
 from ._check import naming, require
 from .cloud import PointCloud
+
+if TYPE_CHECKING:
+    from ..core.types import FilePath
 
 COLORS = ("colorRed", "colorGreen", "colorBlue")
 
 
-def read_e57(path: str | os.PathLike[str]) -> PointCloud:
-    """PointCloud float64; `intensity` and `color` where all scans have them, `scan` where there
-    are several.
+def read_e57(path: FilePath) -> PointCloud:
+    """PointCloud float64 of all scans of an E57 file, placed by their poses.
+
+    It has `intensity` and `color` where all scans have them, and `scan`, the number of the scan,
+    where there are several. The package pye57 must be installed.
     """
+    check_path("read_e57", path)
     pye57 = require("pye57", "e57")
     with open(path, "rb"):
         pass  # a missing file stays an OSError
@@ -33,7 +39,7 @@ def read_e57(path: str | os.PathLike[str]) -> PointCloud:
             raise ValueError("no scan inside")
         shared = set.intersection(*(set(s) for s in scans))
 
-        def join(name: str) -> Any:
+        def join(name: str) -> np.ndarray:
             return np.concatenate([s[name] for s in scans])
 
         points = np.stack([join(f"cartesian{axis}") for axis in "XYZ"], axis=1)

@@ -1,10 +1,10 @@
 """Scans of KITTI, SemanticKITTI and nuScenes: rows of little-endian float32, labels apart.
 
-format     one point                              labels
-kitti      x y z intensity                        .label: uint32, low half the class, high half the
-object
-nuscenes   x y z intensity ring, `.pcd.bin`       _lidarseg.bin: uint8; _panoptic.npz: uint16,
-class * 1000 + object
+| format | one point | labels |
+|---|---|---|
+| kitti | x y z intensity | .label: uint32, low half the class, high half the object |
+| nuscenes | x y z intensity ring, `.pcd.bin` | _lidarseg.bin: uint8 |
+| | | _panoptic.npz: uint16, class * 1000 + object |
 
 A `.bin` file does not say which of the two it is. Its place or its name decides (`velodyne/`,
 `.pcd.bin`), then its size.
@@ -16,19 +16,25 @@ import os
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._atomic import atomic_file
+from ..core._checks import integer
+from ..core._checks import path as check_path
 from ._check import file_size, naming, write_array
-from .cloud import PointCloud
+from .atomic_files import atomic_file
+from .cloud import PointCloud, check_cloud
+
+if TYPE_CHECKING:
+    from ..core.types import FilePath
 
 WIDTHS = {"kitti": 4, "nuscenes": 5}  # float32 values per point
 
 
-def bin_format(path: str | os.PathLike[str]) -> Any:
-    """ "kitti" or "nuscenes", from the name, the folder and the size of a `.bin` file."""
+def bin_format(path: FilePath) -> str:
+    """The format "kitti" or "nuscenes", from the name, the folder and the size of a `.bin` file."""
+    check_path("read_bin", path)
     path = Path(path)
     if path.name.endswith(".pcd.bin"):
         return "nuscenes"
@@ -60,8 +66,12 @@ def _has_rings(path: Path) -> bool:
     return len(rows) >= 8 and bool(whole and (ring >= 0).all() and ring.any())
 
 
-def read_bin(path: str | os.PathLike[str], **options: Any) -> PointCloud:
-    """PointCloud of a `.bin` file; a ValueError asks for the format where the file fits several."""
+def read_bin(path: FilePath, **options: Any) -> PointCloud:
+    """PointCloud of a `.bin` file of KITTI or nuScenes.
+
+    The name (`.pcd.bin`), the folder (`velodyne/`) or the size of the file tells the format. Where
+    several fit, a ValueError asks for it. Options go to `read_kitti` or `read_nuscenes`.
+    """
     reader = read_nuscenes if bin_format(path) == "nuscenes" else read_kitti
     return reader(path, **options)
 
@@ -69,14 +79,23 @@ def read_bin(path: str | os.PathLike[str], **options: Any) -> PointCloud:
 PRECISION = 0.005  # of a coordinate, in the unit of the file: what float32 may lose
 
 
-def read_kitti(
-    path: str | os.PathLike[str], labels: str | os.PathLike[str] | bool | None = None
-) -> PointCloud:
+def read_kitti(path: FilePath, labels: FilePath | bool | None = None) -> PointCloud:
     """PointCloud with `intensity`, and with `label` and `instance` where there are labels.
 
-    labels: path of a .label file; False for none. By default `labels/NAME.label` beside
-    `velodyne/NAME.bin` is read
-    where it exists.
+    Args:
+        labels: The path of a .label file; False for none. By default `labels/NAME.label` beside
+            `velodyne/NAME.bin` is read where it exists.
+
+    Raises:
+        ValueError: The size of the file does not fit, or there is not one label per point.
+
+    Examples:
+        >>> import os, tempfile
+        >>> from mlx_lattice import io, samples
+        >>> path = os.path.join(tempfile.mkdtemp(), "000000.bin")
+        >>> io.write_kitti(path, io.PointCloud(samples.scan().points))
+        >>> io.read_kitti(path)
+        PointCloud(6,000 points float32; intensity float32)
     """
     rows = _values(path, "<f4", 4, "KITTI").reshape(-1, 4)
     columns = {"intensity": rows[:, 3]}
@@ -89,21 +108,22 @@ def read_kitti(
     return PointCloud(rows[:, :3], columns)
 
 
-def read_label(
-    path: str | os.PathLike[str], count: int | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """(label, instance) of a SemanticKITTI .label file, each (N,) uint16. count: the number of
-    points it must have.
+def read_label(path: FilePath, count: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """(label, instance) of a SemanticKITTI .label file, each (N,) uint16.
+
+    count: the number of points that it must have; another number is a ValueError.
     """
     packed = _values(path, "<u4", 1, "KITTI label")
     _counted(path, len(packed), count)
     return (packed & 0xFFFF).astype(np.uint16), (packed >> 16).astype(np.uint16)
 
 
-def read_labeled(path: str | os.PathLike[str]) -> PointCloud:
-    """PointCloud of a .label file together with the scan `velodyne/NAME.bin` beside its folder
-    `labels/`.
+def read_labeled(path: FilePath) -> PointCloud:
+    """PointCloud of a .label file and the scan `velodyne/NAME.bin` beside its folder `labels/`.
+
+    Without that scan it is a ValueError: a .label file holds no points.
     """
+    check_path("read_labeled", path)
     scan = _beside(path, "labels", "velodyne", ".bin")
     if scan is None or not scan.is_file():
         expected = scan or "velodyne/NAME.bin for labels/NAME.label"
@@ -115,12 +135,12 @@ def read_labeled(path: str | os.PathLike[str]) -> PointCloud:
 
 
 def read_nuscenes(
-    path: str | os.PathLike[str],
-    labels: str | os.PathLike[str] | None = None,
-    panoptic: str | os.PathLike[str] | None = None,
+    path: FilePath, labels: FilePath | None = None, panoptic: FilePath | None = None
 ) -> PointCloud:
-    """PointCloud with `intensity` and `ring`; labels: path of a _lidarseg.bin; panoptic: of a
-    _panoptic.npz.
+    """PointCloud of a `.pcd.bin` file with `intensity` and `ring`.
+
+    labels: the path of a _lidarseg.bin, which adds `label`.
+    panoptic: the path of a _panoptic.npz, which adds `label` and `instance`.
     """
     rows = _values(path, "<f4", 5, "nuScenes").reshape(-1, 5)
     ring = rows[:, 4]
@@ -139,19 +159,21 @@ def read_nuscenes(
     return PointCloud(rows[:, :3], columns)
 
 
-def read_lidarseg(path: str | os.PathLike[str], count: int | None = None) -> np.ndarray:
-    """(N,) uint8 class of each point of a nuScenes _lidarseg.bin."""
+def read_lidarseg(path: FilePath, count: int | None = None) -> np.ndarray:
+    """(N,) uint8 class of each point of a nuScenes _lidarseg.bin.
+
+    count: the number of points that it must have; another number is a ValueError.
+    """
     with naming(path, "nuScenes label"), open(path, "rb") as file:
         label = np.fromfile(file, np.uint8)
     _counted(path, len(label), count)
     return label
 
 
-def read_panoptic(
-    path: str | os.PathLike[str], count: int | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """(label, instance) of a nuScenes _panoptic.npz: uint8 and uint16; its array `data` is class *
-    1000 + object.
+def read_panoptic(path: FilePath, count: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """(label, instance) of a nuScenes _panoptic.npz, uint8 and uint16.
+
+    Its array `data` is class * 1000 + object. count: the number of points that it must have.
     """
     from .npy import npz_arrays
 
@@ -169,20 +191,19 @@ def read_panoptic(
     return (data // 1000).astype(np.uint8), (data % 1000).astype(np.uint16)
 
 
-def _beside(
-    path: str | os.PathLike[str], folder: str | os.PathLike[str], other: Any, suffix: Any
-) -> Any:
+def _beside(path: FilePath, folder: str, other: str, suffix: str) -> Path | None:
     """root/other/NAME+suffix for root/folder/NAME; None when the file is not in `folder`."""
     path = Path(path)
     return path.parent.parent / other / (path.stem + suffix) if path.parent.name == folder else None
 
 
-def _counted(path: str | os.PathLike[str], found: Any, expected: Any) -> None:
-    if expected is not None and found != expected:
+def _counted(path: FilePath, found: int, expected: int | None) -> None:
+    if expected is not None and integer("io", "count", expected, 0, 2**63) != found:
         raise ValueError(f"{path}: {found} labels, expected one for each of {expected} points")
 
 
-def _values(path: str | os.PathLike[str], dtype: Any, width: int, kind: str) -> Any:
+def _values(path: FilePath, dtype: str, width: int, kind: str) -> np.ndarray:
+    """All numbers of a file, of four bytes each and so many per point."""
     with naming(path, kind), open(path, "rb") as file:
         size = file_size(file)
         if size % (4 * width):
@@ -190,21 +211,30 @@ def _values(path: str | os.PathLike[str], dtype: Any, width: int, kind: str) -> 
         return np.fromfile(file, dtype).astype(dtype[1:], copy=False)
 
 
-def write_kitti(path: str | os.PathLike[str], cloud: PointCloud) -> None:
-    """Intensity is 0 where the cloud has none. Other columns have no place in this format and are
-    an error.
+def write_kitti(path: FilePath, cloud: PointCloud) -> None:
+    """Writes x, y, z and intensity, which is 0 where the cloud has none, as float32.
+
+    Other columns have no place in this format and are a ValueError, and so are points that float32
+    would move by more than 5 mm.
     """
+    check_cloud("write_kitti", cloud)
+    check_path("write_kitti", path)
     _only(path, cloud, "KITTI", {"intensity"})
     _write(path, cloud, ["intensity"])
 
 
-def write_nuscenes(path: str | os.PathLike[str], cloud: PointCloud) -> None:
-    """Intensity and ring are 0 where the cloud has none. Other columns are an error."""
+def write_nuscenes(path: FilePath, cloud: PointCloud) -> None:
+    """Writes x, y, z, intensity and ring, which are 0 where the cloud has none, as float32.
+
+    Other columns have no place in this format and are a ValueError.
+    """
+    check_cloud("write_nuscenes", cloud)
+    check_path("write_nuscenes", path)
     _only(path, cloud, "nuScenes", {"intensity", "ring"})
     _write(path, cloud, ["intensity", "ring"])
 
 
-def _only(path: str | os.PathLike[str], cloud: PointCloud, kind: str, allowed: Any) -> None:
+def _only(path: FilePath, cloud: PointCloud, kind: str, allowed: set[str]) -> None:
     others = set(cloud.columns) - allowed
     if others:
         raise ValueError(
@@ -213,7 +243,7 @@ def _only(path: str | os.PathLike[str], cloud: PointCloud, kind: str, allowed: A
         )
 
 
-def _write(path: str | os.PathLike[str], cloud: PointCloud, names: Sequence[str]) -> None:
+def _write(path: FilePath, cloud: PointCloud, names: Sequence[str]) -> None:
     zero = np.zeros(len(cloud), np.float32)
     columns = [cloud.columns.get(name, zero) for name in names]
     for name, values in zip(names, columns):
@@ -228,7 +258,7 @@ def _write(path: str | os.PathLike[str], cloud: PointCloud, names: Sequence[str]
         write_array(file, rows)
 
 
-def _check_precision(path: str | os.PathLike[str], points: Any, rows: Any) -> None:
+def _check_precision(path: FilePath, points: np.ndarray, rows: np.ndarray) -> None:
     """float32 loses at most PRECISION, and no finite point becomes infinite."""
     if points.dtype == np.float32 or not len(points):
         return

@@ -7,18 +7,21 @@ writing with them gives the same integers again.
 
 from __future__ import annotations
 
-import os
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from .._atomic import atomic_file
+from ..core._checks import flag, told
+from ..core._checks import path as check_path
 from ._check import file_size, naming, require, short
-from .cloud import PointCloud, color_range, gather, whole_numbers
+from .atomic_files import atomic_file
+from .cloud import PointCloud, check_cloud, color_range, gather, whole_numbers
 
 if TYPE_CHECKING:
-    from .._types import ArrayLike
+    from types import ModuleType
+
+    from ..core.types import ArrayLike, FilePath
 
 PIECE = 16 << 20  # bytes decoded at once
 # A LAZ file may become 4096 times its size and 64 MiB more: layers of equal values take no bytes.
@@ -46,11 +49,15 @@ STANDARD = (
 )
 
 
-def read_las(path: str | os.PathLike[str]) -> PointCloud:
+def read_las(path: FilePath) -> PointCloud:
     """PointCloud of a .las or .laz file: points float64, color uint16, intensity, label, others.
 
     The label is the classification; other columns keep their names. Columns of the standard record
     that are 0 everywhere are left out.
+
+    Raises:
+        ImportError: laspy, or lazrs for LAZ, is not installed.
+        ValueError: The file is not what it says; the message begins with its path.
     """
     laspy = require("laspy", "io")
     with naming(path, "LAS"), open(path, "rb") as file:
@@ -66,7 +73,7 @@ def read_las(path: str | os.PathLike[str]) -> PointCloud:
             raise
 
 
-def _check_header(file: Any) -> bool:
+def _check_header(file: BinaryIO) -> bool:
     """Checks counts and offsets of the public header against the size of the file.
 
     Returns whether the points are compressed.
@@ -109,7 +116,7 @@ def _check_header(file: Any) -> bool:
     return True
 
 
-def _check_chunks(file: Any, start: Any, size: Any) -> None:
+def _check_chunks(file: BinaryIO, start: int, size: int) -> None:
     """LAZ: the table of chunks lies inside the file and has no more entries than bytes."""
     file.seek(start)
     table = struct.unpack("<q", file.read(8).ljust(8, b"\0"))[0]
@@ -124,7 +131,7 @@ def _check_chunks(file: Any, start: Any, size: Any) -> None:
         raise ValueError(f"{chunks} chunks cannot stand in {size} bytes")
 
 
-def _check_items(header: Any, row: Any) -> None:
+def _check_items(header: Any, row: int) -> None:
     """lazrs decodes rows as its own record describes them; they must be those of the header."""
     import lazrs
 
@@ -133,7 +140,7 @@ def _check_items(header: Any, row: Any) -> None:
         raise ValueError(f"compressed points of {size} bytes, expected {row}")
 
 
-def _read(laspy: Any, file: Any) -> PointCloud:
+def _read(laspy: ModuleType, file: BinaryIO) -> PointCloud:
     with laspy.open(
         file, closefd=False, laz_backend=laspy.LazBackend.Lazrs, read_evlrs=False
     ) as reader:
@@ -172,7 +179,7 @@ def _read(laspy: Any, file: Any) -> PointCloud:
 
 
 def write_las(
-    path: str | os.PathLike[str],
+    path: FilePath,
     cloud: PointCloud,
     *,
     scale: ArrayLike | float | None = None,
@@ -181,26 +188,86 @@ def write_las(
 ) -> None:
     """Writes LAS 1.4; the extension says whether compressed (LAZ), unless `compressed` is given.
 
-    scale: meters per integer step, by default that of the cloud, else 0.001. color and intensity
-    become 16 bits (intensities in 0..1 are stretched), label becomes the classification. Other
-    columns become extra bytes.
+    color and intensity become 16 bits (intensities in 0..1 are stretched), label becomes the
+    classification. Other columns become extra bytes.
+
+    Args:
+        scale: Units per integer step, one number or one per axis; by default that of the cloud,
+            else 0.001.
+        offset: The position of integer 0; by default that of the cloud, else its low corner.
+
+    Raises:
+        ImportError: laspy, or lazrs for LAZ, is not installed.
+        ValueError: A point or a column does not fit the format; the message says which.
     """
+    check_cloud("write_las", cloud)
+    check_path("write_las", path)
     laspy = require("laspy", "io")
     if compressed is None:
         compressed = str(path).lower().endswith(".laz")
-    if compressed:
+    if flag("write_las", "compressed", compressed):
         require("lazrs", "io")
-    bounds = cloud.bounds()
-    scale = np.broadcast_to(
-        np.asarray(scale if scale is not None else cloud.meta.get("scale", 0.001), np.float64), (3,)
-    )
+    scales, offsets = _scale(path, cloud, scale, offset)
+    columns = dict(cloud.columns)
+    color = columns.pop("color") if _is_color(columns.get("color")) else None
+    header = laspy.LasHeader(version="1.4", point_format=6 if color is None else 7)
+    header.scales, header.offsets = scales, offsets
+    fields = dict(zip("XYZ", _steps(path, cloud, scales, offsets).T))
+    if color is not None:
+        rgba = _color16(path, color)
+        fields |= zip(("red", "green", "blue"), rgba[:, :3].T)
+        if rgba.shape[1] == 4:
+            if "alpha" in columns:
+                raise ValueError(
+                    f"{path}: column 'alpha' and the fourth value of `color` are both alpha"
+                )
+            columns["alpha"] = rgba[:, 3]
+    fields |= _renamed(path, columns)
+    extra = _further(path, columns, header, fields, laspy)
+    record = laspy.PackedPointRecord.zeros(len(cloud), header.point_format)
+    for name, values in fields.items():
+        record[name] = values
+    for name, values in extra.items():
+        record.array[name] = values  # record[name] would take return_num for return_number
+    backend = laspy.LazBackend.Lazrs if compressed else None
+    how = {"closefd": False, "do_compress": compressed, "laz_backend": backend}
+    with (
+        atomic_file(path) as file,
+        laspy.open(file, mode="w", header=header, **how) as writer,
+    ):
+        writer.write_points(record)
+
+
+def _scale(
+    path: FilePath,
+    cloud: PointCloud,
+    scale: ArrayLike | float | None,
+    offset: ArrayLike | float | None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Scale and offset of each axis, checked."""
+    if scale is None:
+        scale = cloud.meta.get("scale", 0.001)
     if offset is None:
+        bounds = cloud.bounds()
         offset = cloud.meta.get("offset", np.zeros(3) if bounds is None else np.floor(bounds[0]))
-    offset = np.broadcast_to(np.asarray(offset, np.float64), (3,))
-    if not (np.isfinite(scale).all() and (scale > 0).all() and np.isfinite(offset).all()):
+    made = []
+    for name, given in (("scale", scale), ("offset", offset)):
+        try:
+            made.append(np.broadcast_to(np.asarray(given, np.float64), (3,)))
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"[write_las] {name} must be one number or three, found {told(given)}"
+            ) from None
+    scales, offsets = made
+    if not (np.isfinite(scales).all() and (scales > 0).all() and np.isfinite(offsets).all()):
         raise ValueError(
-            f"{path}: scale {scale} and offset {offset}, expected finite numbers, scale above 0"
+            f"{path}: scale {scales} and offset {offsets}, expected finite numbers, scale above 0"
         )
+    return scales, offsets
+
+
+def _steps(path: FilePath, cloud: PointCloud, scale: np.ndarray, offset: np.ndarray) -> np.ndarray:
+    """(N, 3) int32: the points in steps of the scale."""
     bad = np.flatnonzero(~cloud.finite())
     if len(bad):
         raise ValueError(
@@ -213,31 +280,40 @@ def write_las(
             f"{path}: points span more than 2^31 steps of scale {scale.tolist()}; "
             "give a larger scale="
         )
+    return steps.astype(np.int32)
 
-    columns = dict(cloud.columns)
-    color = columns.get("color")
-    color = columns.pop("color") if color is not None and _is_color(color) else None
-    header = laspy.LasHeader(version="1.4", point_format=6 if color is None else 7)
-    header.scales, header.offsets = scale, offset
-    standard, extra = {}, []
+
+def _renamed(path: FilePath, columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Takes intensity and label out of the columns, as the standard record holds them."""
+    fields = {}
     if "intensity" in columns:
-        standard["intensity"] = _intensity(path, columns.pop("intensity"))
+        fields["intensity"] = _intensity(path, columns.pop("intensity"))
+    label = columns.get("label")
     if (
-        "label" in columns
+        label is not None
         and "classification" not in columns
-        and columns["label"].ndim == 1
-        and columns["label"].dtype.kind in "iu"
-        and _within(columns["label"], 255)
+        and label.ndim == 1
+        and label.dtype.kind in "iu"
+        and _within(label, 255)
     ):
-        standard["classification"] = columns.pop("label")
-    if color is not None and color.shape[1] == 4:
-        if "alpha" in columns:
-            raise ValueError(
-                f"{path}: column 'alpha' and the fourth value of `color` are both alpha"
-            )
-        columns["alpha"] = _color16(path, color)[:, 3]
+        fields["classification"] = columns.pop("label")
+    return fields
+
+
+def _further(
+    path: FilePath,
+    columns: dict[str, np.ndarray],
+    header: Any,
+    fields: dict[str, np.ndarray],
+    laspy: ModuleType,
+) -> dict[str, np.ndarray]:
+    """The columns that become extra bytes, announced in the header.
+
+    Columns that the standard record has a field for are added to `fields`.
+    """
     names = set(header.point_format.dimension_names)
     taken = {*TAKEN, *LASPY_NAMES, *header.point_format.dtype().names} - names
+    extra = {}
     for name, values in columns.items():
         if name in taken or name.lower() in TAKEN or (name in names and values.ndim != 1):
             raise ValueError(
@@ -245,50 +321,24 @@ def write_las(
                 " itself; rename it"
             )
         if name in names:
-            standard[name] = _field(path, name, values, header)
+            fields[name] = _field(path, name, values, header)
         else:
-            values = _extra(path, name, values)
-            values = (
-                values.astype(np.uint8)
-                if values.dtype.kind == "b"
-                else values.astype(np.float32)
-                if values.dtype == np.float16
-                else values
-            )
+            extra[name] = values = _extra(path, name, values)
             width = f"{values.shape[1]}" if values.ndim == 2 else ""
             header.add_extra_dim(laspy.ExtraBytesParams(name, f"{width}{values.dtype.str[1:]}"))
-            extra.append((name, values))
-    record = laspy.PackedPointRecord.zeros(len(cloud), header.point_format)
-    fields = dict(zip("XYZ", steps.astype(np.int32).T))
-    if color is not None:
-        fields |= zip(("red", "green", "blue"), _color16(path, color)[:, :3].T)
-    for name, values in [*fields.items(), *standard.items()]:
-        record[name] = values
-    for name, values in extra:
-        record.array[name] = values  # record[name] would take return_num for return_number
-    with (
-        atomic_file(path) as file,
-        laspy.open(
-            file,
-            mode="w",
-            header=header,
-            closefd=False,
-            do_compress=compressed,
-            laz_backend=laspy.LazBackend.Lazrs if compressed else None,
-        ) as writer,
-    ):
-        writer.write_points(record)
+    return extra
 
 
-def _within(values: Any, most: Any) -> Any:
-    return not len(values) or (values.min() >= 0 and values.max() <= most)
+def _within(values: np.ndarray, most: int) -> bool:
+    """Whether all values are in 0..most."""
+    return not len(values) or bool(values.min() >= 0 and values.max() <= most)
 
 
-def _is_color(values: Any) -> Any:
-    return values.ndim == 2 and values.shape[1] in (3, 4)
+def _is_color(values: np.ndarray | None) -> bool:
+    return values is not None and values.ndim == 2 and values.shape[1] in (3, 4)
 
 
-def _color16(path: str | os.PathLike[str], color: Any) -> Any:
+def _color16(path: FilePath, color: np.ndarray) -> np.ndarray:
     """16 bits: floats are 0..1; integers up to 255 are stretched unless their dtype is 16 bits."""
     wrong = color_range(color)
     if wrong:
@@ -299,7 +349,7 @@ def _color16(path: str | os.PathLike[str], color: Any) -> Any:
     return color.astype(np.uint16) * np.uint16(257 if narrow else 1)
 
 
-def _field(path: str | os.PathLike[str], name: str, values: Any, header: Any) -> Any:
+def _field(path: FilePath, name: str, values: np.ndarray, header: Any) -> np.ndarray:
     """A column for a field of the standard record.
 
     Integers that do not fit are an error, not other integers.
@@ -320,8 +370,8 @@ def _field(path: str | os.PathLike[str], name: str, values: Any, header: Any) ->
     return values
 
 
-def _extra(path: str | os.PathLike[str], name: str, values: Any) -> Any:
-    """A column for extra bytes: one to three numbers per point."""
+def _extra(path: FilePath, name: str, values: np.ndarray) -> np.ndarray:
+    """A column for extra bytes: one to three numbers per point, in a dtype that LAS has."""
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim == 2 and values.shape[1] not in (2, 3):
@@ -333,10 +383,12 @@ def _extra(path: str | os.PathLike[str], name: str, values: Any) -> Any:
         raise ValueError(
             f"{path}: a column of a LAS file cannot be named {short(name)}: expected 1 to 32 bytes"
         )
-    return values
+    if values.dtype.kind == "b":
+        return values.astype(np.uint8)
+    return values.astype(np.float32) if values.dtype == np.float16 else values
 
 
-def _intensity(path: str | os.PathLike[str], values: Any) -> Any:
+def _intensity(path: FilePath, values: np.ndarray) -> np.ndarray:
     if values.ndim == 2 and values.shape[1] != 1:
         raise ValueError(
             f"{path}: column 'intensity' has {values.shape[1]} values per point, expected one"

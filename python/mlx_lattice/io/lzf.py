@@ -10,14 +10,13 @@ claim is refused before memory is allocated.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 WINDOW, LONGEST, GROWTH = 1 << 13, 264, 88
 
 
-def decompress(data: Any, size: Any) -> Any:
+def decompress(data: bytes, size: int) -> bytes:
     """Exactly `size` bytes, or a ValueError."""
     if size > GROWTH * len(data):
         raise ValueError(f"{len(data)} compressed bytes cannot become {size}")
@@ -56,12 +55,11 @@ def decompress(data: Any, size: Any) -> Any:
     return bytes(out)
 
 
-def compress(data: Any) -> Any:
+def compress(data: bytes) -> bytes:
     """Compresses greedily: each position copies from the nearest earlier place.
 
     Such a place has the same three bytes; NumPy finds the places of all positions at once.
     """
-    data = bytes(data)
     n = len(data)
     out = bytearray()
     start = at = 0  # literals begin at start
@@ -84,7 +82,7 @@ def compress(data: Any) -> Any:
     return bytes(out)
 
 
-def _candidates(data: Any) -> Iterator[Any]:
+def _candidates(data: bytes) -> Iterator[tuple[int, int]]:
     """(position, distance) where the same three bytes stood at most WINDOW before, ascending."""
     b = np.frombuffer(data, np.uint8).astype(np.uint32)
     if len(b) < 4:
@@ -98,7 +96,8 @@ def _candidates(data: Any) -> Iterator[Any]:
     yield from zip(places.tolist(), back[places].tolist())
 
 
-def _literals(out: Any, data: Any, start: Any, end: Any) -> None:
+def _literals(out: bytearray, data: bytes, start: int, end: int) -> None:
+    """Appends the bytes from start to end as they are."""
     for at in range(start, end, 32):
         part = data[at : min(at + 32, end)]
         out.append(len(part) - 1)

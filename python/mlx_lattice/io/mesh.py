@@ -1,7 +1,7 @@
 """Triangle meshes of OFF, OBJ and STL files, and points drawn from their surface.
 
-    P(point in triangle t) = area(t) / sum of areas,    point = a + u (b - a) + v (c - a),    u, v
-    >= 0, u + v <= 1
+    P(point in triangle t) = area(t) / sum of areas
+    point = a + u (b - a) + v (c - a),    u, v >= 0,    u + v <= 1
 
 Points are uniform on the surface and depend on the seed only. A file without faces gives its
 vertices.
@@ -9,16 +9,22 @@ vertices.
 
 from __future__ import annotations
 
-import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 import numpy as np
 
+from ..core._checks import integer, numpy_array, one_of
+from ..core._checks import path as check_path
 from ._check import file_size, fits, naming
 from .cloud import PointCloud
+
+if TYPE_CHECKING:
+    from ..core.types import FilePath
+
+Parts: TypeAlias = tuple[np.ndarray, np.ndarray]  # vertices and faces
 
 SAMPLES = 10_000
 FACET = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute", "<u2")])
@@ -26,13 +32,26 @@ FACET = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute"
 
 @dataclass(frozen=True, eq=False)
 class Mesh:
-    """vertices (V, 3) float64; faces (F, 3) int64, rows of vertices."""
+    """A triangle mesh: vertices (V, 3) float64, and faces (F, 3) int64, rows of vertices.
+
+    A face with a row that is no vertex is a ValueError.
+
+    Examples:
+        >>> import numpy as np
+        >>> from mlx_lattice import io
+        >>> square = io.Mesh(np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]]),
+        ...                  np.array([[0, 1, 2], [0, 2, 3]]))
+        >>> cloud = square.sample(1000)
+        >>> cloud.columns["normal"][0].tolist()
+        [0.0, 0.0, 1.0]
+    """
 
     vertices: np.ndarray
     faces: np.ndarray
 
     def __post_init__(self) -> None:
-        vertices, faces = np.asarray(self.vertices, np.float64), np.asarray(self.faces)
+        vertices = numpy_array(self, "vertices", self.vertices).astype(np.float64)
+        faces = numpy_array(self, "faces", self.faces, kinds=None)
         if vertices.ndim != 2 or vertices.shape[1] != 3:
             raise ValueError(f"[Mesh] vertices: found shape {vertices.shape}, expected (V, 3)")
         if faces.size == 0:
@@ -49,11 +68,11 @@ class Mesh:
         object.__setattr__(self, "faces", faces.astype(np.int64))
 
     def sample(self, count: int, seed: int | Sequence[int] = 0) -> PointCloud:
-        """PointCloud of `count` points, uniform on the surface, with the columns `normal` and
-        `face`.
+        """PointCloud of `count` points, uniform on the surface, with columns `normal` and `face`.
+
+        The seed alone decides which points. A mesh without area is a ValueError.
         """
-        if count < 0:
-            raise ValueError(f"[Mesh.sample] count: found {count}, expected 0 or more")
+        count = integer("Mesh.sample", "count", count, least=0, most=2**40)
         a, b, c = (self.vertices[self.faces[:, i]] for i in range(3))
         cross = np.cross(b - a, c - a)
         area = np.linalg.norm(cross, axis=1)
@@ -63,7 +82,7 @@ class Mesh:
                 "[Mesh.sample] the surface has no area: expected finite vertices and a triangle "
                 "that is not flat"
             )
-        rng = np.random.default_rng(seed)
+        rng = _generator("Mesh.sample", seed)
         at = np.searchsorted(total, rng.random(count) * total[-1], side="right")
         face = np.minimum(at, len(total) - 1)
         u, v = rng.random((2, count))
@@ -75,11 +94,24 @@ class Mesh:
         return PointCloud(points.astype(np.float32), columns)
 
 
-def read_mesh(path: str | os.PathLike[str], format: str | None = None) -> Mesh:
-    """Mesh of a file; format: off, obj or stl where the extension does not tell."""
-    name = (format or str(path).rsplit(".", 1)[-1]).lower()
-    if name not in MESHES:
-        raise ValueError(f"{path}: format {name!r}, expected one of {', '.join(MESHES)}")
+def _generator(who: str, seed: int | Sequence[int]) -> np.random.Generator:
+    several = isinstance(seed, (list, tuple))
+    given = [integer(who, "seed", s, 0, 2**63) for s in (seed if several else [seed])]  # type: ignore[union-attr]
+    return np.random.default_rng(given if several else given[0])
+
+
+def read_mesh(path: FilePath, format: str | None = None) -> Mesh:
+    """The Mesh of an OFF, OBJ or STL file; polygons are cut into triangles.
+
+    Args:
+        format: "off", "obj" or "stl" where the extension does not tell.
+
+    Raises:
+        ValueError: The file is not what it says; the message begins with its path.
+    """
+    check_path("read_mesh", path)
+    name = str(path).rsplit(".", 1)[-1].lower() if format is None else format
+    one_of("read_mesh", "format", name, tuple(MESHES))
     with naming(path, name.upper()), open(path, "rb") as file:
         vertices, faces = MESHES[name](file)
         if not len(vertices):
@@ -88,14 +120,18 @@ def read_mesh(path: str | os.PathLike[str], format: str | None = None) -> Mesh:
 
 
 def read_surface(
-    path: str | os.PathLike[str],
+    path: FilePath,
     format: str | None = None,
     samples: int = SAMPLES,
     seed: int | Sequence[int] = 0,
 ) -> PointCloud:
-    """PointCloud of `samples` points drawn from the surface of a mesh file; its vertices where it
-    has no faces.
+    """PointCloud of `samples` points drawn from the surface of a mesh file.
+
+    A mesh without faces gives its vertices. `format` is as in `read_mesh`; the seed alone decides
+    which points are drawn.
     """
+    samples = integer("read_surface", "samples", samples, least=0, most=2**40)
+    _generator("read_surface", seed)
     mesh = read_mesh(path, format)
     if not len(mesh.faces):
         return PointCloud(mesh.vertices)
@@ -103,9 +139,10 @@ def read_surface(
         return mesh.sample(samples, seed)
 
 
-def _off(file: Any) -> tuple[Any, ...]:
-    """OFF: counts, vertices, polygons. ModelNet40 has files whose counts stand on the line of the
-    word OFF.
+def _off(file: BinaryIO) -> Parts:
+    """OFF: counts, vertices, polygons.
+
+    ModelNet40 has files whose counts stand on the line of the word OFF.
     """
     text = file.read().decode("latin-1")
     if not text[:3].upper() == "OFF":
@@ -125,19 +162,20 @@ def _off(file: Any) -> tuple[Any, ...]:
     rest = numbers[3 + 3 * n_vertices :]
     if n_faces and len(rest) == 4 * n_faces and (rest[::4] == 3).all():  # triangles only, no colors
         return vertices, rest.reshape(-1, 4)[:, 1:].astype(np.int64)
-    return vertices, _off_polygons(text, n_vertices, n_faces)
+    return vertices, _off_polygons(text, n_faces)
 
 
-def _off_polygons(text: str, n_vertices: Any, n_faces: Any) -> Any:
+def _off_polygons(text: str, n_faces: int) -> np.ndarray:
     """Faces with any number of corners, colors behind them; one face per line."""
     lines = [line for line in text[3:].split("\n") if line.strip()]
     lines = lines[len(lines) - n_faces :] if n_faces else []
     return _fans([[int(w) for w in line.split()[1 : 1 + int(line.split()[0])]] for line in lines])
 
 
-def _obj(file: Any) -> tuple[Any, ...]:
-    """Wavefront OBJ: lines `v x y z` and `f a b c ...`; a corner is a, a/t, a//n or a/t/n, counted
-    from 1 or back from -1.
+def _obj(file: BinaryIO) -> Parts:
+    """Wavefront OBJ: lines `v x y z` and `f a b c ...`.
+
+    A corner is a, a/t, a//n or a/t/n, counted from 1, or back from -1.
     """
     vertices, faces = [], []
     for number, line in enumerate(file, 1):
@@ -155,7 +193,7 @@ def _obj(file: Any) -> tuple[Any, ...]:
     return np.array(vertices, np.float64).reshape(-1, 3), _fans(faces)
 
 
-def _stl(file: Any) -> tuple[Any, ...]:
+def _stl(file: BinaryIO) -> Parts:
     """STL, binary (a count and 50 bytes per facet) or text. Corners are not joined."""
     size = file_size(file)
     head = file.read(84)
@@ -178,7 +216,7 @@ def _stl(file: Any) -> tuple[Any, ...]:
     return corners, np.arange(len(corners), dtype=np.int64).reshape(-1, 3)
 
 
-def _fans(polygons: Any) -> Any:
+def _fans(polygons: list[list[int]]) -> np.ndarray:
     """(F, 3): each polygon cut into triangles at its first corner."""
     for polygon in polygons:
         if len(polygon) < 3:
@@ -187,10 +225,10 @@ def _fans(polygons: Any) -> Any:
     return np.array(triangles, np.int64).reshape(-1, 3)
 
 
-def _count(value: Any) -> int:
+def _count(value: float) -> int:
     if value != int(value) or value < 0:
         raise ValueError(f"count {value}, expected a whole number")
     return int(value)
 
 
-MESHES = {"off": _off, "obj": _obj, "stl": _stl}
+MESHES: dict[str, Callable[[BinaryIO], Parts]] = {"off": _off, "obj": _obj, "stl": _stl}

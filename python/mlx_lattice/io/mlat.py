@@ -5,16 +5,22 @@ The centers of the voxels with their values.
 
 from __future__ import annotations
 
-import os
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._check import check_path
+from ..core._checks import path as check_path
 from .cloud import PointCloud
 
+if TYPE_CHECKING:
+    import mlx.core as mx
 
-def read_mlat(path: str | os.PathLike[str]) -> PointCloud:
+    from ..core.types import FilePath
+    from ..ops import VoxelCloud
+
+
+def read_mlat(path: FilePath) -> PointCloud:
     """PointCloud of a .mlat file: the centers of the voxels, in Morton order, and their values.
 
     Args:
@@ -26,18 +32,10 @@ def read_mlat(path: str | os.PathLike[str]) -> PointCloud:
 
     Raises:
         ValueError: The file is not a whole .mlat file.
-
-    Examples:
-        >>> import os, tempfile
-        >>> from mlx_lattice import io, ops, samples
-        >>> path = os.path.join(tempfile.mkdtemp(), "a.mlat")
-        >>> size = open(path, "wb").write(ops.encode_points(samples.tensor().coords))
-        >>> len(io.read_mlat(path))
-        6
     """
     from ..ops import decode_points
 
-    check_path(path)
+    check_path("read_mlat", path)
     with open(path, "rb") as file:
         data = file.read()
     try:
@@ -46,7 +44,7 @@ def read_mlat(path: str | os.PathLike[str]) -> PointCloud:
         raise ValueError(f"{path}: {error}") from None
 
 
-def centers(cloud: Any) -> PointCloud:
+def centers(cloud: VoxelCloud) -> PointCloud:
     """The centers of the voxels of a decoded file, with their values."""
     cells = np.array(cloud.coords)[:, 1:]
     points = np.array(cloud.origin) + (cells + 0.5) * cloud.voxel_size
@@ -54,11 +52,11 @@ def centers(cloud: Any) -> PointCloud:
     return PointCloud(points.astype(np.float32) if fine else points, joined(cloud.attributes))
 
 
-def joined(attributes: dict[str, Any]) -> dict[str, np.ndarray]:
+def joined(attributes: Mapping[str, mx.array | np.ndarray]) -> dict[str, np.ndarray]:
     """{column: NumPy array}: the reverse of what `compress` does with 64 bits."""
     columns = {}
-    for name, values in attributes.items():
-        values = np.array(values)
+    for name, given in attributes.items():
+        values = np.array(given)
         stem, _, kind = name.rpartition(":")
         if stem and kind in ("f8.high", "i8.high", "u8.high"):
             low = attributes.get(f"{stem}:{kind[:2]}.low")

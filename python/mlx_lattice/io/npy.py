@@ -6,29 +6,38 @@ fields. NPZ: `points` (N, 3) or x, y, z, and one array per column.
 
 from __future__ import annotations
 
-import os
 import warnings
 import zipfile
-from typing import Any
+from typing import IO, TYPE_CHECKING, BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
 
-from .._atomic import atomic_file
+from ..core._checks import flag
+from ..core._checks import path as check_path
 from ._check import HEADER_LIMIT, file_size, naming, short, write_array
-from .cloud import PointCloud, gather
+from .atomic_files import atomic_file
+from .cloud import PointCloud, check_cloud, gather
+
+if TYPE_CHECKING:
+    from ..core.types import FilePath
 
 NAME_LIMIT = 1000  # bytes of the name of a column
 PIECE = 16 << 20  # bytes that are read at once
 GROWTH, FREE = 64, 256 << 20  # arrays may take FREE bytes, or GROWTH times the file
 
 
-def read_npy(path: str | os.PathLike[str]) -> PointCloud:
+def read_npy(path: FilePath) -> PointCloud:
+    """PointCloud of a .npy file: an array (N, C), or a structured array with x, y and z.
+
+    Columns behind the third become `features`, or keep the names of their fields. Pickled objects
+    are never loaded: such a file is a ValueError.
+    """
     with naming(path, "NPY"), open(path, "rb") as file:
         return _cloud(_array(file, file_size(file)))
 
 
-def _array(file: Any, size: Any) -> Any:
+def _array(file: IO[bytes], size: int) -> np.ndarray:
     """The array of an open .npy of `size` bytes; shape and dtype are checked against it first."""
     version = npy.read_magic(file)
     if version not in ((1, 0), (2, 0), (3, 0)):
@@ -52,7 +61,7 @@ def _array(file: Any, size: Any) -> Any:
         )
     data, found = np.empty(count * dtype.itemsize, np.uint8), 0
     while found < len(data):  # straight into the array: no second copy
-        got = file.readinto(data[found : found + PIECE].data)
+        got = file.readinto(data[found : found + PIECE].data)  # type: ignore[attr-defined]
         if not got:
             raise ValueError(f"found {found} bytes of data, expected {len(data)}: truncated")
         found += got
@@ -62,7 +71,7 @@ def _array(file: Any, size: Any) -> Any:
     return array.reshape(shape[::-1]).T if by_column else array.reshape(shape)
 
 
-def _cloud(array: Any) -> Any:
+def _cloud(array: np.ndarray) -> PointCloud:
     if array.dtype.names:
         if array.ndim != 1:
             raise ValueError(f"structured array of shape {array.shape}, expected (N,)")
@@ -75,11 +84,11 @@ def _cloud(array: Any) -> Any:
     return PointCloud(array[:, :3], {"features": array[:, 3:]} if array.shape[1] > 3 else {})
 
 
-def _native(array: Any) -> Any:
+def _native(array: np.ndarray) -> np.ndarray:
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
-def npz_arrays(file: Any, archive: Any) -> Any:
+def npz_arrays(file: BinaryIO, archive: zipfile.ZipFile) -> dict[str, np.ndarray]:
     """{name: array} of an open NPZ file, without pickled objects.
 
     The arrays never take more memory than the size of the file can account for.
@@ -101,7 +110,11 @@ def npz_arrays(file: Any, archive: Any) -> Any:
     return arrays
 
 
-def read_npz(path: str | os.PathLike[str]) -> PointCloud:
+def read_npz(path: FilePath) -> PointCloud:
+    """PointCloud of a .npz file: `points` or `xyz` (N, 3), or x, y and z; others are columns.
+
+    A file that claims more memory than its size can account for is a ValueError.
+    """
     with naming(path, "NPZ"), open(path, "rb") as file, zipfile.ZipFile(file) as archive:
         arrays = npz_arrays(file, archive)
     with naming(path, "NPZ"):
@@ -114,8 +127,10 @@ def read_npz(path: str | os.PathLike[str]) -> PointCloud:
         return gather(arrays, "archive")
 
 
-def write_npy(path: str | os.PathLike[str], cloud: PointCloud) -> None:
-    """(N, 3) without columns, else a structured array whose fields are x, y, z and the columns."""
+def write_npy(path: FilePath, cloud: PointCloud) -> None:
+    """Writes (N, 3), or with columns a structured array of x, y, z and the columns."""
+    check_cloud("write_npy", cloud)
+    check_path("write_npy", path)
     array = cloud.points
     if cloud.columns:
         dtype = cloud.points.dtype
@@ -133,7 +148,11 @@ def write_npy(path: str | os.PathLike[str], cloud: PointCloud) -> None:
         write_array(file, array)
 
 
-def write_npz(path: str | os.PathLike[str], cloud: PointCloud, *, compressed: bool = True) -> None:
+def write_npz(path: FilePath, cloud: PointCloud, *, compressed: bool = True) -> None:
+    """Writes `points` and one array per column, with all dtypes as they are."""
+    check_cloud("write_npz", cloud)
+    check_path("write_npz", path)
+    compressed = flag("write_npz", "compressed", compressed)
     for name in cloud.columns:
         if name in ("points", "xyz") or not name or len(name.encode()) > NAME_LIMIT or "\0" in name:
             raise ValueError(

@@ -5,17 +5,21 @@ Numbers are little-endian.
 
 from __future__ import annotations
 
-import os
 import struct
-from typing import Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from .._atomic import atomic_file
+from ..core._checks import one_of
+from ..core._checks import path as check_path
 from . import lzf
 from ._ascii_rows import read_rows, write_rows
 from ._check import ROW_LIMIT, file_size, fits, header_lines, naming, whole, write_array
-from .cloud import PointCloud, color8, color_range, gather, scatter
+from .atomic_files import atomic_file
+from .cloud import PointCloud, check_cloud, color8, color_range, gather, scatter
+
+if TYPE_CHECKING:
+    from ..core.types import FilePath
 
 TYPES = {
     ("I", 1): "<i1",
@@ -33,18 +37,22 @@ PADDING = "_ "  # fields named _; a name in a file has no space
 FORMS = ("ascii", "binary", "binary_compressed")
 
 
-def read_pcd(path: str | os.PathLike[str]) -> PointCloud:
-    """PointCloud of a PCD file. Padding fields named _ are dropped; rgb and rgba become `color`."""
+def read_pcd(path: FilePath) -> PointCloud:
+    """PointCloud of a PCD file. Padding fields named _ are dropped; rgb and rgba become `color`.
+
+    Raises:
+        ValueError: The file is not what it says; the message begins with its path.
+    """
     with naming(path, "PCD"), open(path, "rb") as file:
         count, dtype, form = _header(header_lines(file, "DATA", "PCD"))
         left = file_size(file) - file.tell()
         if form == "ascii":
             rows = read_rows(file, dtype, count, left)
-            fields = {name: rows[name] for name in dtype.names}
+            fields = {name: rows[name] for name in dtype.names or ()}
         elif form == "binary":
             fits(count, dtype.itemsize, left)
             rows = np.fromfile(file, dtype, count)
-            fields = {name: rows[name] for name in dtype.names}
+            fields = {name: rows[name] for name in dtype.names or ()}
         else:
             fields = _compressed(file, dtype, count, left)
         kept = {name: values for name, values in fields.items() if not name.startswith(PADDING)}
@@ -55,9 +63,9 @@ def read_pcd(path: str | os.PathLike[str]) -> PointCloud:
         return gather(kept, "fields")
 
 
-def _header(lines: Any) -> tuple[Any, ...]:
+def _header(lines: list[str]) -> tuple[int, np.dtype[Any], str]:
     """(points, dtype of one point, form)"""
-    entries = {}
+    entries: dict[str, list[str]] = {}
     for line in lines:
         words = line.split()
         if words and not words[0].startswith("#"):
@@ -67,6 +75,23 @@ def _header(lines: Any) -> tuple[Any, ...]:
     missing = [k for k in ("FIELDS", "SIZE", "TYPE") if not entries.get(k)]
     if missing or not ("POINTS" in entries or "WIDTH" in entries):
         raise ValueError(f"header without {', '.join(missing) or 'POINTS'}")
+    dtype = _row_dtype(entries)
+
+    def one(key: str) -> int:
+        return whole((entries[key] or ["nothing"])[0], key)
+
+    area = one("WIDTH") * one("HEIGHT") if "WIDTH" in entries and "HEIGHT" in entries else None
+    points = one("POINTS") if "POINTS" in entries else area
+    if points is None or (area is not None and area != points):
+        raise ValueError(f"POINTS: found {points}, WIDTH times HEIGHT is {area}")
+    form = (entries["DATA"] or ["nothing"])[0]
+    if form not in FORMS:
+        raise ValueError(f"DATA: found {form[:40]!r}, expected one of {', '.join(FORMS)}")
+    return points, dtype, form
+
+
+def _row_dtype(entries: dict[str, list[str]]) -> np.dtype[Any]:
+    """The dtype of one point, from the lines FIELDS, SIZE, TYPE and COUNT."""
     names, sizes, kinds = entries["FIELDS"], entries["SIZE"], entries["TYPE"]
     counts = entries.get("COUNT", ["1"] * len(names))
     if not len(names) == len(sizes) == len(kinds) == len(counts):
@@ -86,23 +111,14 @@ def _header(lines: Any) -> tuple[Any, ...]:
         fields.append((f"{PADDING}{i}" if name == "_" else name, code, *([(n,)] if n > 1 else [])))
     if len({f[0] for f in fields}) != len(fields):
         raise ValueError("a field twice")
-
-    def one(key: str) -> Any:
-        return whole((entries[key] or ["nothing"])[0], key)
-
-    area = one("WIDTH") * one("HEIGHT") if "WIDTH" in entries and "HEIGHT" in entries else None
-    points = one("POINTS") if "POINTS" in entries else area
-    if points is None or (area is not None and area != points):
-        raise ValueError(f"POINTS: found {points}, WIDTH times HEIGHT is {area}")
-    form = (entries["DATA"] or ["nothing"])[0]
-    if form not in FORMS:
-        raise ValueError(f"DATA: found {form[:40]!r}, expected one of {', '.join(FORMS)}")
     dtype = np.dtype(fields)
     fits(0, dtype.itemsize, 0)
-    return points, dtype, form
+    return dtype
 
 
-def _compressed(file: Any, dtype: Any, count: int, left: Any) -> Any:
+def _compressed(
+    file: BinaryIO, dtype: np.dtype[Any], count: int, left: int
+) -> dict[str, np.ndarray]:
     """The columns one behind the other, compressed together."""
     if left < 8:
         raise ValueError("truncated before the compressed sizes")
@@ -113,8 +129,9 @@ def _compressed(file: Any, dtype: Any, count: int, left: Any) -> Any:
         )
     if packed > left - 8:
         raise ValueError(f"{packed} compressed bytes, found {left - 8}: truncated")
-    data, fields, at = lzf.decompress(file.read(packed), size), {}, 0
-    for name in dtype.names:
+    data, at = lzf.decompress(file.read(packed), size), 0
+    fields: dict[str, np.ndarray] = {}
+    for name in dtype.names or ():
         base, shape = dtype[name].base, dtype[name].shape
         n = count * int(np.prod(shape, dtype=np.int64))
         fields[name] = np.frombuffer(data, base, n, at).reshape(count, *shape)
@@ -122,15 +139,45 @@ def _compressed(file: Any, dtype: Any, count: int, left: Any) -> Any:
     return fields
 
 
-def write_pcd(path: str | os.PathLike[str], cloud: PointCloud, *, format: str = "binary") -> None:
-    """Writes a PCD file. format: ascii, binary or binary_compressed.
+def write_pcd(path: FilePath, cloud: PointCloud, *, format: str = "binary") -> None:
+    """Writes a PCD file. `color` becomes the packed field rgb, or rgba with four channels.
 
-    `color` becomes the packed field rgb, or rgba with four channels.
+    Args:
+        format: "ascii", "binary" or "binary_compressed".
+
+    Raises:
+        ValueError: A column cannot be stored, for example because its name means something else in
+            this format.
     """
-    if format not in FORMS:
-        raise ValueError(
-            f"[write_pcd] format: found {format!r}, expected one of {', '.join(FORMS)}"
-        )
+    check_cloud("write_pcd", cloud)
+    check_path("write_pcd", path)
+    one_of("write_pcd", "format", format, FORMS)
+    dtypes = {np.dtype(code) for code in TYPES.values()}
+    rows = scatter(_with_packed_color(path, cloud), dtypes, "PCD", flat=False)
+    fields = rows.dtype.names or ()
+    names = ["normal_" + n[1] if n in ("nx", "ny", "nz") else n for n in fields]
+    rows = rows.astype([(new, rows.dtype[old]) for new, old in zip(names, fields)])
+    with atomic_file(path) as file:
+        file.write(("\n".join(_header_of(rows, format)) + "\n").encode("ascii"))
+        if format == "ascii":
+            write_rows(file, rows)
+        elif format == "binary":
+            write_array(file, rows.astype(rows.dtype.newbyteorder("<")))
+        else:
+            data = b"".join(
+                rows[n].astype(rows[n].dtype.newbyteorder("<")).tobytes() for n in names
+            )
+            packed = lzf.compress(data)
+            if max(len(packed), len(data)) >= 1 << 32:
+                raise ValueError(
+                    f"{path}: binary_compressed holds less than 4 GiB, found {len(data)} bytes; "
+                    "use binary"
+                )
+            file.write(struct.pack("<II", len(packed), len(data)) + packed)
+
+
+def _with_packed_color(path: FilePath, cloud: PointCloud) -> PointCloud:
+    """The cloud with its colors as one number per point, 0x00RRGGBB or 0xAARRGGBB."""
     columns = dict(cloud.columns)
     for name in ("_", "rgb", "rgba"):
         if name in columns:
@@ -147,24 +194,17 @@ def write_pcd(path: str | os.PathLike[str], cloud: PointCloud, *, format: str = 
         packed = np.zeros((len(cloud), 4), np.uint8)
         packed[:, [2, 1, 0, 3][: rgba.shape[1]]] = rgba
         columns["rgb" if rgba.shape[1] == 3 else "rgba"] = packed.view("<u4").reshape(-1)
-    rows = scatter(
-        PointCloud(cloud.points, columns),
-        {np.dtype(code) for code in TYPES.values()},
-        "PCD",
-        flat=False,
-    )
-    rows = rows.astype(
-        [
-            ("normal_" + n[1] if n in ("nx", "ny", "nz") else n, rows.dtype[n])
-            for n in rows.dtype.names
-        ]
-    )
-    bases = [rows.dtype[n].base for n in rows.dtype.names]
-    counts = [int(np.prod(rows.dtype[n].shape, dtype=np.int64)) for n in rows.dtype.names]
-    header = [
+    return PointCloud(cloud.points, columns)
+
+
+def _header_of(rows: np.ndarray, form: str) -> list[str]:
+    names = rows.dtype.names or ()
+    bases = [rows.dtype[n].base for n in names]
+    counts = [int(np.prod(rows.dtype[n].shape, dtype=np.int64)) for n in names]
+    return [
         "# .PCD v0.7 - Point Cloud Data file format",
         "VERSION 0.7",
-        "FIELDS " + " ".join(rows.dtype.names),
+        "FIELDS " + " ".join(names),
         "SIZE " + " ".join(str(b.itemsize) for b in bases),
         "TYPE " + " ".join(b.kind.upper() for b in bases),
         "COUNT " + " ".join(map(str, counts)),
@@ -172,22 +212,5 @@ def write_pcd(path: str | os.PathLike[str], cloud: PointCloud, *, format: str = 
         "HEIGHT 1",
         "VIEWPOINT 0 0 0 1 0 0 0",
         f"POINTS {len(rows)}",
-        f"DATA {format}",
+        f"DATA {form}",
     ]
-    with atomic_file(path) as file:
-        file.write(("\n".join(header) + "\n").encode("ascii"))
-        if format == "ascii":
-            write_rows(file, rows)
-        elif format == "binary":
-            write_array(file, rows.astype(rows.dtype.newbyteorder("<")))
-        else:
-            data = b"".join(
-                rows[n].astype(rows[n].dtype.newbyteorder("<")).tobytes() for n in rows.dtype.names
-            )
-            packed = lzf.compress(data)
-            if max(len(packed), len(data)) >= 1 << 32:
-                raise ValueError(
-                    f"{path}: binary_compressed holds less than 4 GiB, found {len(data)} bytes; "
-                    "use binary"
-                )
-            file.write(struct.pack("<II", len(packed), len(data)) + packed)

@@ -6,18 +6,22 @@ and is slower on text (docs/io.md has figures).
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
 
 import numpy as np
 
-from .._atomic import atomic_file
+from ..core._checks import one_of
+from ..core._checks import path as check_path
 from ._ascii_rows import read_rows, write_rows
 from ._check import file_size, fits, header_lines, naming, whole, write_array
-from .cloud import gather, scatter
+from .atomic_files import atomic_file
+from .cloud import PointCloud, check_cloud, gather, scatter
 
 if TYPE_CHECKING:
-    from mlx_lattice.io.cloud import PointCloud
+    from ..core.types import FilePath
+
+# (element, count, [(property, dtype code, or None for a list)])
+Element: TypeAlias = "tuple[str, int, list[tuple[str, str | None]]]"
 
 TYPES = {
     "char": "i1",
@@ -38,11 +42,19 @@ TYPES = {
     "float64": "f8",
 }
 NAMES = {code: name for name, code in reversed(TYPES.items()) if name[-1].isalpha()}
-ORDERS = {"ascii": "=", "binary_little_endian": "<", "binary_big_endian": ">"}
+ORDERS: dict[str, Literal["=", "<", ">"]] = {
+    "ascii": "=",
+    "binary_little_endian": "<",
+    "binary_big_endian": ">",
+}
 
 
-def read_ply(path: str | os.PathLike[str]) -> PointCloud:
-    """PointCloud of the vertices of a PLY file."""
+def read_ply(path: FilePath) -> PointCloud:
+    """PointCloud of the vertices of a PLY file, ASCII or binary; other elements are passed over.
+
+    Raises:
+        ValueError: The file is not what it says; the message begins with its path.
+    """
     with naming(path, "PLY"), open(path, "rb") as file:
         form, elements = _header(header_lines(file, "end_header", "PLY"))
         order = ORDERS[form]
@@ -54,7 +66,7 @@ def read_ply(path: str | os.PathLike[str]) -> PointCloud:
                     f"list property {lists[0]!r} in element {name!r}, "
                     "expected single values up to the vertices"
                 )
-            dtype = np.dtype([(p, order + code) for p, code in properties])
+            dtype = np.dtype([(p, order + code) for p, code in properties if code is not None])
             if name != "vertex":
                 _skip(file, dtype, count, left, form)
                 continue
@@ -67,7 +79,7 @@ def read_ply(path: str | os.PathLike[str]) -> PointCloud:
                 rows = np.fromfile(file, dtype, count)
             native = rows.dtype.newbyteorder("=")
             return gather(
-                {p: rows[p].astype(native[p], copy=False) for p in rows.dtype.names}, "vertices"
+                {p: rows[p].astype(native[p], copy=False) for p in dtype.names}, "vertices"
             )
         raise ValueError(
             "the header has no `element vertex`, which holds the points; found the elements "
@@ -75,11 +87,12 @@ def read_ply(path: str | os.PathLike[str]) -> PointCloud:
         )
 
 
-def _header(lines: Any) -> tuple[Any, ...]:
-    """(format, [(element, count, [(property, dtype code or None for a list)])])"""
+def _header(lines: list[str]) -> tuple[str, list[Element]]:
+    """The format and the elements that a header names."""
     if lines[0] != "ply":
         raise ValueError(f"first line: found {lines[0][:40]!r}, expected 'ply'")
-    form, elements = None, []  # type: ignore[var-annotated]
+    form: str | None = None
+    elements: list[Element] = []
     for line in lines[1:-1]:
         words = line.split()
         match words:
@@ -106,7 +119,7 @@ def _header(lines: Any) -> tuple[Any, ...]:
     return form, elements
 
 
-def _skip(file: Any, dtype: Any, count: int, left: Any, form: Any) -> None:
+def _skip(file: BinaryIO, dtype: np.dtype[Any], count: int, left: int, form: str) -> None:
     """Passes over an element without lists that stands before the vertices."""
     if form == "ascii":
         if count > left:
@@ -118,14 +131,28 @@ def _skip(file: Any, dtype: Any, count: int, left: Any, form: Any) -> None:
         file.seek(count * dtype.itemsize, 1)
 
 
-def write_ply(
-    path: str | os.PathLike[str], cloud: PointCloud, *, format: str = "binary_little_endian"
-) -> None:
-    """format: binary_little_endian, binary_big_endian or ascii."""
-    if format not in ORDERS:
-        raise ValueError(
-            f"[write_ply] format: found {format!r}, expected one of {', '.join(ORDERS)}"
-        )
+def write_ply(path: FilePath, cloud: PointCloud, *, format: str = "binary_little_endian") -> None:
+    """Writes the points and columns as the element `vertex` of a PLY file.
+
+    Colors become 8 bits, and a column (N, k) becomes k properties.
+
+    Args:
+        format: "binary_little_endian", "binary_big_endian" or "ascii".
+
+    Raises:
+        ValueError: A column cannot be stored, for example because its name has a space.
+
+    Examples:
+        >>> import os, tempfile
+        >>> from mlx_lattice import io, samples
+        >>> path = os.path.join(tempfile.mkdtemp(), "yard.ply")
+        >>> io.write_ply(path, samples.scan(), format="ascii")
+        >>> io.read_ply(path)
+        PointCloud(6,000 points float32; label uint8, intensity float32)
+    """
+    check_cloud("write_ply", cloud)
+    check_path("write_ply", path)
+    one_of("write_ply", "format", format, tuple(ORDERS))
     rows = scatter(cloud, {np.dtype(code) for code in NAMES}, "PLY")
     lines = [
         "ply",
@@ -133,7 +160,8 @@ def write_ply(
         "comment written by mlx_lattice",
         f"element vertex {len(rows)}",
     ]
-    lines += [f"property {NAMES[rows.dtype[p].str[1:]]} {p}" for p in rows.dtype.names]
+    names = rows.dtype.names or ()
+    lines += [f"property {NAMES[rows.dtype[p].str[1:]]} {p}" for p in names]
     with atomic_file(path) as file:
         file.write(("\n".join([*lines, "end_header"]) + "\n").encode("ascii"))
         if format == "ascii":

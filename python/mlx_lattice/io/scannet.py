@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..core._checks import path as check_path
 from .cloud import PointCloud
 from .ply import read_ply
 
+if TYPE_CHECKING:
+    from ..core.types import FilePath
 
-def read_scannet(
-    path: str | os.PathLike[str], labels: str | os.PathLike[str] | bool | None = None
-) -> PointCloud:
+
+def read_scannet(path: FilePath, labels: FilePath | bool | None = None) -> PointCloud:
     """PointCloud of SCENE_vh_clean_2.ply with color, and with `label` (NYU40 ids) of a second PLY.
 
-    labels: path of the second PLY; False for none. By default the file beside the first is read
-    where it exists.
+    labels: the path of the second PLY; False for none. By default the file
+    SCENE_vh_clean_2.labels.ply beside the first is read where it exists.
     """
+    check_path("read_scannet", path)
     path = Path(path)
     cloud = read_ply(path)
     if labels is None:

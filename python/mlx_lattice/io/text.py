@@ -1,37 +1,61 @@
 """XYZ, TXT and CSV: one point per line, values separated by spaces, tabs, commas or semicolons.
 
 A first line of words names the columns, also behind `#` or `//`. Without one, `columns` does;
-without both, the first three
-values are x, y, z and the rest is the column `features`. A first line of one whole number is the
-count of points.
+without both, the first three values are x, y, z and the rest is the column `features`. A first line
+of one whole number is the count of points.
 """
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from .._atomic import atomic_file
+from ..core._checks import path as check_path
+from ..core._checks import told
 from ._check import HEADER_LIMIT, file_size, naming
-from .cloud import PointCloud, gather
+from .atomic_files import atomic_file
+from .cloud import PointCloud, check_cloud, gather
+
+if TYPE_CHECKING:
+    from ..core.types import FilePath
 
 SEPARATORS = (",", ";", "\t")
 
 
-def read_text(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> PointCloud:
-    """PointCloud of a text file. columns: names in the order of the file, such as ("x", "y", "z",
-    "red", "green", "blue").
+def read_text(path: FilePath, columns: Sequence[str] | None = None) -> PointCloud:
+    """PointCloud of a text file: one point per line.
+
+    A first line of words names the columns, and `columns` replaces it. Without both, the first
+    three values are x, y, z and the rest is the column `features`.
+
+    Args:
+        columns: Names in the order of the file, such as ("x", "y", "z", "red", "green", "blue").
+
+    Raises:
+        ValueError: A line cannot be read, or has another number of values than there are names.
+
+    Examples:
+        >>> import os, tempfile
+        >>> from mlx_lattice import io
+        >>> path = os.path.join(tempfile.mkdtemp(), "scan.txt")
+        >>> size = open(path, "w").write("0 0 0 7\\n1 0 0 8\\n")
+        >>> io.read_text(path, columns=("x", "y", "z", "label")).columns["label"].tolist()
+        [7, 8]
     """
+    if columns is not None and not (
+        isinstance(columns, (list, tuple)) and all(isinstance(name, str) for name in columns)
+    ):
+        raise TypeError(f"[read_text] columns must be a list of names, found {told(columns)}")
     with naming(path, "text"), open(path, "rb") as file:
         names, separator, count, start = _head(file)
         if file_size(file) == start:
-            if names is None and columns is None:
+            given = columns if columns is not None else names
+            if given is None:
                 raise ValueError("no points and no line that names the columns")
-            table = np.empty((0, len(columns or names)))
+            table = np.empty((0, len(given)))
         else:
             file.seek(start)
             table = _table(file, separator)
@@ -51,7 +75,7 @@ def read_text(path: str | os.PathLike[str], columns: Sequence[str] | None = None
         return gather(fields, "columns")
 
 
-def is_points(path: str | os.PathLike[str]) -> bool:
+def is_points(path: FilePath) -> bool:
     """True when a text file begins as points do; False for notes that happen to end in .txt."""
     try:
         with open(path, "rb") as file:
@@ -61,11 +85,14 @@ def is_points(path: str | os.PathLike[str]) -> bool:
     return True
 
 
-def _head(file: Any) -> tuple[Any, ...]:
-    """(names or None, separator or None for white space, count or None, byte where the points
-    begin)
+def _head(file: BinaryIO) -> tuple[list[str] | None, str | None, int | None, int]:
+    """(names, separator, count, the byte where the points begin).
+
+    Names and count are None where the file does not tell; a separator of None is white space.
     """
-    names, count, separator, start = None, None, None, 0
+    names: list[str] | None = None
+    count: int | None = None
+    separator: str | None = None
     while True:
         start = file.tell()
         raw = file.readline(HEADER_LIMIT + 1)
@@ -95,14 +122,14 @@ def _head(file: Any) -> tuple[Any, ...]:
         return names, separator, count, start
 
 
-def _numbers(words: Any) -> Any:
+def _numbers(words: list[str]) -> list[float] | None:
     try:
         return [float(w) for w in words]
     except ValueError:
         return None
 
 
-def _table(file: Any, separator: str) -> Any:
+def _table(file: BinaryIO, separator: str | None) -> np.ndarray:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of empty input
         return np.loadtxt(
@@ -110,10 +137,8 @@ def _table(file: Any, separator: str) -> Any:
         )
 
 
-def _narrow(name: str, values: Any) -> Any:
-    """Columns of whole numbers become integers, except coordinates; the other columns become
-    float32.
-    """
+def _narrow(name: str, values: np.ndarray) -> np.ndarray:
+    """Whole numbers as integers, except coordinates; other columns as float32."""
     if name.lower() in "xyz":
         return values
     if values.size and np.isfinite(values).all() and (values == np.rint(values)).all():
@@ -124,20 +149,25 @@ def _narrow(name: str, values: Any) -> Any:
     return values.astype(np.float32)
 
 
-def write_text(path: str | os.PathLike[str], cloud: PointCloud, *, separator: str = " ") -> None:
-    """x, y, z and the columns under a line of their names; the shortest decimals that read back
-    equal.
+def write_text(path: FilePath, cloud: PointCloud, *, separator: str = " ") -> None:
+    """Writes x, y, z and the columns under a line of their names.
+
+    Numbers are the shortest decimals that read back equal. `separator` stands between two values.
     """
     from ._ascii_rows import write_rows
     from .cloud import scatter
 
+    check_cloud("write_text", cloud)
+    check_path("write_text", path)
+    if not isinstance(separator, str):
+        raise TypeError(f"[write_text] separator must be a text, found {told(separator)}")
     numbers = [np.dtype(k) for k in ("u1", "i4", "i8", "f4", "f8")]
     rows = scatter(cloud, set(numbers), "text")
     with atomic_file(path) as file:
-        file.write((separator.join(rows.dtype.names) + "\n").encode())
+        file.write((separator.join(rows.dtype.names or ()) + "\n").encode())
         write_rows(file, rows, separator)
 
 
-def write_csv(path: str | os.PathLike[str], cloud: PointCloud) -> None:
-    """As write_text, separated by commas."""
+def write_csv(path: FilePath, cloud: PointCloud) -> None:
+    """Writes what `write_text` writes, separated by commas."""
     write_text(path, cloud, separator=",")

@@ -2,54 +2,57 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import mlx.nn
 
-from .. import nn
+from .. import nn, ops
+from ..core._checks import caller, integer, told
 from ..devices import async_eval
-from ..nn._checks import integer
 
 if TYPE_CHECKING:
-    from mlx.nn import Module
+    from ..core import SparseTensor
+    from ..core.types import Triple
 
-    from mlx_lattice.core import SparseTensor
+T = TypeVar("T")
 
 
 class ConvNorm(mlx.nn.Module):
-    """relu(norm(conv(x) [+ residual])); the convolution has no bias, the norm has one."""
+    """relu(norm(conv(x)) + residual); the convolution has no bias, the norm has one."""
 
-    def __init__(self, conv: Any, channels: Any, relu: bool = True) -> None:
+    def __init__(self, conv: mlx.nn.Module, channels: int, relu: bool = True) -> None:
         super().__init__()
         self.conv, self.norm = conv, nn.BatchNorm(channels)
         self._relu = relu
 
     def __call__(
-        self, x: Any, coordinates: SparseTensor | None = None, residual: SparseTensor | None = None
-    ) -> Any:
-        y = self.conv(x) if coordinates is None else self.conv(x, coordinates)
-        return self.norm(y, residual, self._relu, only_reader=True)
+        self,
+        x: SparseTensor | list[SparseTensor],
+        coordinates: SparseTensor | None = None,
+        residual: SparseTensor | None = None,
+    ) -> SparseTensor:
+        """x: a tensor, or several whose channels stand side by side."""
+        return self.conv.with_norm(x, self.norm, residual, self._relu, coordinates)
 
 
 def subm(
-    in_channels: int,
-    out_channels: int,
-    kernel_size: int | tuple[int, int, int] = 3,
-    relu: bool = True,
-) -> Any:
+    in_channels: int, out_channels: int, kernel_size: Triple = 3, relu: bool = True
+) -> ConvNorm:
+    """Keeps the coordinates."""
     return ConvNorm(
         nn.SubmConv3d(in_channels, out_channels, kernel_size, bias=False), out_channels, relu
     )
 
 
-def down(in_channels: int, out_channels: int) -> Any:
+def down(in_channels: int, out_channels: int) -> ConvNorm:
     """Halves the resolution."""
     return ConvNorm(
         nn.Conv3d(in_channels, out_channels, kernel_size=2, stride=2, bias=False), out_channels
     )
 
 
-def up(in_channels: int, out_channels: int) -> Any:
+def up(in_channels: int, out_channels: int) -> ConvNorm:
     """Doubles the resolution, onto the coordinates of its second argument."""
     return ConvNorm(
         nn.ConvTranspose3d(in_channels, out_channels, kernel_size=2, stride=2, bias=False),
@@ -68,8 +71,15 @@ class Block(mlx.nn.Module):
         if in_channels != planes * self.expansion:
             self.project = subm(in_channels, planes * self.expansion, 1, relu=False)
 
-    def __call__(self, x: Any) -> Any:
-        skip = self.project(x) if "project" in self else x
+    def _layers(self, in_channels: int, planes: int) -> list[ConvNorm]:
+        raise NotImplementedError
+
+    def __call__(self, x: SparseTensor | list[SparseTensor]) -> SparseTensor:
+        """x: a tensor, or several whose channels stand side by side."""
+        if "project" in self:
+            skip = self.project(x)
+        else:
+            x = skip = ops.cat(x) if isinstance(x, list) else x
         y = x
         for layer in self.layers[:-1]:
             y = layer(y)
@@ -79,7 +89,7 @@ class Block(mlx.nn.Module):
 class BasicBlock(Block):
     """Two 3x3x3 convolutions."""
 
-    def _layers(self, in_channels: int, planes: int) -> Any:
+    def _layers(self, in_channels: int, planes: int) -> list[ConvNorm]:
         return [subm(in_channels, planes), subm(planes, planes)]
 
 
@@ -88,7 +98,7 @@ class Bottleneck(Block):
 
     expansion = 4
 
-    def _layers(self, in_channels: int, planes: int) -> Any:
+    def _layers(self, in_channels: int, planes: int) -> list[ConvNorm]:
         return [
             subm(in_channels, planes, 1),
             subm(planes, planes),
@@ -96,8 +106,8 @@ class Bottleneck(Block):
         ]
 
 
-def stage(block: Any, in_channels: int, planes: int, count: int) -> tuple[Any, ...]:
-    """`count` blocks; returns them with the channels that come out."""
+def stage(block: type[Block], in_channels: int, planes: int, count: int) -> tuple[list[Block], int]:
+    """`count` blocks, and the channels that come out of them."""
     blocks = []
     for _ in range(count):
         blocks.append(block(in_channels, planes))
@@ -105,7 +115,8 @@ def stage(block: Any, in_channels: int, planes: int, count: int) -> tuple[Any, .
     return blocks, in_channels
 
 
-def run(blocks: Any, x: Any) -> Any:
+def run(blocks: Iterable[Callable[[SparseTensor], SparseTensor]], x: SparseTensor) -> SparseTensor:
+    """What the blocks make of x, one after the other."""
     for block in blocks:
         x = block(x)
     return x
@@ -116,16 +127,17 @@ class Encoder(mlx.nn.Module):
 
     def __init__(
         self,
-        in_channels: Any,
-        width: Any,
-        block: Any,
-        planes: Any,
-        counts: Any,
-        stem_kernel_size: Any,
+        in_channels: int,
+        width: int,
+        block: type[Block],
+        planes: Sequence[int],
+        counts: Sequence[int],
+        stem_kernel_size: int,
     ) -> None:
         super().__init__()
         self.stem = subm(in_channels, width, stem_kernel_size)
-        self.downs, self.stages = [], []
+        self.downs: list[ConvNorm] = []
+        self.stages: list[list[Block]] = []
         self._channels = [width]
         for p, count in zip(planes, counts):
             c = self._channels[-1]
@@ -135,11 +147,11 @@ class Encoder(mlx.nn.Module):
             self._channels.append(c)
 
     @property
-    def channels(self) -> Any:
+    def channels(self) -> tuple[int, ...]:
         """Of each level, finest first."""
         return tuple(self._channels)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: SparseTensor) -> list[SparseTensor]:
         """The tensors of all levels, finest first."""
         levels = [async_eval(self.stem(x))]
         for halve, blocks in zip(self.downs, self.stages):
@@ -147,14 +159,15 @@ class Encoder(mlx.nn.Module):
         return levels
 
 
-def checked(model: Module, **numbers: Any) -> dict[str, Any]:
+def checked(model: object, **numbers: object) -> dict[str, Any]:
     """The numbers as plain ints >= 1; errors name the model's class."""
     return {name: integer(model, name, value) for name, value in numbers.items()}
 
 
-def choose(model: Module, name: str, value: Any, table: Any) -> Any:
-    if value not in list(table):
+def choose(model: object, name: str, value: object, table: Mapping[int, T]) -> T:
+    """The entry of a table by its number, such as the depth of a network."""
+    if not isinstance(value, int) or value not in table:
         raise ValueError(
-            f"[{type(model).__name__}] {name} must be one of {sorted(table)}, got {value!r}"
+            f"[{caller(model)}] {name} must be one of {sorted(table)}, found {told(value)}"
         )
     return table[value]

@@ -17,30 +17,50 @@ import inspect
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import mlx.core as mx
 import mlx.nn
 
-from .._atomic import atomic_path, save_safetensors, write_bytes
-from .._trees import leaves, load_arrays
 from ..core import GeometryPlan, QuantizedWeight
+from ..core._checks import flag
+from ..core._checks import path as check_path
+from ..nn import pack
+from ..nn._arrays import load_arrays, named_arrays, save_arrays
 from ..nn._quantized import _Quantized
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mlx.nn import Module
     from typing_extensions import Self
 
     from ..core import SparseTensor
+    from ..training import VoxelPipeline
 
 FORMAT, VERSION = "mlx-lattice-model", 1
-_REGISTRY: dict[str, Any] = {}
+_REGISTRY: dict[str, type[Model]] = {}
 
 
 class Model(mlx.nn.Module):
-    """Base class of the networks. The keyword arguments of a constructor are the configuration."""
+    """Base class of the networks: `config`, `plan`, `save` and `load`.
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    The keyword arguments of a constructor are the configuration. A class of your own that passes
+    them on with `super().__init__(depth=depth, ...)` is saved and loaded like the others:
+
+    Examples:
+        >>> import tempfile
+        >>> from mlx_lattice import models, nn
+        >>> class Small(models.Model):
+        ...     def __init__(self, channels: int = 4) -> None:
+        ...         super().__init__(channels=channels)
+        ...         self.layer = nn.SubmConv3d(channels, channels)
+        >>> Small(channels=8).save(tempfile.gettempdir() + "/small.safetensors")
+        >>> models.load(tempfile.gettempdir() + "/small.safetensors").config
+        {'channels': 8}
+    """
+
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         _REGISTRY[cls.__name__] = cls
 
@@ -57,11 +77,10 @@ class Model(mlx.nn.Module):
         """All relations that this network needs on x's coordinates, as a GeometryPlan.
 
         The relations stay with the coordinate manager of x. Afterwards the network builds nothing
-        on x and on `plan.bind(feats)`.
-        `gradients=False` leaves out what only training reads.
+        on x and on `plan.bind(feats)`. `gradients=False` leaves out what only training reads.
         """
         modes = [(module, module.training) for module in self.modules()]
-        self.eval()  # nothing is evaluated, and running statistics stay
+        super().train(False)  # nothing is evaluated, and running statistics stay
         try:
             self(x)
         finally:
@@ -69,16 +88,46 @@ class Model(mlx.nn.Module):
                 module._training = mode
         return GeometryPlan.record(x, gradients)
 
+    def pack(self) -> Self:
+        """Arranges all weights for many calls on the CPU; returns the network (`nn.pack`).
+
+        `eval()` does it, so that only weights that come later need it: load, then pack.
+        """
+        return pack(self)
+
+    def train(self, mode: bool = True) -> Self:
+        """As mlx.nn.Module.train; evaluation mode also packs the weights."""
+        mode = flag(self, "mode", mode)
+        super().train(mode)
+        return self if mode else self.pack()
+
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the weights to `path` (.safetensors) and the configuration beside it (.json)."""
+        """Writes the weights to `path` (.safetensors) and the configuration beside it (.json).
+
+        Another ending is a ValueError. A file that stood there stays whole if writing fails.
+        """
         path = _weights_path(path)
-        weights = dict(leaves(self.parameters()))
+        weights = dict(named_arrays(self.parameters()))
         layers, forms = packed_layers(self)
         save_parts(path, weights, type(self).__name__, self._config, layers, forms)
 
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        example: Any,
+        *,
+        pipeline: VoxelPipeline | None = None,
+        classes: Sequence[tuple[int, str]] | None = None,
+        keep_example: bool = False,
+    ) -> None:
+        """Writes the network as a program that C++ and C run; see `mlx_lattice.export`."""
+        from ..programs import export
+
+        export(self, path, example, pipeline=pipeline, classes=classes, keep_example=keep_example)
+
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """The network that `save` wrote, in evaluation mode."""
+        """The network of this class that `save` wrote, in evaluation mode; see `models.load`."""
         model = load(path)
         if not isinstance(model, cls):
             raise ValueError(
@@ -89,7 +138,16 @@ class Model(mlx.nn.Module):
 
 
 def load(path: str | os.PathLike[str]) -> Model:
-    """A saved network of any class, in evaluation mode."""
+    """A network that `Model.save` wrote, of any class, in evaluation mode.
+
+    Args:
+        path: The file with the weights, which ends in .safetensors; its .json lies beside it.
+
+    Raises:
+        FileNotFoundError: One of the two files is missing.
+        ValueError: A file is not what it should be, or its class, configuration and weights do not
+            belong together; the message names what is wrong.
+    """
     weights = _weights_path(path)
     beside = weights.with_suffix(".json")
     for file in (weights, beside):
@@ -112,9 +170,10 @@ def load(path: str | os.PathLike[str]) -> Model:
 
 
 def _weights_path(path: str | os.PathLike[str]) -> Path:
+    check_path("models", path)
     path = Path(path)
     if path.suffix != ".safetensors":
-        raise ValueError(f"[models] path must end in .safetensors, got {path.name!r}")
+        raise ValueError(f"[models] path must end in .safetensors, found {path.name!r}")
     return path
 
 
@@ -130,11 +189,13 @@ def save_parts(
 
     forms: of each packed weight what `lattice::load_weights` needs, in the header of the weights.
     """
+
+    from ..io.atomic_files import write_bytes
+
     text = {"format": FORMAT, "version": VERSION, "model": name, "config": config}
     if packed:
         text["quantization"] = packed
-    with atomic_path(path) as temporary:
-        save_safetensors(temporary, weights, forms)
+    save_arrays(path, weights, forms)
     write_bytes(path.with_suffix(".json"), (json.dumps(text, indent=2) + "\n").encode())
 
 
@@ -191,10 +252,10 @@ def _read_json(path: Path) -> object:
         raise ValueError(f"[models.load] {path}: not JSON: {error}") from None
 
 
-def _read_config(path: Path, text: Any) -> tuple[str, dict[str, Any], dict[str, dict[str, int]]]:
+def _read_config(path: Path, text: object) -> tuple[str, dict[str, Any], dict[str, dict[str, int]]]:
     """Name, configuration and packed layers."""
 
-    def fail(what: str) -> None:
+    def fail(what: str) -> NoReturn:
         raise ValueError(f"[models.load] {path}: {what}")
 
     if not isinstance(text, dict) or text.get("format") != FORMAT:
@@ -227,10 +288,10 @@ def _read_weights(path: Path) -> dict[str, mx.array]:
 
 
 def _set_weights(model: Module, path: str | os.PathLike[str], found: dict[str, mx.array]) -> None:
-    def fail(what: str) -> None:
+    def fail(what: str) -> NoReturn:
         raise ValueError(f"[models.load] {path}: {what}")
 
-    expected = dict(leaves(model.parameters()))
+    expected = dict(named_arrays(model.parameters()))
     if missing := sorted(set(expected) - set(found)):
         fail(f"lacks {len(missing)} weights, the first {missing[0]!r}")
     if unknown := sorted(set(found) - set(expected)):
@@ -238,9 +299,11 @@ def _set_weights(model: Module, path: str | os.PathLike[str], found: dict[str, m
     for name, value in found.items():
         if value.shape != expected[name].shape:
             fail(f"{name} has shape {value.shape}, expected {expected[name].shape}")
-        codes = expected[name].dtype == mx.uint32
-        if codes and value.dtype != mx.uint32:
-            fail(f"{name} has dtype {value.dtype}, expected packed codes, uint32")
-        if not codes and value.dtype not in (mx.float32, mx.float16, mx.bfloat16):
+        dtype = expected[name].dtype
+        whole = mx.issubdtype(dtype, mx.integer)  # codes of packed weights, or integer layers
+        if whole and value.dtype != dtype:
+            what = "packed codes, uint32" if dtype == mx.uint32 else f"{dtype}"
+            fail(f"{name} has dtype {value.dtype}, expected {what}")
+        if not whole and value.dtype not in (mx.float32, mx.float16, mx.bfloat16):
             fail(f"{name} has dtype {value.dtype}, expected a float of 16 or 32 bits")
     model.load_weights(list(found.items()))

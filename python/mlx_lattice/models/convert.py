@@ -24,18 +24,18 @@ torch tensor goes through `.numpy()`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
 from .. import ops
 from ..core import KernelSpec
+from ..core._checks import array, integer, one_of, sparse_input, told
 from .pointcept import from_pointcept  # noqa: F401
 
 if TYPE_CHECKING:
-    from mlx_lattice.core import SparseTensor
-
-    from .._types import ArrayLike, Target
+    from ..core import SparseTensor
+    from ..core.types import ArrayLike, Target, Triple
 
 __all__ = [
     "ConvertedLayer",
@@ -52,13 +52,21 @@ __all__ = [
 MOST_TAPS = 11  # of one axis: a larger number is one of channels
 
 
-def from_minkowski(weight: ArrayLike, kernel_size: int | tuple[int, int, int] = 3) -> mx.array:
-    """(K, C_in, C_out) with the first axis fastest."""
+def from_minkowski(weight: ArrayLike, kernel_size: Triple = 3) -> mx.array:
+    """The weight (C_out, Kx, Ky, Kz, C_in) of a MinkowskiEngine kernel (K, C_in, C_out).
+
+    The offsets of MinkowskiEngine count with the first axis fastest: k = ix + Kx (iy + Ky iz). A
+    1x1x1 kernel may be (C_in, C_out). Another shape is a ValueError.
+    """
     return _from_kernel_major("from_minkowski", weight, kernel_size, first_fastest=True)
 
 
-def from_torchsparse(weight: ArrayLike, kernel_size: int | tuple[int, int, int] = 3) -> mx.array:
-    """From (K, C_in, C_out): the first axis runs fastest for odd K, the last axis for even K."""
+def from_torchsparse(weight: ArrayLike, kernel_size: Triple = 3) -> mx.array:
+    """The weight (C_out, Kx, Ky, Kz, C_in) of a TorchSparse kernel (K, C_in, C_out).
+
+    The first axis of the offsets runs fastest for odd K, the last axis for even K. A 1x1x1 kernel
+    may be (C_in, C_out). Another shape is a ValueError.
+    """
     volume = KernelSpec(kernel_size).volume
     return _from_kernel_major(
         "from_torchsparse", weight, kernel_size, first_fastest=volume % 2 == 1
@@ -66,8 +74,11 @@ def from_torchsparse(weight: ArrayLike, kernel_size: int | tuple[int, int, int] 
 
 
 def from_spconv1(weight: ArrayLike, axes: str = "zyx") -> mx.array:
-    """From (K1, K2, K3, C_in, C_out); `axes` names the three columns after the batch column."""
-    given = _array("from_spconv1", weight, 5, "(K1, K2, K3, C_in, C_out)")
+    """The weight (C_out, Kx, Ky, Kz, C_in) of an spconv 1 kernel (K1, K2, K3, C_in, C_out).
+
+    axes: names the three columns behind the batch column of spconv's indices, usually "zyx".
+    """
+    given = array("from_spconv1", "weight", weight, "K1", "K2", "K3", "C_in", "C_out")
     order = _axes("from_spconv1", axes)
     return given.transpose(4, *order, 3)
 
@@ -77,24 +88,27 @@ def from_spconv2(
     axes: str = "zyx",
     *,
     kind: str = "conv",
-    stride: int | tuple[int, int, int] = 1,
-    kernel_size: int | tuple[int, int, int] | None = None,
+    stride: Triple = 1,
+    kernel_size: Triple | None = None,
     layout: str | None = None,
 ) -> mx.array:
-    """(C_out, K1, K2, K3, C_in); `axes` as in from_spconv1.
+    """The weight (C_out, Kx, Ky, Kz, C_in) of an spconv 2 kernel (C_out, K1, K2, K3, C_in).
 
     In 1x1x1 layers spconv multiplies the features by `weight.view(C_in, C_out)`, whatever the
     stored shape says. It does so in every submanifold layer, in every layer of stride 1, and in
     inverse layers.
 
-    kind, stride: say whether that is the case; kind is "subm", "conv", "inverse" or "transpose".
-    layout: "krsc" as above, or "native" for the (K1, K2, K3, C_out, C_in) of spconv 2.0 and 2.1. By
-        default the shape decides, and a shape that both could have is an error.
-    kernel_size: helps to decide.
+    Args:
+        axes: The three columns behind the batch column of spconv's indices, usually "zyx".
+        kind: "subm", "conv", "inverse" or "transpose"; with the stride it says whether a 1x1x1
+            kernel is viewed like that.
+        layout: "krsc" as above, or "native" for the (K1, K2, K3, C_out, C_in) of spconv 2.0 and
+            2.1. By default the shape decides, and a shape that both could have is an error.
+        kernel_size: Helps to decide.
     """
     name = "from_spconv2"
-    w = _array(name, weight, 5, "(C_out, K1, K2, K3, C_in)")
-    _choice(name, "kind", kind, ("conv", "subm", "inverse", "transpose"))
+    w = array(name, "weight", weight, "C_out", "K1", "K2", "K3", "C_in")
+    one_of(name, "kind", kind, ("conv", "subm", "inverse", "transpose"))
     if _layout(name, tuple(w.shape), kernel_size, layout) == "native":
         w = w.transpose(3, 0, 1, 2, 4)
     c_out, *size, c_in = w.shape
@@ -109,29 +123,29 @@ def from_spconv2(
 def from_legacy_points(weight: ArrayLike, groups: int = 1) -> mx.array:
     """The weight of `points.PointConv3d` from (C_in, C_out / G, K) of an old PointCNN++ checkpoint.
 
-    new[k, g, c, m] = old[g C_in / G + c, m, k]
+    new[k, g, c, m] = old[g C_in / G + c, m, k], of shape (K, G, C_in / G, C_out / G)
     """
-    given = _array("from_legacy_points", weight, 3, "(C_in, C_out / G, K)")
+    given = array("from_legacy_points", "weight", weight, "C_in", "C_out / G", "K")
     c_in, c_out, volume = given.shape
-    if groups < 1 or c_in % groups:
+    if c_in % integer("from_legacy_points", "groups", groups):
         raise ValueError(
-            f"[from_legacy_points] groups must divide {c_in} input channels, got {groups}"
+            f"[from_legacy_points] groups must divide {c_in} input channels, found {groups}"
         )
     return given.reshape(groups, c_in // groups, c_out, volume).transpose(3, 0, 1, 2)
 
 
 def _from_kernel_major(
-    name: str, weight: Any, kernel_size: int | tuple[int, int, int], first_fastest: Any
-) -> Any:
+    name: str, given: ArrayLike, kernel_size: Triple, first_fastest: bool
+) -> mx.array:
     size = KernelSpec(kernel_size).size
     volume = size[0] * size[1] * size[2]
-    weight = mx.array(weight)
+    weight = array(name, "weight", given)
     if weight.ndim == 2 and volume == 1:
         weight = weight[None]
     if weight.ndim != 3 or weight.shape[0] != volume:
         raise ValueError(
             f"[{name}] weight must have shape ({volume}, C_in, C_out) "
-            f"for kernel_size {tuple(size)}, got {weight.shape}"
+            f"for kernel_size {tuple(size)}, found {weight.shape}"
         )
     c_in, c_out = weight.shape[1:]
     if first_fastest:
@@ -143,27 +157,36 @@ def _from_kernel_major(
 class ConvertedLayer:
     """A layer of another library as this library counts. Call it, or read what modules take.
 
-    kind: "conv", "subm", "transpose" (also inverse layers), or "pointwise", which keeps the rows.
-    padding: counts from the offsets of this library, so that it may be negative. Odd kernels of
-        "conv" are centered first; kernels of "transpose" begin at 0.
-
     Coordinates are lattice indices: those of MinkowskiEngine and TorchSparse divided by their
     tensor stride.
+
+    Attributes:
+        kind: "conv", "subm", "transpose" (also inverse layers), or "pointwise", which keeps the
+            rows.
+        weight: (C_out, Kx, Ky, Kz, C_in).
+        bias: (C_out,), or None.
+        padding: Counts from the offsets of this library, so that it may be negative. Odd kernels of
+            "conv" are centered first; kernels of "transpose" begin at 0.
     """
 
     kind: str
-    weight: mx.array  # (C_out, Kx, Ky, Kz, C_in)
+    weight: mx.array
     bias: mx.array | None
     kernel_size: tuple[int, int, int]
     stride: tuple[int, int, int]
     padding: tuple[int, int, int]
     dilation: tuple[int, int, int]
 
+    def __post_init__(self) -> None:
+        one_of(self, "kind", self.kind, ("conv", "subm", "transpose", "pointwise"))
+        array(self, "weight", self.weight, "C_out", "Kx", "Ky", "Kz", "C_in")
+
     def __call__(self, x: SparseTensor, coordinates: Target | None = None) -> SparseTensor:
-        """On a SparseTensor.
+        """The layer's result on a SparseTensor.
 
         coordinates: the output rows; strided layers of spconv and all transposed layers need them.
         """
+        sparse_input(self, x, self.weight.shape[-1])
         if self.kind == "pointwise":
             return ops.conv3d(x, self.weight, self.bias, kernel_size=1)
         if self.kind == "subm":
@@ -188,19 +211,28 @@ def minkowski_layer(
     bias: ArrayLike | None = None,
     *,
     kind: str = "conv",
-    kernel_size: int | tuple[int, int, int] = 3,
-    stride: int | tuple[int, int, int] = 1,
-    dilation: int | tuple[int, int, int] = 1,
+    kernel_size: Triple = 3,
+    stride: Triple = 1,
+    dilation: Triple = 1,
 ) -> ConvertedLayer:
     """ConvertedLayer of MinkowskiConvolution, MinkowskiConvolutionTranspose or the generative one.
 
     kind: "conv" or "transpose"; a generative layer is "transpose" called without coordinates.
+
+    Examples:
+        >>> import numpy as np
+        >>> from mlx_lattice import samples
+        >>> from mlx_lattice.models import convert
+        >>> layer = convert.minkowski_layer(np.ones((27, 4, 8), np.float32), kernel_size=3)
+        >>> layer(samples.tensor()).shape
+        (6, 8)
     """
-    _choice("minkowski_layer", "kind", kind, ("conv", "transpose"))
+    one_of("minkowski_layer", "kind", kind, ("conv", "transpose"))
     spec = KernelSpec(kernel_size, stride, 0, dilation)
-    padding: tuple[int, ...] = (0, 0, 0)
+    padding = (0, 0, 0)
     if kind == "transpose":  # out = in * stride + offset, odd kernels centered
-        padding = tuple(d * (k // 2) if k % 2 else 0 for k, d in zip(spec.size, spec.dilation))
+        x, y, z = (d * (k // 2) if k % 2 else 0 for k, d in zip(spec.size, spec.dilation))
+        padding = x, y, z
     return _layer(kind, from_minkowski(weight, kernel_size), bias, spec, padding, spec.dilation)
 
 
@@ -209,20 +241,20 @@ def torchsparse_layer(
     bias: ArrayLike | None = None,
     *,
     kind: str = "conv",
-    kernel_size: int | tuple[int, int, int] = 3,
-    stride: int | tuple[int, int, int] = 1,
-    dilation: int | tuple[int, int, int] = 1,
+    kernel_size: Triple = 3,
+    stride: Triple = 1,
+    dilation: Triple = 1,
 ) -> ConvertedLayer:
     """ConvertedLayer of torchsparse.nn.Conv3d (1.4): "conv", or "transpose" for transposed=True.
 
     Offsets run from -((k - 1) // 2) to k // 2. TorchSparse 1.4 ignores dilation, and so does this
     layer.
     """
-    _choice("torchsparse_layer", "kind", kind, ("conv", "transpose"))
+    one_of("torchsparse_layer", "kind", kind, ("conv", "transpose"))
     spec = KernelSpec(kernel_size, stride, 0, dilation)
     low = [(k - 1) // 2 for k in spec.size]
-    padding = tuple(0 if k % 2 and kind == "conv" else n for k, n in zip(spec.size, low))
-    return _layer(kind, from_torchsparse(weight, kernel_size), bias, spec, padding, (1, 1, 1))
+    x, y, z = (0 if k % 2 and kind == "conv" else n for k, n in zip(spec.size, low))
+    return _layer(kind, from_torchsparse(weight, kernel_size), bias, spec, (x, y, z), (1, 1, 1))
 
 
 def spconv2_layer(
@@ -230,24 +262,26 @@ def spconv2_layer(
     bias: ArrayLike | None = None,
     *,
     kind: str = "subm",
-    stride: int | tuple[int, int, int] = 1,
-    padding: int | tuple[int, int, int] = 0,
-    dilation: int | tuple[int, int, int] = 1,
+    stride: Triple = 1,
+    padding: Triple = 0,
+    dilation: Triple = 1,
     axes: str = "zyx",
-    kernel_size: int | tuple[int, int, int] | None = None,
+    kernel_size: Triple | None = None,
     layout: str | None = None,
 ) -> ConvertedLayer:
     """ConvertedLayer of a layer of spconv 2.
 
-    kind: "subm" (SubMConv3d), "conv" (SparseConv3d), "inverse" (SparseInverseConv3d) or "transpose"
-        (SparseConvTranspose3d).
-    stride, padding, dilation: as spconv counts them, in its order of axes; an inverse layer takes
-        those of its forward layer.
-
     A 1x1x1 inverse layer of spconv stays on the coarse rows, and so does this one.
+
+    Args:
+        kind: "subm" (SubMConv3d), "conv" (SparseConv3d), "inverse" (SparseInverseConv3d) or
+            "transpose" (SparseConvTranspose3d).
+        stride, padding, dilation: As spconv counts them, in its order of axes; an inverse layer
+            takes those of its forward layer.
+        axes, kernel_size, layout: As in `from_spconv2`.
     """
     name = "spconv2_layer"
-    _choice(name, "kind", kind, ("subm", "conv", "inverse", "transpose"))
+    one_of(name, "kind", kind, ("subm", "conv", "inverse", "transpose"))
     given = KernelSpec(1, stride, padding, dilation)
     order = _axes(name, axes)
     moved = from_spconv2(
@@ -273,30 +307,32 @@ def spconv2_layer(
     return _layer("transpose", moved, bias, spec, paddings, dilations)
 
 
-def _layer(kind: Any, weight: Any, bias: Any, spec: Any, padding: Any, dilation: Any) -> Any:
-    if bias is not None:
-        bias = mx.array(bias).reshape(-1)
-        if bias.shape[0] != weight.shape[0]:
-            raise ValueError(
-                f"[convert] bias must have {weight.shape[0]} values, one per output channel, "
-                f"got {bias.shape[0]}"
-            )
-    size, stride = tuple(spec.size), tuple(spec.stride)
+def _layer(
+    kind: str,
+    weight: mx.array,
+    bias: ArrayLike | None,
+    spec: KernelSpec,
+    padding: tuple[int, int, int],
+    dilation: tuple[int, int, int],
+) -> ConvertedLayer:
+    made = None if bias is None else array("convert", "bias", bias).reshape(-1)
+    if made is not None and made.shape[0] != weight.shape[0]:
+        raise ValueError(
+            f"[convert] bias must have {weight.shape[0]} values, one per output channel, "
+            f"found {made.shape[0]}"
+        )
+    size, stride = spec.size, spec.stride
     if kind == "conv" and size == (1, 1, 1) and stride == (1, 1, 1):
         kind = "pointwise"
-    return ConvertedLayer(kind, weight, bias, size, stride, tuple(padding), tuple(dilation))
+    return ConvertedLayer(kind, weight, made, size, stride, padding, dilation)
 
 
-def _choice(name: str, argument: Any, value: Any, known: Any) -> None:
-    if value not in known:
-        raise ValueError(f"[{name}] {argument} must be one of {', '.join(known)}, got {value!r}")
-
-
-def _layout(name: str, shape: Any, kernel_size: Any, layout: Any) -> Any:
+def _layout(
+    name: str, shape: tuple[int, ...], kernel_size: Triple | None, layout: str | None
+) -> str:
     """krsc (C_out, K, K, K, C_in) or native (K, K, K, C_out, C_in), by the shape."""
     if layout is not None:
-        _choice(name, "layout", layout, ("krsc", "native"))
-        return layout
+        return one_of(name, "layout", layout, ("krsc", "native"))
     krsc, native = shape[1:4], shape[:3]
     if krsc == native == (1, 1, 1):
         return "krsc"  # one output channel: both are the same
@@ -316,15 +352,8 @@ def _layout(name: str, shape: Any, kernel_size: Any, layout: Any) -> Any:
     return fits[0]
 
 
-def _array(name: str, weight: ArrayLike, ndim: int, shape: str) -> mx.array:
-    made = mx.array(weight)
-    if made.ndim != ndim:
-        raise ValueError(f"[{name}] weight must have shape {shape}, got {made.shape}")
-    return made
-
-
 def _axes(name: str, axes: str) -> list[int]:
     """Where x, y and z are among the three kernel axes."""
     if not isinstance(axes, str) or sorted(axes) != ["x", "y", "z"]:
-        raise ValueError(f"[{name}] axes must be an order of 'xyz', got {axes!r}")
+        raise ValueError(f"[{name}] axes must be an order of 'xyz', found {told(axes)}")
     return [axes.index(a) for a in "xyz"]

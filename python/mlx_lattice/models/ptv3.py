@@ -8,59 +8,68 @@ import mlx.core as mx
 import mlx.nn
 
 from .. import nn, ops
-from ..nn._checks import integer, integers, layer_count, number, sizes
-from ..nn._transformer import stochastic_depth
-from ._blocks import checked
-from ._model import Model
+from ..core._checks import flag, integer, number, one_of
+from ._hierarchy import Hierarchy, Rules
+from ._stage_config import checked_shared, checked_stages
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from mlx.nn import Module
+    from collections.abc import Callable, Sequence
 
     from ..core import SparseTensor
-    from ..core.layouts import GridPooling
 
 
-class _Stage(mlx.nn.Module):
-    """A change of level and the blocks behind it."""
-
-    def __init__(self, blocks: Any, down: Any = None, up: Any = None) -> None:
-        super().__init__()
-        if down is not None:
-            self.down = down
-        if up is not None:
-            self.up = up
-        self.blocks = blocks
-
-
-class PointTransformerV3(Model):
+class PointTransformerV3(Hierarchy):
     """Point Transformer V3: x (N, in_channels) -> features or logits on the coordinates of x.
 
     The network is that of Wu et al., "Point Transformer V3: Simpler, Faster, Stronger", CVPR 2024.
     The coordinates are voxels of the clouds, each once. Without out_channels the result has
     dec_channels[0] channels; with out_channels a linear layer follows.
 
-    order: curves, from "z", "z-trans", "hilbert", "hilbert-trans"; block i of a stage uses
-        order[i mod len(order)].
-    stride: of each pooling, powers of two.
-    enc_depths, enc_channels, enc_num_head, enc_patch_size: one number per stage, finest first.
-    dec_depths, dec_channels, dec_num_head, dec_patch_size: the same, one stage fewer.
-    enable_rpe: relative position bias.
-    enable_flash: a cloud of fewer rows than a patch is one segment. Otherwise all patches of a
-        level have at most as many rows as its smallest cloud.
-    shuffle_orders: mixes the orders of the finest level in training.
-    shuffle_pooled: mixes the orders behind each pooling in training.
-    shuffle_in_evaluation: mixes in evaluation too; the published code does so behind poolings.
-    refresh_convolution: the position encoding behind an upsampling reads the sum of both branches.
-        The published code and weights read the branch of the skip alone, which is the default.
-    cls_mode: encoder only. The result is the coarsest tensor, or with out_channels the logits
-        (B, out_channels) of the mean of each cloud.
-    momentum: of the running statistics. The published 0.01 needs some hundred steps to forget the
-        start; short trainings do better with 0.1.
-    upcast_attention, upcast_softmax: change nothing; the sums of attention are always float32.
-    pdnorm_bn, pdnorm_ln: norms per data set; must be False, as published. The other pdnorm options
-        then mean nothing and are accepted, so that a published configuration loads as it is.
+    Args:
+        order: The curves, from "z", "z-trans", "hilbert", "hilbert-trans"; block i of a stage uses
+            order[i mod len(order)].
+        stride: That of each pooling, a power of two.
+        enc_depths, enc_channels, enc_num_head, enc_patch_size: Blocks, channels, heads and rows per
+            patch of the encoder, one number per stage, finest first.
+        dec_depths, dec_channels, dec_num_head, dec_patch_size: The same of the decoder, which has
+            one stage fewer.
+        mlp_ratio: The channels inside an MLP per channel of its block.
+        qk_scale: The factor of q k^T; by default 1 / sqrt(size of a head).
+        attn_drop: Must be 0: attention never makes the array that would be dropped.
+        proj_drop: The probability with which a value behind attention and in the MLP is 0 in
+            training.
+        drop_path: The probability with which the last block is skipped in training; it rises from 0
+            at the first.
+        enable_rpe: Adds a bias by relative position.
+        enable_flash: A cloud of fewer rows than a patch is one segment. Otherwise all patches of a
+            level have at most as many rows as its smallest cloud.
+        shuffle_orders: Mixes the orders of the finest level in training.
+        shuffle_pooled: Mixes the orders behind each pooling in training.
+        shuffle_in_evaluation: Mixes in evaluation too; the published code does so behind poolings.
+        conv_input: What the position encoding of the second and later blocks of a stage reads.
+            "sum": the result of the block before, as Pointcept since v1.5.2. "branch": only what
+            the MLP of that block added, as Pointcept v1.5.1, with which the released weights of
+            Point Transformer V3 were trained.
+        depth_plus_one: Whether the curves have room for the largest coordinate plus 1, as Pointcept
+            since v1.6.0. It matters where the largest coordinate is 2^k - 1, for Hilbert curves.
+        refresh_convolution: The position encoding behind an upsampling reads the sum of both
+            branches. The published code and weights read the branch of the skip alone, which is the
+            default.
+        cls_mode, enc_mode: The network is an encoder only. The result is the coarsest tensor, or
+            with out_channels the logits (B, out_channels) of the mean of each cloud.
+        momentum: The share of a new batch in the running statistics. The published 0.01 needs some
+            hundred steps to forget the start; short trainings do better with 0.1.
+        upcast_attention, upcast_softmax: Change nothing; the sums of attention are always float32.
+        pdnorm_bn, pdnorm_ln: One norm per data set instead of each BatchNorm outside the blocks, of
+            each LayerNorm inside (`nn.ConditionalNorm`). The network is then called with
+            `condition=`, one of pdnorm_conditions.
+        pdnorm_affine: Whether these norms have weight and bias.
+        pdnorm_adaptive: Whether a context of the data set shifts and scales them: `context=`.
+        pdnorm_decouple: Must be True; one norm for all data sets is not what was published.
+
+    Raises:
+        ValueError: A list has another length than there are stages, or an option has a value that
+            this network does not have; the message names it.
     """
 
     def __init__(
@@ -90,7 +99,10 @@ class PointTransformerV3(Model):
         enable_rpe: bool = False,
         enable_flash: bool = True,
         refresh_convolution: bool = False,
+        conv_input: str = "sum",
+        depth_plus_one: bool = False,
         cls_mode: bool = False,
+        enc_mode: bool = False,
         momentum: float = 0.01,
         upcast_attention: bool = False,
         upcast_softmax: bool = False,
@@ -99,192 +111,136 @@ class PointTransformerV3(Model):
         pdnorm_decouple: bool = True,
         pdnorm_adaptive: bool = False,
         pdnorm_affine: bool = True,
-        pdnorm_conditions: Any = ("ScanNet", "S3DIS", "Structured3D"),
+        pdnorm_conditions: Sequence[str] = ("ScanNet", "S3DIS", "Structured3D"),
     ) -> None:
         given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         config = _checked_config(self, given)
         super().__init__(**config)
-        self.stem = nn.SubmConv3d(config["in_channels"], config["enc_channels"][0], 5, bias=False)
-        self.stem_norm = nn.BatchNorm(
-            config["enc_channels"][0], eps=1e-3, momentum=config["momentum"]
+        width = config["enc_channels"][0]
+        rules = Rules(
+            cells=False,
+            refreshed=config["refresh_convolution"],
+            branch=config["conv_input"] == "branch",
+            plus_one=config["depth_plus_one"],
         )
-        self.activation = nn.GELU()
-        self.enc = self._encoder(config)
+        stem = nn.SubmConv3d(config["in_channels"], width, 5, bias=False)
+        self._build(rules, stem, self._norm("bn"), decoder=not config["cls_mode"])
         out = config["enc_channels"][-1]
         if not config["cls_mode"]:
-            self.dec = self._decoder(config)
             out = config["dec_channels"][0] if config["dec_channels"] else out
         if config["out_channels"] is not None:
             self.head = nn.Linear(out, config["out_channels"])
 
-    def _blocks(self, config: Any, side: Any, s: Any, rates: Any) -> list[Any]:
-        c = config[f"{side}_channels"][s]
-        return [
-            nn.TransformerBlock(
-                c,
-                nn.SerializedAttention(
-                    c,
-                    config[f"{side}_num_head"][s],
-                    config[f"{side}_patch_size"][s],
-                    config["order"][0],
-                    qkv_bias=config["qkv_bias"],
-                    scale=config["qk_scale"],
-                    rpe=config["enable_rpe"],
-                    shrink=not config["enable_flash"],
-                    dropout=config["proj_drop"],
-                ),
-                mlp_ratio=config["mlp_ratio"],
-                drop_path=rate,
-                dropout=config["proj_drop"],
-                pre_norm=config["pre_norm"],
-            )
-            for rate in rates
-        ]
-
-    def _encoder(self, config: Any) -> Any:
-        rates = stochastic_depth(config["drop_path"], config["enc_depths"])
-        channels, stages = config["enc_channels"], []
-        for s, stage_rates in enumerate(rates):
-            down = None
-            if s:
-                down = nn.GridPool(
-                    channels[s - 1],
-                    channels[s],
-                    config["stride"][s - 1],
-                    momentum=config["momentum"],
-                )
-            stages.append(_Stage(self._blocks(config, "enc", s, stage_rates), down=down))
-        return stages
-
-    def _decoder(self, config: Any) -> list[Any]:
-        """Finest first, as the configuration names them."""
-        rates = stochastic_depth(config["drop_path"], config["dec_depths"])
-        channels = [*config["dec_channels"], config["enc_channels"][-1]]
-        return [
-            _Stage(
-                self._blocks(config, "dec", s, stage_rates[::-1]),
-                up=nn.GridUnpool(
-                    channels[s + 1], config["enc_channels"][s], channels[s], config["momentum"]
-                ),
-            )
-            for s, stage_rates in enumerate(rates)
-        ]
-
-    def _shuffled(self, orders: list[str], wanted: bool) -> list[str]:
-        mixed = wanted and (self.training or self._config["shuffle_in_evaluation"])
-        if not mixed or len(orders) < 2:
-            return orders
-        return [orders[i] for i in integers(mx.random.permutation(len(orders)))]
-
-    def encode(self, x: SparseTensor) -> list[tuple[SparseTensor, list[str], GridPooling | None]]:
-        """[(tensor, orders, pooling that made it)] of all stages, finest first."""
+    def _norm(self, kind: str) -> Callable[[int], mlx.nn.Module]:
+        """Makes a norm of "bn" or "ln" from its channels: one, or one per condition."""
         config = self._config
-        x = self.activation(self.stem_norm(self.stem(x)))
-        orders, levels = self._shuffled(list(config["order"]), config["shuffle_orders"]), []
-        for s, stage in enumerate(self.enc):
-            pooling = None
-            if s:
-                x, pooling = stage.down(x, orders[0])
-                orders = self._shuffled(orders, config["shuffle_pooled"])
-            for i, block in enumerate(stage.blocks):
-                x = block(x, orders[i % len(orders)])
-            levels.append((x, orders, pooling))
-        return levels
+        affine = config.get("pdnorm_affine", True)
 
-    def features(self, x: SparseTensor) -> SparseTensor:
-        """What the head sees: the finest tensor, or in cls_mode the coarsest."""
-        levels = self.encode(x)
-        y, _, pooling = levels.pop()
-        if self._config["cls_mode"]:
-            return y
-        for stage in reversed(self.dec):
-            skip, orders, before = levels.pop()
-            y, branch = stage.up(y, skip, pooling)
-            seen = None if self._config["refresh_convolution"] else branch
-            for i, block in enumerate(stage.blocks):
-                y = block(y, orders[i % len(orders)], seen if i == 0 else None)
-            pooling = before
-        return y
+        def batch_norm(channels: int) -> mlx.nn.Module:
+            return nn.BatchNorm(channels, eps=1e-3, momentum=config["momentum"], affine=affine)
 
-    def __call__(self, x: SparseTensor) -> SparseTensor | mx.array:
+        def layer_norm(channels: int) -> mlx.nn.Module:
+            return nn.LayerNorm(channels, affine=affine)
+
+        make = batch_norm if kind == "bn" else layer_norm
+        if not config.get(f"pdnorm_{kind}", False):
+            affine = True
+            return make
+        names, adaptive = config["pdnorm_conditions"], config["pdnorm_adaptive"]
+        return lambda channels: nn.ConditionalNorm(channels, names, make, adaptive)
+
+    def _block(self, side: str, s: int, rate: float) -> nn.TransformerBlock:
+        config, c = self._config, self._config[f"{side}_channels"][s]
+        attention = nn.SerializedAttention(
+            c,
+            config[f"{side}_num_head"][s],
+            config[f"{side}_patch_size"][s],
+            config["order"][0],
+            qkv_bias=config["qkv_bias"],
+            scale=config["qk_scale"],
+            rpe=config["enable_rpe"],
+            shrink=not config["enable_flash"],
+            dropout=config["proj_drop"],
+        )
+        return nn.TransformerBlock(
+            c,
+            attention,
+            mlp_ratio=config["mlp_ratio"],
+            drop_path=rate,
+            dropout=config["proj_drop"],
+            pre_norm=config["pre_norm"],
+            norm=self._norm("ln"),
+        )
+
+    def select(self, condition: str, context: mx.array | None = None) -> None:
+        """Chooses the norms of a condition, one of pdnorm_conditions, for the calls that follow.
+
+        context: (1, 256) numbers of the condition, which adaptive norms need.
+        """
+        found = [m for m in self.modules() if isinstance(m, nn.ConditionalNorm)]
+        if not found:
+            raise ValueError(
+                f"[{type(self).__name__}] condition: this network has one norm for all data sets; "
+                "make it with pdnorm_bn=True or pdnorm_ln=True, or leave condition out"
+            )
+        for module in found:
+            module.select(condition, context)
+
+    def __call__(
+        self,
+        x: SparseTensor,
+        *,
+        condition: str | Sequence[str] | None = None,
+        context: mx.array | None = None,
+    ) -> SparseTensor | mx.array:
+        """Features or logits.
+
+        condition: the data set whose norms count; of a list the first, for the whole batch.
+        context: (1, 256) numbers of the condition, where the norms are adaptive.
+        """
+        if condition is not None:
+            self.select(condition if isinstance(condition, str) else condition[0], context)
         y = self.features(x)
         if "head" not in self:
             return y
         if not self._config["cls_mode"]:
             return self.head(y)
-        size = None if x.batch_counts is None else len(x.batch_counts)
-        return self.head(ops.global_avg_pool(y, batch_size=size))
+        return self.head(ops.global_avg_pool(y))
+
+    def _extra_repr(self) -> str:
+        return f"conv_input={self._config['conv_input']}"
 
 
-_LISTS = ("stride", "enc_depths", "enc_channels", "enc_num_head", "enc_patch_size") + (
-    "dec_depths",
-    "dec_channels",
-    "dec_num_head",
-    "dec_patch_size",
+_FLAGS = ("qkv_bias", "pre_norm", "shuffle_orders", "shuffle_pooled", "enable_rpe") + (
+    "shuffle_in_evaluation",
+    "enable_flash",
+    "refresh_convolution",
+    "depth_plus_one",
+    "cls_mode",
 )
+_PDNORM = ("pdnorm_bn", "pdnorm_ln", "pdnorm_adaptive", "pdnorm_affine", "pdnorm_decouple")
 
 
-# Options of the published configuration that change nothing here.
-_WITHOUT_EFFECT = ("upcast_attention", "upcast_softmax", "pdnorm_bn", "pdnorm_ln") + (
-    "pdnorm_decouple",
-    "pdnorm_adaptive",
-    "pdnorm_affine",
-    "pdnorm_conditions",
-)
-
-
-def _checked_config(model: Module, given: Any) -> Any:
+def _checked_config(model: PointTransformerV3, given: dict[str, Any]) -> dict[str, Any]:
     """The configuration as plain numbers, lists and texts; a ValueError names what is wrong."""
-    name, config = type(model).__name__, dict(given)
-    config.update(checked(model, in_channels=given["in_channels"]))
+    config = checked_shared(model, given, _FLAGS)
+    config["cls_mode"] = config["cls_mode"] or flag(model, "enc_mode", given["enc_mode"])
+    config["out_channels"] = given["out_channels"]
     if given["out_channels"] is not None:
         config["out_channels"] = integer(model, "out_channels", given["out_channels"])
-    orders = [given["order"]] if isinstance(given["order"], str) else list(given["order"])
-    if not orders:
-        raise ValueError(f"[{name}] order must name at least one curve, got {given['order']!r}")
-    for curve in orders:
-        ops.curve_codes(mx.zeros((0, 4), mx.int32), curve)
-    config["order"] = orders
-    for key in _LISTS:
-        values = list(given[key])
-        config[key] = sizes(model, key, values) if values else []
-    for key in ("enc_depths", "dec_depths"):
-        config[key] = [layer_count(model, key, n) for n in config[key]]
-    stages = len(config["enc_depths"])
-    for side, count in (("enc", stages), ("dec", stages - 1)):
-        if side == "dec" and given["cls_mode"]:
-            continue
-        for key in ("depths", "channels", "num_head", "patch_size"):
-            found = len(config[f"{side}_{key}"])
-            if found != count:
-                raise ValueError(
-                    f"[{name}] {side}_{key} must have {count} numbers for {stages} stages of the "
-                    f"encoder, got {found}"
-                )
-    if len(config["stride"]) != stages - 1:
-        raise ValueError(
-            f"[{name}] stride must have {stages - 1} numbers, got {len(config['stride'])}"
-        )
-    if number(model, "attn_drop", given["attn_drop"], 0, 1) != 0:
-        raise ValueError(
-            f"[{name}] attn_drop must be 0, got {given['attn_drop']}: attention never makes the "
-            "array of weights that would be dropped; use proj_drop or drop_path"
-        )
-    for key in ("pdnorm_bn", "pdnorm_ln"):
-        if given[key]:
-            raise ValueError(
-                f"[{name}] {key} must be False, got {given[key]!r}: norms per data set are not "
-                "built; train one network per data set"
-            )
-    for key in _WITHOUT_EFFECT:
-        del config[key]
-    config["qk_scale"] = given["qk_scale"] or None
+    config.update(checked_stages(model, given, config["cls_mode"]))
+    config["conv_input"] = one_of(model, "conv_input", given["conv_input"], ("sum", "branch"))
+    config["attn_drop"] = 0.0
     config["momentum"] = number(model, "momentum", given["momentum"], 0, 1)
-    for key in ("qkv_bias", "pre_norm", "shuffle_orders", "shuffle_pooled", "enable_rpe") + (
-        "shuffle_in_evaluation",
-        "enable_flash",
-        "refresh_convolution",
-        "cls_mode",
-    ):
-        config[key] = bool(given[key])
-    return config
+    flags = {key: flag(model, key, given[key]) for key in _PDNORM}
+    if not flags["pdnorm_bn"] and not flags["pdnorm_ln"]:
+        return config
+    if not flags.pop("pdnorm_decouple"):
+        raise ValueError(
+            f"[{type(model).__name__}] pdnorm_decouple must be True, found False: one norm for all "
+            "data sets does not run in the published code either"
+        )
+    names = given["pdnorm_conditions"]
+    if not isinstance(names, (list, tuple)) or not names:
+        raise ValueError(f"[{type(model).__name__}] pdnorm_conditions must name the data sets")
+    return config | flags | {"pdnorm_conditions": [str(name) for name in names]}

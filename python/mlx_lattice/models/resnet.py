@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import nn, ops
-from ._blocks import BasicBlock, Bottleneck, Encoder, checked, choose
+from ..core._checks import integer, sparse_input
+from ._blocks import BasicBlock, Block, Bottleneck, Encoder, checked, choose
 from ._model import Model
 
 if TYPE_CHECKING:
     import mlx.core as mx
 
-    from mlx_lattice.core import SparseTensor
+    from ..core import SparseTensor
 
-_DEPTHS = {
+_DEPTHS: dict[int, tuple[type[Block], tuple[int, ...]]] = {
     14: (BasicBlock, (1, 1, 1, 1)),
     18: (BasicBlock, (2, 2, 2, 2)),
     34: (BasicBlock, (3, 4, 6, 3)),
@@ -25,15 +26,15 @@ _DEPTHS = {
 class SparseResNet(Model):
     """Residual encoder with four halvings: x (N, in_channels) -> the coarsest tensor, or logits.
 
-    With `out_channels` the mean over each batch item goes through a linear layer: (B, out_channels)
-    logits; an empty item has the logits of zeros. `pyramid(x)` returns the tensors of all five
-    levels.
-
     The network is that of He et al., "Deep Residual Learning for Image Recognition", CVPR 2016. It
     runs on sparse voxels as in Choy, Gwak and Savarese, "4D Spatio-Temporal ConvNets", CVPR 2019.
+    `pyramid(x)` returns the tensors of all five levels.
 
-    depth: 14, 18 or 34 with basic blocks, 50 or 101 with bottlenecks.
-    width: the levels have width * (1, 2, 4, 8) channels, times 4 with bottlenecks.
+    Args:
+        out_channels: With a number, the mean over each batch item goes through a linear layer:
+            (B, out_channels) logits. An empty item has the logits of zeros.
+        depth: 14, 18 or 34 with basic blocks, 50 or 101 with bottlenecks.
+        width: The levels have width * (1, 2, 4, 8) channels, times 4 with bottlenecks.
     """
 
     def __init__(
@@ -53,9 +54,7 @@ class SparseResNet(Model):
             stem_kernel_size=stem_kernel_size,
         )
         config["out_channels"] = (
-            None
-            if out_channels is None
-            else checked(self, out_channels=out_channels)["out_channels"]
+            None if out_channels is None else integer(self, "out_channels", out_channels)
         )
         super().__init__(**config)
         planes = [config["width"] * m for m in (1, 2, 4, 8)]
@@ -72,11 +71,10 @@ class SparseResNet(Model):
 
     def pyramid(self, x: SparseTensor) -> list[SparseTensor]:
         """Tensors of all levels, finest first."""
-        return self.encoder(x)
+        return self.encoder(sparse_input(self, x, self._config["in_channels"]))
 
     def __call__(self, x: SparseTensor) -> SparseTensor | mx.array:
         y = self.pyramid(x)[-1]
         if "head" not in self:
             return y
-        size = None if x.batch_counts is None else len(x.batch_counts)
-        return self.head(ops.global_avg_pool(y, batch_size=size))
+        return self.head(ops.global_avg_pool(y))

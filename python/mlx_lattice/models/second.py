@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
 from .. import nn
+from ..core._checks import integers, sizes, sparse_input
 from ..devices import async_eval
-from ..nn._checks import integer, integers
 from ._blocks import ConvNorm, checked, run, subm
 from ._model import Model
 
 if TYPE_CHECKING:
-    from mlx.nn import Module
-
     from ..core import SparseTensor
+    from ..core.types import Triple
 
 
 class SecondBackbone(Model):
@@ -30,8 +29,15 @@ class SecondBackbone(Model):
     of stride 2. A last convolution of size (1, 1, 3) and stride (1, 1, 2) halves the height.
 
     The output rows of a strided layer are the halved coordinates of its input. Cells without a
-    voxel stay empty; the convolution of the paper also fills their neighbors. Coordinates outside
-    0 .. grid - 1 raise ValueError. B is given by batch_counts, else by the largest batch index.
+    voxel stay empty; the convolution of the paper also fills their neighbors. B is given by
+    batch_counts, else by the largest batch index.
+
+    Args:
+        grid_size: The number of voxels along each axis (X, Y, Z).
+        channels: Those of the four levels.
+
+    Raises:
+        ValueError: A coordinate of x lies outside of the grid.
     """
 
     def __init__(
@@ -42,10 +48,10 @@ class SecondBackbone(Model):
         out_channels: int = 128,
     ) -> None:
         config = checked(self, in_channels=in_channels, out_channels=out_channels)
-        config["grid_size"] = _integers(self, "grid_size", grid_size, 3)
-        config["channels"] = _integers(self, "channels", channels, 4)
+        config["grid_size"] = sizes(self, "grid_size", grid_size, 3)
+        config["channels"] = sizes(self, "channels", channels, 4)
         super().__init__(**config)
-        self.levels = []
+        self.levels: list[list[ConvNorm]] = []
         c = config["in_channels"]
         for level, width in enumerate(config["channels"]):
             first = subm(c, width) if level == 0 else _strided(c, width, 3, 2)
@@ -66,17 +72,11 @@ class SecondBackbone(Model):
         return nx, ny, self._config["out_channels"] * nz
 
     def __call__(self, x: SparseTensor) -> mx.array:
-        self._check_inside(x)
+        self._check_inside(sparse_input(self, x, self._config["in_channels"]))
         y = self.sparse(x)
         sx, sy, sz = (-(-n // s) for n, s in zip(self._config["grid_size"], (8, 8, 16)))
-        counts = x.batch_counts
-        batch = (
-            len(counts)
-            if counts is not None
-            else (int(mx.max(x.coords[:, 0])) + 1 if x.active_count else 0)
-        )
-        dense = y.to_dense((batch, sx, sy, sz))
-        return mx.swapaxes(dense, 3, 4).reshape(batch, *self.output_shape)
+        dense = y.to_dense((sx, sy, sz))
+        return mx.swapaxes(dense, 3, 4).reshape(dense.shape[0], *self.output_shape)
 
     def _check_inside(self, x: SparseTensor) -> None:
         if x.active_count == 0:
@@ -90,15 +90,5 @@ class SecondBackbone(Model):
                 )
 
 
-def _strided(
-    in_channels: int, out_channels: int, size: Any, stride: int | tuple[int, int, int]
-) -> Any:
+def _strided(in_channels: int, out_channels: int, size: Triple, stride: Triple) -> ConvNorm:
     return ConvNorm(nn.Conv3d(in_channels, out_channels, size, stride, bias=False), out_channels)
-
-
-def _integers(model: Module, name: str, values: Any, count: int) -> list[Any]:
-    if not isinstance(values, (list, tuple)) or len(values) != count:
-        raise ValueError(
-            f"[{type(model).__name__}] {name} must be {count} integers, got {values!r}"
-        )
-    return [integer(model, name, v) for v in values]

@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import mlx.core as mx
 import mlx.nn
 
 from .. import nn, ops
-from ..nn._checks import layer_count, number, sizes
+from ..core._checks import layer_count, positive, share, sizes, sparse_input
 from ..nn._transformer import stochastic_depth
-from ._blocks import checked
+from ._blocks import checked, run
 from ._model import Model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .._types import Triple
     from ..core import SparseTensor
+    from ..core.layouts import GridPooling
 
 
 class SparseResBlock(mlx.nn.Module):
     """skip(x) + conv(silu(norm(conv(silu(norm(x)))))), the block of 3D generation models.
 
-    The call takes `pooling` and `up`: x is averaged over the blocks of the pooling, or each fine
-    row reads its block. The resampling stands behind the first norm and before the convolution. The
-    second convolution begins at 0, so that the block begins as its skip.
+    With a pooling, x is averaged over its blocks. With `up` too, a tensor of the fine level, each
+    fine row reads its block. The resampling stands behind the first norm and before the
+    convolution. The second convolution begins at 0, so that the block begins as its skip.
     """
 
-    def __init__(self, in_channels: Any, out_channels: Any) -> None:
+    def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
         self.norm1, self.norm2 = nn.LayerNorm(in_channels), nn.LayerNorm(out_channels)
         self.conv1 = nn.SubmConv3d(in_channels, out_channels)
@@ -39,8 +39,12 @@ class SparseResBlock(mlx.nn.Module):
         if in_channels != out_channels:
             self.skip = nn.Linear(in_channels, out_channels)
 
-    def __call__(self, x: Any, pooling: Any = None, up: Any = None) -> Any:
-        """pooling alone goes down; with `up`, a tensor of the fine level, onto its coordinates."""
+    def __call__(
+        self,
+        x: SparseTensor,
+        pooling: GridPooling | None = None,
+        up: SparseTensor | None = None,
+    ) -> SparseTensor:
         y = self.activation(self.norm1(x))
         if pooling is not None:
             x, y = (_resampled(t, pooling, up) for t in (x, y))
@@ -49,7 +53,7 @@ class SparseResBlock(mlx.nn.Module):
         return y.with_feats(y.feats + kept.feats)
 
 
-def _resampled(x: Any, pooling: Any, up: Any) -> Any:
+def _resampled(x: SparseTensor, pooling: GridPooling, up: SparseTensor | None) -> SparseTensor:
     if up is None:
         return ops.grid_pool(x, pooling, "mean")
     return up.with_feats(ops.grid_unpool(x.feats, pooling))
@@ -64,11 +68,15 @@ class WindowUNet(Model):
     voxel the row of its block; then the skip is concatenated. Such networks encode and decode
     voxels in 3D generation (Xiang et al., "Structured 3D Latents", CVPR 2025).
 
-    channels: of each level, finest first.
-    depths: transformer blocks of each level.
-    head_size: channels per head, which divides the channels of each level.
-    window: voxels per axis of a window.
-    table: relative positions, "full", "axial" or None.
+    Args:
+        channels: Those of each level, finest first.
+        depths: The number of transformer blocks of each level.
+        head_size: The channels per head, which divide the channels of each level.
+        window: The voxels of a window along each axis.
+        table: The bias by relative position, "full", "axial" or None, as in `nn.WindowAttention`.
+        mlp_ratio: The channels inside an MLP per channel of its block.
+        drop_path: The probability with which the last block is skipped in training; it rises from 0
+            at the first.
     """
 
     def __init__(
@@ -78,7 +86,7 @@ class WindowUNet(Model):
         channels: Sequence[int] = (32, 64, 128),
         depths: Sequence[int] = (2, 2, 2),
         head_size: int = 16,
-        window: Triple = 8,
+        window: int = 8,
         table: str | None = "axial",
         mlp_ratio: float = 4,
         drop_path: float = 0.0,
@@ -90,22 +98,22 @@ class WindowUNet(Model):
             head_size=head_size,
             window=window,
         )
-        config["channels"] = sizes(self, "channels", list(channels))
+        config["channels"] = sizes(self, "channels", channels)
         config["depths"] = [layer_count(self, "depths", n) for n in sizes(self, "depths", depths)]
         if len(config["channels"]) != len(config["depths"]):
             raise ValueError(
                 "[WindowUNet] channels and depths must have equal lengths, "
-                f"got {config['channels']} and {config['depths']}"
+                f"found {config['channels']} and {config['depths']}"
             )
         for c in config["channels"]:
             if c % config["head_size"]:
                 raise ValueError(
                     f"[WindowUNet] head_size {config['head_size']} must divide the channels of "
-                    f"each level, got {c}"
+                    f"each level, found {c}"
                 )
         config["table"] = table
-        config["mlp_ratio"] = number(self, "mlp_ratio", mlp_ratio, 0, low_included=False)
-        config["drop_path"] = number(self, "drop_path", drop_path, 0, 1, high_included=False)
+        config["mlp_ratio"] = positive(self, "mlp_ratio", mlp_ratio)
+        config["drop_path"] = share(self, "drop_path", drop_path)
         super().__init__(**config)
         widths = config["channels"]
         rates = stochastic_depth(config["drop_path"], config["depths"])
@@ -118,7 +126,7 @@ class WindowUNet(Model):
         self.norm = nn.LayerNorm(widths[0])
         self.head = nn.Linear(widths[0], config["out_channels"])
 
-    def _blocks(self, channels: Any, rates: Any) -> Any:
+    def _blocks(self, channels: int, rates: Sequence[float]) -> list[nn.TransformerBlock]:
         config = self._config
         return [
             nn.TransformerBlock(
@@ -139,12 +147,13 @@ class WindowUNet(Model):
 
     def features(self, x: SparseTensor) -> SparseTensor:
         """What the head sees: the finest tensor behind the last norm."""
-        levels: list[Any] = []
-        x, pooling = self.stem(x), None
+        levels: list[tuple[SparseTensor, GridPooling | None]] = []
+        pooling: GridPooling | None = None
+        x = self.stem(sparse_input(self, x, self._config["in_channels"]))
         for down, blocks in zip(self.downs, self.encoder):
             if levels:
                 pooling = ops.grid_pooling(x, 2, "z")
-            x = _run(blocks, down(x, pooling))
+            x = run(blocks, down(x, pooling))
             levels.append((x, pooling))
         _, pooling = levels.pop()
         for up, join, blocks in zip(
@@ -152,15 +161,9 @@ class WindowUNet(Model):
         ):
             skip, before = levels.pop()
             x = up(x, pooling, skip)
-            x = _run(blocks, join(ops.cat([x, skip])))
+            x = run(blocks, join(ops.cat([x, skip])))
             pooling = before
         return self.norm(x)
 
     def __call__(self, x: SparseTensor) -> SparseTensor:
         return self.head(self.features(x))
-
-
-def _run(blocks: Any, x: Any) -> Any:
-    for block in blocks:
-        x = block(x)
-    return x

@@ -1,6 +1,7 @@
 """Modules on `mlx.nn.Module`; they train with `mlx.optimizers` and save with `save_weights`."""
 
 from ._attention import SerializedAttention, WindowAttention
+from ._conditional import ConditionalNorm
 from ._conv import (
     Conv3d,
     ConvTranspose3d,
@@ -10,6 +11,7 @@ from ._conv import (
     NormalizedGenerativeConvTranspose3d,
     NormalizedSubmConv3d,
     SubmConv3d,
+    pack,
 )
 from ._features import (
     GELU,
@@ -57,6 +59,7 @@ __all__ = [
     "MLP",
     "AvgPool3d",
     "BatchNorm",
+    "ConditionalNorm",
     "Conv3d",
     "ConvPositionEncoding",
     "ConvTranspose3d",
@@ -95,4 +98,30 @@ __all__ = [
     "TransformerBlock",
     "TrilinearUpsample3d",
     "WindowAttention",
+    "pack",
 ]
+
+# Names of other libraries, and what to write here.
+_ELSEWHERE = {
+    "SubMConv3d": "SubmConv3d",
+    "SparseConv3d": "Conv3d; its output rows differ, see docs/from/spconv.md",
+    "SparseInverseConv3d": "ConvTranspose3d, called with the fine tensor: up(x, skip)",
+    "SparseSequential": "mlx.nn.Sequential",
+    "SparseMaxPool3d": "MaxPool3d",
+    "MinkowskiConvolution": "SubmConv3d at stride 1, Conv3d otherwise",
+    "MinkowskiConvolutionTranspose": "ConvTranspose3d, called with the skip: up(x, skip)",
+    "MinkowskiGenerativeConvolutionTranspose": "GenerativeConvTranspose3d",
+    "MinkowskiBatchNorm": "BatchNorm",
+    "MinkowskiReLU": "ReLU",
+    "MinkowskiLinear": "Linear",
+    "MinkowskiSumPooling": "SumPool3d",
+    "MinkowskiAvgPooling": "AvgPool3d",
+    "MinkowskiMaxPooling": "MaxPool3d",
+    "MinkowskiGlobalAvgPooling": "GlobalAvgPool",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Raises AttributeError; names of spconv and MinkowskiEngine get a hint."""
+    told = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(f"{told}; here it is {_ELSEWHERE[name]}" if name in _ELSEWHERE else told)

@@ -1,4 +1,4 @@
-"""Attention modules on sparse tensors: along an order, in windows, and along neighbors.
+"""Attention modules on sparse tensors: in patches along a curve, and in windows.
 
     y = proj(softmax(q k^T * scale + bias) v)      q, k, v = the three parts of qkv(x)
 
@@ -14,16 +14,14 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from .. import ops
-from ._checks import checked_input, integer, number
+from ..core._checks import flag, integer, number, one_of, positive, share, sparse_input, triple
 from ._conv import Linear
 from ._features import Dropout
 
 if TYPE_CHECKING:
-    from mlx.nn import Module
-
-    from .._types import Triple
     from ..core import SparseTensor
     from ..core.layouts import AttentionLayout
+    from ..core.types import Triple
 
 
 class _Attention(nn.Module):
@@ -36,21 +34,31 @@ class _Attention(nn.Module):
         channels, heads = integer(self, "channels", channels), integer(self, "heads", heads)
         if channels % heads:
             raise ValueError(
-                f"[{type(self).__name__}] heads must divide {channels} channels, got {heads}"
+                f"[{type(self).__name__}] heads must divide {channels} channels, found {heads}"
             )
         self._channels, self._heads = channels, heads
         size = channels // heads
         self._scale = size**-0.5 if scale is None else number(self, "scale", scale)
-        self.qkv = Linear(channels, 3 * channels, bias=bool(qkv_bias))
+        self.qkv = Linear(channels, 3 * channels, bias=flag(self, "qkv_bias", qkv_bias))
         self.proj = Linear(channels, channels)
-        if number(self, "dropout", dropout, 0, 1, high_included=False):
+        if share(self, "dropout", dropout):
             self.drop = Dropout(dropout)
 
     def _attend(
-        self, x: SparseTensor, layout: AttentionLayout, bias: ops.PositionBias | None
+        self,
+        x: SparseTensor,
+        layout: AttentionLayout,
+        bias: ops.PositionBias | None,
+        positions: mx.array | None = None,
     ) -> SparseTensor:
-        y = self.proj(self._between(self.qkv(x.feats), layout, bias))
+        qkv = self.qkv(x.feats)
+        if positions is not None:
+            qkv = self._turned(qkv, positions)
+        y = self.proj(self._between(qkv, layout, bias))
         return x.with_feats(self.drop(y) if "drop" in self else y)
+
+    def _turned(self, qkv: mx.array, positions: mx.array) -> mx.array:
+        raise NotImplementedError
 
     def _between(
         self, qkv: mx.array, layout: AttentionLayout, bias: ops.PositionBias | None
@@ -74,9 +82,32 @@ def rpe_bound(patch_size: int) -> int:
 class SerializedAttention(_Attention):
     """Attention in patches of rows along a space-filling curve (Wu et al., CVPR 2024).
 
-    rpe: adds a bias per head from a table by relative position: the sum over the axes of
-        `rpe_table[axis * (2 B + 1) + clip(g_i - g_j, -B, B) + B]`, B = int((4 patch_size)^(1/3) 2).
-    shrink: the patches of a batch have at most as many rows as its smallest cloud.
+    layer(x) -> (N, channels) on the coordinates of x; `layer(x, order)` takes another curve,
+    `depth` the bits per axis of the curve, and `positions` (N, 3) what `rope` turns by.
+
+    Args:
+        heads: The number of heads, which divides the channels.
+        patch_size: The number of consecutive rows that attend to each other.
+        order: The curve: "z", "z-trans", "hilbert" or "hilbert-trans".
+        scale: The factor of q k^T; by default 1 / sqrt(channels / heads).
+        rpe: Adds a bias per head from a table by relative position: the sum over the axes of
+            `rpe_table[axis * (2 B + 1) + clip(g_i - g_j, -B, B) + B]`, where
+            B = int((4 patch_size)^(1/3) 2).
+        shrink: The patches of a batch have at most as many rows as its smallest cloud.
+        rope: The base of rotary positions on three axes, which turn queries and keys
+            (`ops.rotary` in halves). By default the positions are the coordinates of x. The size
+            of a head must be a multiple of 6.
+        dropout: The probability with which a value of the result is 0 in training.
+
+    Raises:
+        ValueError: heads does not divide the channels, there is no curve of that name, or heads do
+            not fit to rope.
+
+    Examples:
+        >>> from mlx_lattice import nn, samples
+        >>> layer = nn.SerializedAttention(4, heads=2, patch_size=4, order="hilbert")
+        >>> layer(samples.tensor()).shape
+        (6, 4)
     """
 
     def __init__(
@@ -90,47 +121,83 @@ class SerializedAttention(_Attention):
         scale: float | None = None,
         rpe: bool = False,
         shrink: bool = False,
+        rope: float | None = None,
         dropout: float = 0.0,
     ) -> None:
         super().__init__(channels, heads, qkv_bias, scale, dropout)
+        self._rope = None if rope is None else positive(self, "rope", rope)
+        if rope is not None and (self._channels // self._heads) % 6:
+            raise ValueError(
+                f"[{type(self).__name__}] rope needs heads of a multiple of 6 channels: three axes "
+                f"with pairs; found {channels} channels and {heads} heads"
+            )
         self._patch_size = integer(self, "patch_size", patch_size)
-        self._order, self._shrink = order, bool(shrink)
+        self._order, self._shrink = order, flag(self, "shrink", shrink)
         ops.curve_codes(mx.zeros((0, 4), mx.int32), order)  # a wrong name is told here
-        if rpe:
+        if flag(self, "rpe", rpe):
             rows = 3 * (2 * rpe_bound(self._patch_size) + 1)
             self.rpe_table = mx.random.normal((rows, self._heads), scale=0.02)
 
-    def layout(self, x: SparseTensor, order: str | None = None) -> AttentionLayout:
+    def layout(
+        self, x: SparseTensor, order: str | None = None, depth: int | None = None
+    ) -> AttentionLayout:
         """The patches on the coordinates of x, along `order` instead of the module's own."""
-        return ops.attention_patches(
-            x, self._patch_size, self._order if order is None else order, shrink=self._shrink
-        )
+        order = self._order if order is None else order
+        return ops.attention_patches(x, self._patch_size, order, shrink=self._shrink, depth=depth)
 
-    def __call__(self, x: SparseTensor, order: str | None = None) -> SparseTensor:
-        checked_input(self, x, self._channels)
-        layout = self.layout(x, order)
+    def _turned(self, qkv: mx.array, positions: mx.array) -> mx.array:
+        """Queries and keys turned by their positions; values stay."""
+        n, both = qkv.shape[0], 2 * self._channels
+        qk = qkv[:, :both].reshape(n, 2 * self._heads, self._channels // self._heads)
+        assert self._rope is not None
+        turned = ops.rotary(qk, positions, base=self._rope, halves=True)
+        return mx.concatenate([turned.reshape(n, both), qkv[:, both:]], axis=1)
+
+    def __call__(
+        self,
+        x: SparseTensor,
+        order: str | None = None,
+        depth: int | None = None,
+        positions: mx.array | None = None,
+    ) -> SparseTensor:
+        sparse_input(self, x, self._channels)
+        layout = self.layout(x, order, depth)
+        if self._rope is None:
+            positions = None
+        elif positions is None:
+            positions = x.coords[:, 1:].astype(mx.float32)
         bias = None
         if "rpe_table" in self:
             bias = ops.PositionBias(
                 self.rpe_table.T, layout.positions, bounds=(rpe_bound(self._patch_size),) * 3
             )
-        return self._attend(x, layout, bias)
+        return self._attend(x, layout, bias, positions)
 
     def _extra_repr(self) -> str:
         return (
             f"{super()._extra_repr()}, patch_size={self._patch_size}, order={self._order}, "
-            f"rpe={'rpe_table' in self}"
+            f"rpe={'rpe_table' in self}, rope={self._rope}"
         )
 
 
 class WindowAttention(_Attention):
     """Attention in windows of `window` voxels per axis (Liu et al., "Swin Transformer", 2021).
 
-    window: one integer or one per axis; 0 is the whole axis, so that (w, 0, 0) are slabs and 0
-        lets each cloud attend to itself.
-    shift: moves the borders of the windows, below `window`.
-    table: relative positions p = g_i - g_j: "full" has one bias per head and p, "axial" the sum of
-        one per axis, None has none. Both need a window without 0.
+    layer(x) -> (N, channels) on the coordinates of x.
+
+    Args:
+        heads: The number of heads, which divides the channels.
+        window: One integer or one per axis. 0 is the whole axis, so that (w, 0, 0) are slabs, and 0
+            lets all rows of a cloud attend to each other.
+        shift: Moves the borders of the windows, by less than `window`.
+        table: The bias by relative position p = g_i - g_j: "full" has one value per head and p,
+            "axial" the sum of one per axis, None has none. Both tables need a window without 0.
+        scale: The factor of q k^T; by default 1 / sqrt(channels / heads).
+        dropout: The probability with which a value of the result is 0 in training.
+
+    Raises:
+        ValueError: heads does not divide the channels, shift reaches window, or a table is wanted
+            for a whole axis.
     """
 
     def __init__(
@@ -146,17 +213,13 @@ class WindowAttention(_Attention):
         dropout: float = 0.0,
     ) -> None:
         super().__init__(channels, heads, qkv_bias, scale, dropout)
-        self._window, self._shift = _triple(self, "window", window), _triple(self, "shift", shift)
+        self._window, self._shift = triple(self, "window", window), triple(self, "shift", shift)
         ops.attention_windows(mx.zeros((0, 4), mx.int32), self._window, self._shift)
-        if table not in ("full", "axial", None):
-            raise ValueError(
-                f'[WindowAttention] table must be "full", "axial" or None, got {table!r}'
-            )
-        self._table = table
+        self._table = one_of(self, "table", table, ("full", "axial", None))
         if table is not None:
             if 0 in self._window:
                 raise ValueError(
-                    f"[WindowAttention] a table needs sizes >= 1, got window {self._window}; "
+                    f"[WindowAttention] a table needs sizes >= 1, found window {self._window}; "
                     "give table=None"
                 )
             sizes = [2 * w - 1 for w in self._window]
@@ -168,7 +231,7 @@ class WindowAttention(_Attention):
         return ops.attention_windows(x, self._window, self._shift)
 
     def __call__(self, x: SparseTensor) -> SparseTensor:
-        checked_input(self, x, self._channels)
+        sparse_input(self, x, self._channels)
         layout = self.layout(x)
         bias = None
         if self._table is not None:
@@ -185,13 +248,3 @@ class WindowAttention(_Attention):
             f"{super()._extra_repr()}, window={self._window}, shift={self._shift}, "
             f"table={self._table}"
         )
-
-
-def _triple(module: Module, name: str, value: Triple) -> tuple[int, int, int]:
-    values = value if isinstance(value, (list, tuple)) else (value,) * 3
-    if len(values) != 3:
-        raise ValueError(
-            f"[{type(module).__name__}] {name} must be one integer or three, got {value!r}"
-        )
-    x, y, z = (integer(module, name, v, least=0) for v in values)
-    return x, y, z

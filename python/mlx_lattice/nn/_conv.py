@@ -6,22 +6,59 @@ Weights are (C_out, Kx, Ky, Kz, C_in), uniform in +-sqrt(1 / (C_in * K)); biases
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+import warnings
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import mlx.core as mx
 import mlx.nn as nn
 
 from .. import ops
 from ..core import KernelSpec, SparseTensor
-from ._checks import checked_input, integer, parameter_shape, told, warn_of_padding
+from ..core._checks import (
+    flag,
+    integer,
+    one_of,
+    parameter_shape,
+    positive,
+    rows_input,
+    sparse_input,
+    wrong_type,
+)
 
 if TYPE_CHECKING:
-    from .._types import Rows, Target
-    from ..core import QuantizedWeight
+    from collections.abc import Callable, Sequence
+
+    from typing_extensions import Self
+
+    from ..core import PackedKernel, QuantizedWeight
+    from ..core.types import Rows, Target, Triple
+    from ._features import BatchNorm
+
+Net = TypeVar("Net", bound=nn.Module)
 
 
 class _Packable(nn.Module):
-    """A module whose weights can be packed."""
+    """A module whose weight can be made ready for the CPU, or turned into codes."""
+
+    weight: mx.array
+    _packed: PackedKernel | None = None
+    _groups = 1
+
+    def pack(self) -> Self:
+        """Arranges the weight once for many calls on the CPU; returns the layer.
+
+        The result of a call is the same. Whoever assigns the weight (also `update`, `load_weights`,
+        `set_dtype`, an optimizer) ends it: the next call reads the new weight. A write into the
+        memory of the weight through a NumPy view is not seen until the next `pack()`.
+        """
+        self._packed = ops.pack_kernel(self.weight, self._groups)
+        return self
+
+    def _weight(self) -> mx.array | PackedKernel | QuantizedWeight:
+        """What the operation takes as weight."""
+        if self._packed is not None and not self._packed.is_of(self.weight):
+            self._packed = None  # of a weight that was there before
+        return self.weight if self._packed is None else self._packed
 
     def to_quantized(
         self,
@@ -39,8 +76,9 @@ class _Packable(nn.Module):
 class _Conv(_Packable):
     """What all convolutions share: checked arguments, weight, bias, call, repr."""
 
-    _run: Any  # the operation
+    _run: Callable[..., SparseTensor]  # the operation
     _takes: tuple[str, ...] = ("stride", "padding", "dilation")  # beside kernel_size
+    _kind: str | None = None  # of ops.conv_norm; None: the norm comes apart
 
     def __init__(
         self, in_channels: int, out_channels: int, spec: KernelSpec, groups: int, bias: bool
@@ -52,8 +90,7 @@ class _Conv(_Packable):
         if in_channels % groups or out_channels % groups:
             raise ValueError(
                 f"[{type(self).__name__}] groups must divide in_channels {in_channels} "
-                f"and out_channels {out_channels}, "
-                f"got {groups}"
+                f"and out_channels {out_channels}, found {groups}"
             )
         self._spec, self._groups, self._channels = spec, groups, (in_channels, out_channels)
         inside = in_channels // groups
@@ -61,42 +98,83 @@ class _Conv(_Packable):
         self.weight = mx.random.uniform(
             -bound, bound, parameter_shape(self, out_channels, *spec.size, inside)
         )
-        if bias:
+        if flag(self, "bias", bias):
             self.bias = mx.zeros((out_channels,))
 
-    def _weight(self) -> mx.array | QuantizedWeight:
-        """What the operation takes as weight."""
-        return self.weight
+    @property
+    def in_channels(self) -> int:
+        """The channels of the input."""
+        return self._channels[0]
 
-    def _checked(self, x: SparseTensor) -> SparseTensor:
-        """x, if the module can take it."""
-        return checked_input(self, x, self._channels[0])
+    @property
+    def out_channels(self) -> int:
+        """The channels of the result."""
+        return self._channels[1]
 
-    def _arguments(self) -> dict[str, Any]:
+    def _arguments(self) -> dict[str, float | str]:
         """Further arguments of the operation."""
         return {}
 
-    def _convolve(self, x: SparseTensor, **options: Any) -> SparseTensor:
+    def _convolve(self, x: SparseTensor, **options: Target | None) -> SparseTensor:
         """The operation `_run` on x, with the sizes of the kernel that it takes."""
         s = self._spec
         sizes = {"stride": s.stride, "padding": s.padding, "dilation": s.dilation}
-        options |= {name: sizes[name] for name in self._takes} | self._arguments()
         return self._run(
-            self._checked(x),
+            sparse_input(self, x, self._channels[0]),
             self._weight(),
             self.get("bias"),
             kernel_size=s.size,
             groups=self._groups,
+            **{name: sizes[name] for name in self._takes},
+            **self._arguments(),
             **options,
+        )
+
+    def with_norm(
+        self,
+        x: SparseTensor | Sequence[SparseTensor],
+        norm: BatchNorm,
+        residual: SparseTensor | None = None,
+        relu: bool = False,
+        coordinates: Target | None = None,
+    ) -> SparseTensor:
+        """relu(norm(layer(x)) + residual); in evaluation mode one pass over memory on the CPU.
+
+        Several tensors on the same coordinates stand for their channels side by side.
+        """
+        given = {} if coordinates is None else {"coordinates": coordinates}
+        if self.training or norm.training or "running_mean" not in norm or self._kind is None:
+            joined = ops.cat(x) if isinstance(x, (list, tuple)) else x
+            return norm(self(joined, **given), residual, relu)
+        s = self._spec
+        if not isinstance(x, (list, tuple)):
+            x = sparse_input(self, x, self._channels[0])
+        return ops.conv_norm(
+            x,
+            self._weight(),
+            self.get("bias"),
+            kind=self._kind,
+            mean=norm.running_mean,
+            var=norm.running_var,
+            norm_weight=norm.get("weight"),
+            norm_bias=norm.get("bias"),
+            eps=norm._eps,
+            residual=residual,
+            relu=relu,
+            kernel_size=s,
+            groups=self._groups,
+            coordinates=coordinates,
+            order=getattr(self, "_order", "sorted"),
         )
 
     @property
     def spec(self) -> KernelSpec:
-        """The KernelSpec."""
+        """Size, stride, padding and dilation of the kernel."""
         return self._spec
 
     @property
     def groups(self) -> int:
+        """The number of groups into which the channels are split."""
         return self._groups
 
     def _extra_repr(self) -> str:
@@ -108,50 +186,107 @@ class _Conv(_Packable):
         )
 
 
-class Conv3d(_Conv):
-    """Sparse convolution; the output stride is x.stride * stride.
+class _Reaching(_Conv):
+    """A convolution whose output may be every cell that its kernel reaches."""
 
-    A second argument of the call gives the output coordinates.
+    _support, _order = "floor", "sorted"
+    _reached_kind: str
+
+    def _reach(self, support: str, order: str) -> None:
+        self._support = one_of(self, "support", support, ("floor", "reached"))
+        self._order = one_of(self, "order", order, ("sorted", "spconv"))
+        if support == "reached":
+            self._kind = self._reached_kind
+
+    def _arguments(self) -> dict[str, float | str]:
+        return {"support": self._support, "order": self._order}
+
+    def _extra_repr(self) -> str:
+        reached = "" if self._support == "floor" else f", support={self._support!r}"
+        return super()._extra_repr() + reached
+
+
+class Conv3d(_Reaching):
+    """Sparse convolution with a stride: layer(x) -> (M, out_channels) at x.stride * stride.
+
+    y[o] = bias + sum over offsets k of weight[k] x[o * stride + k * dilation - padding]
+
+    The output rows are the coordinates of x divided by the stride, each once.
+    `layer(x, coordinates)` computes the rows of other coordinates: a SparseTensor, a key of x's
+    manager, or an array (M, 4).
+
+    Args:
+        kernel_size: One integer or one per axis. An odd size is centered on the output row, an even
+            size begins at it.
+        padding: Shifts the kernel and may be negative. PyTorch's padding p is p - (size - 1) // 2
+            here, so that PyTorch's usual padding of an odd kernel is 0.
+        groups: The channels are split into so many groups; groups = in_channels = out_channels is a
+            depthwise convolution.
+        support: "reached" computes every cell that the kernel reaches, inside of `x.bounds`, as
+            spconv does; padding is then that of PyTorch. `ops.conv3d` says more.
+        order: Of the rows of a reached support, "sorted" or "spconv".
+
+    Raises:
+        TypeError: x is not a SparseTensor, or a size is not an integer.
+        ValueError: groups does not divide the channels, or x has other channels.
+
+    Examples:
+        >>> from mlx_lattice import nn, samples
+        >>> x = samples.tensor()  # 6 rows of 4 channels
+        >>> y = nn.Conv3d(4, 8, kernel_size=2, stride=2)(x)
+        >>> y.shape, y.stride
+        ((4, 8), (2, 2, 2))
     """
 
     _run = staticmethod(ops.conv3d)
+    _kind: str | None = "forward"
+    _reached_kind = "reached"
 
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: int | tuple[int, int, int] = 3,
-        stride: int | tuple[int, int, int] = 1,
-        padding: int | tuple[int, int, int] = 0,
-        dilation: int | tuple[int, int, int] = 1,
+        kernel_size: Triple = 3,
+        stride: Triple = 1,
+        padding: Triple = 0,
+        dilation: Triple = 1,
         groups: int = 1,
         bias: bool = True,
+        support: str = "floor",
+        order: str = "sorted",
     ) -> None:
-        super().__init__(
-            in_channels,
-            out_channels,
-            KernelSpec(kernel_size, stride, padding, dilation),
-            groups,
-            bias,
-        )
-        warn_of_padding(self, self._spec)
+        spec = KernelSpec(kernel_size, stride, padding, dilation)
+        super().__init__(in_channels, out_channels, spec, groups, bias)
+        self._reach(support, order)
+        if support == "floor":
+            _warn_of_padding(self)
 
     def __call__(self, x: SparseTensor, coordinates: Target | None = None) -> SparseTensor:
         return self._convolve(x, coordinates=coordinates)
 
 
 class SubmConv3d(_Conv):
-    """Submanifold convolution: the output has the input's coordinates. Odd sizes only."""
+    """Submanifold convolution: layer(x) -> (N, out_channels) on the coordinates of x.
+
+    y[o] = bias + sum over offsets k of weight[k] x[o + k * dilation], for the rows o of x
+
+    Args:
+        kernel_size: Odd on each axis, since the kernel is centered on its row.
+
+    Raises:
+        ValueError: kernel_size is even on some axis, or x has other channels.
+    """
 
     _run = staticmethod(ops.subm_conv3d)
+    _kind: str | None = "submanifold"
     _takes = ("dilation",)
 
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: int | tuple[int, int, int] = 3,
-        dilation: int | tuple[int, int, int] = 1,
+        kernel_size: Triple = 3,
+        dilation: Triple = 1,
         groups: int = 1,
         bias: bool = True,
     ) -> None:
@@ -159,7 +294,7 @@ class SubmConv3d(_Conv):
         if not spec.is_centered_submanifold:
             raise ValueError(
                 f"[{type(self).__name__}] needs an odd kernel_size on each axis, "
-                f"got {tuple(spec.size)}"
+                f"found {tuple(spec.size)}"
             )
         super().__init__(in_channels, out_channels, spec, groups, bias)
 
@@ -167,119 +302,204 @@ class SubmConv3d(_Conv):
         return self._convolve(x)
 
 
-class ConvTranspose3d(_Conv):
-    """Transposed convolution; the output stride is x.stride / stride.
+class ConvTranspose3d(_Reaching):
+    """Transposed convolution: layer(x) -> (M, out_channels) at x.stride / stride.
 
-    A second argument of the call gives the output coordinates.
+    y[i * stride + k * dilation - padding] += weight[k] x[i], and the bias once per output row
+
+    The output rows are those that x reaches. `layer(x, coordinates)` computes the rows of a finer
+    tensor instead, which is the way back up in a U-Net.
+
+    Raises:
+        ValueError: x is at the finest level already, so that its stride cannot be divided, or it
+            has other channels.
     """
 
-    _run = staticmethod(ops.conv_transpose3d)
+    _run: Callable[..., SparseTensor] = staticmethod(ops.conv_transpose3d)
+    _kind: str | None = "transposed"
+    _reached_kind = "reached_transposed"
 
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: int | tuple[int, int, int] = 2,
-        stride: int | tuple[int, int, int] = 2,
-        padding: int | tuple[int, int, int] = 0,
-        dilation: int | tuple[int, int, int] = 1,
+        kernel_size: Triple = 2,
+        stride: Triple = 2,
+        padding: Triple = 0,
+        dilation: Triple = 1,
         groups: int = 1,
         bias: bool = True,
+        support: str = "floor",
+        order: str = "sorted",
     ) -> None:
-        super().__init__(
-            in_channels,
-            out_channels,
-            KernelSpec(kernel_size, stride, padding, dilation),
-            groups,
-            bias,
-        )
+        spec = KernelSpec(kernel_size, stride, padding, dilation)
+        super().__init__(in_channels, out_channels, spec, groups, bias)
+        self._reach(support, order)
 
     def __call__(self, x: SparseTensor, coordinates: Target | None = None) -> SparseTensor:
         return self._convolve(x, coordinates=coordinates)
 
 
 class GenerativeConvTranspose3d(_Conv):
-    """Transposed convolution that makes its support: one output row per input row and offset."""
+    """Transposed convolution that makes its rows: one per input row and kernel offset.
+
+    y[i * stride + k] += weight[k] x[i]; layer(x) -> (M, out_channels) at x.stride / stride
+
+    With kernel_size = stride, as by default, each voxel becomes its stride^3 children. Networks
+    that grow a scene prune the children that they do not want with `ops.prune_mask`.
+    """
 
     _run = staticmethod(ops.generative_conv_transpose3d)
+    _kind: str | None = "generative"
     _takes = ("stride",)
 
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: int | tuple[int, int, int] = 2,
-        stride: int | tuple[int, int, int] = 2,
+        kernel_size: Triple = 2,
+        stride: Triple = 2,
         groups: int = 1,
         bias: bool = True,
     ) -> None:
-        super().__init__(
-            in_channels, out_channels, KernelSpec(kernel_size, stride, 0, 1), groups, bias
-        )
+        spec = KernelSpec(kernel_size, stride, 0, 1)
+        super().__init__(in_channels, out_channels, spec, groups, bias)
 
     def __call__(self, x: SparseTensor, coordinates: Target | None = None) -> SparseTensor:
         return self._convolve(x, coordinates=coordinates)
 
 
+_warned = False
+
+
+def _warn_of_padding(conv: Conv3d) -> None:
+    """Says once that an odd kernel needs no padding, because here it is centered already."""
+    global _warned
+    spec = conv.spec
+    usual = any(
+        k % 2 == 1 and k > 1 and p == k // 2 and s > 1
+        for k, s, p in zip(spec.size, spec.stride, spec.padding)
+    )
+    if usual and not _warned:
+        _warned = True
+        warnings.warn(
+            f"[{type(conv).__name__}] kernel_size={tuple(spec.size)}, stride={tuple(spec.stride)},"
+            f" padding={tuple(spec.padding)}: an odd kernel is centered already, so that this"
+            " padding shifts it away from its output row. Write padding=0 for what PyTorch does"
+            " with padding = kernel_size // 2; docs/ops/conv.md explains it.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
 class _Normalized(nn.Module):
     """Divides by sqrt(conv(1, W^2) + eps), so that rows with few neighbors are not weaker."""
 
-    def __init__(self, *args: Any, eps: float = 1e-8, **kwargs: Any) -> None:
+    def __init__(self, *args: object, eps: float = 1e-8, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
-        if not 0 < eps < math.inf:
-            raise ValueError(f"[{type(self).__name__}] eps must be > 0 and finite, got {eps}")
-        self._eps = eps
+        self.eps = positive(self, "eps", eps)
 
-    def _arguments(self) -> dict[str, Any]:
-        return {"eps": self._eps}
+    def _arguments(self) -> dict[str, float | str]:
+        return {"eps": self.eps}
 
     @property
-    def to_quantized(self, *args: Any, **kwargs: Any) -> Any:
+    def to_quantized(self) -> NoReturn:
         """Absent: the norm needs W^2, so that mlx.nn.quantize leaves the module as it is."""
         raise AttributeError(f"{type(self).__name__} has no packed form")
 
     def _extra_repr(self) -> str:
-        return f"{super()._extra_repr()}, eps={self._eps}"
+        return f"{super()._extra_repr()}, eps={self.eps}"
 
 
 class NormalizedSubmConv3d(_Normalized, SubmConv3d):
+    """SubmConv3d whose result is divided by sqrt(conv(1, weight^2) + eps), per row and channel.
+
+    Rows at the border of the scene have fewer neighbors; the division keeps them from being weaker.
+    Arguments are those of SubmConv3d, and eps, a small positive number.
+    """
+
     _run = staticmethod(ops.normalized_subm_conv3d)
+    _kind = None
 
 
 class NormalizedConvTranspose3d(_Normalized, ConvTranspose3d):
+    """ConvTranspose3d whose result is divided by sqrt(conv(1, weight^2) + eps).
+
+    Arguments are those of ConvTranspose3d, and eps, a small positive number.
+    """
+
     _run = staticmethod(ops.normalized_conv_transpose3d)
+    _kind = None
 
 
 class NormalizedGenerativeConvTranspose3d(_Normalized, GenerativeConvTranspose3d):
+    """GenerativeConvTranspose3d whose result is divided by sqrt(conv(1, weight^2) + eps).
+
+    Arguments are those of GenerativeConvTranspose3d, and eps, a small positive number.
+    """
+
     _run = staticmethod(ops.normalized_generative_conv_transpose3d)
+    _kind = None
 
 
-class Linear(_Packable):
-    """y = x W^T + bias on the features of a sparse tensor, or on an (N, C) array."""
+class Linear(_Packable, nn.Linear):
+    """x weight^T + bias on the features of a sparse tensor, or on an array (N, input_dims).
 
-    def __init__(self, in_channels: int, out_channels: int, bias: bool = True) -> None:
-        super().__init__()
-        in_channels = integer(self, "in_channels", in_channels)
-        out_channels = integer(self, "out_channels", out_channels)
-        self._channels = in_channels, out_channels
-        bound = math.sqrt(1 / in_channels)
-        shape = parameter_shape(self, out_channels, in_channels)
+    The result has the kind of x: a SparseTensor on the same coordinates, or an array
+    (N, output_dims). The weight is (output_dims, input_dims), uniform in +-sqrt(1 / input_dims).
+    The layer is an mlx.nn.Linear, for programs that look for one.
+
+    Raises:
+        TypeError: x is neither of them; a NumPy array goes through mx.array first.
+        ValueError: x has other channels.
+    """
+
+    def __init__(self, input_dims: int, output_dims: int, bias: bool = True) -> None:
+        nn.Module.__init__(self)
+        input_dims = integer(self, "input_dims", input_dims)
+        output_dims = integer(self, "output_dims", output_dims)
+        self._channels = input_dims, output_dims
+        bound = math.sqrt(1 / input_dims)
+        shape = parameter_shape(self, output_dims, input_dims)
         self.weight = mx.random.uniform(-bound, bound, shape)
-        if bias:
-            self.bias = mx.zeros((out_channels,))
+        if flag(self, "bias", bias):
+            self.bias = mx.zeros((output_dims,))
 
-    def _weight(self) -> mx.array | QuantizedWeight:
-        return self.weight
+    @property
+    def input_dims(self) -> int:
+        """The channels of the input."""
+        return self._channels[0]
+
+    @property
+    def output_dims(self) -> int:
+        """The channels of the result."""
+        return self._channels[1]
 
     def __call__(self, x: Rows) -> Rows:
-        if not isinstance(x, (mx.array, SparseTensor)):
-            raise TypeError(
-                f"[{type(self).__name__}] x must be a SparseTensor or an array (N, C), found"
-                f" {told(x)}"
-            )
-        checked_input(self, x, self._channels[0], arrays=True)
+        rows_input(self, x, self._channels[0])
         run = ops.linear_features if isinstance(x, mx.array) else ops.linear
         return run(x, self._weight(), self.get("bias"))
 
     def _extra_repr(self) -> str:
         return f"{self._channels[0]}, {self._channels[1]}, bias={'bias' in self}"
+
+
+def pack(module: Net) -> Net:
+    """Calls `pack()` of all layers in a module that are not packed yet; returns the module.
+
+    A network does this before many calls in evaluation: `nn.pack(model.eval())`. Networks of
+    `mlx_lattice.models` do it in `eval()`.
+
+    Examples:
+        >>> import mlx.nn
+        >>> from mlx_lattice import nn, samples
+        >>> net = nn.pack(mlx.nn.Sequential(nn.SubmConv3d(4, 8), nn.ReLU(), nn.SubmConv3d(8, 8)))
+        >>> net(samples.tensor()).shape
+        (6, 8)
+    """
+    if not isinstance(module, nn.Module):
+        wrong_type("pack", "module", module, "a module of mlx.nn")
+    for layer in module.modules():
+        if isinstance(layer, _Packable) and layer._weight() is layer.weight:
+            layer.pack()
+    return module

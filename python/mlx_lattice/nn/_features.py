@@ -5,7 +5,6 @@ A SparseTensor keeps the identity of its coordinates.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
@@ -13,29 +12,35 @@ import mlx.nn as nn
 
 from .. import ops
 from ..core import SparseTensor
-from ._checks import integer, number, parameter_shape, told
+from ..core._checks import (
+    flag,
+    integer,
+    number,
+    parameter_shape,
+    positive,
+    rows_input,
+    share,
+    told,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mlx.nn import Module
+    from typing_extensions import Self
 
-    from .._types import Rows
+    from ..core.types import Rows
 
 
 def _on_rows(module: Module, x: Rows, run: Callable[[mx.array], mx.array]) -> Rows:
     """run on the features of a tensor, or on an array."""
-    if isinstance(x, mx.array):
-        return run(x)
-    if not isinstance(x, SparseTensor):
-        raise TypeError(
-            f"[{type(module).__name__}] x must be a SparseTensor or an array (N, C), found"
-            f" {told(x)}"
-        )
-    return x.with_feats(run(x.feats))
+    rows_input(module, x)
+    return run(x) if isinstance(x, mx.array) else x.with_feats(run(x.feats))
 
 
 class _Activation(nn.Module):
+    """An activation of `ops.activation` on each value of a SparseTensor or an array."""
+
     _kind = ""
 
     def _options(self) -> dict[str, Any]:
@@ -49,48 +54,54 @@ class _Activation(nn.Module):
 
 
 class ReLU(_Activation):
-    """max(x, 0)"""
+    """max(x, 0) of each value of a SparseTensor or an array."""
 
     _kind = "relu"
 
 
 class Sigmoid(_Activation):
-    """1 / (1 + exp(-x))"""
+    """1 / (1 + exp(-x)) of each value of a SparseTensor or an array."""
 
     _kind = "sigmoid"
 
 
 class SiLU(_Activation):
-    """x sigmoid(x)"""
+    """x / (1 + exp(-x)) of each value of a SparseTensor or an array."""
 
     _kind = "silu"
 
 
 class Tanh(_Activation):
-    """The hyperbolic tangent of each value, tanh(x)."""
+    """tanh(x) of each value of a SparseTensor or an array."""
 
     _kind = "tanh"
 
 
 class GELU(_Activation):
-    """x Phi(x); approximate: the tanh form."""
+    """x Phi(x) of each value of a SparseTensor or an array, Phi the normal distribution function.
+
+    approx, as in mlx.nn.GELU: False, "none" or "precise" for this; True or "tanh" for
+    0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))); "fast" for x sigmoid(1.702 x).
+    """
 
     _kind = "gelu"
 
-    def __init__(self, approximate: bool | str = False) -> None:
+    def __init__(self, approx: bool | str = "none") -> None:
         super().__init__()
-        if approximate not in (True, False, "none", "tanh"):
+        words = ("none", "precise", "tanh", "fast")
+        if not isinstance(approx, bool) and not (isinstance(approx, str) and approx in words):
             raise TypeError(
-                f'[GELU] approximate must be a bool, "none" or "tanh", got {approximate!r}'
+                f"[GELU] approx must be True, False or one of {', '.join(words)}, found "
+                f"{told(approx)}"
             )
-        self._approximate = approximate in (True, "tanh")
+        self.approx = approx
 
     def _options(self) -> dict[str, Any]:
-        return {"approximate": self._approximate}
+        return {"approximate": self.approx}
 
 
 class LeakyReLU(_Activation):
-    """x where x > 0, else negative_slope * x"""
+    """x where x > 0, else negative_slope * x, of each value of a SparseTensor or an array."""
 
     _kind = "leaky_relu"
 
@@ -105,13 +116,13 @@ class LeakyReLU(_Activation):
 
 
 class Softplus(_Activation):
-    """log(1 + exp(beta x)) / beta; x itself where beta x > threshold"""
+    """log(1 + exp(beta x)) / beta of each value; x itself where beta x > threshold."""
 
     _kind = "softplus"
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
-        self._beta = number(self, "beta", beta, 0, low_included=False, high_included=False)
+        self._beta = positive(self, "beta", beta)
         self._threshold = number(self, "threshold", threshold)
 
     def _options(self) -> dict[str, Any]:
@@ -119,11 +130,14 @@ class Softplus(_Activation):
 
 
 class Dropout(nn.Module):
-    """In training each value is 0 with probability p, otherwise divided by 1 - p."""
+    """In training each value is 0 with probability p, otherwise divided by 1 - p.
+
+    In evaluation mode, after `model.eval()`, the values stay as they are.
+    """
 
     def __init__(self, p: float = 0.5) -> None:
         super().__init__()
-        self._p = number(self, "p", p, 0, 1, high_included=False)
+        self._p = share(self, "p", p)
 
     def __call__(self, x: Rows) -> Rows:
         return _on_rows(self, x, lambda f: ops.dropout_features(f, self._p, training=self.training))
@@ -133,10 +147,16 @@ class Dropout(nn.Module):
 
 
 class BatchNorm(nn.Module):
-    """Normalizes each channel over all rows of all batch items.
+    """Normalizes each channel over all rows of all batch items: (N, C) -> (N, C).
 
-    Running statistics are kept as in `mlx.nn.BatchNorm`:
-    running = (1 - momentum) * running + momentum * statistics, with the variance divided by N - 1.
+    y = (x - mean) / sqrt(var + eps) * weight + bias
+
+    In training mean and var are those of the rows. Running statistics are kept as in
+    `mlx.nn.BatchNorm`: running = (1 - momentum) * running + momentum * statistics, with the
+    variance divided by N - 1; evaluation mode uses them. weight and bias are learned if `affine`.
+
+    Raises:
+        ValueError: In training x has one row, whose variance says nothing.
     """
 
     def __init__(
@@ -151,10 +171,10 @@ class BatchNorm(nn.Module):
         num_features = integer(self, "num_features", num_features)
         self._channels = num_features
         parameter_shape(self, num_features)
-        self._eps = number(self, "eps", eps, 0, math.inf, high_included=False)
+        self._eps = number(self, "eps", eps, 0, high_included=False)
         self._momentum = number(self, "momentum", momentum, 0, 1)
-        self._track = bool(track_running_stats)
-        if affine:
+        self._track = flag(self, "track_running_stats", track_running_stats)
+        if flag(self, "affine", affine):
             self.weight = mx.ones((num_features,))
             self.bias = mx.zeros((num_features,))
         if self._track:
@@ -162,25 +182,17 @@ class BatchNorm(nn.Module):
             self.running_var = mx.ones((num_features,))
             self.freeze(keys=["running_mean", "running_var"], recurse=False)
 
-    def unfreeze(self, *args: Any, **kwargs: Any) -> BatchNorm:
-        """Running statistics stay frozen."""
-        super().unfreeze(*args, **kwargs)
+    def unfreeze(
+        self, *, recurse: bool = True, keys: str | list[str] | None = None, strict: bool = False
+    ) -> Self:
+        """As mlx.nn.Module.unfreeze, except that running statistics stay frozen."""
+        super().unfreeze(recurse=recurse, keys=keys, strict=strict)
         if self._track:
             self.freeze(keys=["running_mean", "running_var"], recurse=False)
         return self
 
-    def __call__(
-        self,
-        x: Rows,
-        residual: Rows | None = None,
-        relu: bool = False,
-        only_reader: bool = False,
-    ) -> Rows:
-        """relu(norm(x) + residual) in one pass; residual has x's kind, shape and coordinates.
-
-        only_reader: nobody else reads x. In evaluation mode the convolution on the CPU that makes x
-        then normalizes in its own pass.
-        """
+    def __call__(self, x: Rows, residual: Rows | None = None, relu: bool = False) -> Rows:
+        """relu(norm(x) + residual) in one pass; residual has x's kind, shape and coordinates."""
         if residual is not None and not isinstance(residual, mx.array):
             if not isinstance(residual, SparseTensor) or not isinstance(x, SparseTensor):
                 raise TypeError(
@@ -192,17 +204,15 @@ class BatchNorm(nn.Module):
             added: mx.array | None = residual.feats
         else:
             added = residual
-        return _on_rows(self, x, lambda f: self._normalize(f, added, relu, only_reader))
+        return _on_rows(self, x, lambda f: self._normalize(f, added, relu))
 
-    def _normalize(
-        self, f: mx.array, residual: mx.array | None, relu: bool, only_reader: bool
-    ) -> mx.array:
+    def _normalize(self, f: mx.array, residual: mx.array | None, relu: bool) -> mx.array:
         mean = var = None
         if self._track and not self.training:
             mean, var = self.running_mean, self.running_var
         n = f.shape[0]
         if self.training and n == 1:
-            raise ValueError("[BatchNorm] training requires more than one row, got 1")
+            raise ValueError("[BatchNorm] training requires more than one row, found 1")
         y, mean, var = ops.batch_norm_act(
             f,
             self.get("weight"),
@@ -212,7 +222,6 @@ class BatchNorm(nn.Module):
             eps=self._eps,
             residual=residual,
             relu=relu,
-            only_reader=only_reader,
         )
         if self.training and self._track and n > 1:
             m = self._momentum
@@ -229,7 +238,12 @@ class BatchNorm(nn.Module):
 
 
 class LayerNorm(nn.Module):
-    """Normalizes each row over its channels."""
+    """Normalizes each row over its channels: (N, dims) -> (N, dims).
+
+    y = (x - mean of the row) / sqrt(var of the row + eps) * weight + bias
+
+    weight and bias are learned if `affine`; bias=False leaves out the bias alone.
+    """
 
     def __init__(
         self, dims: int, eps: float = 1e-5, affine: bool = True, bias: bool = True
@@ -237,10 +251,10 @@ class LayerNorm(nn.Module):
         super().__init__()
         self._channels = integer(self, "dims", dims)
         parameter_shape(self, self._channels)
-        self._eps = number(self, "eps", eps, 0, math.inf, high_included=False)
-        if affine:
+        self._eps = positive(self, "eps", eps)
+        if flag(self, "affine", affine):
             self.weight = mx.ones((self._channels,))
-            if bias:
+            if flag(self, "bias", bias):
                 self.bias = mx.zeros((self._channels,))
 
     def __call__(self, x: Rows) -> Rows:
@@ -259,13 +273,13 @@ class LayerNorm(nn.Module):
 
 
 class RMSNorm(nn.Module):
-    """Divides each row by the root of its mean square."""
+    """Divides each row by the root of its mean square: x / sqrt(mean(x^2) + eps) * weight."""
 
     def __init__(self, dims: int, eps: float = 1e-5) -> None:
         super().__init__()
         self._channels = integer(self, "dims", dims)
         parameter_shape(self, self._channels)
-        self._eps = number(self, "eps", eps, 0, math.inf, high_included=False)
+        self._eps = positive(self, "eps", eps)
         self.weight = mx.ones((self._channels,))
 
     def __call__(self, x: Rows) -> Rows:

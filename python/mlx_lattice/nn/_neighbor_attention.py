@@ -9,25 +9,41 @@ import mlx.nn as nn
 
 from .. import ops
 from ..core import KernelRelation, KernelSpec, NeighborRelation, SparseTensor
-from ._checks import checked_input, integer, number, told
+from ..core._checks import array, flag, integer, number, one_of, rows_input, share, told
 from ._conv import Linear
 from ._features import Dropout
 
 if TYPE_CHECKING:
-    from .._types import Rows, Triple
+    from ..core.types import Rows, Triple
 
 
 class NeighborAttention(nn.Module):
-    """Softmax over the edges of each row: proj(sum over edges of P[e] v[source of e]).
+    """Attention of each row to its neighbors: proj(sum over the edges e of a row of P[e] v[e]).
 
-    kind: "scalar" has the logit scale <q, k> + bias per head. "vector" has one learned weight of
-        the source per group of channels plus the bias, grouped vector attention (Wu et al., "Point
-        Transformer V2", NeurIPS 2022).
-    kernel_size: the neighbors of a SparseTensor where no relation is given; each kernel offset has
-        a bias per head.
-    The call takes x, a SparseTensor or an array (N, C). `relation` is a NeighborRelation or
-    KernelRelation whose both ends are the rows of x; `positions` is (N, 3). Two linear layers make
-    a bias per head of each difference of positions. No array of edges times channels is made.
+    P is the softmax over the edges of a row, and v[e] the value of the row where the edge begins.
+    `layer(x, relation, positions)` returns what x is, a SparseTensor or an array (N, channels). The
+    relation is a NeighborRelation or a KernelRelation whose both ends are the rows of x; without
+    one, the neighbors of a SparseTensor are those of a kernel. With positions (N, 3), two linear
+    layers make a bias per head of each difference of positions. No array of edges times channels is
+    made.
+
+    Args:
+        heads: The number of heads, which divides the channels.
+        kernel_size: The neighbors where no relation is given; each offset has a bias per head.
+        kind: "scalar" has the logit scale <q, k> + bias per head. "vector" has one learned weight
+            of the source per group of channels plus the bias, which is grouped vector attention (Wu
+            et al., "Point Transformer V2", NeurIPS 2022).
+
+    Raises:
+        TypeError: x is an array and no relation is given.
+        ValueError: heads does not divide the channels, or kind is another word.
+
+    Examples:
+        >>> from mlx_lattice import nn, ops, samples
+        >>> x = samples.tensor()
+        >>> layer = nn.NeighborAttention(4, heads=2)
+        >>> layer(x).shape, layer(x.feats, ops.knn_relation(x, k=2)).shape
+        ((6, 4), (6, 4))
     """
 
     def __init__(
@@ -45,21 +61,20 @@ class NeighborAttention(nn.Module):
         channels, heads = integer(self, "channels", channels), integer(self, "heads", heads)
         if channels % heads:
             raise ValueError(
-                f"[NeighborAttention] heads must divide {channels} channels, got {heads}"
+                f"[NeighborAttention] heads must divide {channels} channels, found {heads}"
             )
-        if kind not in ("scalar", "vector"):
-            raise ValueError(f'[NeighborAttention] kind must be "scalar" or "vector", got {kind!r}')
-        self._channels, self._heads, self._kind = channels, heads, kind
+        self._kind = one_of(self, "kind", kind, ("scalar", "vector"))
+        self._channels, self._heads = channels, heads
         self._scale = (channels // heads) ** -0.5 if scale is None else number(self, "scale", scale)
         self._spec = KernelSpec(kernel_size)
         parts = 3 if kind == "scalar" else 1
-        self.qkv = Linear(channels, parts * channels, bias=bool(qkv_bias))
+        self.qkv = Linear(channels, parts * channels, bias=flag(self, "qkv_bias", qkv_bias))
         if kind == "vector":
             self.weigh = Linear(channels, heads)
         self.offset_table = mx.random.normal((self._spec.volume, heads), scale=0.02)
         self.near, self.far = Linear(3, 16), Linear(16, heads)
         self.proj = Linear(channels, channels)
-        if number(self, "dropout", dropout, 0, 1, high_included=False):
+        if share(self, "dropout", dropout):
             self.drop = Dropout(dropout)
 
     def __call__(
@@ -68,7 +83,7 @@ class NeighborAttention(nn.Module):
         relation: KernelRelation | NeighborRelation | None = None,
         positions: mx.array | None = None,
     ) -> Rows:
-        checked_input(self, x, self._channels, arrays=True)
+        rows_input(self, x, self._channels)
         feats = x.feats if isinstance(x, SparseTensor) else x
         offsets = relation is None
         if relation is None:
@@ -78,6 +93,7 @@ class NeighborAttention(nn.Module):
         queries, sources, kernel_ids = _edges(relation)
         bias = self.offset_table[kernel_ids] if offsets else mx.zeros((1, self._heads))
         if positions is not None:
+            positions = array(self, "positions", positions, feats.shape[0], 3)
             apart = positions[sources] - positions[queries]
             bias = bias + self.far(mx.maximum(self.near(apart), 0))
         y = self._attend(feats, relation, sources, bias)

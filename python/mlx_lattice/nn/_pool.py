@@ -1,4 +1,4 @@
-"""Pooling modules, which own no parameters. Transposed modules take a target as second argument."""
+"""Pooling modules, which have no parameters."""
 
 from __future__ import annotations
 
@@ -8,29 +8,33 @@ import mlx.nn as nn
 
 from .. import ops
 from ..core import KernelSpec
-from ._checks import checked_input, integer
+from ..core._checks import integer, one_of, sparse_input
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import mlx.core as mx
 
-    from .._types import Target
     from ..core import SparseTensor
+    from ..core.types import Target, Triple
 
 
 class _Local(nn.Module):
+    """What modules with a kernel share."""
+
     def __init__(
         self,
-        kernel_size: int | tuple[int, int, int] = 2,
-        stride: int | tuple[int, int, int] = 2,
-        padding: int | tuple[int, int, int] = 0,
-        dilation: int | tuple[int, int, int] = 1,
+        kernel_size: Triple = 2,
+        stride: Triple = 2,
+        padding: Triple = 0,
+        dilation: Triple = 1,
     ) -> None:
         super().__init__()
         self._spec = KernelSpec(kernel_size, stride, padding, dilation)
 
     @property
     def spec(self) -> KernelSpec:
-        """The KernelSpec."""
+        """Size, stride, padding and dilation of the kernel."""
         return self._spec
 
     def _extra_repr(self) -> str:
@@ -42,26 +46,36 @@ class _Local(nn.Module):
 
 
 class Pool3d(_Local):
-    """Pooling over a kernel; mode sum, avg or max."""
+    """Sum, mean or maximum over a kernel: layer(x) -> (M, C) at x.stride * stride.
+
+    The output rows are the coordinates of x divided by the stride. A mean divides by the number of
+    rows in the kernel, not by its size: empty voxels do not count.
+
+    Args:
+        mode: "sum", "avg" or "max".
+        padding: Shifts the kernel, as in `Conv3d`.
+
+    Raises:
+        TypeError: x is not a SparseTensor.
+        ValueError: Another mode.
+    """
 
     def __init__(
         self,
         mode: str = "sum",
-        kernel_size: int | tuple[int, int, int] = 2,
-        stride: int | tuple[int, int, int] = 2,
-        padding: int | tuple[int, int, int] = 0,
-        dilation: int | tuple[int, int, int] = 1,
+        kernel_size: Triple = 2,
+        stride: Triple = 2,
+        padding: Triple = 0,
+        dilation: Triple = 1,
     ) -> None:
         super().__init__(kernel_size, stride, padding, dilation)
-        if mode not in ("sum", "avg", "max"):
-            raise ValueError(f"[{type(self).__name__}] mode must be sum, avg or max, got {mode!r}")
-        self._mode = mode
+        self.mode = one_of(self, "mode", mode, ("sum", "avg", "max"))
 
     def __call__(self, x: SparseTensor) -> SparseTensor:
-        return ops.pool3d(checked_input(self, x), mode=self._mode, kernel_size=self._spec)
+        return ops.pool3d(sparse_input(self, x), mode=self.mode, kernel_size=self._spec)
 
     def _extra_repr(self) -> str:
-        return f"mode={self._mode}, {super()._extra_repr()}"
+        return f"mode={self.mode}, {super()._extra_repr()}"
 
 
 class _OneMode(Pool3d):
@@ -69,52 +83,76 @@ class _OneMode(Pool3d):
 
     def __init__(
         self,
-        kernel_size: int | tuple[int, int, int] = 2,
-        stride: int | tuple[int, int, int] = 2,
-        padding: int | tuple[int, int, int] = 0,
-        dilation: int | tuple[int, int, int] = 1,
+        kernel_size: Triple = 2,
+        stride: Triple = 2,
+        padding: Triple = 0,
+        dilation: Triple = 1,
     ) -> None:
         super().__init__(self._only, kernel_size, stride, padding, dilation)
 
 
 class SumPool3d(_OneMode):
+    """The sum of the rows in a kernel: `Pool3d("sum", ...)`."""
+
     _only = "sum"
 
 
 class AvgPool3d(_OneMode):
-    """Divides by the number of rows in the window."""
+    """The mean of the rows in a kernel: `Pool3d("avg", ...)`."""
 
     _only = "avg"
 
 
 class MaxPool3d(_OneMode):
+    """The maximum of the rows in a kernel, per channel: `Pool3d("max", ...)`."""
+
     _only = "max"
 
 
 class PoolTranspose3d(_Local):
-    """Mean of the contributors on finer coordinates, those of `target` where it is given."""
+    """The reverse of a pooling: layer(x, target) -> (M, C) at x.stride / stride.
+
+    Each row of the finer coordinates gets the mean of the rows of x whose kernel reaches it. The
+    coordinates are those of `target`; without a target they are those that x reaches.
+    """
 
     def __call__(self, x: SparseTensor, target: Target | None = None) -> SparseTensor:
-        return ops.pool_transpose3d(checked_input(self, x), target, kernel_size=self._spec)
+        return ops.pool_transpose3d(sparse_input(self, x), target, kernel_size=self._spec)
 
 
 class TrilinearUpsample3d(nn.Module):
-    """Trilinear interpolation onto finer coordinates, those of `target` where it is given."""
+    """Trilinear interpolation onto finer coordinates: layer(x, target) -> (M, C).
 
-    def __init__(self, stride: int | tuple[int, int, int] = 2) -> None:
+    The coordinates are those of `target`, at x.stride / stride; without a target they are those
+    that x reaches. Voxels that x lacks do not count: the sum is divided by the weights present.
+
+    Raises:
+        ValueError: stride is outside of 1..64.
+    """
+
+    def __init__(self, stride: Triple = 2) -> None:
         super().__init__()
         self._stride = KernelSpec(1, stride, 0, 1).stride
         if max(self._stride) > 64:
-            raise ValueError(f"[TrilinearUpsample3d] stride must be in 1..64, got {self._stride}")
+            raise ValueError(f"[TrilinearUpsample3d] stride must be in 1..64, found {self._stride}")
+
+    @property
+    def stride(self) -> tuple[int, int, int]:
+        """How much finer the result is, per axis."""
+        return self._stride
 
     def __call__(self, x: SparseTensor, target: Target | None = None) -> SparseTensor:
-        return ops.trilinear_upsample3d(checked_input(self, x), target, stride=self._stride)
+        return ops.trilinear_upsample3d(sparse_input(self, x), target, stride=self._stride)
 
     def _extra_repr(self) -> str:
         return f"stride={self._stride}"
 
 
 class _Global(nn.Module):
+    """What poolings of whole batch items share."""
+
+    _run: Callable[..., mx.array]
+
     def __init__(self, batch_size: int | None = None) -> None:
         super().__init__()
         self._batch_size = (
@@ -122,25 +160,35 @@ class _Global(nn.Module):
         )
 
     def __call__(self, x: SparseTensor) -> mx.array:
-        return self._run(checked_input(self, x), batch_size=self._batch_size)
+        return self._run(sparse_input(self, x), batch_size=self._batch_size)
 
     def _extra_repr(self) -> str:
         return "" if self._batch_size is None else f"batch_size={self._batch_size}"
 
 
 class GlobalSumPool(_Global):
-    """(B, C): the sum of the rows of each batch item."""
+    """layer(x) -> (B, C): the sum of the rows of each batch item; 0 for an item without rows.
+
+    batch_size: the number of batch items B; by default that of x.
+    """
 
     _run = staticmethod(ops.global_sum_pool)
 
 
 class GlobalAvgPool(_Global):
-    """(B, C): the mean of the rows of each batch item."""
+    """layer(x) -> (B, C): the mean of the rows of each batch item; 0 for an item without rows.
+
+    batch_size: the number of batch items B; by default that of x.
+    """
 
     _run = staticmethod(ops.global_avg_pool)
 
 
 class GlobalMaxPool(_Global):
-    """(B, C): the maximum over the rows of each batch item."""
+    """layer(x) -> (B, C): the maximum over the rows of each batch item, per channel.
+
+    batch_size: the number of batch items B; by default that of x. An item without rows has no
+    maximum and is a ValueError.
+    """
 
     _run = staticmethod(ops.global_max_pool)

@@ -6,7 +6,7 @@ if any, `bias`. So `mlx.nn.quantize`, `save_weights` and `load_weights` work on 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import mlx.nn as nn
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 class _Quantized(nn.Module):
     """Packs the weight that the dense class has made; the operation gets a QuantizedWeight."""
 
-    _dense: Any
+    _dense: ClassVar[type[Conv3d | SubmConv3d | ConvTranspose3d | Linear | _Conv]]
 
     def __init__(
-        self, *args: Any, group_size: int | None = None, bits: int = 4, **kwargs: Any
+        self, *args: object, group_size: int | None = None, bits: int = 4, **kwargs: object
     ) -> None:
         super().__init__(*args, **kwargs)
         self._pack(self.weight, group_size, bits)
@@ -44,7 +44,7 @@ class _Quantized(nn.Module):
         of = cls._dense
         if not isinstance(dense, of) or not hasattr(dense, "to_quantized"):
             raise TypeError(
-                f"[{cls.__name__}] expected a {of.__name__}, got {type(dense).__name__}"
+                f"[{cls.__name__}] expected a {of.__name__}, found {type(dense).__name__}"
             )
         module = cls.__new__(cls)
         nn.Module.__init__(module)
@@ -56,25 +56,33 @@ class _Quantized(nn.Module):
         module._pack(dense.weight, group_size, bits)
         return module
 
+    def pack(self) -> Self:
+        """Returns the layer as it is: kernels read the codes themselves."""
+        return self
+
     def _weight(self) -> QuantizedWeight:
         return QuantizedWeight(self.weight, self.scales, self.biases, *self._form)
 
     @property
     def group_size(self) -> int:
+        """The number of input channels that share one scale and one bias."""
         return self._form[0]
 
     @property
     def bits(self) -> int:
+        """The number of bits per code."""
         return self._form[1]
 
     @property
-    def to_quantized(self, *args: Any, **kwargs: Any) -> Any:
+    def to_quantized(self) -> NoReturn:
         """Absent: mlx.nn.quantize leaves a packed module as it is."""
         raise AttributeError(f"{type(self).__name__} is packed already")
 
-    def unfreeze(self, *args: Any, **kwargs: Any) -> Self:
+    def unfreeze(
+        self, *, recurse: bool = True, keys: str | list[str] | None = None, strict: bool = False
+    ) -> Self:
         """Its own parameters stay frozen, as in mlx.nn.QuantizedLinear: codes have no gradient."""
-        super().unfreeze(*args, **kwargs)
+        super().unfreeze(recurse=recurse, keys=keys, strict=strict)
         self.freeze(recurse=False)
         return self
 
@@ -83,64 +91,65 @@ class _Quantized(nn.Module):
 
 
 class _QuantizedConv(_Quantized):
+    """What packed convolutions share."""
+
     @classmethod
     def from_conv(cls, conv: _Conv, group_size: int | None = None, bits: int = 4) -> Self:
-        """The packed form of a convolution; shares its bias."""
+        """The packed form of a convolution, which shares its bias.
+
+        group_size is 32, 64 or 128, by default 64 from 64 input channels on, else 32. bits is 4 or
+        8. A convolution of another class is a TypeError.
+        """
         return cls._from(conv, group_size, bits)
 
 
 class QuantizedConv3d(_QuantizedConv, Conv3d):
-    """Conv3d with packed weights; also takes group_size (32, 64 or 128) and bits (4 or 8)."""
+    """Conv3d whose weights are codes of 4 or 8 bits, for inference.
+
+    `from_conv` makes it from a trained layer, `mlx.nn.quantize(model)` in a whole model. The
+    constructor takes the arguments of Conv3d, and group_size (32, 64 or 128 input channels that
+    share a scale) and bits (4 or 8).
+
+    Examples:
+        >>> from mlx_lattice import nn, samples
+        >>> packed = nn.QuantizedConv3d.from_conv(nn.Conv3d(4, 8), bits=8)
+        >>> packed(samples.tensor()).shape, packed.weight.dtype
+        ((6, 8), mlx.core.uint32)
+    """
 
     _dense = Conv3d
 
 
 class QuantizedSubmConv3d(_QuantizedConv, SubmConv3d):
-    """SubmConv3d with packed weights; also takes group_size (32, 64 or 128) and bits (4 or 8)."""
+    """SubmConv3d whose weights are codes of 4 or 8 bits; see `QuantizedConv3d`."""
 
     _dense = SubmConv3d
 
 
 class QuantizedConvTranspose3d(_QuantizedConv, ConvTranspose3d):
-    """ConvTranspose3d with packed weights; takes group_size (32, 64 or 128) and bits (4 or 8)."""
+    """ConvTranspose3d whose weights are codes of 4 or 8 bits; see `QuantizedConv3d`."""
 
     _dense = ConvTranspose3d
 
 
 class QuantizedGenerativeConvTranspose3d(_QuantizedConv, GenerativeConvTranspose3d):
-    """GenerativeConvTranspose3d with packed weights.
-
-    It also takes group_size (32, 64 or 128) and bits (4 or 8).
-    """
+    """GenerativeConvTranspose3d whose weights are codes of 4 or 8 bits; see `QuantizedConv3d`."""
 
     _dense = GenerativeConvTranspose3d
 
 
 class QuantizedLinear(_Quantized, Linear):
-    """Linear with packed weights; also takes group_size (32, 64 or 128) and bits (4 or 8)."""
+    """Linear whose weights are codes of 4 or 8 bits, made by `from_linear` or `mlx.nn.quantize`.
+
+    The constructor takes the arguments of Linear, and group_size (32, 64 or 128 input channels that
+    share a scale) and bits (4 or 8).
+    """
 
     _dense = Linear
 
-    def __init__(
-        self,
-        in_channels: int | None = None,
-        out_channels: int | None = None,
-        *args: Any,
-        input_dims: int | None = None,
-        output_dims: int | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """input_dims, output_dims: the names that mlx.nn.QuantizedLinear has for the channels."""
-        super().__init__(
-            in_channels if input_dims is None else input_dims,
-            out_channels if output_dims is None else output_dims,
-            *args,
-            **kwargs,
-        )
-
     @classmethod
     def from_linear(cls, linear: Linear, group_size: int | None = None, bits: int = 4) -> Self:
-        """The packed form of a Linear; shares its bias."""
+        """The packed form of a Linear, which shares its bias; another class is a TypeError."""
         return cls._from(linear, group_size, bits)
 
 
@@ -151,7 +160,7 @@ def quantized_form(
     if mode != "affine" or quantize_input:
         raise ValueError(
             f'[{type(module).__name__}] packed weights are mode="affine" with '
-            f"quantize_input=False, got mode={mode!r}, "
+            f"quantize_input=False, found mode={mode!r}, "
             f"quantize_input={quantize_input}"
         )
     bits = 4 if bits is None else bits

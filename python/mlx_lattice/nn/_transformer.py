@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 import mlx.nn as nn
 
 from .. import ops
 from ..core import SparseTensor
-from ._checks import checked_input, integer, number
+from ..core._checks import (
+    function,
+    integer,
+    number,
+    one_of,
+    positive,
+    share,
+    sparse_input,
+    told,
+)
+from ..core.layouts import GridPooling
 from ._conv import Linear, SubmConv3d
 from ._features import GELU, BatchNorm, Dropout, LayerNorm, _on_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from .._types import Rows
-    from ..core.layouts import GridPooling
+    from ..core.types import Rows, Triple
 
 
 class MLP(nn.Module):
-    """Two linear layers with GELU between them, on a SparseTensor or an array (N, C)."""
+    """second(gelu(first(x))): two linear layers on a SparseTensor or an array (N, channels).
+
+    hidden: the channels between the layers, by default 4 * channels.
+    out_channels: those of the result, by default `channels`.
+    dropout: the probability with which a value behind either layer is 0 in training.
+    """
 
     def __init__(
         self,
@@ -36,7 +50,7 @@ class MLP(nn.Module):
         self.first = Linear(channels, hidden)
         self.second = Linear(hidden, channels if out_channels is None else out_channels)
         self.activation = GELU()
-        if number(self, "dropout", dropout, 0, 1, high_included=False):
+        if share(self, "dropout", dropout):
             self.drop = Dropout(dropout)
 
     def __call__(self, x: Rows) -> Rows:
@@ -55,7 +69,7 @@ class DropPath(nn.Module):
 
     def __init__(self, p: float = 0.0) -> None:
         super().__init__()
-        self._p = number(self, "p", p, 0, 1, high_included=False)
+        self._p = share(self, "p", p)
 
     def __call__(self, x: Rows) -> Rows:
         if not self.training or self._p == 0:
@@ -71,13 +85,20 @@ class DropPath(nn.Module):
 
 
 class ConvPositionEncoding(nn.Module):
-    """norm(linear(conv(x))): a submanifold convolution tells each row who its neighbors are."""
+    """norm(linear(conv(x))): a submanifold convolution tells each row who its neighbors are.
 
-    def __init__(self, channels: int, kernel_size: int | tuple[int, int, int] = 3) -> None:
+    layer(x) -> (N, channels) on the coordinates of x. Transformer blocks add it to x. `norm` makes
+    the norm from its channels.
+    """
+
+    def __init__(
+        self, channels: int, kernel_size: Triple = 3, norm: Callable[[int], nn.Module] = LayerNorm
+    ) -> None:
         super().__init__()
         self.conv = SubmConv3d(channels, channels, kernel_size)
         self.linear = Linear(channels, channels)
-        self.norm = LayerNorm(channels)
+        function(self, "norm", norm)
+        self.norm = norm(channels)
 
     def __call__(self, x: SparseTensor) -> SparseTensor:
         return self.norm(self.linear(self.conv(x)))
@@ -86,51 +107,98 @@ class ConvPositionEncoding(nn.Module):
 class TransformerBlock(nn.Module):
     """x += position(x); x += attention(norm(x)); x += mlp(norm(x)).
 
-    attention: a module of a SparseTensor, such as SerializedAttention or WindowAttention.
-    pre_norm: norms stand before attention and MLP; otherwise behind the sums.
-    position: whether there is a ConvPositionEncoding.
-    The call takes `order` for SerializedAttention, and `seen`, a tensor that the position encoding
-    reads instead of x.
+    `block(x, order, seen)` returns a tensor on the coordinates of x. `order` and further named
+    arguments go to the attention (SerializedAttention takes some); `seen` is a tensor that the
+    position encoding reads instead of x. `block.steps` also returns the last branch.
+
+    Args:
+        attention: A module of a SparseTensor, such as SerializedAttention or WindowAttention. None:
+            the block has neither attention nor MLP.
+        mlp_ratio: The channels inside the MLP per channel of the block.
+        drop_path: The probability with which a row skips a branch in training.
+        dropout: The probability with which a value inside the MLP is 0 in training.
+        pre_norm: Whether norms stand before attention and MLP; otherwise behind the sums.
+        position: Whether there is a ConvPositionEncoding. "norm": x = norm0(x) takes its place, as
+            in the attention stages of LitePT.
+        layer_scale: The start of learned factors per channel of both branches (Touvron et al.,
+            "Going deeper with Image Transformers", 2021); None has no factors.
+        norm: Makes a norm from its channels.
     """
 
     def __init__(
         self,
         channels: int,
-        attention: nn.Module,
+        attention: nn.Module | None,
         *,
         mlp_ratio: float = 4,
         drop_path: float = 0.0,
         dropout: float = 0.0,
         pre_norm: bool = True,
-        position: bool = True,
+        position: bool | str = True,
+        layer_scale: float | None = None,
+        norm: Callable[[int], nn.Module] = LayerNorm,
     ) -> None:
         super().__init__()
         self._channels = integer(self, "channels", channels)
-        ratio = number(self, "mlp_ratio", mlp_ratio, 0, low_included=False, high_included=False)
-        if position:
-            self.position = ConvPositionEncoding(self._channels)
-        self.norm1, self.norm2 = LayerNorm(self._channels), LayerNorm(self._channels)
+        ratio = positive(self, "mlp_ratio", mlp_ratio)
+        function(self, "norm", norm)
+        if one_of(self, "position", position, (True, False, "norm")) == "norm":
+            self.norm0 = norm(self._channels)
+        elif position:
+            self.position = ConvPositionEncoding(self._channels, norm=norm)
+        if attention is None:
+            return
+        function(self, "attention", attention)
+        self.norm1, self.norm2 = norm(self._channels), norm(self._channels)
         self.attention = attention
+        if layer_scale is not None:
+            start = number(self, "layer_scale", layer_scale)
+            self.scale1, self.scale2 = (mx.full((self._channels,), start) for _ in range(2))
         self.mlp = MLP(self._channels, max(1, int(self._channels * ratio)), dropout=dropout)
         self.drop_path = DropPath(drop_path)
         self._pre_norm = bool(pre_norm)
 
     def __call__(
-        self, x: SparseTensor, order: str | None = None, seen: SparseTensor | None = None
+        self,
+        x: SparseTensor,
+        order: str | None = None,
+        seen: SparseTensor | None = None,
+        **options: Any,
     ) -> SparseTensor:
-        checked_input(self, x, self._channels)
-        if "position" in self:
-            x = _plus(x, self.position(x if seen is None else seen))
-        options = {} if order is None else {"order": order}
-        x = self._step(x, self.norm1, lambda y: self.attention(y, **options))
-        return self._step(x, self.norm2, self.mlp)
+        return self.steps(x, order, seen, **options)[0]
+
+    def steps(
+        self,
+        x: SparseTensor,
+        order: str | None = None,
+        seen: SparseTensor | None = None,
+        **options: Any,
+    ) -> tuple[SparseTensor, SparseTensor]:
+        """The result, and the branch that was added last, before the sum."""
+        sparse_input(self, x, self._channels)
+        branch = x
+        if "norm0" in self:
+            x = branch = self.norm0(x)
+        elif "position" in self:
+            branch = self.position(x if seen is None else seen)
+            x = _plus(x, branch)
+        if "attention" not in self:
+            return x, branch
+        if order is not None:
+            options["order"] = order
+        x, _ = self._step(x, "1", lambda y: self.attention(y, **options))
+        return self._step(x, "2", self.mlp)
 
     def _step(
-        self, x: SparseTensor, norm: nn.Module, run: Callable[[SparseTensor], SparseTensor]
-    ) -> SparseTensor:
-        if self._pre_norm:
-            return _plus(x, self.drop_path(run(norm(x))))
-        return norm(_plus(x, self.drop_path(run(x))))
+        self, x: SparseTensor, which: str, run: Callable[[SparseTensor], SparseTensor]
+    ) -> tuple[SparseTensor, SparseTensor]:
+        norm = self[f"norm{which}"]
+        branch = run(norm(x) if self._pre_norm else x)
+        if f"scale{which}" in self:
+            branch = branch.with_feats(branch.feats * self[f"scale{which}"])
+        branch = self.drop_path(branch)
+        x = _plus(x, branch)
+        return x if self._pre_norm else norm(x), branch
 
 
 def _plus(x: SparseTensor, y: SparseTensor) -> SparseTensor:
@@ -140,8 +208,24 @@ def _plus(x: SparseTensor, y: SparseTensor) -> SparseTensor:
 class GridPool(nn.Module):
     """Blocks of stride^3 voxels become one row: gelu(norm(max over the block of linear(x))).
 
-    The rows of the result ascend along `order`. The call returns the coarse tensor and the pooling
-    that GridUnpool takes.
+    `layer(x, order, depth)` returns (coarse tensor, pooling); `GridUnpool` takes the pooling for
+    the way back. The rows of the coarse tensor ascend along the curve `order`, of `depth` bits per
+    axis.
+
+    Args:
+        stride: The side of a block in voxels: a power of two along a curve.
+        order: A curve, or "lexicographic" for rows by batch, x, y and z and any stride.
+        mode: How the rows of a block are joined: "max", "mean" or "sum".
+        momentum: The share of a new batch in the running statistics of the norm.
+        norm: Makes the norm from its channels; by default a BatchNorm.
+
+    Examples:
+        >>> from mlx_lattice import nn, samples
+        >>> x = samples.tensor()
+        >>> coarse, pooling = nn.GridPool(4, 8)(x)
+        >>> fine, skip = nn.GridUnpool(8, 4, 16)(coarse, x, pooling)
+        >>> coarse.stride, fine.shape, fine.same_coords(x)
+        ((2, 2, 2), (6, 16), True)
     """
 
     def __init__(
@@ -152,21 +236,29 @@ class GridPool(nn.Module):
         order: str = "z",
         mode: str = "max",
         momentum: float = 0.01,
+        norm: Callable[[int], nn.Module] | None = None,
     ) -> None:
         super().__init__()
         self._channels = integer(self, "in_channels", in_channels)
-        self._stride, self._order, self._mode = integer(self, "stride", stride), order, mode
-        if self._stride & (self._stride - 1):
-            raise ValueError(f"[GridPool] stride must be a power of two, got {stride}")
+        self._stride, self._order = integer(self, "stride", stride), order
+        self._mode = one_of(self, "mode", mode, ("max", "mean", "sum"))
+        if self._stride & (self._stride - 1) and order != "lexicographic":
+            raise ValueError(
+                f"[GridPool] stride must be a power of two, found {stride}; "
+                'order="lexicographic" takes any stride'
+            )
         self.linear = Linear(self._channels, out_channels)
-        self.norm = BatchNorm(out_channels, eps=1e-3, momentum=momentum)
+        make = _batch_norm(momentum) if norm is None else norm
+        function(self, "norm", make)
+        self.norm = make(out_channels)
         self.activation = GELU()
 
     def __call__(
-        self, x: SparseTensor, order: str | None = None
+        self, x: SparseTensor, order: str | None = None, depth: int | None = None
     ) -> tuple[SparseTensor, GridPooling]:
-        checked_input(self, x, self._channels)
-        pooling = ops.grid_pooling(x, self._stride, self._order if order is None else order)
+        sparse_input(self, x, self._channels)
+        order = self._order if order is None else order
+        pooling = ops.grid_pooling(x, self._stride, order, depth=depth)
         y = ops.grid_pool(self.linear(x), pooling, self._mode)
         return self.activation(self.norm(y)), pooling
 
@@ -177,8 +269,10 @@ class GridPool(nn.Module):
 class GridUnpool(nn.Module):
     """gelu(norm(linear(skip))) + gelu(norm(linear(x))) of the block of each row.
 
-    The call (x, skip, pooling) returns the sum and the branch of the skip alone, both on the
-    coordinates of skip.
+    `layer(x, skip, pooling)` takes the coarse tensor x, the tensor that was pooled and the pooling
+    of `GridPool`. It returns the sum and the branch of the skip alone, both of out_channels on the
+    coordinates of skip. `norm` makes both norms from their channels; by default they are
+    BatchNorms.
     """
 
     def __init__(
@@ -187,14 +281,16 @@ class GridUnpool(nn.Module):
         skip_channels: int,
         out_channels: int,
         momentum: float = 0.01,
+        norm: Callable[[int], nn.Module] | None = None,
     ) -> None:
         super().__init__()
         self.linear, self.skip_linear = (
             Linear(in_channels, out_channels),
             Linear(skip_channels, out_channels),
         )
-        self.norm = BatchNorm(out_channels, eps=1e-3, momentum=momentum)
-        self.skip_norm = BatchNorm(out_channels, eps=1e-3, momentum=momentum)
+        make = _batch_norm(momentum) if norm is None else norm
+        function(self, "norm", make)
+        self.norm, self.skip_norm = make(out_channels), make(out_channels)
         self.activation = GELU()
 
     def __call__(
@@ -202,12 +298,20 @@ class GridUnpool(nn.Module):
     ) -> tuple[SparseTensor, SparseTensor]:
         if not isinstance(x, SparseTensor) or not isinstance(skip, SparseTensor):
             raise TypeError(
-                "[GridUnpool] x and skip must be SparseTensors, found a "
-                f"{type(x).__name__} and a {type(skip).__name__}"
+                f"[GridUnpool] x and skip must be SparseTensors, found {told(x)} and {told(skip)}"
+            )
+        if not isinstance(pooling, GridPooling):
+            raise TypeError(
+                f"[GridUnpool] pooling must be a GridPooling, found {told(pooling)}; GridPool"
+                " returns it with the coarse tensor"
             )
         y = self.activation(self.norm(self.linear(x)))
         kept = self.activation(self.skip_norm(self.skip_linear(skip)))
         return kept.with_feats(kept.feats + ops.grid_unpool(y.feats, pooling)), kept
+
+
+def _batch_norm(momentum: float) -> Callable[[int], nn.Module]:
+    return lambda channels: BatchNorm(channels, eps=1e-3, momentum=momentum)
 
 
 def stochastic_depth(rate: float, depths: Sequence[int]) -> list[list[float]]:

@@ -1,5 +1,41 @@
 """The arithmetic of optimizers; docs/ops/optimizer.md."""
 
-from .._ext import adamw_step
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .. import _ext
+
+if TYPE_CHECKING:
+    import mlx.core as mx
+
+    from ..core.types import ArrayLike, StreamOrDevice
 
 __all__ = ["adamw_step"]
+
+
+def adamw_step(
+    parameter: ArrayLike,
+    gradient: ArrayLike,
+    m: ArrayLike,
+    v: ArrayLike,
+    rates: ArrayLike,
+    *,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    stream: StreamOrDevice = None,
+) -> list[mx.array]:
+    """[parameter, m, v] after one step of AdamW, in one pass over memory.
+
+    `p * decay - rate * m / (sqrt(v) * correction + eps)` with the new moments m and v.
+
+    Args:
+        parameter, gradient: Arrays of one shape.
+        m, v: First and second moment, of the same shape.
+        rates: (3,) float32: decay, rate and correction of this step.
+        b1, b2: Decay of the moments.
+        eps: Small number that is added before the division.
+        stream: Stream or device of MLX.
+    """
+    return _ext.adamw_step(parameter, gradient, m, v, rates, b1, b2, eps, stream)

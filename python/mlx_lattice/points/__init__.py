@@ -1,12 +1,50 @@
 """Point clouds as they are: ragged batches, segments, point convolution."""
 
-from . import aliases, functions, segments
-from .aliases import *  # noqa: F403
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from .._ext import Rulebook
+from ..ops.distance import indexed_distance, indexed_distance_blocked, indexed_pair_distance
+from ..ops.rulebook import (
+    build_full_cover_rulebook,
+    build_generative_rulebook,
+    build_partition_rulebook,
+    build_rulebook,
+    build_subdivision_rulebook,
+    clip_neighbors,
+    grid_downsample,
+    radius_scaler,
+    radius_search,
+    rulebook_from_triplets,
+    voxel_tap,
+)
+from ..ops.segments import (
+    indexed_segment_reduce,
+    scatter_reduce,
+    segment_expand,
+    segment_reduce,
+    segment_reduce_offsets,
+    segment_softmax,
+)
+from ..ops.triplets import mvmr, mvmr_on, point_conv, triplet_relation, vvor
+from .aliases import (
+    FullCoverConv,
+    GenerativeConv,
+    GenerativePointConv3d,
+    PartitionConv,
+    build_triplets,
+    conv_with_stride,
+    conv_with_stride_disjoint,
+    conv_with_stride_full_cover,
+    grid_sample_filter,
+    mvmr_with_grad,
+    radius_scaler_for_kernel_size,
+    sparse_matrix_vector_multiplication_reduction,
+    sparse_vector_vector_outer_product_reduction,
+    voxelize_3d,
+)
 from .batches import OffsetPointCloudBatch, PointCloudBatch
 from .custom_gradient import custom_sparse_op_with_grad
-from .functions import *  # noqa: F403
-from .geometry import PointSet
-from .graphs import DGCNN, EdgeConv
+from .dgcnn import DGCNN, EdgeConv
 from .layers import (
     FullCoverConv3d,
     GenerativeConv3d,
@@ -16,9 +54,11 @@ from .layers import (
     Upsample,
     max_pool3d,
 )
+from .neighbors import knn_graph, nearest_neighbors
 from .networks import BasicBlock, Bottleneck, PointClassifier, PointUNet
 from .norms import RaggedBatchNorm, RaggedGroupNorm, RaggedInstanceNorm, RaggedLayerNorm, RowNorm
-from .pointcnn import PointCNNConv, PointCNNEncoder, knn_graph
+from .point_set import PointSet
+from .pointcnn import PointCNNConv, PointCNNEncoder
 from .pointnet2 import FeaturePropagation, PointNet2, SetAbstraction
 from .registration import Registration, icp, radius_inliers, statistical_inliers
 from .resnet import (
@@ -33,8 +73,9 @@ from .resnet import (
     wide_resnet50_2,
     wide_resnet101_2,
 )
-from .segments import *  # noqa: F403
-from .training import evaluate, train_pointcnn
+
+if _TYPE_CHECKING:
+    from ..training.point_networks import evaluate, train_pointcnn
 
 __all__ = [
     "DGCNN",
@@ -42,10 +83,14 @@ __all__ = [
     "Bottleneck",
     "EdgeConv",
     "FeaturePropagation",
+    "FullCoverConv",
     "FullCoverConv3d",
+    "GenerativeConv",
     "GenerativeConv3d",
+    "GenerativePointConv3d",
     "GlobalPool",
     "OffsetPointCloudBatch",
+    "PartitionConv",
     "PartitionConv3d",
     "PointCNNConv",
     "PointCNNEncoder",
@@ -62,14 +107,39 @@ __all__ = [
     "RaggedLayerNorm",
     "Registration",
     "RowNorm",
+    "Rulebook",
     "SetAbstraction",
     "Upsample",
+    "build_full_cover_rulebook",
+    "build_generative_rulebook",
+    "build_partition_rulebook",
+    "build_rulebook",
+    "build_subdivision_rulebook",
+    "build_triplets",
+    "clip_neighbors",
+    "conv_with_stride",
+    "conv_with_stride_disjoint",
+    "conv_with_stride_full_cover",
     "custom_sparse_op_with_grad",
     "evaluate",
+    "grid_downsample",
+    "grid_sample_filter",
     "icp",
+    "indexed_distance",
+    "indexed_distance_blocked",
+    "indexed_pair_distance",
+    "indexed_segment_reduce",
     "knn_graph",
     "max_pool3d",
+    "mvmr",
+    "mvmr_on",
+    "mvmr_with_grad",
+    "nearest_neighbors",
+    "point_conv",
     "radius_inliers",
+    "radius_scaler",
+    "radius_scaler_for_kernel_size",
+    "radius_search",
     "resnet18",
     "resnet34",
     "resnet50",
@@ -77,11 +147,29 @@ __all__ = [
     "resnet152",
     "resnext50_32x4d",
     "resnext101_32x8d",
+    "rulebook_from_triplets",
+    "scatter_reduce",
+    "segment_expand",
+    "segment_reduce",
+    "segment_reduce_offsets",
+    "segment_softmax",
+    "sparse_matrix_vector_multiplication_reduction",
+    "sparse_vector_vector_outer_product_reduction",
     "statistical_inliers",
     "train_pointcnn",
+    "triplet_relation",
+    "voxel_tap",
+    "voxelize_3d",
+    "vvor",
     "wide_resnet50_2",
     "wide_resnet101_2",
-    *aliases.__all__,
-    *segments.__all__,
 ]
-__all__ += [name for name in functions.__all__ if name not in __all__]
+
+
+def __getattr__(name: str) -> object:
+    """`train_pointcnn` and `evaluate` belong to training, which is loaded when they are used."""
+    if name in ("evaluate", "train_pointcnn"):
+        from ..training import point_networks
+
+        return getattr(point_networks, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import mlx.core as mx
 
 from .. import ops
-from ..nn._checks import told
-from .ragged import Ragged, whole_numbers
+from ..core import SparseTensor
+from ..core._checks import array, flag, listed, positive, told
+from .ragged import Ragged, lengths_array, whole_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .._types import ArrayLike, Triple
     from ..core.layouts import AttentionLayout
-    from .geometry import PointSet
+    from ..core.types import ArrayLike, Triple
+    from .point_set import PointSet
 
 MOST_CLOUDS = 1 << 22  # an index above it is a mistake, not a batch
 # What networks are called with.
@@ -32,10 +33,29 @@ Clouds: TypeAlias = "mx.array | PointCloudBatch | OffsetPointCloudBatch"
 
 
 class PointCloudBatch(Ragged):
-    """Clouds given by lengths or by `indices`; without both, one cloud.
+    """Clouds given by lengths or by indices; without both, one cloud.
 
-    `indices` holds the cloud of each row in ascending order. Lengths made from indices end with the
-    last cloud that has a point: pass lengths to have empty clouds at the end.
+    Lengths made from indices end with the last cloud that has a point: pass lengths to have empty
+    clouds at the end.
+
+    Args:
+        positions: (T, 3), floats: the points of all clouds one after the other.
+        features: (T, C), or None.
+        lengths: The points of each cloud, (B,).
+        indices: The cloud of each row in ascending order, (T,).
+
+    Raises:
+        TypeError: An argument is no array.
+        ValueError: A shape does not fit, or lengths do not sum to T.
+
+    Examples:
+        >>> import mlx.core as mx
+        >>> from mlx_lattice import points
+        >>> batch = points.PointCloudBatch(mx.zeros((5, 3)), lengths=[2, 3])
+        >>> batch.indices.tolist(), batch.get_points(1).shape
+        ([0, 0, 1, 1, 1], (3, 3))
+        >>> points.PointCloudBatch.from_list([mx.zeros((2, 3)), mx.zeros((4, 3))])
+        PointCloudBatch(2 clouds, 6 points, no features)
     """
 
     def __init__(
@@ -49,9 +69,9 @@ class PointCloudBatch(Ragged):
 
     @classmethod
     def _named(
-        cls, name: str, positions: ArrayLike, features: ArrayLike | None, lengths: ArrayLike
+        cls, name: str, positions: ArrayLike, features: ArrayLike | None, lengths: ArrayLike | None
     ) -> PointCloudBatch:
-        """The batch of what a layer was given; errors have the layer's name."""
+        """The batch of what `name` was called with; errors have that name."""
         batch = cls.__new__(cls)
         batch._build(name, positions, features, lengths, None)
         return batch
@@ -86,13 +106,15 @@ class PointCloudBatch(Ragged):
             raise ValueError(
                 f"[{name}] lengths must be >= 0 and sum to {rows} points, found sum {sum(counts)}"
             )
-        super().__init__(positions, features, [0, *itertools.accumulate(counts)])
+        given = counts if lengths is None else lengths
+        super().__init__(positions, features, lengths_array(given, counts))
         if cloud is not None and cloud != self._indices.tolist():
             raise ValueError(f"[{name}] indices must agree with lengths, found other counts")
 
     @classmethod
     def from_list(cls, clouds: Sequence[mx.array | tuple[mx.array, mx.array]]) -> PointCloudBatch:
         """From arrays (n, 3), or from pairs (positions, features); list and clouds may be empty."""
+        listed("PointCloudBatch.from_list", "clouds", clouds, "a list of clouds")
         pairs = [c if isinstance(c, (tuple, list)) else (c, None) for c in clouds]
         if len({features is None for _, features in pairs}) > 1:
             raise ValueError(
@@ -121,31 +143,21 @@ class PointCloudBatch(Ragged):
 
         Keeps the first lengths[b] rows of plane b, or the rows where mask is True.
         """
-        positions = mx.array(positions)
-        if positions.ndim != 3:
-            raise ValueError(
-                f"[{cls.__name__}.from_dense] positions must have shape (B, L, 3), "
-                f"got {tuple(positions.shape)}"
-            )
-        b, size = positions.shape[:2]
+        name = f"{cls.__name__}.from_dense"
+        dense = array(name, "positions", positions, "B", "L", 3)
+        b, size, _ = dense.shape
         if (lengths is None) == (mask is None):
-            raise ValueError(f"[{cls.__name__}.from_dense] give either lengths or mask")
+            raise ValueError(f"[{name}] give either lengths or mask")
         if lengths is not None:
-            counts = whole_numbers(cls.__name__, "lengths", lengths)
+            counts = whole_numbers(name, "lengths", lengths)
             if len(counts) != b or not all(0 <= n <= size for n in counts):
                 raise ValueError(
-                    f"[{cls.__name__}.from_dense] lengths must be {b} numbers in 0..{size}, "
-                    f"got {counts}"
+                    f"[{name}] lengths must be {b} numbers in 0..{size}, found {counts[:8]}"
                 )
             keep = [[True] * n + [False] * (size - n) for n in counts]
         else:
-            flags_of = mx.array([] if mask is None else mask).astype(mx.bool_)
+            flags_of = array(name, "mask", mask, b, size).astype(mx.bool_)
             keep = cast("list[list[bool]]", flags_of.tolist())
-            if flags_of.shape != (b, size):
-                raise ValueError(
-                    f"[{cls.__name__}.from_dense] mask must have shape {(b, size)}, "
-                    f"got {flags_of.shape}"
-                )
         rows = [
             plane * size + i
             for plane, flags in enumerate(keep)
@@ -154,13 +166,13 @@ class PointCloudBatch(Ragged):
         ]
         pick = mx.array(rows, dtype=mx.int32)
 
-        def flat(a: Any) -> Any:
-            a = a.reshape(-1, a.shape[2])
+        def flat(a: mx.array) -> mx.array:
+            a = a.reshape(b * size, a.shape[2])
             return a[pick] if rows else a[:0]
 
         return cls(
-            flat(positions),
-            None if features is None else flat(mx.array(features)),
+            flat(dense),
+            None if features is None else flat(array(name, "features", features, b, size, "C")),
             lengths=[sum(flags) for flags in keep],
         )
 
@@ -176,6 +188,7 @@ class PointCloudBatch(Ragged):
         return cls.from_list([cloud for batch in batches for cloud in batch.unbatch()])
 
     def to_offsets(self) -> OffsetPointCloudBatch:
+        """The same clouds with offsets."""
         return OffsetPointCloudBatch(self._positions, self._features, self._offsets)
 
     def point_set(self, grid: float) -> PointSet:
@@ -183,11 +196,12 @@ class PointCloudBatch(Ragged):
 
         The batch keeps the set with its rulebooks, so that a second epoch searches nothing.
         """
-        from .geometry import PointSet
+        from .point_set import PointSet
 
+        grid = positive("point_set", "grid", grid)
         if grid not in self._sets:
             self._sets[grid] = PointSet(self._positions, self._lengths, grid=grid)
-        return self._sets[grid]
+        return cast("PointSet", self._sets[grid])
 
     def attention_patches(
         self, grid: float, size: int, order: str = "z", shrink: bool = False
@@ -197,7 +211,8 @@ class PointCloudBatch(Ragged):
         The AttentionLayout of `ops.attention_patches` on the cells floor(position / grid); several
         points may share a cell. The batch keeps it.
         """
-        return self._layout(grid, ops.attention_patches, size, order, shrink=bool(shrink))
+        shrink = flag("attention_patches", "shrink", shrink)
+        return self._layout(grid, ops.attention_patches, size, order, shrink=shrink)
 
     def attention_windows(self, grid: float, size: Triple, shift: Triple = 0) -> AttentionLayout:
         """Windows of `size` cells of a grid; the AttentionLayout of `ops.attention_windows`."""
@@ -206,16 +221,21 @@ class PointCloudBatch(Ragged):
     def _layout(
         self, grid: float, make: Callable[..., AttentionLayout], *args: Any, **kwargs: Any
     ) -> AttentionLayout:
-        key = (make, grid, args, tuple(kwargs.items()))
+        grid = positive(make.__name__, "grid", grid)
+        key = (make, grid, repr(args), tuple(kwargs.items()))
         if key not in self._sets:
             cells = mx.floor(self._positions.astype(mx.float32) / grid).astype(mx.int32)
             coords = mx.concatenate([self._indices[:, None], cells], axis=1)
             self._sets[key] = make(coords, *args, **kwargs)
-        return self._sets[key]
+        return cast("AttentionLayout", self._sets[key])
 
 
 class OffsetPointCloudBatch(Ragged):
-    """Clouds given by B + 1 offsets from 0 to T; without offsets, one cloud."""
+    """Clouds given by B + 1 offsets from 0 to T; without offsets, one cloud.
+
+    positions (T, 3) and features (T, C) are as in `PointCloudBatch`. Offsets that fall, or do not
+    end at T, are a ValueError.
+    """
 
     def __init__(
         self,
@@ -235,29 +255,41 @@ class OffsetPointCloudBatch(Ragged):
             or any(a > b for a, b in itertools.pairwise(borders))
         ):
             raise ValueError(
-                f"[{name}] offsets must start at 0, never fall and end at {rows}, got {borders[:8]}"
+                f"[{name}] offsets must start at 0, never fall and end at {rows}, "
+                f"found {borders[:8]}"
             )
-        super().__init__(positions, features, borders)
+        counts = [b - a for a, b in itertools.pairwise(borders)]
+        super().__init__(positions, features, mx.array(counts, dtype=mx.int32))
 
     def as_lengths(self) -> mx.array:
-        """(B,) int32."""
+        """The points of each cloud, (B,) int32."""
         return self._lengths
 
     def to_lengths(self) -> PointCloudBatch:
+        """The same clouds with lengths."""
         return PointCloudBatch(self._positions, self._features, self._lengths)
 
 
 def as_batch(
-    positions: Clouds, features: ArrayLike | None = None, lengths: ArrayLike | None = None
+    positions: Clouds,
+    features: ArrayLike | None = None,
+    lengths: ArrayLike | None = None,
+    who: str = "PointCloudBatch",
 ) -> PointCloudBatch:
-    """The batch that models are called with: a batch as it is, or one made of arrays."""
+    """The batch that networks are called with: a batch as it is, or one made of arrays.
+
+    who: the network, for messages.
+    """
+    if isinstance(positions, PointCloudBatch):
+        return positions
     if isinstance(positions, OffsetPointCloudBatch):
         return positions.to_lengths()
-    return (
-        positions
-        if isinstance(positions, PointCloudBatch)
-        else PointCloudBatch(positions, features, lengths)
-    )
+    if isinstance(positions, SparseTensor):
+        raise TypeError(
+            f"[{who}] positions must be a PointCloudBatch or an array (T, 3), found a SparseTensor;"
+            " networks on voxels are in mlx_lattice.models"
+        )
+    return PointCloudBatch._named(who, positions, features, lengths)
 
 
 def _checked_indices(name: str, indices: ArrayLike, rows: int) -> list[int]:

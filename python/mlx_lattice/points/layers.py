@@ -15,26 +15,42 @@ from typing import TYPE_CHECKING, Any, overload
 import mlx.core as mx
 import mlx.nn
 
-from .._ext import KernelRelation, Rulebook, point_conv, radius_scaler, voxel_tap
-from ..nn._checks import integer, number, parameter_shape
-from .geometry import PointSet
-from .segments import indexed_segment_reduce, segment_reduce
+from .._ext import KernelRelation, Rulebook
+from .._ext import PointSet as _PointSet
+from ..core._checks import array, finite, flag, integer, number, one_of, parameter_shape, positive
+from ..ops.rulebook import radius_scaler, voxel_tap
+from ..ops.segments import indexed_segment_reduce, segment_reduce
+from ..ops.triplets import point_conv
+from .point_set import PointSet
+from .ragged import Ragged
 
 if TYPE_CHECKING:
-    from .._types import ArrayLike
+    from ..core.types import ArrayLike
 
 INITS = ("fan_in", "fan_out")
 
 
 class PointConv3d(mlx.nn.Module):
-    """Convolution with kernel_size^3 weights of shape (groups, in / groups, out / groups).
+    """Point convolution: y_i = bias + sum over the points j near i of weight[cell of j - i] x_j.
 
-    conv(x, rulebook) -> y
     conv(x, points, stride=1, rfs=None) -> (y, points of y)
+    conv(x, rulebook) -> y
 
-    At stride 1 the points stay. Otherwise y lies at the point nearest the center of each cell of
-    stride * grid, with neighbors searched and quantized at the finer grid.
-    A kernel_size of 1 is not a linear layer: it adds up the points within 0.62 grid.
+    x is (N, in_channels) and `points` a PointSet of N points. At stride 1 the points stay.
+    Otherwise y lies at the point nearest the center of each cell of stride * grid, with neighbors
+    searched and quantized at the finer grid. The weight is
+    (kernel_size^3, groups, in_channels / groups, out_channels / groups). A kernel_size of 1 is not
+    a linear layer: it adds up the points within 0.62 grid.
+
+    Args:
+        kernel_size: The number of cells of the kernel along each axis.
+        rfs: Receptive field scaler: the radius in units of that of kernel_size cells.
+        shape: "ball", or "cube" for the largest difference of an axis.
+        init: "fan_in" or "fan_out", by which the size of the first weights is chosen.
+
+    Raises:
+        TypeError: points is no PointSet.
+        ValueError: groups does not divide the channels, or x has other rows or channels.
     """
 
     def __init__(
@@ -58,20 +74,14 @@ class PointConv3d(mlx.nn.Module):
             integer(self, "kernel_size", kernel_size),
             integer(self, "groups", groups),
         )
-        self._rfs, self._shape = (
-            number(self, "rfs", rfs, 0, math.inf, low_included=False, high_included=False),
-            shape,
-        )
+        self._rfs, self._shape = positive(self, "rfs", rfs), shape
         radius_scaler(self._size, self._rfs, shape)
         if self._channels[0] % self._groups or self._channels[1] % self._groups:
             raise ValueError(
                 f"[{type(self).__name__}] groups must divide channels {self._channels}, "
-                f"got {self._groups}"
+                f"found {self._groups}"
             )
-        if init not in INITS:
-            raise ValueError(
-                f"[{type(self).__name__}] init must be one of {', '.join(INITS)}, got {init!r}"
-            )
+        one_of(self, "init", init, INITS)
         self._fill(self._size**3, bias, init)
 
     def _fill(self, cells: int, bias: bool, init: str) -> None:
@@ -79,7 +89,7 @@ class PointConv3d(mlx.nn.Module):
         bound = 1 / math.sqrt((c_in if init == "fan_in" else c_out) * cells)
         shape = parameter_shape(self, cells, self._groups, c_in, c_out)
         self.weight = mx.random.uniform(-bound, bound, shape)
-        if bias:
+        if flag(self, "bias", bias):
             self.bias = mx.random.uniform(-bound, bound, (self._channels[1],))
 
     @overload
@@ -100,7 +110,7 @@ class PointConv3d(mlx.nn.Module):
         if isinstance(where, (Rulebook, KernelRelation)):
             return self._run(x, where)
         points = PointSet.of(where)
-        target = points if stride == 1 else points.downsample(stride)[0]
+        target = points if number(self, "stride", stride) == 1 else points.downsample(stride)[0]
         book = points.rulebook(
             target, self._size, rfs=self._rfs if rfs is None else rfs, shape=self._shape
         )
@@ -121,10 +131,10 @@ class PointConv3d(mlx.nn.Module):
 
 
 class PartitionConv3d(PointConv3d):
-    """Strided convolution in which each point belongs to one cell.
+    """Strided point convolution in which each point belongs to one cell.
 
-    (x, points, stride) -> (y, cell centers). The place of the point in its cell chooses the weight;
-    each axis of the cell has kernel_size parts.
+    conv(x, points, stride=2) -> (y, cell centers). The place of the point in its cell chooses the
+    weight; each axis of the cell has kernel_size parts.
     """
 
     def __init__(
@@ -149,9 +159,9 @@ class PartitionConv3d(PointConv3d):
 
 
 class FullCoverConv3d(PointConv3d):
-    """Strided convolution that sees every point.
+    """Strided point convolution that sees every point.
 
-    (x, points, stride) -> (y, points of y); (x, rulebook) -> y. Each point lies within
+    conv(x, points, stride=2) -> (y, points of y); conv(x, rulebook) -> y. Each point lies within
     R = sqrt(3) / 2 * stride * (1 + margin) * grid of a target. Edges are the points within R; no
     offset is clamped. This needs kernel_size >= 2 ceil(R / grid) + 1, at stride 2 five cells per
     axis. The way back is another layer on
@@ -170,7 +180,7 @@ class FullCoverConv3d(PointConv3d):
         init: str = "fan_in",
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size, groups, bias, init=init)
-        self._margin = number(self, "margin", margin, 0, math.inf, high_included=False)
+        self._margin = finite(self, "margin", margin, 0)
 
     @overload  # type: ignore[override]
     def __call__(self, x: mx.array, where: Rulebook | KernelRelation) -> mx.array: ...
@@ -192,14 +202,24 @@ class FullCoverConv3d(PointConv3d):
 
 
 class GenerativeConv3d(PointConv3d):
-    """Convolution that makes its targets: (x, points) -> (y, voxel centers).
+    """Point convolution that makes its targets: conv(x, points) -> (y, voxel centers).
 
     Every point reaches all cells of its kernel. Voxels have the side grid / expansion. By default
     targets are the kernel_size^3 voxels around the voxel of each point.
 
-    stencil: (K, 3) integers; targets are the voxels at these offsets, with K weights.
-    subdivide: targets are the expansion^3 parts of the voxel of side grid, with as many weights.
-        kernel_size is not used.
+    Args:
+        expansion: How many times finer the voxels are than the grid.
+        stencil: (K, 3) integers; targets are the voxels at these offsets, with K weights.
+        subdivide: Targets are the expansion^3 parts of the voxel of side grid, with as many
+            weights. kernel_size is not used.
+
+    Examples:
+        >>> from mlx_lattice import points
+        >>> one = points.PointSet([[0.5, 0.5, 0.5]], grid=1.0)
+        >>> conv = points.GenerativeConv3d(3, 8, expansion=2, subdivide=True)
+        >>> y, parts = conv(one.positions, one)
+        >>> len(parts), float(parts.positions[0, 0])
+        (8, 0.25)
     """
 
     def __init__(
@@ -215,23 +235,17 @@ class GenerativeConv3d(PointConv3d):
         subdivide: bool = False,
         init: str = "fan_in",
     ) -> None:
+        subdivide = flag(self, "subdivide", subdivide)
         size = integer(self, "expansion", expansion) if subdivide else kernel_size
         super().__init__(in_channels, out_channels, size, groups, bias, init=init)
-        self._expansion = number(
-            self, "expansion", expansion, 0, math.inf, low_included=False, high_included=False
-        )
-        self._subdivide, self._stencil = bool(subdivide), None
+        self._expansion = positive(self, "expansion", expansion)
+        self._subdivide, self._stencil = subdivide, None
         if stencil is not None:
-            self._stencil = mx.array(stencil)
-            if (
-                subdivide
-                or self._stencil.ndim != 2
-                or self._stencil.shape[1] != 3
-                or not self._stencil.size
-            ):
+            self._stencil = array(self, "stencil", stencil, "K", 3)
+            if subdivide or not self._stencil.size:
                 raise ValueError(
                     "[GenerativeConv3d] stencil must have shape (K, 3), without subdivide, "
-                    f"got {self._stencil.shape}"
+                    f"found {self._stencil.shape}"
                 )
             self._fill(self._stencil.shape[0], bias, init)
 
@@ -249,14 +263,16 @@ class GenerativeConv3d(PointConv3d):
 
 
 class Upsample(PointConv3d):
-    """Convolution from coarse points onto the fine ones: (x, coarse, fine) -> y.
+    """Convolution from coarse points onto the fine ones: layer(x, coarse, fine) -> y.
 
-    By default neighbors are searched within coarse.grid * radius_scaler and quantized at the coarse
-    grid. A fine point without neighbors gets the bias.
+    x has a row per coarse point, y one per fine point. By default neighbors are searched within
+    coarse.grid * radius_scaler and quantized at the coarse grid. A fine point without neighbors
+    gets the bias.
 
-    straight_recover: the transposed convolution. It uses edges and weights of the strided
-        convolution from fine to coarse with the kernel and rfs of this layer.
-    recompute_k: uses those edges with weights chosen by coarse - fine at the fine grid.
+    Args:
+        straight_recover: The transposed convolution. It uses edges and weights of the strided
+            convolution from fine to coarse with the kernel and rfs of this layer.
+        recompute_k: Uses those edges with weights chosen by coarse - fine at the fine grid.
     """
 
     def __init__(
@@ -276,12 +292,12 @@ class Upsample(PointConv3d):
         super().__init__(
             in_channels, out_channels, kernel_size, groups, bias, rfs=rfs, shape=shape, init=init
         )
-        self._transposed, self._requantized = bool(straight_recover), bool(recompute_k)
-        reach = (
-            math.sqrt(3) if shape == "ball" else 1
-        )  # from a corner of a cell to the opposite one
+        self._transposed = flag(self, "straight_recover", straight_recover)
+        self._requantized = flag(self, "recompute_k", recompute_k)
+        # from a corner of a cell to the opposite one
+        reach = math.sqrt(3) if shape == "ball" else 1
         if (
-            not (straight_recover or recompute_k)
+            not (self._transposed or self._requantized)
             and radius_scaler(self._size, self._rfs, shape) < reach
         ):
             warnings.warn(
@@ -298,6 +314,7 @@ class Upsample(PointConv3d):
     forward = __call__  # type: ignore[assignment]
 
     def rulebook(self, coarse: PointSet, fine: PointSet) -> Rulebook | KernelRelation:
+        """The edges from coarse to fine points that this layer sums over."""
         coarse, fine = PointSet.of(coarse), PointSet.of(fine)
         options: dict[str, Any] = {"rfs": self._rfs, "shape": self._shape}
         if not (self._transposed or self._requantized):
@@ -320,27 +337,32 @@ def max_pool3d(
     rfs: float = 1.0,
     shape: str = "ball",
 ) -> tuple[mx.array, PointSet]:
-    """(y, points of y): the largest value per channel over the neighbors of a convolution."""
+    """(y, points of y): the largest value per channel over the neighbors of a convolution.
+
+    x is (N, C) and `points` a PointSet of N points; the other arguments are those of `PointConv3d`.
+    At stride 1 the points stay, otherwise y lies at one point per cell of stride * grid.
+    """
     points = PointSet.of(points)
-    target = points if stride == 1 else points.downsample(stride)[0]
+    x = array("max_pool3d", "x", x, len(points), "C")
+    target = points if number("max_pool3d", "stride", stride) == 1 else points.downsample(stride)[0]
     rows, counts = points.near(target, kernel_size, rfs=rfs, shape=shape)
     return indexed_segment_reduce(x, rows, counts, "max"), target
 
 
 class GlobalPool(mlx.nn.Module):
-    """(x, lengths or points) -> (B, C): max, min, mean or sum of each cloud.
+    """pool(x, lengths or points) -> (B, C): the "max", "min", "mean" or "sum" of each cloud.
 
-    An empty cloud gives `empty_value`.
+    x is (T, C); lengths (B,) are the rows of each cloud, and a PointSet or a batch knows them. An
+    empty cloud gives `empty_value`.
     """
 
     def __init__(self, mode: str = "mean", empty_value: float = 0.0) -> None:
         super().__init__()
-        if mode not in ("max", "min", "mean", "sum"):
-            raise ValueError(f"[GlobalPool] mode must be max, min, mean or sum, got {mode!r}")
-        self._mode, self._empty = mode, empty_value
+        self._mode = one_of(self, "mode", mode, ("max", "min", "mean", "sum"))
+        self._empty = number(self, "empty_value", empty_value)
 
-    def __call__(self, x: mx.array, where: mx.array | PointSet) -> mx.array:
-        lengths = where if isinstance(where, mx.array) else where.lengths
+    def __call__(self, x: mx.array, where: mx.array | PointSet | Ragged) -> mx.array:
+        lengths = where.lengths if isinstance(where, (_PointSet, Ragged)) else where
         return segment_reduce(x, lengths, self._mode, empty_value=self._empty)
 
     forward = __call__

@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 import mlx.nn
 
-from ..core import SparseTensor
+from ..core._checks import array, flag, integer, layer_count, positive, sizes
 from ..models._model import Model
 from ..nn import Linear
-from ..nn._checks import integer, layer_count, sizes, told
 from .batches import as_batch
 from .layers import GlobalPool, PointConv3d, Upsample
 from .norms import make_norm
+from .point_set import PointSet
 
 if TYPE_CHECKING:
-    from .._types import ArrayLike
+    from ..core.types import ArrayLike
     from .batches import Clouds
-    from .geometry import PointSet
 
 
 def _start(
@@ -35,19 +34,15 @@ def _start(
     grid: float,
 ) -> tuple[mx.array, PointSet]:
     """(x, points) of what a network was called with."""
-    if isinstance(positions, SparseTensor):
-        raise TypeError(
-            f"[{type(model).__name__}] positions must be a PointCloudBatch or an array (T, 3),"
-            f" found {told(positions)}; networks on voxels are in mlx_lattice.models"
-        )
-    batch = as_batch(positions, features, lengths)
+    batch = as_batch(positions, features, lengths, type(model).__name__)
     x = batch.features
     if x is None:
-        x = mx.ones((batch.total_points, model.config["in_channels"]))
+        one = mx.ones_like(batch.positions[:, :1].astype(mx.float32))
+        x = one * mx.ones((1, model.config["in_channels"]))
     if x.shape[1] != model.config["in_channels"]:
         raise ValueError(
             f"[{type(model).__name__}] features must have {model.config['in_channels']} channels, "
-            f"got {x.shape[1]}"
+            f"found {x.shape[1]}"
         )
     return x, batch.point_set(grid)
 
@@ -70,7 +65,7 @@ class ConvNormRelu(mlx.nn.Module):
             in_channels, out_channels, kernel_size, groups, bias=norm == "none", rfs=rfs
         )
         self.norm = make_norm(norm, out_channels)
-        self._relu = relu
+        self._relu = flag(self, "relu", relu)
 
     def __call__(self, x: mx.array, points: PointSet, stride: int = 1) -> tuple[mx.array, PointSet]:
         y, points = self.conv(x, points, stride)
@@ -87,14 +82,20 @@ class _Residual(mlx.nn.Module):
     """
 
     def _skip(self, in_channels: int, out_channels: int, stride: int, norm: str) -> None:
-        self._stride = stride
+        self._stride = integer(self, "stride", stride)
         if stride != 1 or in_channels != out_channels:
             self.project, self.project_norm = (
                 Linear(in_channels, out_channels, bias=False),
                 make_norm(norm, out_channels),
             )
 
+    def branch(self, x: mx.array, points: PointSet) -> tuple[mx.array, PointSet]:
+        """The convolutions beside the skip, and the points of their result."""
+        raise NotImplementedError
+
     def __call__(self, x: mx.array, points: PointSet) -> tuple[mx.array, PointSet]:
+        points = PointSet.of(points)
+        x = array(self, "x", x, len(points), "C")
         y, target = self.branch(x, points)
         if "project" in self:
             if self._stride != 1:
@@ -107,7 +108,11 @@ class _Residual(mlx.nn.Module):
 
 
 class BasicBlock(_Residual):
-    """relu(skip(x) + norm(conv(relu(norm(conv(x)))))), He et al. 2016; the first conv strides."""
+    """relu(skip(x) + norm(conv(relu(norm(conv(x)))))) on points (He et al. 2016).
+
+    block(x (N, in_channels), points) -> (y, points of y). The first convolution has the stride.
+    norm is "batch", "row", "instance", "group", "layer" or "none"; rfs is as in `PointConv3d`.
+    """
 
     def __init__(
         self,
@@ -130,9 +135,10 @@ class BasicBlock(_Residual):
 class Bottleneck(_Residual):
     """A linear layer to fewer channels, a 3x3x3 convolution, a linear layer to 4 * channels.
 
-    Each has a norm (He et al. 2016). The convolution has int(channels * width_per_group / 64) *
-    groups channels in `groups` groups (Xie et al. 2017). Wide networks (Zagoruyko and Komodakis
-    2016) have a larger width_per_group.
+    block(x (N, in_channels), points) -> (y (M, 4 * channels), points of y). Each layer has a norm
+    (He et al. 2016). The convolution has int(channels * width_per_group / 64) * groups channels in
+    `groups` groups (Xie et al. 2017). Wide networks (Zagoruyko and Komodakis 2016) have a larger
+    width_per_group.
     """
 
     expansion = 4
@@ -173,11 +179,19 @@ class Bottleneck(_Residual):
 
 
 class PointClassifier(Model):
-    """One class per cloud -> (B, num_classes).
+    """Scores of each cloud -> (B, num_classes).
 
-    Convolutions at strides 1, 2, 2, ... come first, then the mean of each cloud and a linear layer.
+    Convolutions at strides 1, 2, 2, ... come first, each with `blocks` residual blocks behind it,
+    then the mean of each cloud and a linear layer. The network takes a PointCloudBatch, or
+    positions (T, 3), features (T, in_channels) and lengths (B,). Without features every point has
+    the feature 1.
 
-    `blocks` residual blocks follow each convolution.
+    Args:
+        channels: Those of each convolution.
+        grid: The side of a kernel cell, in units of the positions.
+        norm: "batch", "row", "instance", "group", "layer" or "none".
+        pool: How the points of a cloud are joined: "mean", "max", "min" or "sum".
+        rfs: Receptive field scaler, as in `PointConv3d`.
     """
 
     def __init__(
@@ -193,6 +207,7 @@ class PointClassifier(Model):
     ) -> None:
         channels = sizes(self, "channels", channels)
         blocks = layer_count(self, "blocks", blocks, least=0)
+        grid = positive(self, "grid", grid)
         super().__init__(
             in_channels=in_channels,
             num_classes=num_classes,
@@ -224,11 +239,23 @@ class PointClassifier(Model):
 
 
 class PointUNet(Model):
-    """Scores per point -> (T, num_classes).
+    """Scores of each point -> (T, num_classes).
 
     Each level halves the resolution and comes back onto the points of the finer level. The parts:
     stem -> blocks; down: strided residual block, blocks; up: Upsample, norm, relu, blocks; then the
-    skip is concatenated.
+    skip is concatenated. The network takes what `PointClassifier` takes.
+
+    Args:
+        channels, blocks: Channels and residual blocks of each level, finest first.
+        grid: The side of a kernel cell, in units of the positions.
+        stem: The kernel size of the first convolution.
+
+    Examples:
+        >>> import mlx.core as mx
+        >>> from mlx_lattice import points
+        >>> batch = points.PointCloudBatch(mx.random.uniform(shape=(8, 3)), lengths=[4, 4])
+        >>> points.PointUNet(num_classes=3, channels=(8, 8), blocks=(1, 1))(batch).shape
+        (8, 3)
     """
 
     def __init__(
@@ -244,6 +271,7 @@ class PointUNet(Model):
     ) -> None:
         channels = sizes(self, "channels", channels)
         blocks = [layer_count(self, "blocks", n) for n in sizes(self, "blocks", blocks)]
+        grid = positive(self, "grid", grid)
         super().__init__(
             in_channels=in_channels,
             num_classes=num_classes,
@@ -257,7 +285,7 @@ class PointUNet(Model):
         if len(channels) != len(blocks) or not channels:
             raise ValueError(
                 "[PointUNet] channels and blocks must have equal lengths >= 1, "
-                f"got {channels} and {blocks}"
+                f"found {channels} and {blocks}"
             )
         self.stem = ConvNormRelu(in_channels, channels[0], stem, norm=norm, rfs=rfs)
         self.encoders = []

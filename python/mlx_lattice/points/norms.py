@@ -23,31 +23,36 @@ import mlx.core as mx
 import mlx.nn
 
 from .. import nn
-from ..nn._checks import integer, number, parameter_shape
-from .segments import segment_expand, segment_reduce
+from ..core._checks import array, finite, flag, integer, one_of, parameter_shape
+from ..ops.segments import segment_expand, segment_reduce
 
 if TYPE_CHECKING:
-    from .._types import Rows
+    from ..core.types import Rows
 
 CHOICES = ("batch", "row", "instance", "group", "layer", "none")
 
 
 class RowNorm(nn.LayerNorm):
-    """The usual LayerNorm: each row over its channels."""
+    """The usual LayerNorm, each row over its channels: norm(x, lengths) -> (T, dims).
+
+    lengths is accepted, as by the other norms of points, and not read.
+    """
 
     def __call__(self, x: Rows, lengths: mx.array | None = None) -> Rows:
         return super().__call__(x)
 
 
 class RaggedBatchNorm(nn.BatchNorm):
-    """Normalizes each channel over all rows of all clouds, with running statistics.
+    """Normalizes each channel over all rows of all clouds: norm(x, lengths) -> (T, num_features).
 
-    One row alone does not change the running statistics.
+    Running statistics are kept as in `nn.BatchNorm`; lengths is accepted and not read. One row
+    alone becomes the bias, and does not change the running statistics.
     """
 
     def __call__(  # type: ignore[override]
         self, x: mx.array, lengths: mx.array | None = None
     ) -> mx.array:
+        x = array(self, "x", x, "T", self._channels)
         if self.training and x.shape[0] == 1:
             y = mx.zeros_like(x) * x  # variance 0; keeps x in the graph
             return y if "bias" not in self else y + self.bias.astype(x.dtype)
@@ -64,14 +69,15 @@ class _CloudNorm(mlx.nn.Module):
         if self._channels % self._groups:
             raise ValueError(
                 f"[{type(self).__name__}] groups must divide {self._channels} channels, "
-                f"got {self._groups}"
+                f"found {self._groups}"
             )
-        self._eps = number(self, "eps", eps, 0, math.inf, high_included=False)
+        self._eps = finite(self, "eps", eps, 0)
         parameter_shape(self, self._channels)
-        if affine:
+        if flag(self, "affine", affine):
             self.weight, self.bias = mx.ones((self._channels,)), mx.zeros((self._channels,))
 
     def __call__(self, x: mx.array, lengths: mx.array) -> mx.array:
+        x = array(self, "x", x, "T", self._channels)
         f = x.astype(mx.float32)
         f = f - self._mean(f, lengths)
         f = f * segment_expand(mx.rsqrt(self._of_cloud(f * f, lengths) + self._eps), lengths)
@@ -99,16 +105,28 @@ class _CloudNorm(mlx.nn.Module):
 
 
 class RaggedInstanceNorm(_CloudNorm):
-    """Each channel of each cloud by itself; no weight and bias unless asked for."""
+    """Normalizes each channel of each cloud by itself: norm(x, lengths) -> (T, channels).
+
+    lengths are the rows of each cloud, (B,). weight and bias are learned if `affine`.
+
+    Examples:
+        >>> import mlx.core as mx
+        >>> from mlx_lattice import points
+        >>> x = mx.array([[1.0], [3.0], [10.0], [30.0]])  # two clouds of two points
+        >>> y = points.RaggedInstanceNorm(1)(x, mx.array([2, 2]))
+        >>> [round(value, 3) for value in y[:, 0].tolist()]
+        [-1.0, 1.0, -1.0, 1.0]
+    """
 
     def __init__(self, channels: int, eps: float = 1e-5, affine: bool = False) -> None:
         super().__init__(channels, channels, eps, affine)
 
 
 class RaggedGroupNorm(_CloudNorm):
-    """Each group of channels / groups channels of each cloud.
+    """Normalizes each group of channels / groups channels of each cloud.
 
-    Arguments are named: libraries differ in their order.
+    norm(x, lengths) -> (T, channels). Arguments must be named, because libraries differ in their
+    order: RaggedGroupNorm(channels=64, groups=8).
     """
 
     def __init__(
@@ -128,7 +146,10 @@ class RaggedGroupNorm(_CloudNorm):
 
 
 class RaggedLayerNorm(_CloudNorm):
-    """One mean and variance per cloud, over points and channels. (RowNorm is the norm of a row.)"""
+    """Normalizes each cloud over its points and channels: norm(x, lengths) -> (T, channels).
+
+    `RowNorm` is the norm of each row.
+    """
 
     def __init__(self, channels: int, eps: float = 1e-5, affine: bool = True) -> None:
         super().__init__(channels, 1, eps, affine)
@@ -141,8 +162,7 @@ class _NoNorm(mlx.nn.Module):
 
 def make_norm(kind: str, channels: int) -> mlx.nn.Module:
     """The norm named by `kind`."""
-    if not isinstance(kind, str) or kind not in CHOICES:
-        raise ValueError(f"[norm] norm must be one of {', '.join(CHOICES)}, got {kind!r}")
+    one_of("norm", "norm", kind, CHOICES)
     if kind == "group":
         return RaggedGroupNorm(channels=channels, groups=math.gcd(8, channels))
     if kind == "instance":

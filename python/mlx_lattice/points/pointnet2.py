@@ -1,7 +1,6 @@
 """PointNet++ (Qi et al., NeurIPS 2017): shared networks on balls around farthest points.
 
-set abstraction:      y_i = max over points j within r of center i of MLP([x_j, (p_j - p_i) /
-r])
+set abstraction:      y_i = max over points j within r of center i of MLP([x_j, (p_j - p_i) / r])
 feature propagation:  x_p = sum over the 3 nearest centers of w x, w = 1 / d^2, scaled to sum 1
 """
 
@@ -15,32 +14,17 @@ import mlx.core as mx
 import mlx.nn
 
 from .. import ops
+from ..core._checks import flag, integer, layer_count, listed, number, positive
+from ..core._checks import sizes as widths
 from ..models._model import Model
 from ..nn import Linear
-from ..nn._checks import integer, integers, number
-from ..nn._checks import sizes as widths
-from .batches import PointCloudBatch, as_batch
+from ..ops.segments import segment_indices, segment_reduce
+from .batches import as_batch
 from .norms import make_norm
-from .segments import segment_reduce
 
 if TYPE_CHECKING:
-    from .._types import ArrayLike
+    from ..core.types import ArrayLike
     from .batches import Clouds
-
-
-def sample_centers(
-    positions: mx.array, lengths: mx.array, share: float
-) -> tuple[mx.array, mx.array]:
-    """(rows, lengths): farthest points of each cloud, the share of its points, at least one."""
-    rows, sizes, begin = [mx.zeros((0,), dtype=mx.int32)], [], 0
-    for size in integers(lengths):
-        count = min(size, max(1, round(size * share)))
-        if size:
-            cloud = mx.stop_gradient(positions[begin : begin + size])
-            rows.append(ops.farthest_point_sample(cloud, count) + begin)
-        sizes.append(count)
-        begin += size
-    return mx.concatenate(rows), mx.array(sizes, dtype=mx.int32)
 
 
 class SharedMLP(mlx.nn.Module):
@@ -59,7 +43,28 @@ class SharedMLP(mlx.nn.Module):
 
 
 class SetAbstraction(mlx.nn.Module):
-    """(x, positions, lengths) -> (y, centers, lengths of the centers)."""
+    """y_i = max over the points j within r of center i of MLP([x_j, (p_j - p_i) / r]), r = radius.
+
+    layer(x, positions, lengths) -> (y (M, channels[-1]), centers (M, 3), lengths of the centers).
+    The centers are farthest points of each cloud; x (T, in_channels) may be None for 0 channels.
+
+    Args:
+        channels: Those of each layer of the MLP.
+        share: The share of the points of a cloud that become centers, above 0 and at most 1.
+        most: The largest number of neighbors; the nearest are kept.
+        norm: "batch", "row" or "none".
+
+    Raises:
+        ValueError: Arrays have other rows, or lengths do not sum to them.
+
+    Examples:
+        >>> import mlx.core as mx
+        >>> from mlx_lattice import points
+        >>> layer = points.SetAbstraction(0, (16,), share=0.25, radius=0.5)
+        >>> y, centers, sizes = layer(None, mx.random.uniform(shape=(40, 3)), mx.array([20, 20]))
+        >>> y.shape, sizes.tolist()
+        ((10, 16), [5, 5])
+    """
 
     def __init__(
         self,
@@ -72,7 +77,7 @@ class SetAbstraction(mlx.nn.Module):
     ) -> None:
         super().__init__()
         self._share = number(self, "share", share, 0, 1, low_included=False)
-        self._radius = number(self, "radius", radius, 0, low_included=False, high_included=False)
+        self._radius = positive(self, "radius", radius)
         self._most = integer(self, "most", most)
         first = integer(self, "in_channels", in_channels, 0) + 3
         self.mlp = SharedMLP([first, *widths(self, "channels", channels)], norm)
@@ -80,16 +85,17 @@ class SetAbstraction(mlx.nn.Module):
     def __call__(
         self, x: mx.array | None, positions: mx.array, lengths: mx.array
     ) -> tuple[mx.array, mx.array, mx.array]:
-        batch = PointCloudBatch._named(type(self).__name__, positions, x, lengths)
-        rows, sizes = sample_centers(batch.positions, batch.lengths, self._share)
+        batch = as_batch(positions, x, lengths, type(self).__name__)
+        x, positions, lengths = batch.features, batch.positions, batch.lengths
+        rows, sizes = ops.sample_centers(mx.stop_gradient(positions), lengths, self._share)
         centers = positions[rows]
         found = ops.build_radius_relation(
             mx.stop_gradient(positions),
             mx.stop_gradient(centers),
             radius=self._radius,
             max_neighbors=self._most,
-            batch_indices=_clouds(lengths),
-            query_batch_indices=_clouds(sizes),
+            batch_indices=segment_indices(lengths),
+            query_batch_indices=segment_indices(sizes),
         )
         edges = found.edges
         near = (positions[edges.source_rows] - centers[edges.query_rows]) / self._radius
@@ -98,7 +104,12 @@ class SetAbstraction(mlx.nn.Module):
 
 
 class FeaturePropagation(mlx.nn.Module):
-    """Features of centers carried to the points they came from, joined with the points' own."""
+    """Features of centers carried to the points they came from, joined with the points' own.
+
+    layer(x, centers, sizes, own, positions, lengths) -> (T, channels[-1]). x (M, C) are features of
+    the centers (M, 3) with `sizes` per cloud; own (T, C2), or None, are those of the points. Each
+    point takes the mean of its three nearest centers with weights 1 / d^2; in_channels is C + C2.
+    """
 
     def __init__(self, in_channels: int, channels: Sequence[int], norm: str = "batch") -> None:
         super().__init__()
@@ -113,14 +124,14 @@ class FeaturePropagation(mlx.nn.Module):
         positions: mx.array,
         lengths: mx.array,
     ) -> mx.array:
-        PointCloudBatch._named(type(self).__name__, centers, x, sizes)
-        PointCloudBatch._named(type(self).__name__, positions, own, lengths)
+        for where, feats, counts in ((centers, x, sizes), (positions, own, lengths)):
+            as_batch(where, feats, counts, type(self).__name__)
         found = ops.build_knn_relation(
             mx.stop_gradient(centers),
             mx.stop_gradient(positions),
             k=3,
-            batch_indices=_clouds(sizes),
-            query_batch_indices=_clouds(lengths),
+            batch_indices=segment_indices(sizes),
+            query_batch_indices=segment_indices(lengths),
         )
         weight = 1 / mx.maximum(found.distances, 1e-8)
         edges = found.edges
@@ -131,10 +142,17 @@ class FeaturePropagation(mlx.nn.Module):
 
 
 class PointNet2(Model):
-    """PointNet++ with one scale per level: one class per cloud, or with `per_point` one per point.
+    """PointNet++ with one scale per level: scores (B, num_classes), or (T, num_classes) per point.
 
-    shares, radii: of the set abstractions; positions are expected in about the unit ball, as
-    transforms.Normalize makes them.
+    The network takes a PointCloudBatch, or positions (T, 3), features (T, in_channels) and lengths
+    (B,). Positions are expected in about the unit ball, as `transforms.Normalize` makes them.
+
+    Args:
+        in_channels: Those of the features; 0 without features.
+        shares, radii: Share of the points that each set abstraction keeps, and its radius.
+        most: The largest number of neighbors of a center.
+        per_point: Whether there is one result per point instead of one per cloud.
+        norm: "batch", "row" or "none".
     """
 
     def __init__(
@@ -148,11 +166,19 @@ class PointNet2(Model):
         per_point: bool = False,
         norm: str = "batch",
     ) -> None:
-        shares, radii = list(shares), list(radii)
+        shares = listed(self, "shares", shares, "a list of numbers")
+        radii = listed(self, "radii", radii, "a list of numbers")
         if len(shares) != len(radii) or not shares:
             raise ValueError(
-                f"[PointNet2] radii must be as many as shares, got {len(radii)} and {len(shares)}"
+                f"[PointNet2] radii must be as many as shares, found {len(radii)} and {len(shares)}"
             )
+        in_channels = integer(self, "in_channels", in_channels, 0)
+        num_classes, width = (
+            integer(self, "num_classes", num_classes),
+            integer(self, "width", width),
+        )
+        layer_count(self, "shares", len(shares))
+        per_point = flag(self, "per_point", per_point)
         super().__init__(
             in_channels=in_channels,
             num_classes=num_classes,
@@ -163,6 +189,13 @@ class PointNet2(Model):
             per_point=per_point,
             norm=norm,
         )
+        self._build()
+
+    def _build(self) -> None:
+        """Makes the layers that the configuration asks for."""
+        config = self._config
+        in_channels, width, most = config["in_channels"], config["width"], config["most"]
+        shares, radii, norm = config["shares"], config["radii"], config["norm"]
         sizes = [in_channels] + [width * 2 ** (i + 1) for i in range(len(shares))]
         self.levels = [
             SetAbstraction(a, (b // 2, b // 2, b), share, radius, most, norm)
@@ -170,7 +203,7 @@ class PointNet2(Model):
         ]
         top = sizes[-1] * 2
         self.whole = SharedMLP([sizes[-1] + 3, sizes[-1], top], norm)
-        if per_point:
+        if config["per_point"]:
             self.rises = [
                 FeaturePropagation(
                     (top if i == len(shares) - 1 else sizes[i + 2]) + sizes[i + 1],
@@ -180,27 +213,29 @@ class PointNet2(Model):
                 for i in reversed(range(len(shares)))
             ]
             self.last = FeaturePropagation(sizes[1] + in_channels, [width * 2, width * 2], norm)
-        self.hidden = Linear(width * 2 if per_point else top, 256)
+        self.hidden = Linear(width * 2 if config["per_point"] else top, 256)
         self.hidden_norm = make_norm(norm, 256)
-        self.head = Linear(256, num_classes)
+        self.head = Linear(256, config["num_classes"])
 
     def __call__(
         self, positions: Clouds, features: ArrayLike | None = None, lengths: ArrayLike | None = None
     ) -> mx.array:
-        batch = as_batch(positions, features, lengths)
-        x = batch.features
-        if (0 if x is None else x.shape[1]) != self.config["in_channels"]:
+        batch = as_batch(positions, features, lengths, "PointNet2")
+        given = batch.features
+        if (0 if given is None else given.shape[1]) != self.config["in_channels"]:
             raise ValueError(
                 f"[PointNet2] features must have {self.config['in_channels']} channels, "
-                f"got {0 if x is None else x.shape[1]}"
+                f"found {0 if given is None else given.shape[1]}"
             )
-        steps = [(x, batch.positions, batch.lengths)]
-        for level in self.levels:
-            steps.append(level(*steps[-1]))
-        x, centers, sizes = steps[-1]
-        cloud = segment_reduce(self.whole(mx.concatenate([x, centers], axis=1)), sizes, "max")
+        x, centers, sizes = self.levels[0](given, batch.positions, batch.lengths)
+        steps = [(given, batch.positions, batch.lengths), (x, centers, sizes)]
+        for level in self.levels[1:]:
+            x, centers, sizes = level(x, centers, sizes)
+            steps.append((x, centers, sizes))
+        whole = self.whole(mx.concatenate([x, centers], axis=1))
+        cloud = segment_reduce(whole, sizes, "max", empty_value=0.0)  # 0 for an empty cloud
         if self.config["per_point"]:
-            y = cloud[_clouds(sizes)]  # the whole cloud at each center of the last level
+            y = cloud[segment_indices(sizes)]  # the whole cloud at each center of the last level
             y = self.rises[0].mlp(mx.concatenate([y, x], axis=1))
             for i, rise in enumerate(self.rises[1:], 1):
                 own, positions_, sizes_ = steps[-1 - i]
@@ -210,10 +245,3 @@ class PointNet2(Model):
         return self.head(mx.maximum(self.hidden_norm(self.hidden(cloud)), 0))
 
     forward = __call__
-
-
-def _clouds(lengths: mx.array) -> mx.array:
-    """The cloud of each row."""
-    sizes = integers(lengths)
-    parts = [mx.full((size,), i, dtype=mx.int32) for i, size in enumerate(sizes) if size]
-    return mx.concatenate(parts) if parts else mx.zeros((0,), dtype=mx.int32)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
-from ..nn._checks import integer, integers, told
-from .segments import segment_reduce
+from ..core._checks import array, flag, integer, integers, number, told
+from ..ops.segments import segment_indices, segment_offsets, segment_reduce
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from .._types import ArrayLike
+    from ..core.types import ArrayLike
 
 FLOATS = (mx.float32, mx.float16, mx.bfloat16)
 
@@ -24,26 +24,48 @@ FLOATS = (mx.float32, mx.float16, mx.bfloat16)
 class Ragged:
     """What both batches are: positions, features, and the borders of the clouds."""
 
-    def __init__(self, positions: mx.array, features: mx.array | None, offsets: list[int]) -> None:
+    def __init__(self, positions: mx.array, features: mx.array | None, lengths: mx.array) -> None:
         self._positions, self._features = positions, features
-        self._borders = offsets  # B + 1 plain ints
-        self._sets: dict[Any, Any] = {}
-        self._offsets = mx.array(offsets, dtype=mx.int32)
-        self._lengths = self._offsets[1:] - self._offsets[:-1]
-        self._indices = _cloud_of_rows(self._offsets, positions.shape[0])
-        mx.eval(self._offsets, self._lengths, self._indices)
+        self._sets: dict[object, object] = {}
+        self._lengths = lengths
+        self._offsets = segment_offsets(lengths)
+        self._indices = segment_indices(lengths)
+        self._borders = integers(self._offsets)  # B + 1 plain ints
 
-    positions = property(
-        lambda self: self._positions, doc="(T, 3), all clouds one after the other."
-    )
-    features = property(lambda self: self._features, doc="(T, C) or None.")
-    lengths = property(lambda self: self._lengths, doc="(B,) int32: points of each cloud.")
-    offsets = property(
-        lambda self: self._offsets, doc="(B + 1,) int32: where the clouds begin, and T."
-    )
-    indices = property(lambda self: self._indices, doc="(T,) int32: the cloud of each row.")
-    batch_size = property(lambda self: len(self._borders) - 1)
-    total_points = property(lambda self: self._borders[-1])
+    @property
+    def positions(self) -> mx.array:
+        """(T, 3), all clouds one after the other."""
+        return self._positions
+
+    @property
+    def features(self) -> mx.array | None:
+        """(T, C) or None."""
+        return self._features
+
+    @property
+    def lengths(self) -> mx.array:
+        """(B,) int32: points of each cloud."""
+        return self._lengths
+
+    @property
+    def offsets(self) -> mx.array:
+        """(B + 1,) int32: where the clouds begin, and T."""
+        return self._offsets
+
+    @property
+    def indices(self) -> mx.array:
+        """(T,) int32: the cloud of each row."""
+        return self._indices
+
+    @property
+    def batch_size(self) -> int:
+        """The number of clouds B."""
+        return len(self._borders) - 1
+
+    @property
+    def total_points(self) -> int:
+        """The number of points T of all clouds."""
+        return self._borders[-1]
 
     def __len__(self) -> int:
         return self.batch_size
@@ -96,6 +118,7 @@ class Ragged:
         result is differentiable in values.
         """
         values = self._values("to_dense", values)
+        fill = number("to_dense", "fill", fill)
         size = max([b - a for a, b in itertools.pairwise(self._borders)], default=0)
         size = size if max_len is None else integer(self, "max_len", max_len, least=0)
         count = self.batch_size * size
@@ -107,16 +130,16 @@ class Ragged:
         if self.total_points:
             dense[place] = values
         dense = dense[:count].reshape(self.batch_size, size, *values.shape[1:])
-        if not return_mask:
+        if not flag("to_dense", "return_mask", return_mask):
             return dense
         return dense, mx.arange(size)[None] < self._lengths[:, None]
 
     def gather_by_index(self, idx: ArrayLike, values: ArrayLike | None = None) -> mx.array:
         """values[idx] for rows of the whole batch, any shape of idx; `values` as in to_dense."""
         values = self._values("gather_by_index", values)
-        idx = mx.array(idx)
+        idx = array("gather_by_index", "idx", idx)
         if not mx.issubdtype(idx.dtype, mx.integer):
-            raise TypeError(f"[gather_by_index] idx must hold integers, got {idx.dtype}")
+            raise TypeError(f"[gather_by_index] idx must hold integers, found {idx.dtype}")
         low, high = integers(mx.stack([idx.min(), idx.max()])) if idx.size else (0, -1)
         if low < 0 or high >= self.total_points:
             raise ValueError(
@@ -139,7 +162,7 @@ class Ragged:
     def _values(self, operation: str, values: ArrayLike | None) -> mx.array:
         if values is None:
             return self._positions if self._features is None else self._features
-        values = mx.array(values)
+        values = array(operation, "values", values)
         if values.ndim == 0 or values.shape[0] != self.total_points:
             raise ValueError(
                 f"[{operation}] values must have {self.total_points} rows, "
@@ -156,7 +179,7 @@ class Ragged:
 
     @staticmethod
     def _check_positions(name: str, positions: ArrayLike) -> mx.array:
-        positions = _array(name, "positions", positions)
+        positions = array(name, "positions", positions)
         if positions.ndim != 2 or positions.shape[1] != 3 or positions.dtype not in FLOATS:
             raise ValueError(
                 f"[{name}] positions must be floats of shape (T, 3), "
@@ -168,7 +191,7 @@ class Ragged:
     def _check_features(name: str, features: ArrayLike | None, rows: int) -> mx.array | None:
         if features is None:
             return None
-        features = _array(name, "features", features)
+        features = array(name, "features", features)
         if features.ndim != 2 or features.shape[0] != rows:
             raise ValueError(
                 f"[{name}] features must have shape ({rows}, C), got {tuple(features.shape)}"
@@ -176,30 +199,18 @@ class Ragged:
         return features
 
 
-def _cloud_of_rows(offsets: mx.array, rows: int) -> mx.array:
-    inner = offsets[1:-1]  # a cloud begins at each; several at one row where clouds are empty
-    steps = mx.zeros((rows + 1,), dtype=mx.int32)
-    if inner.size:
-        steps = steps.at[inner].add(1)
-    return mx.cumsum(steps)[:rows]
-
-
-def _array(name: str, what: str, values: ArrayLike) -> mx.array:
-    try:
-        return mx.array(values)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(
-            f"[{name}] {what} must be an array, found {told(values)}: {error}"
-        ) from None
+def lengths_array(lengths: ArrayLike, counts: list[int]) -> mx.array:
+    """Lengths that were checked, (B,) int32: the array itself where it is one."""
+    if isinstance(lengths, mx.array) and lengths.dtype == mx.int32:
+        return lengths
+    return mx.array(counts, dtype=mx.int32)
 
 
 def whole_numbers(name: str, what: str, values: ArrayLike) -> list[int]:
     """The integers of a 1-D array."""
-    array = _array(name, what, values)
-    if array.size == 0 and array.ndim == 1:
+    made = array(name, what, values)
+    if made.size == 0 and made.ndim == 1:
         return []
-    if array.ndim != 1 or not mx.issubdtype(array.dtype, mx.integer):
-        raise ValueError(
-            f"[{name}] {what} must be integers of one axis, got {array.dtype} {tuple(array.shape)}"
-        )
-    return integers(array)
+    if made.ndim != 1 or not mx.issubdtype(made.dtype, mx.integer):
+        raise ValueError(f"[{name}] {what} must be integers of one axis, found {told(made)}")
+    return integers(made)

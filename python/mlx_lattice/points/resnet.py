@@ -11,19 +11,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..core._checks import integer, one_of, positive
 from ..models._model import Model
 from ..nn import Linear
 from .layers import GlobalPool, max_pool3d
 from .networks import BasicBlock, Bottleneck, ConvNormRelu, _start
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import mlx.core as mx
 
-    from .._types import ArrayLike
+    from ..core.types import ArrayLike
     from .batches import Clouds
-    from .geometry import PointSet
+    from .point_set import PointSet
 
 BLOCKS = {
     18: (2, 2, 2, 2),
@@ -35,11 +34,20 @@ BLOCKS = {
 
 
 class PointResNet(Model):
-    """One class per cloud -> (B, num_classes).
+    """Scores of each cloud -> (B, num_classes), by a residual network on points.
 
-    depth: 18 and 34 have basic blocks; 50, 101 and 152 have bottlenecks.
-    groups, width_per_group: of the 3x3x3 convolutions of the bottlenecks. 32 and 4 make a ResNeXt,
-        1 and 128 a wide network.
+    The network takes a PointCloudBatch, or positions (T, 3), features (T, in_channels) and lengths
+    (B,). Without features every point has the feature 1.
+
+    Args:
+        depth: 18 and 34 have basic blocks; 50, 101 and 152 have bottlenecks.
+        width: The channels of the first stage.
+        groups, width_per_group: Of the 3x3x3 convolutions of the bottlenecks. 32 and 4 make a
+            ResNeXt, 1 and 128 a wide network.
+        grid: The side of a kernel cell, in units of the positions.
+        norm: "batch", "row", "instance", "group", "layer" or "none".
+        rfs: Receptive field scaler, as in `PointConv3d`.
+        stem: The kernel size of the first convolution.
     """
 
     def __init__(
@@ -55,6 +63,10 @@ class PointResNet(Model):
         rfs: float = 1.0,
         stem: int = 7,
     ) -> None:
+        one_of(self, "depth", depth, tuple(BLOCKS))
+        width, grid = integer(self, "width", width), positive(self, "grid", grid)
+        groups = integer(self, "groups", groups)
+        width_per_group = integer(self, "width_per_group", width_per_group)
         super().__init__(
             in_channels=in_channels,
             num_classes=num_classes,
@@ -67,12 +79,10 @@ class PointResNet(Model):
             rfs=rfs,
             stem=stem,
         )
-        if depth not in BLOCKS:
-            raise ValueError(f"[PointResNet] depth must be one of {sorted(BLOCKS)}, got {depth!r}")
         if depth < 50 and (groups, width_per_group) != (1, 64):
             raise ValueError(
                 "[PointResNet] basic blocks have groups 1 and width_per_group 64, "
-                f"got {groups} and {width_per_group}"
+                f"found {groups} and {width_per_group}"
             )
         self.stem = ConvNormRelu(in_channels, width, stem, norm=norm, rfs=rfs)
         self.stages, channels = [], width
@@ -115,18 +125,46 @@ class PointResNet(Model):
         return x, points
 
 
-def _named(name: str, depth: int, **fixed: Any) -> Callable[..., PointResNet]:
-    def make(in_channels: int = 1, num_classes: int = 10, **options: Any) -> PointResNet:
-        return PointResNet(in_channels, num_classes, depth, **fixed, **options)
-
-    make.__name__ = make.__qualname__ = name
-    return make
+def resnet18(in_channels: int = 1, num_classes: int = 10, **options: Any) -> PointResNet:
+    """A `PointResNet` of 18 layers; options are its other arguments."""
+    return PointResNet(in_channels, num_classes, 18, **options)
 
 
-resnet18, resnet34, resnet50, resnet101, resnet152 = (
-    _named(f"resnet{depth}", depth) for depth in BLOCKS
-)
-resnext50_32x4d = _named("resnext50_32x4d", 50, groups=32, width_per_group=4)
-resnext101_32x8d = _named("resnext101_32x8d", 101, groups=32, width_per_group=8)
-wide_resnet50_2 = _named("wide_resnet50_2", 50, width_per_group=128)
-wide_resnet101_2 = _named("wide_resnet101_2", 101, width_per_group=128)
+def resnet34(in_channels: int = 1, num_classes: int = 10, **options: Any) -> PointResNet:
+    """A `PointResNet` of 34 layers; options are its other arguments."""
+    return PointResNet(in_channels, num_classes, 34, **options)
+
+
+def resnet50(in_channels: int = 1, num_classes: int = 10, **options: Any) -> PointResNet:
+    """A `PointResNet` of 50 layers; options are its other arguments."""
+    return PointResNet(in_channels, num_classes, 50, **options)
+
+
+def resnet101(in_channels: int = 1, num_classes: int = 10, **options: Any) -> PointResNet:
+    """A `PointResNet` of 101 layers; options are its other arguments."""
+    return PointResNet(in_channels, num_classes, 101, **options)
+
+
+def resnet152(in_channels: int = 1, num_classes: int = 10, **options: Any) -> PointResNet:
+    """A `PointResNet` of 152 layers; options are its other arguments."""
+    return PointResNet(in_channels, num_classes, 152, **options)
+
+
+def resnext50_32x4d(in_channels: int = 1, num_classes: int = 10, **options: Any) -> PointResNet:
+    """A ResNeXt of 50 layers and 32 groups of 4 channels; options are those of `PointResNet`."""
+    return PointResNet(in_channels, num_classes, 50, groups=32, width_per_group=4, **options)
+
+
+def resnext101_32x8d(in_channels: int = 1, num_classes: int = 10, **options: Any) -> PointResNet:
+    """A ResNeXt of 101 layers and 32 groups of 8 channels; options are those of `PointResNet`."""
+    return PointResNet(in_channels, num_classes, 101, groups=32, width_per_group=8, **options)
+
+
+def wide_resnet50_2(in_channels: int = 1, num_classes: int = 10, **options: Any) -> PointResNet:
+    """50 layers, twice as wide inside the bottlenecks; options are those of `PointResNet`."""
+    return PointResNet(in_channels, num_classes, 50, width_per_group=128, **options)
+
+
+def wide_resnet101_2(in_channels: int = 1, num_classes: int = 10, **options: Any) -> PointResNet:
+    """101 layers, twice as wide inside the bottlenecks; options are those of `PointResNet`."""
+    return PointResNet(in_channels, num_classes, 101, width_per_group=128, **options)

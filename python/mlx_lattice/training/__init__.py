@@ -1,9 +1,5 @@
 """Training: one loop for any model and loss, checkpoints, several ranks, metrics, optimizers."""
 
-import sys as _sys
-from types import ModuleType as _ModuleType
-
-from .. import _error_names, _help
 from . import (
     checkpoint,
     distributed,
@@ -17,15 +13,22 @@ from . import (
 )
 from .average import WeightAverage
 from .distributed import Ranks, TrainingError
-from .inference import evaluate_points, predict_points, probabilities
+from .inference import (
+    evaluate_points,
+    evaluate_voxels,
+    predict_points,
+    predict_voxels,
+    probabilities,
+)
+from .labeled_clouds import pipeline_of
 from .loader import ClassBalanced, Loader, LoaderError, class_counts
-from .losses import classification_loss
+from .losses import balanced_weights, class_weights, classification_loss, segmentation_loss
 from .metrics import Confusion, PartIoU
 from .optimizers import AdamW
 from .recompute import checkpoint_stages
-from .scans import VoxelPipeline, segmentation_loss
 from .sync_norm import SyncBatchNorm, synchronize_batch_norm
 from .trainer import Trainer, adamw, warm_cosine
+from .voxel_pipeline import Scan, VoxelPipeline
 
 __all__ = [
     "AdamW",
@@ -35,23 +38,29 @@ __all__ = [
     "LoaderError",
     "PartIoU",
     "Ranks",
+    "Scan",
     "SyncBatchNorm",
     "Trainer",
     "TrainingError",
     "VoxelPipeline",
     "WeightAverage",
     "adamw",
+    "balanced_weights",
     "checkpoint",
     "checkpoint_stages",
     "class_counts",
+    "class_weights",
     "classification_loss",
     "distributed",
     "evaluate_points",
+    "evaluate_voxels",
     "inference",
     "losses",
     "metrics",
     "optimizers",
+    "pipeline_of",
     "predict_points",
+    "predict_voxels",
     "probabilities",
     "progress",
     "scans",
@@ -60,8 +69,3 @@ __all__ = [
     "synchronize_batch_norm",
     "warm_cosine",
 ]
-
-_shown = [m for m in map(globals().get, __all__) if isinstance(m, _ModuleType)]
-for _module in (_sys.modules[__name__], *_shown):
-    _error_names.guard(vars(_module))
-_help.install(_sys.modules[__name__], "training")

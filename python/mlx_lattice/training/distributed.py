@@ -14,13 +14,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import mlx.core as mx
 import mlx.nn
 from mlx.utils import tree_map, tree_unflatten
 
-from .._trees import leaves
+from ..core import _checks
+from ..nn._arrays import named_arrays
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,26 +29,39 @@ if TYPE_CHECKING:
 __all__ = ["Ranks", "TrainingError"]
 
 Item = TypeVar("Item")
+Tree = TypeVar("Tree")  # an array, or a tree of arrays as mlx.utils has them
 LOST = 3  # exit status of a rank that waits in vain
 
 
 class TrainingError(ValueError):
-    """Training cannot continue: a loss is not finite, a rank is gone, a checkpoint does not fit."""
+    """Training cannot continue: a loss is not finite, a rank is gone, a checkpoint does not fit.
+
+    It is a ValueError.
+    """
 
 
 class Ranks:
-    """This process as rank `rank` of `size`.
+    """This process as rank `rank` of `size`; one process alone is rank 0 of 1.
 
-    group: what mx.distributed.init returned; by default it is called here.
+    Args:
+        group: What `mx.distributed.init` returned; by default it is called here.
+        timeout: The seconds that a rank waits for the others inside one collective operation.
+
+    Raises:
+        TypeError, ValueError: `timeout` is no positive number.
+
+    Examples:
+        >>> from mlx_lattice import training
+        >>> ranks = training.Ranks()  # a process of its own
+        >>> ranks.rank, ranks.size, ranks.first
+        (0, 1, True)
+        >>> ranks.share(["a", "b", "c"])
+        ['a', 'b', 'c']
     """
 
     def __init__(self, group: mx.distributed.Group | None = None, timeout: float = 600.0) -> None:
-        if not 0 < timeout < float("inf"):
-            raise ValueError(
-                f"[Ranks] timeout: found {timeout}, expected a positive number of seconds"
-            )
+        self._timeout = _checks.positive(self, "timeout", timeout)
         self._group = mx.distributed.init() if group is None else group
-        self._timeout = timeout
         self.rank, self.size = self._group.rank(), self._group.size()
 
     @property
@@ -59,10 +73,11 @@ class Ranks:
         """This rank's part: every size-th item."""
         return items[self.rank :: self.size]
 
-    def average_gradients(self, gradients: Any) -> Any:
-        return mlx.nn.average_gradients(gradients, self._group)
+    def average_gradients(self, gradients: Tree) -> Tree:
+        """The mean of a tree of gradients over the ranks."""
+        return cast(Tree, mlx.nn.average_gradients(gradients, self._group))
 
-    def total(self, tree: Any) -> Any:
+    def total(self, tree: Tree) -> Tree:
         """The sum over the ranks of an array, or of every array of a tree.
 
         Arrays of a tree are summed in the order of their names, the same on every rank.
@@ -70,20 +85,23 @@ class Ranks:
         if self.size == 1:
             return tree
         if isinstance(tree, mx.array):
-            return mx.distributed.all_sum(tree, group=self._group)
-        found = sorted(leaves(tree), key=lambda leaf: leaf[0])
+            return cast(Tree, mx.distributed.all_sum(tree, group=self._group))
+        found = sorted(named_arrays(tree), key=lambda leaf: leaf[0])
         sums = [(name, mx.distributed.all_sum(a, group=self._group)) for name, a in found]
         self.eval([a for _, a in sums])
-        return tree_unflatten(sums)
+        return cast(Tree, tree_unflatten(sums))
 
-    def mean(self, tree: Any) -> Any:
-        return tree if self.size == 1 else tree_map(lambda a: a / self.size, self.total(tree))
+    def mean(self, tree: Tree) -> Tree:
+        """The mean over the ranks of every array of a tree."""
+        if self.size == 1:
+            return tree
+        return cast(Tree, tree_map(lambda a: a / self.size, self.total(tree)))
 
-    def from_first(self, tree: Any) -> Any:
+    def from_first(self, tree: Tree) -> Tree:
         """Rank 0's arrays on every rank; the others pass arrays of the same shapes."""
         return self.total(tree if self.first else tree_map(mx.zeros_like, tree))
 
-    def eval(self, *trees: Any) -> None:
+    def eval(self, *trees: object) -> None:
         """mx.eval that does not wait forever; a lost rank is a TrainingError."""
         with self._watched():
             try:
@@ -97,7 +115,7 @@ class Ranks:
                 raise
 
     @contextmanager
-    def _watched(self) -> Iterator[Any]:
+    def _watched(self) -> Iterator[None]:
         if self.size == 1:
             yield
             return
@@ -118,3 +136,9 @@ class Ranks:
             flush=True,
         )
         os._exit(LOST)
+
+
+def check_ranks(who: str, value: object) -> None:
+    """Raises where the argument `ranks` is neither None nor shares items as `Ranks` does."""
+    if value is not None and not hasattr(value, "share"):
+        _checks.wrong_type(who, "ranks", value, "training.Ranks")

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from ..core import _checks
 from ..io import PointCloud
 from ..transforms import rng_of
 from .distributed import TrainingError
@@ -31,11 +32,41 @@ class LoaderError(TrainingError):
     """An item that cannot be read or prepared; the message begins with its name."""
 
 
-class Loader:
-    """prepare(cloud, name) makes what the loss takes; transform: see mlx_lattice.transforms.
+class Sampler(Protocol):
+    """What chooses the item of each position of an epoch; `ClassBalanced` is one."""
 
-    workers: threads; 0 prepares in the caller. ahead: prepared items that may wait.
-    sampler: gives the data-set index of each position of an epoch; by default every item once.
+    def __len__(self) -> int:
+        """The number of positions of an epoch."""
+
+    def index(self, position: int, epoch: int) -> int:
+        """The number of the item at a position of an epoch."""
+
+
+class Loader:
+    """Items of a data set, read, augmented and prepared ahead of the training step by threads.
+
+    The item at position p of epoch e is made from (seed, e, p) alone: any number of workers gives
+    the same bits. `waited` counts the seconds that the caller spent waiting for items.
+
+    Args:
+        dataset: A sequence of clouds, or a data set of `mlx_lattice.datasets`.
+        prepare: Called with (cloud, name); makes what the loss takes, such as `VoxelPipeline.scan`.
+        transform: Augmentation of each cloud; see `mlx_lattice.transforms`.
+        seed: Seed of the augmentation.
+        workers: Number of threads; 0 prepares in the caller.
+        ahead: Number of prepared items that may wait, so that memory does not grow.
+        sampler: Gives the item of each position of an epoch; by default every item once.
+
+    Raises:
+        TypeError, ValueError: An argument is of another kind, or the data set is empty.
+        LoaderError: While it runs: an item cannot be read or prepared.
+
+    Examples:
+        >>> from mlx_lattice import samples, training
+        >>> clouds = [samples.scan(0), samples.scan(1)]
+        >>> loader = training.Loader(clouds, lambda cloud, name: (name, len(cloud)), workers=2)
+        >>> list(loader.stream([1, 0], epoch=0))
+        [('item 1', 6000), ('item 0', 6000)]
     """
 
     def __init__(
@@ -47,12 +78,17 @@ class Loader:
         seed: int = 0,
         workers: int = 2,
         ahead: int = 4,
-        sampler: ClassBalanced | None = None,
+        sampler: Sampler | None = None,
     ) -> None:
-        if workers < 0:
-            raise ValueError(f"[Loader] workers: found {workers}, expected 0 or more")
-        if ahead < 1:
-            raise ValueError(f"[Loader] ahead: found {ahead}, expected 1 or more")
+        if not hasattr(dataset, "__getitem__") or getattr(dataset, "ndim", 1) == 0:
+            _checks.wrong_type("Loader", "dataset", dataset, "a sequence of clouds")
+        _checks.function("Loader", "prepare", prepare)
+        if transform is not None:
+            _checks.function("Loader", "transform", transform)
+        if sampler is not None and not hasattr(sampler, "index"):
+            _checks.wrong_type("Loader", "sampler", sampler, "a sampler, such as ClassBalanced")
+        workers = _checks.integer(self, "workers", workers, 0)
+        ahead = _checks.integer(self, "ahead", ahead)
         if not len(dataset):
             raise ValueError("[Loader] dataset: found no item, expected at least one")
         self._dataset, self._prepare, self._transform = dataset, prepare, transform
@@ -62,8 +98,11 @@ class Loader:
     def __len__(self) -> int:
         return len(self._dataset) if self._sampler is None else len(self._sampler)
 
-    def item(self, position: int, epoch: int) -> Any:
-        """The prepared item at a position of an epoch, made here and now."""
+    def item(self, position: int, epoch: int) -> object:
+        """The prepared item at a position of an epoch, made here and now.
+
+        Raises LoaderError, with the name of the item, if it cannot be read or prepared.
+        """
         if not isinstance(position, (int, np.integer)) or not 0 <= position < len(self):
             # MLX arrays read foreign memory behind their end.
             raise ValueError(f"[Loader] position: found {position!r}, expected 0..{len(self) - 1}")
@@ -80,7 +119,7 @@ class Loader:
     def _draw(self, rng: np.random.Generator) -> PointCloud:
         return self._dataset[int(rng.integers(len(self._dataset)))]
 
-    def stream(self, positions: Sequence[int], epoch: int) -> Iterator[Any]:
+    def stream(self, positions: Sequence[int], epoch: int) -> Generator[object, None, None]:
         """The items at the positions, in their order. Close the iterator to end the threads."""
         if self._workers == 0:
             for position in positions:
@@ -115,7 +154,7 @@ class _Work:
         self._loader, self._positions, self._epoch = loader, positions, epoch
         self._changed = threading.Condition()
         self._next = self._taken = 0
-        self._ready: dict[int, tuple[Any, ...]] = {}
+        self._ready: dict[int, tuple[object, BaseException | None]] = {}
         self._stopped = False
 
     def run(self) -> None:
@@ -127,18 +166,16 @@ class _Work:
                     return
                 ticket = self._next
                 self._next += 1
+            made: tuple[object, BaseException | None]
             try:
-                made: tuple[Any, ...] = (
-                    self._loader.item(int(self._positions[ticket]), self._epoch),
-                    None,
-                )
+                made = (self._loader.item(int(self._positions[ticket]), self._epoch), None)
             except BaseException as error:
                 made = (None, error)
             with self._changed:
                 self._ready[ticket] = made
                 self._changed.notify_all()
 
-    def take(self, ticket: int) -> Any:
+    def take(self, ticket: int) -> object:
         with self._changed:
             while ticket not in self._ready:
                 self._changed.wait(0.5)  # wakes up for Ctrl-C
@@ -156,7 +193,19 @@ class _Work:
 
 
 def class_counts(dataset: Dataset) -> np.ndarray:
-    """(items, classes) int64: points of each class in each item. Reads every item once."""
+    """Counts the points of each class in each item; reads every item once.
+
+    Args:
+        dataset: A data set of `mlx_lattice.datasets`.
+
+    Returns:
+        An int64 array of shape (items, classes).
+
+    Raises:
+        TypeError: `dataset` has no classes.
+    """
+    if not hasattr(dataset, "classes"):
+        _checks.wrong_type("class_counts", "dataset", dataset, "a data set of mlx_lattice.datasets")
     counts = np.zeros((len(dataset), len(dataset.classes)), np.int64)
     for i in range(len(dataset)):
         label = dataset[i].columns["label"]
@@ -165,22 +214,46 @@ def class_counts(dataset: Dataset) -> np.ndarray:
 
 
 class ClassBalanced:
-    """Sampler: a class at random, then an item that has it. counts: see class_counts.
+    """A sampler that draws a class, then an item that has it, so that rare classes come often.
 
-    length: positions of an epoch, by default the number of items. Classes that no item has are
-    left out.
+    Classes that no item has are left out.
+
+    Args:
+        counts: Points of each class in each item, (items, classes); see `class_counts`.
+        seed: Seed of what is drawn.
+        length: Positions of an epoch; by default the number of items.
+
+    Raises:
+        TypeError, ValueError: `counts` is no table of numbers, or no item has a class that counts.
+
+    Examples:
+        >>> import numpy as np
+        >>> from mlx_lattice import training
+        >>> rare = np.array([[9, 0], [9, 0], [9, 0], [9, 1]])  # class 1 is in the last item only
+        >>> sampler = training.ClassBalanced(rare, seed=0, length=1000)
+        >>> drawn = [sampler.index(position, epoch=0) for position in range(len(sampler))]
+        >>> drawn.count(3) > 500
+        True
     """
 
     def __init__(self, counts: np.ndarray, *, seed: int = 0, length: int | None = None) -> None:
-        self._rows = [np.flatnonzero(c) for c in np.asarray(counts).T if c.any()]
+        expected = "numbers of shape (items, classes)"
+        table = _checks.numpy_array("ClassBalanced", "counts", counts, expected)
+        if table.ndim != 2:
+            _checks.wrong_type("ClassBalanced", "counts", counts, expected)
+        self._rows = [np.flatnonzero(c) for c in table.T if c.any()]
         if not self._rows:
             raise ValueError("[ClassBalanced] counts: no item has a class that counts")
-        self._seed, self._length = seed, len(counts) if length is None else length
+        self._seed = _checks.integer(self, "seed", seed, 0)
+        self._length = len(table) if length is None else _checks.integer(self, "length", length)
 
     def __len__(self) -> int:
         return self._length
 
     def index(self, position: int, epoch: int) -> int:
+        """The item at a position of an epoch."""
+        position = _checks.integer(self, "position", position, 0)
+        epoch = _checks.integer(self, "epoch", epoch, 0)
         rng = np.random.default_rng([self._seed, epoch, position, 7])
         rows = self._rows[rng.integers(len(self._rows))]
         return int(rows[rng.integers(len(rows))])

@@ -3,22 +3,24 @@
 Weights are cast inside the differentiated function, so that their gradients come back in float32.
 float16 has few exponents: the loss is multiplied by `scale` before the backward pass and gradients
 are divided by it (Micikevicius et al., ICLR 2018). A step whose gradients are not finite is left
-out
-and halves the scale; `GROWTH` good steps double it.
+out and halves the scale; `GROWTH` good steps double it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import mlx.core as mx
 from mlx.utils import tree_map
 
-from .._trees import leaves
+from ..nn._arrays import named_arrays
 
 if TYPE_CHECKING:
     from mlx.nn import Module
 
+Tree = TypeVar("Tree")
+Gradient = Callable[[object], tuple[tuple[mx.array, object], "dict[str, Any]"]]
 DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
 FIRST, LEAST, MOST, GROWTH = 2.0**15, 1.0, 2.0**24, 500
 
@@ -41,23 +43,23 @@ class Precision:
         return bool(self.dtype == mx.float32)
 
     @property
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, float]:
         return {"scale": self.scale, "good_steps": self.good_steps, "left_out": self.left_out}
 
     @state.setter
-    def state(self, values: dict[str, Any]) -> None:
+    def state(self, values: dict[str, float]) -> None:
         self.scale = float(values["scale"])
         self.good_steps, self.left_out = int(values["good_steps"]), int(values["left_out"])
 
-    def cast(self, tree: Any) -> Any:
+    def cast(self, tree: Tree) -> Tree:
         """float32 arrays of a tree in this precision; others as they are."""
 
-        def one(a: Any) -> Any:
+        def one(a: mx.array) -> mx.array:
             return a.astype(self.dtype) if a.dtype == mx.float32 else a
 
-        return tree if self.plain else tree_map(one, tree)
+        return tree if self.plain else cast(Tree, tree_map(one, tree))
 
-    def item(self, item: Any) -> Any:
+    def item(self, item: object) -> object:
         """An item whose tensor has its features in this precision."""
         if self.plain:
             return item
@@ -66,13 +68,14 @@ class Precision:
                 f"[Precision] an item of type {type(item).__name__} cannot be cast; "
                 "expected a Scan, or an item with the method with_feats(cast)"
             )
-        return item.with_feats(lambda feats: feats.astype(self.dtype))
+        change: Callable[[Callable[[mx.array], mx.array]], object] = item.with_feats
+        return change(lambda feats: feats.astype(self.dtype))
 
-    def usable(self, gradients: Any) -> bool:
+    def usable(self, gradients: dict[str, Any]) -> bool:
         """Whether all gradients are finite; adjusts the scale."""
         if self.dtype != mx.float16:
             return True
-        finite = mx.stack([mx.isfinite(a).all() for _, a in leaves(gradients)]).all().item()
+        finite = mx.stack([mx.isfinite(a).all() for _, a in named_arrays(gradients)]).all().item()
         if finite:
             self.good_steps += 1
             if self.good_steps % GROWTH == 0:
@@ -84,10 +87,14 @@ class Precision:
         return bool(finite)
 
 
-def value_and_grad(model: Module, loss: Any, precision: Precision) -> Any:
-    """f(item) -> (value, gradients) with respect to the float32 trainable parameters."""
+def value_and_grad(
+    model: Module,
+    loss: Callable[..., mx.array | tuple[mx.array, object]],
+    precision: Precision,
+) -> Gradient:
+    """f(item) -> ((value, outputs), gradients) for the float32 trainable parameters."""
 
-    def scaled(parameters: Any, item: Any) -> tuple[Any, ...]:
+    def scaled(parameters: dict[str, Any], item: object) -> tuple[mx.array, object]:
         model.update(precision.cast(parameters))
         found = loss(model, precision.item(item))
         value, outputs = found if isinstance(found, tuple) else (found, None)
@@ -95,7 +102,7 @@ def value_and_grad(model: Module, loss: Any, precision: Precision) -> Any:
 
     gradient = mx.value_and_grad(scaled)
 
-    def call(item: Any) -> tuple[Any, ...]:
+    def call(item: object) -> tuple[tuple[mx.array, object], dict[str, Any]]:
         master = model.trainable_parameters()
         try:
             (value, outputs), gradients = gradient(master, item)

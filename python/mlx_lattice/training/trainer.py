@@ -16,12 +16,12 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import nullcontext
 from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import mlx.core as mx
 import mlx.nn
@@ -29,11 +29,15 @@ import mlx.optimizers
 import numpy as np
 from mlx.utils import tree_map, tree_unflatten
 
-from .._trees import leaves
+from ..core import _checks
+from ..devices import keep_memory
+from ..nn import pack
+from ..nn._arrays import named_arrays
 from . import checkpoint
 from .average import WeightAverage
 from .callbacks import HISTORY, write_history
-from .distributed import Ranks, TrainingError
+from .distributed import Ranks, TrainingError, check_ranks
+from .loader import Loader
 from .optimizers import AdamW
 from .precision import Precision
 from .precision import value_and_grad as cast_value_and_grad
@@ -42,47 +46,91 @@ from .schedules import warm_cosine
 from .sync_norm import synchronize_batch_norm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
 
     from mlx.nn import Module
     from mlx.optimizers import Optimizer
 
+# What the loss takes, one by one; a Loader makes them ahead of the step.
+Items: TypeAlias = Sequence[Any] | Iterable[Any] | Loader
+
 __all__ = ["Trainer", "TrainingError", "adamw", "warm_cosine"]
 
 
 def adamw(rate: float, steps: int) -> AdamW:
-    """The optimizer of the commands: AdamW with `warm_cosine` and weight decay 1e-3."""
+    """The optimizer of the commands: AdamW with `warm_cosine` and weight decay 1e-3.
+
+    Args:
+        rate: The highest learning rate.
+        steps: The number of steps of the whole training.
+
+    Returns:
+        An `AdamW`.
+
+    Raises:
+        TypeError, ValueError: An argument is no number, or outside its range.
+    """
     return AdamW(warm_cosine(rate, steps), weight_decay=1e-3)
 
 
+def _check_parts(model: object, optimizer: object, loss: object, ranks: object) -> None:
+    check_ranks("Trainer", ranks)
+    _checks.model("Trainer", model)
+    expected = "an optimizer of mlx.optimizers"
+    _checks.instance("Trainer", "optimizer", optimizer, mlx.optimizers.Optimizer, expected)
+    _checks.function("Trainer", "loss", loss)
+
+
 class Trainer:
-    """Trains `model`. `checkpoint_file` is by default directory/checkpoint.safetensors.
+    """The training loop, with validation, checkpoints, resume and any number of ranks.
 
-    batch: items per step and rank. They are not collated, so that this is gradient accumulation.
-    clip_norm: the largest norm of the gradient of all parameters; None for any.
-    average: decay of the exponential moving average of the weights, which validation then sees.
-    precision: float32, bfloat16 or float16; see training.precision.
-    patience: ends after so many epochs in which `monitor`, a value of `validate`, was not higher.
-    sync_batch_norm: statistics over all ranks. Every rank then takes as many items as the others;
-    what is left over at the end of an epoch is left out.
-    checkpoint_seconds: a checkpoint also inside an epoch, so long after the last one; 0 for each
-    step, None for ends of epochs only. One rank alone writes them: statistics differ by rank.
-    about: plain values that a checkpoint keeps and `resume` compares, such as the voxel size.
-    directory also gets history.csv, the rows of all epochs.
+    One step takes `batch` items per rank, and its gradient is the mean over all items of all ranks.
+    `history` has one dict per epoch. A subclass may replace `seed_epoch`, `seed_step`, `batches`
+    and `observe`; `points.train_pointcnn` does.
 
-    A subclass may replace `seed_epoch`, `seed_step`, `batches` and `observe`;
-    points.train_pointcnn does.
+    Args:
+        model: The network.
+        optimizer: An optimizer of `mlx.optimizers` or `training.AdamW`.
+        loss: Called with (model, item); returns the mean loss of one item, a scalar, or the pair
+            (scalar, outputs).
+        directory: Folder that gets the checkpoint, and history.csv with the rows of all epochs.
+        checkpoint_file: Path of the checkpoint; by default directory/checkpoint.safetensors.
+        batch: Items per step and rank. They are not collated: this is gradient accumulation.
+        seed: Seed of the order of the items and of random numbers in the network.
+        ranks: The ranks that train together; by default those of `mx.distributed`.
+        quiet: Whether the line of progress is left out.
+        clip_norm: The largest norm of the gradient of all parameters; None for any.
+        average: Decay of a `WeightAverage`, whose weights validation then sees.
+        precision: float32, bfloat16 or float16; see `training.precision`.
+        patience: Ends after so many epochs in which `monitor` was not higher.
+        monitor: A value of `validate`.
+        sync_batch_norm: Whether statistics are those of all ranks. Every rank then takes as many
+            items as the others; what is left over at the end of an epoch is left out.
+        checkpoint_seconds: Writes a checkpoint also inside an epoch, so long after the last one; 0
+            for each step, None for ends of epochs only. Several ranks write none inside an epoch.
+        about: Plain values that a checkpoint keeps and `resume` compares, such as the voxel size.
+
+    Raises:
+        TypeError, ValueError: An argument is of another kind or size.
+
+    Examples:
+        >>> from mlx_lattice import nn, samples, training
+        >>> net, x = nn.Linear(4, 2), samples.tensor()
+        >>> loss = lambda net, x: net(x).feats.square().mean()
+        >>> trainer = training.Trainer(net, training.AdamW(1e-2), loss, quiet=True)
+        >>> history = trainer.fit([x], epochs=5)
+        >>> len(history), history[4]["loss"] < history[0]["loss"]
+        (5, True)
     """
 
     unit = "scans"  # what the line of progress counts
-    on_step: Callable[[], Any] | None = None  # called after each step
+    on_step: Callable[[], object] | None = None  # called after each step
 
     def __init__(
         self,
         model: Module,
         optimizer: Optimizer,
-        loss: Callable[..., mx.array | tuple[mx.array, Any]],
+        loss: Callable[..., mx.array | tuple[mx.array, object]],
         *,
         directory: str | os.PathLike[str] | None = None,
         checkpoint_file: str | os.PathLike[str] | None = None,
@@ -99,29 +147,34 @@ class Trainer:
         checkpoint_seconds: float | None = None,
         about: dict[str, Any] | None = None,
     ) -> None:
-        if batch < 1:
-            raise ValueError(f"[Trainer] batch: found {batch}, expected >= 1")
-        if clip_norm is not None and not clip_norm > 0:
-            raise ValueError(f"[Trainer] clip_norm: found {clip_norm}, expected a positive number")
-        if patience is not None and patience < 1:
-            raise ValueError(f"[Trainer] patience: found {patience}, expected >= 1")
-        if checkpoint_seconds is not None and not checkpoint_seconds >= 0:
-            raise ValueError(
-                f"[Trainer] checkpoint_seconds: found {checkpoint_seconds}, expected 0 or more"
-            )
-        self.model, self.optimizer, self.batch, self.seed = model, optimizer, batch, seed
+        _check_parts(model, optimizer, loss, ranks)
+        self.batch = _checks.integer(self, "batch", batch)
+        self.seed = _checks.integer(self, "seed", seed, 0, 2**63)
+        if clip_norm is not None:
+            _checks.positive(self, "clip_norm", clip_norm)
+        if patience is not None:
+            _checks.integer(self, "patience", patience)
+        if checkpoint_seconds is not None:
+            _checks.number(self, "checkpoint_seconds", checkpoint_seconds, 0)
+        if about is not None:
+            _checks.instance("Trainer", "about", about, dict, "plain values by name")
+        self.model, self.optimizer = model, optimizer
         self.ranks, self.about = ranks or Ranks(), dict(about or {})
         self.epoch = 0
         self.history: list[dict[str, Any]] = []
+        for name, path in (("directory", directory), ("checkpoint_file", checkpoint_file)):
+            if path is not None:
+                _checks.path(self, path, name)
         if checkpoint_file is None and directory is not None:
             checkpoint_file = Path(directory) / checkpoint.NAME
         self._path = checkpoint_file
-        self._quiet = quiet or not self.ranks.first
+        self._quiet = _checks.flag(self, "quiet", quiet) or not self.ranks.first
         self._batch_number = 0
         self._within: dict[str, Any] | None = None  # where a resumed epoch goes on
         self._checkpoint_seconds = checkpoint_seconds if self.ranks.size == 1 else None
         self._history_path = None if directory is None else Path(directory) / HISTORY
         self._clip_norm, self._patience, self._monitor = clip_norm, patience, monitor
+        sync_batch_norm = _checks.flag(self, "sync_batch_norm", sync_batch_norm)
         self._even = sync_batch_norm and self.ranks.size > 1
         if sync_batch_norm:
             synchronize_batch_norm(model, self.ranks)
@@ -142,7 +195,10 @@ class Trainer:
         return f"after epoch {self.epoch}{inside}"
 
     def resume(self) -> None:
-        """Continues from the checkpoint. Rank 0 reads the file; the other ranks get its values."""
+        """Continues from the checkpoint. Rank 0 reads the file; the other ranks get its values.
+
+        Raises TrainingError if there is no checkpoint, or if it belongs to another training.
+        """
         if self._path is None:
             raise TrainingError("[Trainer] resume needs directory or checkpoint_file")
         state: dict[str, Any] = {}
@@ -158,13 +214,13 @@ class Trainer:
                         f"{self._path}: was started with {name} {value}, found {self.about[name]}; "
                         "give the same, or begin anew in another folder"
                     )
-        about = self.ranks.total(mx.array([state.get("epoch", 0)]))
+        about = self.ranks.total(mx.array(state.get("epoch", 0)))
         self.ranks.eval(about)
-        self.epoch, self.history = about.item(), state.get("history", [])
+        self.epoch, self.history = int(about), state.get("history", [])
         if self.average is not None and self.ranks.size > 1:
             self.average.values = self.ranks.from_first(self.average.values)
-            steps = self.ranks.total(mx.array([self.average.steps if self.ranks.first else 0]))
-            self.average.steps = steps.item()
+            steps = self.ranks.total(mx.array(self.average.steps if self.ranks.first else 0))
+            self.average.steps = int(steps)
         if "precision" in state:
             self.precision.state = state["precision"]
         self._within = state.get("within")
@@ -176,19 +232,29 @@ class Trainer:
 
     def fit(
         self,
-        items: Sequence[Any] | Iterable[Any],
+        items: Items,
         epochs: int,
         validate: Callable[[Module, Ranks], dict[str, Any]] | None = None,
         on_epoch: Callable[[dict[str, Any]], object] | None = None,
         on_checkpoint: Callable[[dict[str, Any]], object] | None = None,
     ) -> list[dict[str, Any]]:
-        """Trains until `epochs` epochs are done in all. Returns the history: one dict per epoch.
+        """Trains until `epochs` epochs are done in all.
 
-        validate(model, ranks): all ranks call it; it returns numbers by name.
-        on_checkpoint(row): rank 0 calls it before the checkpoint of an epoch is written, to write
-        more files. A run that ends in between repeats the epoch and writes them again.
-        on_epoch(row): rank 0 calls it after the checkpoint is written, to print.
+        Args:
+            items: A sequence of what the loss takes, or a `Loader`.
+            epochs: The number of epochs in all, also of a resumed run.
+            validate: Called with (model, ranks) by all ranks; returns numbers by name.
+            on_epoch: Rank 0 calls it with the row of an epoch after its checkpoint is written.
+            on_checkpoint: Rank 0 calls it with the row before the checkpoint is written, to write
+                more files. A run that ends in between repeats the epoch and writes them again.
+
+        Returns:
+            The history: one dict per epoch with epoch, loss, seconds and what `validate` returned.
+
+        Raises:
+            TrainingError: A loss is not finite, or a rank is gone.
         """
+        keep_memory()
         self._copy_from_first()
         if self.ranks.first:
             for path in (p for p in (self._path, self._history_path) if p):
@@ -205,7 +271,7 @@ class Trainer:
             if validate is not None:
                 self.model.eval()
                 with self.averaged():
-                    row |= validate(self.model, self.ranks)
+                    row |= validate(pack(self.model), self.ranks)
             self.epoch += 1
             self.history.append(row)
             if self.ranks.first:
@@ -219,7 +285,7 @@ class Trainer:
         self.model.eval()
         return self.history
 
-    def averaged(self) -> AbstractContextManager[object]:
+    def averaged(self) -> AbstractContextManager[Module]:
         """A context in which the model has its averaged weights, where there is an average."""
         return nullcontext(self.model) if self.average is None else self.average.applied()
 
@@ -238,7 +304,7 @@ class Trainer:
                 f"found {', '.join(self.history[-1])}"
             )
         if self.ranks.size > 1:
-            stop = self.ranks.total(mx.array([int(stop and self.ranks.first)])).item() > 0
+            stop = bool(self.ranks.total(mx.array([int(stop and self.ranks.first)])).item())
         return stop
 
     def seed_epoch(self) -> None:
@@ -257,16 +323,17 @@ class Trainer:
             mixed = mixed[: count - count % self.ranks.size]
         return [mixed[i : i + size] for i in range(0, len(mixed), size)]
 
-    def batches(self, items: Sequence[Any]) -> Iterator[tuple[list[Any], int]]:
+    def batches(self, items: Items) -> Iterator[tuple[list[Any], int]]:
         """Yields (this rank's items of a batch, number of items of all ranks)."""
+        if not isinstance(items, Sized):
+            _checks.wrong_type("Trainer", "items", items, "a list of items, or a Loader")
         if not len(items):
             raise ValueError("[Trainer] items: found none, expected at least one")
         order = self.order(len(items))[self._batch_number :]
-        if not hasattr(items, "stream"):
-            for batch in order:
-                yield [items[i] for i in self.ranks.share(batch.tolist())], len(batch)
-            return
         mine = [self.ranks.share(batch.tolist()) for batch in order]
+        if not isinstance(items, Loader):
+            yield from (([items[i] for i in part], len(b)) for part, b in zip(mine, order))
+            return
         stream = items.stream([i for part in mine for i in part], self.epoch)
         try:
             for part, batch in zip(mine, order, strict=True):
@@ -274,12 +341,15 @@ class Trainer:
         finally:
             stream.close()  # ends the threads of a Loader, also after an error
 
-    def observe(self, item: Any, loss: mx.array, outputs: Any) -> None:
+    def observe(self, item: Any, loss: mx.array, outputs: object) -> None:
         """Called after the gradient of each item with what the loss function returned for it."""
 
     def step(self, items: Sequence[Any], count: int | None = None) -> float:
         """One update with this rank's items of a batch of `count`; returns the mean loss."""
-        count = len(items) * self.ranks.size if count is None else count
+        items = _checks.listed(self, "items", items, "the items of a batch")
+        count = _checks.integer(
+            self, "count", len(items) * self.ranks.size if count is None else count
+        )
         loss, gradients, seen = mx.array(0.0), None, []
         for item in items:
             value, g = self._gradient(item)
@@ -316,7 +386,7 @@ class Trainer:
             self.on_step()
         return mean
 
-    def _run_epoch(self, items: Any, epochs: int) -> Any:
+    def _run_epoch(self, items: Items, epochs: int) -> float:
         """Mean loss of the items of one epoch."""
         self.model.train()
         self.seed_epoch()
@@ -324,7 +394,7 @@ class Trainer:
         total, done, self._batch_number = within["total"], within["done"], within["batch"]
         saved = time.monotonic()
         stream = StringIO() if self._quiet else None  # no terminal: nothing is printed
-        size = len(items) if hasattr(items, "__len__") else None
+        size = len(items) if isinstance(items, Sized) else None
         with Progress(f"epoch {self.epoch + 1}/{epochs}", size, self.unit, stream) as bar:
             bar.advance(done)
             for mine, count in self.batches(items):
@@ -363,7 +433,7 @@ class Trainer:
         """Averages the running statistics of batch normalization over the ranks."""
         own = [
             (k, v)
-            for k, v in leaves(self.model.parameters())
+            for k, v in named_arrays(self.model.parameters())
             if k.split(".")[-1].startswith("running_")
         ]
         if own and self.ranks.size > 1:

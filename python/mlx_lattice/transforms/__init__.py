@@ -1,17 +1,28 @@
-"""Augmentation of clouds: composable, seeded per item and epoch; labels follow."""
+"""Augmentation of clouds, and the steps that published encoders expect.
 
-import sys as _sys
+Transforms are composable and seeded per item and epoch; labels follow.
+"""
 
-from .. import _error_names, _help
 from .base import Compose, OneOf, Sometimes, Transform, rng_of
 from .color import ColorDrop, ColorJitter
+from .encoders import (
+    PIPELINES,
+    CenterShift,
+    EncoderInput,
+    EncoderPipeline,
+    GridSample,
+    Rescale,
+    encoder_pipeline,
+)
+from .from_recipe import TRANSFORMS, build
 from .geometry import Elastic, Flip, Jitter, Normalize, Rotate, Scale, Translate
 from .mix import CopyPaste, LaserMix, Mix3D, PolarMix
-from .rows import CropBox, CropRange, CropSphere, Dropout, Voxelize
-from .tables import TRANSFORMS, build
+from .selection import CropBox, CropRange, CropSphere, Dropout, Voxelize
 
 __all__ = [
+    "PIPELINES",
     "TRANSFORMS",
+    "CenterShift",
     "ColorDrop",
     "ColorJitter",
     "Compose",
@@ -21,13 +32,17 @@ __all__ = [
     "CropSphere",
     "Dropout",
     "Elastic",
+    "EncoderInput",
+    "EncoderPipeline",
     "Flip",
+    "GridSample",
     "Jitter",
     "LaserMix",
     "Mix3D",
     "Normalize",
     "OneOf",
     "PolarMix",
+    "Rescale",
     "Rotate",
     "Scale",
     "Sometimes",
@@ -35,8 +50,6 @@ __all__ = [
     "Translate",
     "Voxelize",
     "build",
+    "encoder_pipeline",
     "rng_of",
 ]
-
-_error_names.guard(globals())
-_help.install(_sys.modules[__name__], "transforms")

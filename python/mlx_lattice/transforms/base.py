@@ -12,50 +12,89 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from ..core._checks import finite, integer, number, told
 from ..io import PointCloud
+from ..io.cloud import check_cloud
 
 Draw = Callable[[np.random.Generator], PointCloud]
 
 
 def rng_of(seed: int, epoch: int, index: int) -> np.random.Generator:
-    """The generator of one item in one epoch: it does not depend on workers, ranks or order."""
-    return np.random.default_rng([seed, epoch, index])
+    """The generator of one item in one epoch: it does not depend on workers, ranks or order.
+
+    Each of the three is an integer >= 0.
+    """
+    given = {"seed": seed, "epoch": epoch, "index": index}
+    most = 2**63 - 1
+    return np.random.default_rng([integer("rng_of", k, v, 0, most) for k, v in given.items()])
 
 
 class Transform:
-    """Base class of the transforms, which are called with (cloud, rng, draw).
+    """Base class of the transforms: transform(cloud, rng, draw) -> another PointCloud.
 
-    Subclasses are frozen dataclasses with `apply`; their repr names all settings.
+    All randomness comes from rng, a generator of NumPy such as `rng_of` makes. `draw(rng)` gives a
+    second cloud to the transforms that mix two. Subclasses are frozen dataclasses with `apply`;
+    their repr names all settings.
+
+    Examples:
+        >>> from dataclasses import dataclass
+        >>> from mlx_lattice import io, samples, transforms
+        >>> @dataclass(frozen=True)
+        ... class Lift(transforms.Transform):
+        ...     height: float = 1.0
+        ...
+        ...     def apply(self, cloud, rng, draw):
+        ...         return io.PointCloud(cloud.points + [0, 0, self.height], cloud.columns)
+        >>> yard = samples.scan()
+        >>> lifted = Lift(2.0)(yard, transforms.rng_of(seed=0, epoch=0, index=0))
+        >>> float(lifted.bounds()[0][2] - yard.bounds()[0][2])
+        2.0
     """
 
     def __call__(
         self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None = None
     ) -> PointCloud:
+        check_cloud(type(self).__name__, cloud)
+        if not isinstance(rng, np.random.Generator):
+            raise TypeError(
+                f"[{type(self).__name__}] rng must be a generator of NumPy, found {told(rng)}; make"
+                " one with rng_of(seed, epoch, index) or numpy.random.default_rng(seed)"
+            )
         return self.apply(cloud, rng, draw)
 
     def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
+        """The transformed cloud; what a subclass defines. The arguments are those of the call."""
         raise NotImplementedError
 
     def _second(self, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
+        name = type(self).__name__
         if draw is None:
-            raise ValueError(
-                f"[{type(self).__name__}] needs a second cloud: pass draw, which returns one"
-            )
-        return draw(rng)
+            raise ValueError(f"[{name}] needs a second cloud: pass draw, which returns one")
+        if not callable(draw):
+            raise TypeError(f"[{name}] draw must be a function of rng, found {told(draw)}")
+        other = draw(rng)
+        check_cloud(name, other, "what draw(rng) returns")
+        return other
 
 
 @dataclass(frozen=True)
 class Compose(Transform):
-    """One transform after the other."""
+    """One transform after the other.
+
+    Examples:
+        >>> from mlx_lattice import samples, transforms
+        >>> augment = transforms.Compose([transforms.Flip("xy"), transforms.CropSphere(500)])
+        >>> len(augment(samples.scan(), transforms.rng_of(seed=0, epoch=0, index=0)))
+        500
+    """
 
     transforms: tuple[Transform, ...]
 
     def __init__(self, transforms: Sequence[Transform]) -> None:
-        object.__setattr__(self, "transforms", tuple(transforms))
+        object.__setattr__(self, "transforms", _several(self, transforms))
 
     def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         for transform in self.transforms:
@@ -65,13 +104,14 @@ class Compose(Transform):
 
 @dataclass(frozen=True)
 class Sometimes(Transform):
-    """`transform` with probability p."""
+    """The transform with probability p; otherwise the cloud stays as it is."""
 
     transform: Transform
     p: float = 0.5
 
     def __post_init__(self) -> None:
-        check(self, "p", 0 <= self.p <= 1, "0 to 1")
+        _several(self, [self.transform], "transform")
+        number(self, "p", self.p, 0, 1)
 
     def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         return self.transform(cloud, rng, draw) if rng.random() < self.p else cloud
@@ -84,26 +124,44 @@ class OneOf(Transform):
     transforms: tuple[Transform, ...]
 
     def __init__(self, transforms: Sequence[Transform]) -> None:
-        object.__setattr__(self, "transforms", tuple(transforms))
+        object.__setattr__(self, "transforms", _several(self, transforms))
         check(self, "transforms", len(self.transforms) > 0, "one or more")
 
     def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         return self.transforms[rng.integers(len(self.transforms))](cloud, rng, draw)
 
 
-def check(transform: Any, key: str, good: bool, expected: str) -> None:
+def _several(
+    transform: object, given: Sequence[Transform], name: str = "transforms"
+) -> tuple[Transform, ...]:
+    if not isinstance(given, (list, tuple)) or not all(callable(one) for one in given):
+        raise TypeError(
+            f"[{type(transform).__name__}] {name}: found {told(given)}, expected transforms"
+        )
+    return tuple(given)
+
+
+def check(transform: object, key: str, good: bool, expected: str) -> None:
+    """Raises where a setting is not good."""
     if not good:
         raise ValueError(
-            f"[{type(transform).__name__}] {key}: found {getattr(transform, key)!r}, "
+            f"[{type(transform).__name__}] {key}: found {told(getattr(transform, key))}, "
             f"expected {expected}"
         )
 
 
-def axes_of(transform: Any, key: str) -> list[int]:
+def check_numbers(transform: object, key: str, expected: str, count: int = 3) -> list[float]:
+    """The numbers of a setting that has so many."""
+    values = getattr(transform, key)
+    check(transform, key, np.shape(values) == (count,), expected)
+    return [finite(transform, key, value) for value in values]
+
+
+def axes_of(transform: object, key: str) -> list[int]:
     """Column numbers of letters such as "xy"."""
     letters = getattr(transform, key)
-    good = len(set(letters)) == len(letters) > 0 and set(letters) <= set("xyz")
-    check(transform, key, good, "some of the letters x, y and z")
+    good = isinstance(letters, str) and len(set(letters)) == len(letters) > 0
+    check(transform, key, good and set(letters) <= set("xyz"), "some of the letters x, y and z")
     return ["xyz".index(letter) for letter in letters]
 
 

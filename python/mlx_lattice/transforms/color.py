@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..core._checks import finite, number
 from ..io import PointCloud
-from .base import Transform, check
+from .base import Transform
 
 if TYPE_CHECKING:
     from .base import Draw
@@ -16,7 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ColorJitter(Transform):
-    """Brightness, contrast and noise per point, as parts of the full range."""
+    """Changes brightness and contrast of a cloud, and adds noise to the color of each point.
+
+    brightness, contrast: the largest change, as a share of the full range and of the contrast.
+    noise: the standard deviation per point, as a share of the full range.
+    """
 
     brightness: float = 0.1
     contrast: float = 0.1
@@ -24,7 +29,7 @@ class ColorJitter(Transform):
 
     def __post_init__(self) -> None:
         for key in ("brightness", "contrast", "noise"):
-            check(self, key, getattr(self, key) >= 0, "0 or more")
+            finite(self, key, getattr(self, key), 0)
 
     def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         color, full = _color(self, cloud)
@@ -43,7 +48,7 @@ class ColorDrop(Transform):
     p: float = 0.2
 
     def __post_init__(self) -> None:
-        check(self, "p", 0 <= self.p <= 1, "0 to 1")
+        number(self, "p", self.p, 0, 1)
 
     def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         color, _ = _color(self, cloud)
@@ -52,7 +57,8 @@ class ColorDrop(Transform):
         return _with_color(cloud, color, np.zeros((len(cloud), 3)))
 
 
-def _color(transform: Any, cloud: PointCloud) -> tuple[Any, ...]:
+def _color(transform: Transform, cloud: PointCloud) -> tuple[np.ndarray, float]:
+    """The colors, and the largest value that they may have."""
     color = cloud.columns.get("color")
     if color is None or color.ndim != 2 or color.shape[1] not in (3, 4):
         raise ValueError(
@@ -62,7 +68,7 @@ def _color(transform: Any, cloud: PointCloud) -> tuple[Any, ...]:
     return color, 1.0 if color.dtype.kind == "f" else float(np.iinfo(color.dtype).max)
 
 
-def _with_color(cloud: PointCloud, color: Any, rgb: Any) -> PointCloud:
+def _with_color(cloud: PointCloud, color: np.ndarray, rgb: np.ndarray) -> PointCloud:
     values = color.copy()
     values[:, :3] = rgb if color.dtype.kind == "f" else np.rint(rgb)
     return PointCloud(cloud.points, {**cloud.columns, "color": values}, dict(cloud.meta))

@@ -1,6 +1,4 @@
-"""Transforms that move points: flip, rotate, scale, translate, jitter, elastic distortion,
-normalization.
-"""
+"""Transforms that move points: flips, turns, scales, noise, elastic distortion, normalization."""
 
 from __future__ import annotations
 
@@ -9,24 +7,35 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .base import Transform, axes_of, check, linear, moved
+from ..core._checks import finite, flag, number, one_of, positive
+from .base import Transform, axes_of, check, check_numbers, linear, moved
 
 if TYPE_CHECKING:
-    from mlx_lattice.io.cloud import PointCloud
-
+    from ..io import PointCloud
     from .base import Draw
 
 
 @dataclass(frozen=True)
 class Flip(Transform):
-    """Mirrors each of the axes with probability p."""
+    """Mirrors each of the axes with probability p; normals are mirrored too.
+
+    axes: letters such as "xy".
+
+    Examples:
+        >>> import numpy as np
+        >>> from mlx_lattice import samples, transforms
+        >>> yard, rng = samples.scan(), transforms.rng_of(seed=0, epoch=0, index=0)
+        >>> mirrored = transforms.Flip("x", p=1.0)(yard, rng)
+        >>> np.array_equal(mirrored.points[:, 0], -yard.points[:, 0])
+        True
+    """
 
     axes: str = "xy"
     p: float = 0.5
 
     def __post_init__(self) -> None:
         axes_of(self, "axes")
-        check(self, "p", 0 <= self.p <= 1, "0 to 1")
+        number(self, "p", self.p, 0, 1)
 
     def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         signs = np.ones(3)
@@ -45,8 +54,9 @@ class Rotate(Transform):
     high: float = 180.0
 
     def __post_init__(self) -> None:
-        check(self, "axis", self.axis in ("x", "y", "z"), "x, y or z")
-        check(self, "high", self.low <= self.high, f"at least low = {self.low}")
+        one_of(self, "axis", self.axis, ("x", "y", "z"))
+        low, high = (finite(self, key, getattr(self, key)) for key in ("low", "high"))
+        check(self, "high", low <= high, f"at least low = {low}")
 
     def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         return linear(cloud, turn(np.radians(rng.uniform(self.low, self.high)), self.axis))
@@ -54,14 +64,16 @@ class Rotate(Transform):
 
 @dataclass(frozen=True)
 class Scale(Transform):
-    """Multiplies all lengths by a factor between low and high, or each axis by its own."""
+    """Multiplies all lengths by a factor between low and high; per_axis: each axis by its own."""
 
     low: float = 0.95
     high: float = 1.05
     per_axis: bool = False
 
     def __post_init__(self) -> None:
-        check(self, "low", 0 < self.low <= self.high, f"above 0 and at most high = {self.high}")
+        low, high = (finite(self, key, getattr(self, key)) for key in ("low", "high"))
+        check(self, "low", 0 < low <= high, f"above 0 and at most high = {high}")
+        flag(self, "per_axis", self.per_axis)
 
     def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         factor = rng.uniform(self.low, self.high, 3 if self.per_axis else 1)
@@ -70,13 +82,13 @@ class Scale(Transform):
 
 @dataclass(frozen=True)
 class Translate(Transform):
-    """Moves all points by one vector; each axis is normal with deviation sigma."""
+    """Moves all points by one vector, whose axes are normal with deviations sigma (x, y, z)."""
 
     sigma: tuple[float, ...] = (0.5, 0.5, 0.1)
 
     def __post_init__(self) -> None:
-        good = np.shape(self.sigma) == (3,) and min(self.sigma) >= 0
-        check(self, "sigma", good, "three numbers of 0 or more")
+        expected = "three numbers of 0 or more"
+        check(self, "sigma", min(check_numbers(self, "sigma", expected)) >= 0, expected)
 
     def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         return moved(cloud, cloud.points + rng.normal(size=3) * np.asarray(self.sigma))
@@ -90,8 +102,8 @@ class Jitter(Transform):
     most: float = 0.05
 
     def __post_init__(self) -> None:
-        check(self, "sigma", self.sigma >= 0, "0 or more")
-        check(self, "most", self.most >= 0, "0 or more")
+        finite(self, "sigma", self.sigma, 0)
+        finite(self, "most", self.most, 0)
 
     def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         noise = rng.standard_normal(cloud.points.shape, np.float32) * np.float32(self.sigma)
@@ -102,15 +114,16 @@ class Jitter(Transform):
 class Elastic(Transform):
     """Smooth distortion (Simard et al., 2003): blurred noise on a coarse grid, interpolated.
 
-    cell: the distance of two nodes; magnitude: the noise at a node before it is blurred.
+    cell: the distance of two nodes of the grid, in units of the points.
+    magnitude: the standard deviation of the noise at a node before it is blurred.
     """
 
     cell: float = 0.2
     magnitude: float = 0.4
 
     def __post_init__(self) -> None:
-        check(self, "cell", self.cell > 0, "above 0")
-        check(self, "magnitude", self.magnitude >= 0, "0 or more")
+        positive(self, "cell", self.cell)
+        finite(self, "magnitude", self.magnitude, 0)
 
     def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         bounds = cloud.bounds()
@@ -136,14 +149,23 @@ class Elastic(Transform):
 class Normalize(Transform):
     """Moves the center of the points to the origin; `unit` also scales the farthest point to 1.
 
-    center: mean of the points, middle of their box, or none.
+    center: "mean" of the points, "box" for the middle of their box, or "none".
+
+    Examples:
+        >>> import numpy as np
+        >>> from mlx_lattice import samples, transforms
+        >>> rng = transforms.rng_of(seed=0, epoch=0, index=0)
+        >>> unit = transforms.Normalize()(samples.scan(), rng)
+        >>> round(float(np.linalg.norm(unit.points, axis=1).max()), 3)
+        1.0
     """
 
     center: str = "mean"
     unit: bool = True
 
     def __post_init__(self) -> None:
-        check(self, "center", self.center in ("mean", "box", "none"), "mean, box or none")
+        one_of(self, "center", self.center, ("mean", "box", "none"))
+        flag(self, "unit", self.unit)
 
     def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         finite = cloud.points[cloud.finite()].astype(np.float64)

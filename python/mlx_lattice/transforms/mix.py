@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..core._checks import finite, flag, integer, number
 from .base import Transform, check, join, linear, moved
 from .geometry import turn
 
 if TYPE_CHECKING:
-    from mlx_lattice.io.cloud import PointCloud
-
+    from ..io import PointCloud
     from .base import Draw
 
 
@@ -31,6 +31,7 @@ class PolarMix(Transform):
 
     Xiao et al., NeurIPS 2022.
 
+    sector: the angle of the sector in degrees.
     classes: class indices whose points are pasted once per angle, rotated about the scanner. By
         default only the sector is replaced.
     angles: in degrees.
@@ -41,7 +42,10 @@ class PolarMix(Transform):
     angles: tuple[float, ...] = (120.0, 240.0)
 
     def __post_init__(self) -> None:
-        check(self, "sector", 0 < self.sector <= 360, "above 0 and at most 360 degrees")
+        number(self, "sector", self.sector, 0, 360, low_included=False)
+        _check_list(self, "classes")
+        for angle in _check_list(self, "angles"):
+            finite(self, "angles", angle)
 
     def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         other = self._second(rng, draw)
@@ -60,8 +64,8 @@ class PolarMix(Transform):
 class LaserMix(Transform):
     """Areas of inclination alternate between the two scans (Kong et al., CVPR 2023).
 
-    areas: how many; a number of the tuple is drawn. low, high: inclinations of the scanner in
-    degrees.
+    areas: numbers of areas, one of which is drawn.
+    low, high: the inclinations of the scanner in degrees.
     """
 
     areas: tuple[int, ...] = (3, 4, 5, 6)
@@ -69,8 +73,10 @@ class LaserMix(Transform):
     high: float = 3.0
 
     def __post_init__(self) -> None:
-        check(self, "areas", len(self.areas) > 0 and min(self.areas) >= 2, "numbers of 2 or more")
-        check(self, "high", self.low < self.high, f"above low = {self.low}")
+        areas = [integer(self, "areas", area, 2) for area in _check_list(self, "areas")]
+        check(self, "areas", len(areas) > 0, "numbers of 2 or more")
+        low, high = (finite(self, key, getattr(self, key)) for key in ("low", "high"))
+        check(self, "high", low < high, f"above low = {low}")
 
     def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         other = self._second(rng, draw)
@@ -85,7 +91,9 @@ class LaserMix(Transform):
 class CopyPaste(Transform):
     """Up to `count` objects of the other scan, turned about the scanner, replace what stood there.
 
-    classes: class indices to take objects of. The other cloud needs `label` and `instance`.
+    classes: class indices to take objects of. The other cloud needs the columns `label` and
+        `instance`.
+    turned: whether objects are turned about the scanner by a random angle.
     """
 
     classes: tuple[int, ...] = ()
@@ -93,8 +101,9 @@ class CopyPaste(Transform):
     turned: bool = True
 
     def __post_init__(self) -> None:
-        check(self, "classes", len(self.classes) > 0, "one class or more")
-        check(self, "count", self.count >= 1, "1 or more")
+        check(self, "classes", len(_check_list(self, "classes")) > 0, "one class or more")
+        integer(self, "count", self.count)
+        flag(self, "turned", self.turned)
 
     def apply(self, cloud: PointCloud, rng: np.random.Generator, draw: Draw | None) -> PointCloud:
         other = self._second(rng, draw)
@@ -104,8 +113,8 @@ class CopyPaste(Transform):
         usable = np.isin(_labels(self, other), self.classes) & (instance > 0)
         objects = np.unique(instance[usable])
         chosen = rng.permutation(objects)[: self.count]
-        for number in chosen:
-            piece = other[usable & (instance == number)]
+        for one in chosen:
+            piece = other[usable & (instance == one)]
             if self.turned:
                 piece = linear(piece, turn(rng.uniform(-np.pi, np.pi)))
             low, high = piece.points.min(axis=0), piece.points.max(axis=0)
@@ -114,22 +123,31 @@ class CopyPaste(Transform):
         return cloud
 
 
-def _centered(cloud: PointCloud) -> Any:
+def _check_list(transform: Transform, key: str) -> list[object]:
+    """The values of a setting that is a list of numbers."""
+    values = getattr(transform, key)
+    check(transform, key, isinstance(values, (list, tuple, np.ndarray)), "a list of numbers")
+    return list(values)
+
+
+def _centered(cloud: PointCloud) -> PointCloud:
     bounds = cloud.bounds()
     middle = 0.0 if bounds is None else (bounds[0] + bounds[1]) / 2
     return moved(cloud, cloud.points.astype(np.float64) - middle)
 
 
-def _azimuth(cloud: PointCloud) -> Any:
+def _azimuth(cloud: PointCloud) -> np.ndarray:
+    """The angle of each point about the z axis, in degrees."""
     return np.degrees(np.arctan2(cloud.points[:, 1], cloud.points[:, 0]))
 
 
-def _inclination(cloud: PointCloud) -> Any:
-    flat = np.hypot(cloud.points[:, 0], cloud.points[:, 1])
+def _inclination(cloud: PointCloud) -> np.ndarray:
+    """The angle of each point above the plane z = 0, in degrees."""
+    flat: np.ndarray = np.hypot(cloud.points[:, 0], cloud.points[:, 1])
     return np.degrees(np.arctan2(cloud.points[:, 2], flat))
 
 
-def _labels(transform: Any, cloud: PointCloud) -> Any:
+def _labels(transform: Transform, cloud: PointCloud) -> np.ndarray:
     if "label" not in cloud.columns:
         raise ValueError(f"[{type(transform).__name__}] needs the column label in both clouds")
     return cloud.columns["label"]

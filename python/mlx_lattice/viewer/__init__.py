@@ -13,24 +13,38 @@ import os as _os
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-import numpy as _numpy
-
-from .._atomic import atomic_file as _atomic_file
-from .._atomic import write_bytes as _write_bytes
-from .._error_names import guard as _guard
+from ..core._checks import numpy_array as _numpy_array
+from ..core._checks import path as _check_path
+from ..io.atomic_files import atomic_file as _atomic_file
+from ..io.atomic_files import write_bytes as _write_bytes
 from ..io.cloud import PointCloud as _PointCloud
-from .iframe import Frame, show
-from .layers import Panel
-from .layers import Panels as _Panels
-from .web import page
+from .boxes import compare_boxes, with_boxes
+from .html_page import page
+from .notebook_frame import Frame, show
+from .scene import Panel
+from .scene import Panels as _Panels
 
 if _TYPE_CHECKING:
     from PIL import Image as _Image
 
-__all__ = ["Frame", "Panel", "compare", "page", "picture", "show", "write"]
+    from ..core.types import ArrayLike as _ArrayLike
+
+__all__ = [
+    "Frame",
+    "Panel",
+    "compare",
+    "compare_boxes",
+    "page",
+    "picture",
+    "show",
+    "with_boxes",
+    "write",
+]
 
 
-def compare(points: _Any, truth: _Any, prediction: _Any) -> list[Panel]:
+def compare(
+    points: _PointCloud | _ArrayLike, truth: _ArrayLike, prediction: _ArrayLike
+) -> list[Panel]:
     """Three panels of one cloud: prediction, truth and errors.
 
     Args:
@@ -51,8 +65,15 @@ def compare(points: _Any, truth: _Any, prediction: _Any) -> list[Panel]:
         >>> [panel.title for panel in panels]
         ['prediction', 'truth', 'errors']
     """
-    cloud = points if isinstance(points, _PointCloud) else _PointCloud(_numpy.asarray(points))
-    pairs = {"label": _numpy.asarray(prediction), "truth": _numpy.asarray(truth)}
+    cloud = (
+        points
+        if isinstance(points, _PointCloud)
+        else _PointCloud(_numpy_array("compare", "points", points))
+    )
+    pairs = {
+        "label": _numpy_array("compare", "prediction", prediction),
+        "truth": _numpy_array("compare", "truth", truth),
+    }
     for name, values in pairs.items():
         if values.dtype.kind not in "iub" or values.shape != (len(cloud),):
             raise ValueError(
@@ -82,12 +103,6 @@ def picture(panels: _Panels, **options: _Any) -> _Image.Image:
     Raises:
         ImportError: Pillow is not installed.
         ValueError: An option with a value that is not allowed.
-
-    Examples:
-        >>> import numpy as np
-        >>> from mlx_lattice import viewer
-        >>> viewer.picture(np.random.rand(100, 3), size=(320, 200)).size
-        (320, 200)
     """
     try:
         from .raster import render
@@ -118,16 +133,14 @@ def write(path: str | _os.PathLike[str], panels: _Panels, **options: _Any) -> No
         >>> os.path.getsize(path) > 1000
         True
     """
-    extension = _os.path.splitext(_os.fspath(path))[1].lower()
+    _check_path("write", path)
+    extension = _os.path.splitext(_os.fsdecode(path))[1].lower()
     if extension in (".html", ".htm"):
         text = page(panels, **options)
-        _write_bytes(path, text.encode())
+        _write_bytes(path, text.encode("utf-8", "replace"))
     elif extension == ".png":
         image = picture(panels, **options)
         with _atomic_file(path) as file:
             image.save(file, "PNG")
     else:
-        raise ValueError(f"{path}: extension {extension!r}, expected .html or .png")
-
-
-_guard(globals())
+        raise ValueError(f"[write] path {path}: extension {extension!r}, expected .html or .png")

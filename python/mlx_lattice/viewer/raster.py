@@ -6,13 +6,14 @@ behind its neighbors, so that edges are dark (eye-dome lighting, Boucheny 2009).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from .._atomic import atomic_file
-from .layers import (
+from ..core._checks import integer, one_of, told
+from ..io.atomic_files import atomic_file
+from .scene import (
     AZIMUTH,
     BACKGROUND,
     BACKGROUNDS,
@@ -20,10 +21,16 @@ from .layers import (
     Classes,
     Layer,
     Panels,
+    Scene,
+    check_point_size,
     colors,
     ramp,
     scene,
+    text,
 )
+
+if TYPE_CHECKING:
+    import os
 
 SCALE = 2  # drawn at SCALE times the size, then reduced
 INKS = {"dark": (223, 230, 240), "light": (30, 34, 42)}
@@ -44,19 +51,18 @@ def render(
     theme: str = "dark",
 ) -> Image.Image:
     """A Pillow image of panels side by side, with titles and one legend per layer."""
-    width, height = size
-    if not (64 <= width <= 16384 and 64 <= height <= 16384):
-        raise ValueError(f"[viewer] size: found {size}, expected 64 to 16384 pixels per side")
-    if theme not in BACKGROUNDS:
-        raise ValueError(f"[viewer] theme: found {theme!r}, expected 'dark' or 'light'")
-    if point_size is not None and not 0 < point_size <= 64:
-        raise ValueError(f"[viewer] point_size: found {point_size}, expected 0 to 64 pixels")
+    if not isinstance(size, (list, tuple)) or len(size) != 2:
+        raise TypeError(f"[viewer] size: found {told(size)}, expected (width, height) in pixels")
+    width, height = (integer("viewer", "size", side, 64, 16384) for side in size)
+    one_of("viewer", "theme", theme, tuple(BACKGROUNDS))
+    diameter = check_point_size(point_size)
+    text("title", title)
     s = scene(panels, color, classes, limit)
     by_name = {x.name: x for x in s.layers}
     n = len(s.panels)
     columns = max(range(1, n + 1), key=lambda c: min(width / c, height / -(-n // c)))
     rows = -(-n // columns)
-    image = Image.new("RGB", size, BACKGROUNDS[theme])
+    image = Image.new("RGB", (width, height), BACKGROUNDS[theme])
     every = np.concatenate([p.points for p in s.panels])
     view = _view(every, width // columns, height // rows)
     corners = [(i % columns * width // columns, i // columns * height // rows) for i in range(n)]
@@ -67,10 +73,22 @@ def render(
             view,
             width // columns,
             height // rows,
-            point_size or 2.0,
+            diameter,
             BACKGROUNDS[theme],
         )
         image.paste(part, corner)
+    _words(image, s, corners, title, INKS[theme])
+    return image
+
+
+def _words(
+    image: Image.Image,
+    s: Scene,
+    corners: list[tuple[int, int]],
+    title: str,
+    ink: tuple[int, int, int],
+) -> None:
+    """Writes the title of each panel and one legend per layer."""
     pen = ImageDraw.Draw(image)
     for corner, panel in zip(corners, s.panels):
         shown = (
@@ -78,19 +96,15 @@ def render(
             if len(panel.points) + panel.bad >= panel.total
             else f"{len(panel.points):,} of {panel.total:,} points, a random choice"
         )
-        name = panel.title or (title if n == 1 else "")
-        pen.text(
-            (corner[0] + 16, corner[1] + 12),
-            f"{name}   {shown}".strip(),
-            INKS[theme],
-            ImageFont.load_default(18),
-        )
+        name = panel.title or (title if len(s.panels) == 1 else "")
+        place = (corner[0] + 16, corner[1] + 12)
+        pen.text(place, f"{name}   {shown}".strip(), ink, ImageFont.load_default(18))
     used = list(dict.fromkeys(p.color or s.first for p in s.panels))
     used = [name for name in used if not (name == "truth" and "label" in used)]  # one legend
+    by_name = {x.name: x for x in s.layers}
     left = 16
     for name in used:
-        left += _legend(pen, by_name[name], left, height, INKS[theme])
-    return image
+        left += _legend(pen, by_name[name], left, image.height, ink)
 
 
 def _view(points: np.ndarray, width: int, height: int) -> tuple[np.ndarray, float]:
@@ -171,7 +185,12 @@ def _legend(
     return 0
 
 
-def cubes(voxels: Any, voxel_size: float, path: Any, size: tuple[int, int] = (1600, 900)) -> None:
+def cubes(
+    voxels: np.ndarray,
+    voxel_size: float,
+    path: str | os.PathLike[str],
+    size: tuple[int, int] = (1600, 900),
+) -> None:
     """Draws voxels (N, 3), integers, as small cubes colored by height, far cubes first."""
     width, height = size
     image = Image.new("RGB", (width * SCALE, height * SCALE), BACKGROUND)

@@ -44,7 +44,9 @@ TEST_F(Memory, BlocksAreAlignedAndLargeEnough) {
 
 // What Metal shares without a copy: whole pages of 16 KiB.
 TEST_F(Memory, LargeBlocksAreWholePages) {
-  if (kFrontBytes > 0) GTEST_SKIP() << "Metal is on Apple's systems only";
+#if !defined(__APPLE__)
+  GTEST_SKIP() << "Metal is on Apple's systems only";
+#endif
   for (size_t bytes : {16 << 10, (16 << 10) + 1, 40000, 65535, 65536, 70000, 1 << 20, (2 << 20) - 1,
                        2 << 20, (5 << 20) + 7}) {
     size_t capacity = 0;
@@ -54,17 +56,6 @@ TEST_F(Memory, LargeBlocksAreWholePages) {
     pool_give(block, capacity);
   }
   EXPECT_EQ(kPageBytes, size_t{16384});
-}
-
-// An array of MLX that owns a Buffer writes its size before the data.
-TEST_F(Memory, ABufferHasRoomBeforeItsData) {
-  for (int64_t size : {1, 4096, 70000, (2 << 20) + 3}) {
-    Buffer<char> buffer(size);
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % 64, 0u) << size;
-    open_front(buffer.data());
-    std::memset(buffer.data() - kFrontBytes, 1, kFrontBytes);
-    std::memset(buffer.data(), 1, static_cast<size_t>(size));
-  }
 }
 
 TEST_F(Memory, LargeBlocksComeBack) {

@@ -298,7 +298,7 @@ TEST(AttentionTest, LargeTables) {
 }
 
 // Forward and backward with n threads take at most n * 16 MiB, whatever the lengths. The pool keeps
-// what tasks give back, so that its size is the largest use.
+// what tasks give back, so its size is the largest use.
 TEST(AttentionTest, ScratchIsBelow16MiBPerThread) {
 #if defined(__SANITIZE_ADDRESS__)
   constexpr int kRows = 4000;  // AddressSanitizer is a hundred times slower

@@ -62,21 +62,14 @@ const Problem& problem() {
 uint32_t conv_bits(int64_t c_in, int64_t c_out, bool transposed) {
   const Problem& p = problem();
   const Values w = values(27 * c_in * c_out, 2);
-  DenseWeight weight;
-  weight.data = w.data();
-  weight.rows = transposed ? c_out : c_in;
-  weight.group_columns = transposed ? c_in : c_out;
-  weight.stride_k = c_in * c_out;
-  weight.stride_in = transposed ? 1 : c_out;
-  weight.stride_out = transposed ? c_out : 1;
-  const Values x = values(p.lists.n_in * weight.rows, 1);
-  Values y(static_cast<size_t>(p.lists.n_out * weight.group_columns));
-  ConvArgs args;
-  args.x = x.data();
-  args.weight = &weight;
-  args.y = y.data();
-  args.c_in = weight.rows;
-  args.c_out = weight.group_columns;
+  DenseWeight weight({c_in, c_out}, w.data());
+  if (transposed) {
+    weight.shape = weight.shape.reversed();
+    std::swap(weight.stride_in, weight.stride_out);
+  }
+  const Values x = values(p.lists.n_in * weight.shape.c_in, 1);
+  Values y(static_cast<size_t>(p.lists.n_out * weight.shape.c_out));
+  const ConvArgs args{weight.shape, x.data(), &weight, nullptr, y.data()};
   conv(transposed ? p.back : p.lists, transposed ? p.back_bounds : p.bounds, args);
   return checksum(y);
 }
@@ -85,13 +78,7 @@ uint32_t outer_bits(int64_t c_in, int64_t c_out) {
   const Problem& p = problem();
   const Values x = values(p.lists.n_in * c_in, 1), y = values(p.lists.n_out * c_out, 2);
   Values u(static_cast<size_t>(27 * c_in * c_out));
-  OuterArgs args;
-  args.x = x.data();
-  args.y = y.data();
-  args.u = u.data();
-  args.c_in = c_in;
-  args.c_out = c_out;
-  outer(p.lists, p.bounds, args);
+  outer(p.lists, p.bounds, {{c_in, c_out}, x.data(), y.data(), u.data()});
   return checksum(u);
 }
 

@@ -14,9 +14,13 @@
 #include "lattice/kernels/cpu/geometry/rulebook.h"
 #include "tests/support/hwy_targets.h"
 #include "tests/support/random.h"
+#include "tests/support/values.h"
 
 namespace lattice::cpu {
 namespace {
+
+using support::float_type_of;
+using support::values;
 
 // Points in a box, several in each cell of a kernel.
 RelationLists crowd(int64_t n, float grid) {
@@ -45,22 +49,12 @@ RelationLists given(int64_t n) {
 }
 
 template <typename T>
-std::vector<T> values(int64_t n, uint64_t seed) {
-  support::Random random(seed);
-  std::vector<T> out(static_cast<size_t>(n));
-  for (T& v : out) v = narrow<T>(static_cast<float>(random.below(2001)) / 1000.0f - 1.0f);
-  return out;
-}
-
-template <typename T>
 std::vector<T> run(const RelationLists& lists, int64_t c_in, int64_t c_out, int64_t groups) {
   const auto x = values<T>(lists.n_in * c_in, 1), y = values<T>(lists.n_out * c_out, 2);
   std::vector<T> u(static_cast<size_t>(lists.n_k() * c_in / groups * c_out));
-  const FloatType storage = std::is_same_v<T, float>    ? FloatType::f32
-                            : std::is_same_v<T, half_t> ? FloatType::f16
-                                                        : FloatType::bf16;
+  const FloatType storage = float_type_of<T>();
   const TileBounds bounds = tile_bounds(lists, conv_tile(lists));
-  outer_of_buckets(lists, bounds, {storage, x.data(), y.data(), u.data(), c_in, c_out, groups});
+  outer_of_buckets(lists, bounds, {{c_in, c_out, groups, storage}, x.data(), y.data(), u.data()});
   return u;
 }
 
@@ -70,7 +64,8 @@ void check(const RelationLists& lists, int64_t c_in, int64_t c_out, int64_t grou
                std::to_string(groups));
   const auto x = values<T>(lists.n_in * c_in, 1), y = values<T>(lists.n_out * c_out, 2);
   std::vector<T> exact(static_cast<size_t>(lists.n_k() * c_in / groups * c_out));
-  reference_outer(lists, x.data(), c_in, y.data(), c_out, exact.data(), groups);
+  reference_outer(lists,
+                  {{c_in, c_out, groups, float_type_of<T>()}, x.data(), y.data(), exact.data()});
   const double unit = std::is_same_v<T, float>    ? 0x1p-23
                       : std::is_same_v<T, half_t> ? 0x1p-10
                                                   : 0x1p-7;
@@ -112,13 +107,13 @@ TEST(Buckets, SameBitsForAnyThreads) {
 
 TEST(Buckets, PayWhereManyEdgesShareAnOutput) {
   RelationLists lists = crowd(700, 0.2f);
-  EXPECT_TRUE(buckets_pay(lists, 64, 1));
-  EXPECT_FALSE(buckets_pay(lists, 64, 2));
-  EXPECT_FALSE(buckets_pay(crowd(700, 0.05f), 64, 1));
+  EXPECT_TRUE(buckets_pay(lists, {64, 64}));
+  EXPECT_FALSE(buckets_pay(lists, {64, 64, 2}));
+  EXPECT_FALSE(buckets_pay(crowd(700, 0.05f), {64, 64}));
   lists.in_order = nullptr;
-  EXPECT_FALSE(buckets_pay(lists, 64, 1));
+  EXPECT_FALSE(buckets_pay(lists, {64, 64}));
   std::vector<float> u(8);
-  EXPECT_THROW(outer_of_buckets(lists, {}, {FloatType::f32, u.data(), u.data(), u.data(), 1, 1, 1}),
+  EXPECT_THROW(outer_of_buckets(lists, {}, {{1, 1, 1}, u.data(), u.data(), u.data()}),
                std::invalid_argument);
 }
 

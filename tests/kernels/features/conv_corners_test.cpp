@@ -43,14 +43,7 @@ RelationLists identity(int64_t n) {
 
 // W (n_k, c_in / groups, c_out) as it lies in memory.
 DenseWeight forward_weight(const float* w, int64_t c_in, int64_t c_out, int64_t groups) {
-  DenseWeight weight;
-  weight.data = w;
-  weight.rows = c_in / groups;
-  weight.group_columns = weight.stride_group = c_out / groups;
-  weight.stride_k = c_in / groups * c_out;
-  weight.stride_in = c_out;
-  weight.stride_out = 1;
-  return weight;
+  return {{c_in, c_out, groups}, w};
 }
 
 using Values = std::vector<double>;
@@ -99,7 +92,8 @@ void check_round_trip(FloatType storage) {
   // Depthwise: no product with 0 meets an infinity.
   const std::vector<float> ones(16, 1.0f);
   const DenseWeight weight = forward_weight(ones.data(), 16, 16, 16);
-  conv(lists, tile_bounds(lists, 256), {storage, x.data(), &weight, nullptr, y.data(), 16, 16, 16});
+  conv(lists, tile_bounds(lists, 256),
+       {{16, 16, 16, storage}, x.data(), &weight, nullptr, y.data()});
   for (size_t i = 0; i < x.size(); ++i) {
     const float a = widen(x[i]), b = widen(y[i]);
     if (std::isnan(a)) {
@@ -137,7 +131,8 @@ void check_rounding(FloatType storage) {
   const RelationLists lists = identity(1);
   DenseWeight weight = forward_weight(values.data(), 1, n, 1);
   std::vector<T> one(1, narrow<T>(1.0f)), y(values.size());
-  conv(lists, tile_bounds(lists, 256), {storage, one.data(), &weight, nullptr, y.data(), 1, n, 1});
+  conv(lists, tile_bounds(lists, 256),
+       {{1, n, 1, storage}, one.data(), &weight, nullptr, y.data()});
   for (size_t i = 0; i < values.size(); ++i) {
     if (std::isnan(values[i])) {
       ASSERT_TRUE(std::isnan(widen(y[i]))) << i;
@@ -166,6 +161,7 @@ TEST(Rows, RoundsToNearestEven) {
 // Weights that must not be kept, and weights too large to keep, give the bits of those that are.
 TEST(Conv, WeightsMadeAsTheyAreUsed) {
   struct Source final : WeightSource {
+    explicit Source(const DenseWeight& dense) : dense(dense) {}
     DenseWeight dense;
     void fill(int64_t k, int64_t column, int64_t columns, int64_t width,
               float* dst) const override {
@@ -177,11 +173,10 @@ TEST(Conv, WeightsMadeAsTheyAreUsed) {
   const TileBounds bounds = tile_bounds(lists, conv_tile(lists));
   for (const int64_t c : {16, 33, 100}) {
     const auto x = values(lists.n_in * c, 1), w = values(27 * c * c, 2);
-    Source source;
-    source.dense = forward_weight(w.data(), c, c, 1);
+    const Source source(forward_weight(w.data(), c, c, 1));
     std::vector<float> kept(static_cast<size_t>(lists.n_out * c)), made(kept.size());
-    conv(lists, bounds, {FloatType::f32, x.data(), &source.dense, nullptr, kept.data(), c, c, 1});
-    conv(lists, bounds, {FloatType::f32, x.data(), &source, nullptr, made.data(), c, c, 1});
+    conv(lists, bounds, {{c, c, 1}, x.data(), &source.dense, nullptr, kept.data()});
+    conv(lists, bounds, {{c, c, 1}, x.data(), &source, nullptr, made.data()});
     EXPECT_EQ(kept, made) << c;
   }
   const RelationLists few = submanifold(support::random_set(40, 3, 1));
@@ -189,7 +184,7 @@ TEST(Conv, WeightsMadeAsTheyAreUsed) {
   const auto x = values(few.n_in * c, 1), w = values(27 * c * c, 2);
   const DenseWeight weight = forward_weight(w.data(), c, c, 1);
   std::vector<float> y(static_cast<size_t>(few.n_out * c));
-  conv(few, tile_bounds(few, 256), {FloatType::f32, x.data(), &weight, nullptr, y.data(), c, c, 1});
+  conv(few, tile_bounds(few, 256), {{c, c, 1}, x.data(), &weight, nullptr, y.data()});
   expect_near(y, oracle_conv(few, x, w, c, c, 1), 1e-3);
 }
 
@@ -201,12 +196,11 @@ TEST(Conv, TransposedWeightsWithGroups) {
     const int64_t ci = c_in / groups, co = c_out / groups;
     const auto g = values(lists.n_out * c_out, 1), w = values(27 * ci * c_out, 2);
     DenseWeight weight = forward_weight(w.data(), c_in, c_out, groups);
-    weight.rows = co;
-    weight.group_columns = ci;
+    weight.shape = weight.shape.reversed();
     std::swap(weight.stride_in, weight.stride_out);
     std::vector<float> dx(static_cast<size_t>(lists.n_in * c_in));
     conv(back, tile_bounds(back, 256),
-         {FloatType::f32, g.data(), &weight, nullptr, dx.data(), c_out, c_in, groups});
+         {{c_out, c_in, groups}, g.data(), &weight, nullptr, dx.data()});
     Values expected(dx.size());
     each_edge(lists,
               [&, ci = ci, co = co, c_in = c_in, c_out = c_out](int64_t k, int64_t i, int64_t o) {
@@ -231,8 +225,7 @@ TEST(Conv, InfinitiesStayWhereTheyBelong) {
       const auto w = values(c / groups * c, 2);
       const DenseWeight weight = forward_weight(w.data(), c, c, groups);
       std::vector<float> y(static_cast<size_t>(40 * c));
-      conv(lists, tile_bounds(lists, 256),
-           {FloatType::f32, x.data(), &weight, nullptr, y.data(), c, c, groups});
+      conv(lists, tile_bounds(lists, 256), {{c, c, groups}, x.data(), &weight, nullptr, y.data()});
       for (int64_t i = 0; i < 40 * c; ++i)
         ASSERT_EQ(std::isfinite(y[static_cast<size_t>(i)]),
                   i / c != 7 || (groups == 3 && i % c < 10))
@@ -251,9 +244,9 @@ TEST(Conv, WindowsThatMove) {
                g = values(lists.n_out * c_out, 3);
     const DenseWeight weight = forward_weight(w.data(), c_in, c_out, 1);
     std::vector<float> y(static_cast<size_t>(lists.n_out * c_out)), u(w.size());
-    conv(lists, bounds, {FloatType::f32, x.data(), &weight, nullptr, y.data(), c_in, c_out, 1});
+    conv(lists, bounds, {{c_in, c_out, 1}, x.data(), &weight, nullptr, y.data()});
     expect_near(y, oracle_conv(lists, x, w, c_in, c_out, 1), 1e-4);
-    outer(lists, bounds, {FloatType::f32, x.data(), g.data(), u.data(), c_in, c_out, 1});
+    outer(lists, bounds, {{c_in, c_out, 1}, x.data(), g.data(), u.data()});
     Values expected(u.size());
     each_edge(lists, [&](int64_t k, int64_t i, int64_t o) {
       for (int64_t c = 0; c < c_in; ++c)
@@ -280,7 +273,7 @@ TEST(Conv, ManyOffsets) {
   const DenseWeight weight = forward_weight(w.data(), 4, 6, 1);
   std::vector<float> y(static_cast<size_t>(n * 6));
   conv(lists, tile_bounds(lists, conv_tile(lists)),
-       {FloatType::f32, x.data(), &weight, nullptr, y.data(), 4, 6, 1});
+       {{4, 6, 1}, x.data(), &weight, nullptr, y.data()});
   expect_near(y, oracle_conv(lists, x, w, 4, 6, 1), 1e-3);
 }
 
@@ -302,12 +295,11 @@ TEST(Conv, BadArguments) {
   std::vector<float> y(64);
   const DenseWeight weight = forward_weight(w.data(), 4, 4, 1);
   const auto call = [&](const TileBounds& bounds, int64_t c_in, int64_t c_out, int64_t groups) {
-    conv(lists, bounds,
-         {FloatType::f32, x.data(), &weight, nullptr, y.data(), c_in, c_out, groups});
+    conv(lists, bounds, {{c_in, c_out, groups}, x.data(), &weight, nullptr, y.data()});
   };
   const auto call_outer = [&](const TileBounds& bounds, int64_t c_in, int64_t c_out,
                               int64_t groups) {
-    outer(lists, bounds, {FloatType::f32, x.data(), x.data(), y.data(), c_in, c_out, groups});
+    outer(lists, bounds, {{c_in, c_out, groups}, x.data(), x.data(), y.data()});
   };
   const TileBounds bounds = tile_bounds(lists, 256), wrong = tile_bounds(other, 256);
   EXPECT_NO_THROW(call(bounds, 4, 4, 1));

@@ -10,19 +10,14 @@
 #include "lattice/kernels/cpu/features/norm.h"
 #include "lattice/kernels/cpu/geometry/relations.h"
 #include "tests/support/hwy_targets.h"
-#include "tests/support/random.h"
+#include "tests/support/values.h"
 #include "tests/support/workloads.h"
 
 namespace lattice::cpu {
 namespace {
 
-template <typename T>
-std::vector<T> values(int64_t n, uint64_t seed) {
-  support::Random random(seed);
-  std::vector<T> out(static_cast<size_t>(n));
-  for (T& v : out) v = narrow<T>(static_cast<float>(random.below(2001)) / 1000.0f - 1.0f);
-  return out;
-}
+using support::float_type_of;
+using support::values;
 
 RelationLists submanifold(int64_t n) {
   const support::Coords coords = support::random_set(n, 8);
@@ -67,18 +62,11 @@ struct Problem {
         shift(values<float>(s.c_out, 7)) {}
 
   std::vector<T> run(const NormAfter& norm) const {
-    DenseWeight weight;
-    weight.storage = kType;
-    weight.data = w.data();
-    weight.rows = shape.c_in;
-    weight.group_columns = shape.c_out;
-    weight.stride_k = shape.c_in * shape.c_out;
-    weight.stride_in = shape.c_out;
-    weight.stride_out = 1;
+    const ConvShape z{shape.c_in, shape.c_out, 1, kType};
+    const DenseWeight weight(z, w.data());
     std::vector<T> y(static_cast<size_t>(lists.n_out * shape.c_out));
     conv(lists, tile_bounds(lists, conv_tile(lists)),
-         {kType, x.data(), &weight, shape.bias ? bias.data() : nullptr, y.data(), shape.c_in,
-          shape.c_out, 1, false, norm});
+         {z, x.data(), &weight, shape.bias ? bias.data() : nullptr, y.data(), false, norm});
     return y;
   }
   std::vector<T> together() const {
@@ -94,9 +82,7 @@ struct Problem {
     return y;
   }
 
-  static constexpr FloatType kType = std::is_same_v<T, float>    ? FloatType::f32
-                                     : std::is_same_v<T, half_t> ? FloatType::f16
-                                                                 : FloatType::bf16;
+  static constexpr FloatType kType = float_type_of<T>();
   const RelationLists& lists;
   Shape shape;
   std::vector<T> x, w, bias, residual;

@@ -15,7 +15,7 @@ TEST(ConvPlan, PanelsCoverTheColumnsOfEachGroup) {
       for (const int64_t columns : {1, 5, 16, 33, 96, 200}) {
         const int64_t c_in = 7 * groups, c_out = columns * groups;
         int64_t next = 0, least = INT64_MAX, most = 0;
-        for (const Panel& p : cut_panels(c_in, c_out, groups, lanes, 4)) {
+        for (const Panel& p : cut_panels({c_in, c_out, groups}, lanes, 4)) {
           EXPECT_EQ(p.column, next);
           next += p.columns;
           EXPECT_EQ(p.x_column, p.column / columns * 7);
@@ -31,10 +31,10 @@ TEST(ConvPlan, PanelsCoverTheColumnsOfEachGroup) {
 }
 
 TEST(ConvPlan, DepthwiseGroupsLieSideBySide) {
-  EXPECT_TRUE(is_depthwise(40, 40, 40));
-  EXPECT_FALSE(is_depthwise(1, 1, 1));
-  EXPECT_FALSE(is_depthwise(40, 80, 40));
-  const std::vector<Panel> panels = cut_panels(40, 40, 40, 8, 2);
+  EXPECT_TRUE((ConvShape{40, 40, 40}.is_depthwise()));
+  EXPECT_FALSE((ConvShape{1, 1, 1}.is_depthwise()));
+  EXPECT_FALSE((ConvShape{40, 80, 40}.is_depthwise()));
+  const std::vector<Panel> panels = cut_panels({40, 40, 40}, 8, 2);
   ASSERT_EQ(panels.size(), 3u);
   for (const Panel& p : panels) EXPECT_EQ(p.x_column, p.column);
   EXPECT_EQ(panels.back().column + panels.back().columns, 40);

@@ -16,12 +16,15 @@
 #include "lattice/kernels/cpu/geometry/relations.h"
 #include "tests/support/hwy_targets.h"
 #include "tests/support/random.h"
+#include "tests/support/values.h"
 #include "tests/support/workloads.h"
 
 namespace lattice::cpu {
 namespace {
 
+using support::float_type_of;
 using support::on_each_target;
+using support::values;
 
 RelationLists submanifold(const support::Coords& coords) {
   const CoordSpan span{coords.data(), static_cast<int64_t>(coords.size()) / 4, false};
@@ -38,21 +41,6 @@ RelationLists any_edges(int64_t n_in, int64_t n_out, int64_t n_edges) {
     k.push_back(static_cast<int32_t>(random.below(5)));
   }
   return lists_of_edges(in.data(), out.data(), k.data(), n_edges, n_in, n_out, 5);
-}
-
-template <typename T>
-std::vector<T> values(int64_t n, uint64_t seed) {
-  support::Random random(seed);
-  std::vector<T> out(static_cast<size_t>(n));
-  for (T& v : out) v = narrow<T>(static_cast<float>(random.below(2001)) / 1000.0f - 1.0f);
-  return out;
-}
-
-template <typename T>
-constexpr FloatType float_type_of() {
-  return std::is_same_v<T, float>    ? FloatType::f32
-         : std::is_same_v<T, half_t> ? FloatType::f16
-                                     : FloatType::bf16;
 }
 
 // Both are within half a unit of one rounding of the true sum: they differ by one unit at most,
@@ -79,21 +67,14 @@ void check(const RelationLists& lists, int64_t c_in, int64_t c_out, int64_t grou
              bias = values<T>(c_out, 3), g = values<T>(lists.n_out * c_out, 4);
   const T* b = with_bias ? bias.data() : nullptr;
   std::vector<T> y(static_cast<size_t>(lists.n_out * c_out)), y0 = y, u(w.size()), u0 = u;
-  DenseWeight weight;
-  weight.storage = float_type_of<T>();
-  weight.data = w.data();
-  weight.rows = in_group;
-  weight.group_columns = weight.stride_group = c_out / groups;
-  weight.stride_k = in_group * c_out;
-  weight.stride_in = c_out;
-  weight.stride_out = 1;
+  const ConvShape shape{c_in, c_out, groups, float_type_of<T>()};
+  const DenseWeight weight(shape, w.data());
   const TileBounds bounds = tile_bounds(lists, conv_tile(lists));
-  conv(lists, bounds, {float_type_of<T>(), x.data(), &weight, b, y.data(), c_in, c_out, groups});
-  reference_conv<T>(
-      lists, {x.data(), w.data(), {weight.stride_k, c_out, 1}, b, y0.data(), c_in, c_out, groups});
+  conv(lists, bounds, {shape, x.data(), &weight, b, y.data()});
+  reference_conv(lists, weight, {shape, x.data(), &weight, b, y0.data()});
   expect_close(y, y0, 1e-4);
-  outer(lists, bounds, {float_type_of<T>(), x.data(), g.data(), u.data(), c_in, c_out, groups});
-  reference_outer<T>(lists, x.data(), c_in, g.data(), c_out, u0.data(), groups);
+  outer(lists, bounds, {shape, x.data(), g.data(), u.data()});
+  reference_outer(lists, {shape, x.data(), g.data(), u0.data()});
   expect_close(u, u0, 1e-3);
 }
 
@@ -175,20 +156,9 @@ TEST(Conv, ReversedListsAreTheAdjoint) {
   const auto x = values<float>(lists.n_in * c, 1), w = values<float>(27 * c * c, 2),
              g = values<float>(lists.n_out * c, 3);
   std::vector<float> y(x.size()), dx(x.size());
-  DenseWeight weight;
-  weight.data = w.data();
-  weight.rows = weight.group_columns = c;
-  weight.stride_k = c * c;
-  weight.stride_in = c;
-  weight.stride_out = 1;
-  weight.stride_group = c;
-  DenseWeight turned = weight;
-  turned.stride_in = 1;
-  turned.stride_out = c;
-  conv(lists, tile_bounds(lists, conv_tile(lists)),
-       {FloatType::f32, x.data(), &weight, nullptr, y.data(), c, c, 1});
-  conv(back, tile_bounds(back, conv_tile(back)),
-       {FloatType::f32, g.data(), &turned, nullptr, dx.data(), c, c, 1});
+  const DenseWeight weight({c, c}, w.data()), turned({c, c}, w.data(), c * c, 1, c);
+  conv(lists, tile_bounds(lists, conv_tile(lists)), {{c, c}, x.data(), &weight, nullptr, y.data()});
+  conv(back, tile_bounds(back, conv_tile(back)), {{c, c}, g.data(), &turned, nullptr, dx.data()});
   double left = 0, right = 0;
   for (size_t i = 0; i < x.size(); ++i)
     left += double{g[i]} * double{y[i]}, right += double{x[i]} * double{dx[i]};
@@ -201,18 +171,14 @@ TEST(Conv, SameBitsForAnyNumberOfThreads) {
   const int64_t c = 32;
   const auto x = values<float>(lists.n_in * c, 1), w = values<float>(27 * c * c, 2),
              g = values<float>(lists.n_out * c, 3);
-  DenseWeight weight;
-  weight.data = w.data();
-  weight.rows = weight.group_columns = weight.stride_group = weight.stride_in = c;
-  weight.stride_k = c * c;
-  weight.stride_out = 1;
+  const DenseWeight weight({c, c}, w.data());
   const TileBounds bounds = tile_bounds(lists, conv_tile(lists));
   std::vector<std::vector<float>> results;
   for (const int threads : {1, 2, 5}) {
     set_thread_count(threads);
     std::vector<float> y(x.size()), u(w.size());
-    conv(lists, bounds, {FloatType::f32, x.data(), &weight, nullptr, y.data(), c, c, 1});
-    outer(lists, bounds, {FloatType::f32, x.data(), g.data(), u.data(), c, c, 1});
+    conv(lists, bounds, {{c, c}, x.data(), &weight, nullptr, y.data()});
+    outer(lists, bounds, {{c, c}, x.data(), g.data(), u.data()});
     y.insert(y.end(), u.begin(), u.end());
     results.push_back(y);
   }

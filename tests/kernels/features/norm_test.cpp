@@ -11,16 +11,12 @@
 
 #include "lattice/kernels/cpu/base/threads.h"
 #include "tests/support/random.h"
+#include "tests/support/values.h"
 
 namespace lattice::cpu {
 namespace {
 
-template <typename T>
-std::vector<T> values(support::Random& random, int64_t n, double around = 0) {
-  std::vector<T> out(static_cast<size_t>(n));
-  for (T& v : out) v = narrow<T>(static_cast<float>(around + random.uniform(-2, 2)));
-  return out;
-}
+using support::values;
 
 template <typename T>
 struct Case {

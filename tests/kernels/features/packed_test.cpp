@@ -11,18 +11,13 @@
 #include "lattice/kernels/cpu/geometry/edges.h"
 #include "tests/support/hwy_targets.h"
 #include "tests/support/random.h"
+#include "tests/support/values.h"
 
 namespace lattice::cpu {
 namespace {
 
+using support::float_type_of;
 using support::on_each_target;
-
-template <typename T>
-constexpr FloatType float_type_of() {
-  return std::is_same_v<T, float>    ? FloatType::f32
-         : std::is_same_v<T, half_t> ? FloatType::f16
-                                     : FloatType::bf16;
-}
 
 // Random codes and scales in exactly sized arrays, and the dense weight W[k][c][m] that they stand
 // for.
@@ -55,21 +50,18 @@ struct Packed {
           dense[static_cast<size_t>((k * in + c) * out + m)] =
               narrow<T>(product + widen(biases[group]));
         }
-    weight.storage = float_type_of<T>();
+    weight.shape = {in * groups, out, groups, float_type_of<T>()};
     weight.codes = codes.data();
     weight.scales = scales.data();
     weight.biases = biases.data();
     weight.bits = bits;
     weight.group_size = group_size;
     weight.n_k = n_k;
-    weight.in_channels = in;
-    weight.out_channels = out;
-    weight.groups = groups;
   }
   // W^T of the groups: row m of a group, column c of all groups.
   float turned(int64_t k, int64_t row, int64_t column) const {
-    const int64_t in = weight.in_channels, out = weight.out_channels,
-                  m = column / in * (out / weight.groups) + row;
+    const int64_t in = weight.shape.in_group(), out = weight.shape.c_out,
+                  m = column / in * weight.shape.out_group() + row;
     return widen(dense[static_cast<size_t>((k * in + column % in) * out + m)]);
   }
 };
@@ -147,15 +139,11 @@ void check_conv(const RelationLists& lists, int64_t c_in, int64_t c_out, int64_t
   const int64_t in = (transposed ? c_out : c_in) / groups, out = transposed ? c_in : c_out;
   Packed<T> p(3, in, out, groups, 4, 32);
   p.weight.transposed = transposed;
-  DenseWeight dense;
-  dense.storage = float_type_of<T>();
-  dense.data = p.dense.data();
-  dense.rows = c_in / groups;
-  dense.group_columns = c_out / groups;
-  dense.stride_k = in * out;
-  dense.stride_in = transposed ? 1 : out;
-  dense.stride_out = transposed ? out : 1;
-  dense.stride_group = out / groups;
+  DenseWeight dense(p.weight.shape, p.dense.data());
+  if (transposed) {
+    dense.shape = dense.shape.reversed();
+    std::swap(dense.stride_in, dense.stride_out);
+  }
   support::Random random(5);
   std::vector<T> x;
   for (int64_t i = 0; i < lists.n_in * c_in; ++i)
@@ -164,7 +152,7 @@ void check_conv(const RelationLists& lists, int64_t c_in, int64_t c_out, int64_t
   const auto run = [&](const WeightSource& weight) {
     std::vector<T> y(static_cast<size_t>(lists.n_out * c_out));
     conv(lists, bounds,
-         {float_type_of<T>(), x.data(), &weight, nullptr, y.data(), c_in, c_out, groups});
+         {{c_in, c_out, groups, float_type_of<T>()}, x.data(), &weight, nullptr, y.data()});
     std::vector<float> wide;
     for (const T v : y) wide.push_back(widen(v));
     return wide;

@@ -51,7 +51,7 @@ TEST(Pairs, MatchesFloat64) {
                                a = values(random, kMatrices * z.groups * z.c * z.m),
                                g = values(random, kOut * z.groups * z.m);
       const Grouped by_out(out, kOut), by_k(k, kMatrices);
-      const PerEdgeShape shape{FloatType::f32, z.groups, z.c, z.m};
+      const ConvShape shape{z.groups * z.c, z.groups * z.m, z.groups};
       std::vector<float> y(g.size()), dots(g.size()), u(a.size());
       const PerEdgeEdges to_rows{
           kOut, by_out.offsets.data(), by_out.order.data(), in.data(), out.data(), k.data()};

@@ -30,12 +30,14 @@ void check(const RotaryShape& s, double unit) {
       };
       double expected = value(c);
       if (c < 2 * pairs * s.axes) {
-        const int64_t axis = c / (2 * pairs), pair = c % (2 * pairs) / 2;
+        const int64_t axis = c / (2 * pairs), place = c % (2 * pairs),
+                      pair = s.halves ? place % pairs : place / 2, step = s.halves ? pairs : 1;
+        const bool first = s.halves ? place < pairs : place % 2 == 0;
         const double angle =
             double{places[static_cast<size_t>(r / s.heads * s.axes + axis)]} *
             std::pow(s.base, -static_cast<double>(pair) / static_cast<double>(pairs));
-        expected = c % 2 == 0 ? value(c) * std::cos(angle) - value(c + 1) * std::sin(angle)
-                              : value(c - 1) * std::sin(angle) + value(c) * std::cos(angle);
+        expected = first ? value(c) * std::cos(angle) - value(c + step) * std::sin(angle)
+                         : value(c - step) * std::sin(angle) + value(c) * std::cos(angle);
       }
       worst = std::max(worst,
                        std::fabs(double{widen(y[static_cast<size_t>(r * s.size + c)])} - expected));
@@ -52,7 +54,8 @@ TEST(Rotary, NearFloat64AndItsInverse) {
   support::on_each_target([] {
     for (const int64_t axes : {1, 2, 3})
       for (const int64_t size : {1, 2, 5, 6, 12, 16, 31, 64})
-        check<float>({FloatType::f32, 9, 3, size, axes, 10000.0, false}, 2e-5);
+        for (const bool halves : {false, true})
+          check<float>({FloatType::f32, 9, 3, size, axes, 10000.0, false, halves}, 2e-5);
     check<float>({FloatType::f32, 0, 2, 8, 1, 10000.0, false}, 0);
     check<float>({FloatType::f32, 4, 1, 12, 3, 100.0, false}, 2e-5);
     check<half_t>({FloatType::f16, 9, 2, 18, 3, 10000.0, false}, 3e-3);

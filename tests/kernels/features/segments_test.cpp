@@ -15,10 +15,12 @@
 #include "lattice/kernels/cpu/base/threads.h"
 #include "tests/support/hwy_targets.h"
 #include "tests/support/random.h"
+#include "tests/support/values.h"
 
 namespace lattice::cpu {
 namespace {
 
+using support::float_type_of;
 using support::on_each_target;
 
 struct Case {
@@ -59,12 +61,6 @@ Case make_case(const std::vector<int64_t>& sizes, bool listed, bool weighted, ui
   return c;
 }
 
-template <typename T>
-constexpr FloatType float_type_of() {
-  return std::is_same_v<T, float>    ? FloatType::f32
-         : std::is_same_v<T, half_t> ? FloatType::f16
-                                     : FloatType::bf16;
-}
 template <typename T>
 constexpr double unit() {
   return std::is_same_v<T, float> ? 0x1p-24 : std::is_same_v<T, half_t> ? 0x1p-11 : 0x1p-8;

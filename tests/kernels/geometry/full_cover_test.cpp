@@ -41,7 +41,7 @@ struct Cloud {
   }
 };
 
-// One cell per cloud, whose representative is its first point, so that most points are left out.
+// One cell per cloud, whose representative is its first point, so most points are left out.
 TEST(Cover, IsAMaximalNet) {
   const Cloud cloud({0, 300, 1, 200, 0}, 3);
   const std::vector<int32_t> chosen{0, 300, 301};

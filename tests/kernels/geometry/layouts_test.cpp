@@ -165,7 +165,8 @@ TEST(Layouts, BlocksAreSortedAlongTheCurve) {
     const Rows rows = random_rows(500, low, 60, 2);
     for (const Curve curve : kCurves)
       for (const int log2 : {0, 1, 3}) {
-        const Blocks made = curve_blocks(span(rows), curve, log2);
+        const Blocks made =
+            curve_blocks(span(rows), curve, log2, curve_frame(bounding_box(span(rows))));
         std::map<std::array<int32_t, 4>, int32_t> seen;
         Rows coarse;
         for (size_t r = 0; r < 500; ++r) {
@@ -185,8 +186,9 @@ TEST(Layouts, BlocksAreSortedAlongTheCurve) {
       }
   }
   const Rows flat = {0, 0, 0, 0, 0, 1, 1, 1};
-  EXPECT_EQ(curve_blocks(span(flat), Curve::z, 2).first.size(), 2);  // depth 1: no pooling
-  EXPECT_EQ(curve_blocks(span(flat), Curve::z, 2).log2, 0);
+  const CurveFrame frame = curve_frame(bounding_box(span(flat)));
+  EXPECT_EQ(curve_blocks(span(flat), Curve::z, 2, frame).first.size(), 2);  // depth 1: no pooling
+  EXPECT_EQ(curve_blocks(span(flat), Curve::z, 2, frame).log2, 0);
 }
 
 }  // namespace

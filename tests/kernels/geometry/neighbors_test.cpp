@@ -104,6 +104,22 @@ void expect_all(const Places& source, const Places& queries, float reach, const 
   }
 }
 
+TEST(Neighbors, ReachIsTheLargestSquareWithinTheRadius) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  Random random(3);
+  std::vector<float> radii{0, 1e-30f, 1e-22f, 1, 2, 1.5f, 1e18f, 1e20f, infinity};
+  for (int n = 1; n < 50; ++n) radii.push_back(std::sqrt(static_cast<float>(n)));
+  for (int i = 0; i < 200; ++i) radii.push_back(static_cast<float>(random.uniform(0, 3)));
+  for (const float radius : radii) {
+    const float reach = squared_reach(radius);
+    EXPECT_LE(std::sqrt(reach), radius);
+    if (reach == infinity) continue;
+    EXPECT_GT(std::sqrt(std::nextafter(reach, infinity)), radius) << radius;
+  }
+  for (int n = 0; n < 50; ++n)
+    EXPECT_GE(squared_reach(std::sqrt(static_cast<float>(n))), static_cast<float>(n));
+}
+
 // kind 0 random, 1 clustered, 2 collinear, 3 duplicated, 4 all equal, 5 huge, 6 on a lattice
 // (ties).
 Points points_of(Random& random, int64_t n, int kind, int64_t batches) {

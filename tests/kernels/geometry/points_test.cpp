@@ -20,26 +20,33 @@ std::vector<float> random_points(Random& random, int64_t n) {
   return points;
 }
 
-TEST(Points, VoxelsAreFloorsInFloat32) {
-  Random random(1);
+template <typename T>
+void expect_floors(uint64_t seed) {
+  Random random(seed);
   VoxelFrame frame{{0.1f, -3.0f, 1e-3f}, {0.3f, 0.05f, 7.0f}, 0};
-  for (const float shift : {0.0f, 0.5f})
+  for (const T shift : {T{0}, T{0.5}})
     for (const int64_t n : {0, 1, 2, 15, 16, 17, 33, 40000}) {
       frame.shift = shift;
-      const auto points = random_points(random, n);
+      const auto floats = random_points(random, n);
+      const std::vector<T> points(floats.begin(), floats.end());
       std::vector<int32_t> batch(static_cast<size_t>(n)), coords(static_cast<size_t>(n * 4));
       for (int32_t& b : batch) b = static_cast<int32_t>(random.below(5));
       ASSERT_EQ(quantize_points(points.data(), n, batch.data(), frame, coords.data()), -1);
       for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
         ASSERT_EQ(coords[i * 4], batch[i]);
         for (size_t a = 0; a < 3; ++a) {
-          const float q = (points[i * 3 + a] - frame.origin[a]) / frame.size[a];
+          const T q =
+              (points[i * 3 + a] - static_cast<T>(frame.origin[a])) / static_cast<T>(frame.size[a]);
           ASSERT_EQ(coords[i * 4 + 1 + a], static_cast<int32_t>(std::floor(q + shift)))
               << i << " of " << n;
         }
       }
     }
 }
+
+TEST(Points, VoxelsAreFloorsInFloat32) { expect_floors<float>(1); }
+
+TEST(Points, VoxelsOfDoublesAreFloorsInFloat64) { expect_floors<double>(4); }
 
 TEST(Points, FirstBadRow) {
   Random random(2);
@@ -52,6 +59,9 @@ TEST(Points, FirstBadRow) {
       points[static_cast<size_t>(n * 3 - 1)] = value;
       std::vector<int32_t> coords(static_cast<size_t>(n * 4));
       EXPECT_EQ(quantize_points(points.data(), n, nullptr, {}, coords.data()), row)
+          << value << " of " << n;
+      const std::vector<double> wide(points.begin(), points.end());
+      EXPECT_EQ(quantize_points(wide.data(), n, nullptr, {}, coords.data()), row)
           << value << " of " << n;
     }
   const float ends[] = {-0x1p31f, 2147483520.0f, 0};

@@ -8,5 +8,6 @@ not.
 
 from .compiler import CompileError, missing
 from .host import CudaHost, MetalError, MetalHost
+from .launch import standing_in
 
-__all__ = ["CompileError", "CudaHost", "MetalError", "MetalHost", "missing"]
+__all__ = ["CompileError", "CudaHost", "MetalError", "MetalHost", "missing", "standing_in"]

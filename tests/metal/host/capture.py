@@ -3,24 +3,10 @@
 MLX writes the signature, as it does for the library's own launches.
 """
 
-from dataclasses import dataclass
-
 import mlx.core as mx
 
 from .host import MetalHost
-
-
-@dataclass
-class Launch:
-    """What the library hands a host, made here from a header and a body."""
-
-    name: str
-    text: str
-    grid: tuple
-    threadgroup: tuple
-    shape_info: list
-    outputs: list
-    init_value: float | None = None
+from .launch import of_metal
 
 
 def capture(
@@ -40,11 +26,6 @@ def capture(
         atomic_outputs=atomic,
     )
     shapes, dtypes = zip(*outputs.values())
-    found = {}
-
-    def read(event):
-        if event["type"] == "primitive":
-            found["arguments"] = event["arguments"]
 
     def call(*arrays):
         return kernel(
@@ -58,11 +39,7 @@ def capture(
             stream=mx.gpu,
         )
 
-    mx.export_function(read, call, *inputs.values())
-    a = found["arguments"]
-    return Launch(
-        a[0], a[1], tuple(a[2:5]), tuple(a[5:8]), a[8], list(outputs.values()), init_value
-    )
+    return of_metal(call, list(inputs.values()), list(outputs.values()), init_value)
 
 
 def run(source, inputs, outputs, grid, group=64, host=None, **more):

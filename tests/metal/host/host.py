@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 import mlx.core as mx
 import numpy as np
-from mlx_lattice import _ext
 
 from .compiler import Toolchain, quote_line, version_of
 from .cuda_compiler import CudaToolchain
 from .cuda_text import entry as cuda_entry
 from .cuda_text import kernel_name, parameters, text_of
 from .entry import entry
+from .launch import standing_in
 from .symbols import with_lines
 from .worker import Crash, Worker
 
@@ -61,7 +61,8 @@ class MetalHost:
     cause. The tier is what the machine says of the tensor API; None is "gpu". The layout says which
     lane of a simdgroup holds which element of a matrix. Layout 0 is what MLX's kernels rely on;
     None is another layout each time.
-    With `probe` a small case runs before a kernel is first used.
+    With `probe` a small case runs before a kernel is first used. With `tf32` MLX's own products
+    round float32 to TF32.
     """
 
     backend = "metal"
@@ -77,6 +78,7 @@ class MetalHost:
         tier=None,
         layout=None,
         probe=False,
+        tf32=False,
     ):
         self.variant, self.order, self.seed, self.fails, self.timeout = (
             variant,
@@ -86,20 +88,17 @@ class MetalHost:
             timeout,
         )
         self.change = change  # text -> text: plants a mistake
-        self.tier, self.probe = tier, probe
+        self.tier, self.probe, self.tf32 = tier, probe, tf32
         self.layout = random.randrange(1, 1 << 31) if layout is None else layout
         self.launches = []
 
     def __enter__(self):
-        _ext.force_tensor_ops(self.tier)
-        _ext.set_probing(self.probe)
-        _ext.set_gpu_host(self.run, self.backend)
+        self.block = standing_in(self.run, self.backend, self.tier, self.probe, self.tf32)
+        self.block.__enter__()
         return self
 
-    def __exit__(self, *_):
-        _ext.set_gpu_host(None)
-        _ext.force_tensor_ops(None)
-        _ext.set_probing(None)
+    def __exit__(self, *raised):
+        return self.block.__exit__(*raised)
 
     def _kernel(self, launch, inputs):
         """Name and text of the kernel, a function that calls it, names of its buffers."""

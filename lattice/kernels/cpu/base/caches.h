@@ -10,7 +10,7 @@ struct Caches {
   int64_t second;  // bytes of the second-level cache that one core may count on
 };
 
-// Asked of the system once. Where the system does not tell: 32 KiB and 512 KiB.
+// The system is asked once. Where it does not say, 32 KiB and 512 KiB are assumed.
 const Caches& caches();
 
 }  // namespace lattice::cpu

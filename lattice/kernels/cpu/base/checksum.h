@@ -11,8 +11,8 @@ namespace lattice::cpu {
 
 using Bytes = std::span<const uint8_t>;
 
-// Of `data` after what gave `seed`: crc32c(b, crc32c(a)) is that of a followed by b.
-// crc32c("123456789") = 0xE3069283.
+// The checksum of `data`. `seed` is the checksum of what came before, so crc32c(b, crc32c(a)) is
+// the checksum of a followed by b. crc32c("123456789") = 0xE3069283.
 uint32_t crc32c(Bytes data, uint32_t seed = 0);
 
 }  // namespace lattice::cpu

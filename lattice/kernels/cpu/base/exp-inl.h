@@ -34,7 +34,7 @@ template <class D>
 HWY_INLINE hn::Vec<D> exp_vector(D d, hn::Vec<D> x) {
   const hn::RebindToSigned<D> di;
   const auto lowest = hn::Set(d, -87.33f);
-  // Adding 1.5 * 2^23 rounds to an integer, which then stands in the low bits.
+  // Adding 1.5 * 2^23 rounds to an integer, which then is in the low bits.
   const auto magic = hn::Set(d, 12582912.0f);
   const auto shifted = hn::MulAdd(x, hn::Set(d, 1.44269504088896341f), magic);
   const auto n = hn::Sub(shifted, magic);
@@ -78,7 +78,7 @@ HWY_INLINE hn::Vec<D> log2_vector(D d, hn::Vec<D> x) {
   auto p = hn::MulAdd(z, hn::Set(d, 0.43173590302467346f), hn::Set(d, 0.5767143964767456f));
   p = hn::MulAdd(p, z, hn::Set(d, 0.9617988467216492f));
   p = hn::MulAdd(p, z, hn::Set(d, 2.885390043258667f));
-  // The exponent of NaN is a number: 0 x brings NaN back.
+  // The exponent bits of NaN look like a number; adding 0 * x makes the result NaN again.
   return hn::MulAdd(s, p, hn::MulAdd(hn::Zero(d), x, hn::ConvertTo(d, n)));
 }
 

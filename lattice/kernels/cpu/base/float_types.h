@@ -2,7 +2,7 @@
 // a float32).
 //
 // All arithmetic is float32. Widening is exact; narrowing rounds to nearest, ties to even, keeps
-// infinities and makes every NaN quiet. The vector forms are in rows-inl.h.
+// infinities and makes every NaN quiet. The vector forms are in float_types-inl.h.
 #pragma once
 
 #include <bit>
@@ -23,7 +23,8 @@ inline int64_t storage_bytes(FloatType storage) { return storage == FloatType::f
 
 inline float widen(float v) { return v; }
 inline float widen(bfloat_t v) { return std::bit_cast<float>(static_cast<uint32_t>(v.bits) << 16); }
-// Exponent and mantissa shifted into place are the value times 2^-112, also when it is subnormal.
+// Shifting exponent and mantissa into place gives the value times 2^-112, also for subnormal
+// values.
 inline float widen(half_t v) {
   const uint32_t sign = static_cast<uint32_t>(v.bits & 0x8000u) << 16;
   const float scaled =

@@ -26,12 +26,19 @@ constexpr size_t kSmall = size_t{64} << 10;
 constexpr size_t kAlign = 64;
 constexpr size_t kHuge = size_t{2} << 20;
 
-// Huge blocks are whole huge pages. Where Metal shares memory, large blocks are whole pages.
-// Elsewhere malloc would clear fresh pages for blocks of 16 to 64 KiB: relations with their edges
-// took 1.05 times as long.
+// Metal shares memory that consists of whole pages, so large blocks do on Apple's systems. On other
+// systems malloc would clear fresh pages for blocks of 16 to 64 KiB: building relations with their
+// edges took 1.05 times as long.
+#if defined(__APPLE__)
+constexpr bool kWholePages = true;
+#else
+constexpr bool kWholePages = false;
+#endif
+
+// Huge blocks are whole huge pages.
 size_t alignment_of(size_t bytes) {
   if (bytes >= kHuge) return kHuge;
-  return kFrontBytes == 0 && bytes >= kPageBytes ? kPageBytes : kAlign;
+  return kWholePages && bytes >= kPageBytes ? kPageBytes : kAlign;
 }
 size_t round_up(size_t bytes) {
   const size_t unit = alignment_of(bytes);
@@ -65,6 +72,10 @@ void* pool_take(size_t bytes, size_t* capacity) {
     }
   }
   void* block = std::aligned_alloc(alignment_of(size), size);
+  if (!block) {
+    pool().trim();  // the kept blocks may be enough
+    block = std::aligned_alloc(alignment_of(size), size);
+  }
   if (!block) throw std::bad_alloc();
 #if defined(__linux__)
   if (size >= kHuge) madvise(block, size, MADV_HUGEPAGE);
@@ -83,20 +94,5 @@ void pool_give(void* block, size_t capacity) noexcept {
 void pool_trim() noexcept { pool().trim(); }
 
 size_t pool_bytes() noexcept { return pool().bytes(); }
-
-void* take_behind_front(size_t bytes, size_t* capacity) {
-  if (bytes > size_t{PTRDIFF_MAX} - kFrontBytes) throw std::bad_alloc();
-  void* block = pool_take(bytes + kFrontBytes, capacity);
-  ASAN_POISON_MEMORY_REGION(block, kFrontBytes);
-  return static_cast<char*>(block) + kFrontBytes;
-}
-
-void give_behind_front(void* data, size_t capacity) noexcept {
-  pool_give(static_cast<char*>(data) - kFrontBytes, capacity);
-}
-
-void open_front([[maybe_unused]] void* data) noexcept {
-  ASAN_UNPOISON_MEMORY_REGION(static_cast<char*>(data) - kFrontBytes, kFrontBytes);
-}
 
 }  // namespace lattice::cpu

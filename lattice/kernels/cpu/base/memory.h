@@ -23,20 +23,6 @@ void pool_trim() noexcept;
 // Bytes of the kept blocks.
 size_t pool_bytes() noexcept;
 
-// Bytes before the data of a Buffer. MLX's CPU allocator looks for the size of an array there, so
-// that an array can own a Buffer without a copy (graph/array_memory.h). Metal shares memory from
-// the start of a page instead, hence no bytes on Apple's systems.
-#if defined(__APPLE__)
-inline constexpr size_t kFrontBytes = 0;
-#else
-inline constexpr size_t kFrontBytes = 64;
-#endif
-// The same as pool_take and pool_give, for data behind kFrontBytes. AddressSanitizer sees these
-// bytes as out of bounds until open_front.
-void* take_behind_front(size_t bytes, size_t* capacity);
-void give_behind_front(void* data, size_t capacity) noexcept;
-void open_front(void* data) noexcept;
-
 // A fixed-size array of T without construction or zeroing.
 template <typename T>
 class Buffer {
@@ -48,7 +34,7 @@ class Buffer {
     if (size < 0 || static_cast<size_t>(size) > size_t{PTRDIFF_MAX} / sizeof(T))
       throw std::bad_array_new_length();
     if (size > 0)
-      data_ = static_cast<T*>(take_behind_front(static_cast<size_t>(size) * sizeof(T), &capacity_));
+      data_ = static_cast<T*>(pool_take(static_cast<size_t>(size) * sizeof(T), &capacity_));
   }
   Buffer(Buffer&& other) noexcept { swap(other); }
   Buffer& operator=(Buffer&& other) noexcept {
@@ -57,7 +43,7 @@ class Buffer {
     return *this;
   }
   ~Buffer() {
-    if (data_) give_behind_front(data_, capacity_);
+    if (data_) pool_give(data_, capacity_);
   }
 
   T* data() { return data_; }

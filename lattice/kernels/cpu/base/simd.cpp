@@ -25,8 +25,8 @@ HWY_EXPORT(target_name);
 
 namespace {
 
-// Targets of this build that the machine has; what is better has a lower bit. DisableTargets hides
-// targets, so this is asked once, before any limit.
+// Targets of this build that the machine has; a better target has a lower bit. DisableTargets hides
+// targets, so this is read once, before any limit is set.
 int64_t targets() {
   static const int64_t found = hwy::SupportedTargets() & HWY_TARGETS;
   return found;

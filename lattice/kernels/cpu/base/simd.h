@@ -2,7 +2,7 @@
 //
 // Highway chooses the best one that the machine and the build have. The environment variable
 // LATTICE_SIMD limits the choice when the library is loaded: LATTICE_SIMD=AVX2 keeps AVX-512 out.
-// So one machine can test and measure the kernels of another one.
+// So one machine can test and measure the kernels that another one would use.
 #pragma once
 
 #include <string>

@@ -20,8 +20,9 @@ namespace lattice::cpu {
 namespace {
 
 constexpr int kMaxThreads = 256;
-// Polls before a thread sleeps: 10 to 30 microseconds, about what a wake-up costs. More only burns
-// the time of others.
+// How often a thread polls before it sleeps: 10 to 30 microseconds, about what a wake-up costs.
+// Polling longer only takes time from other threads: with 200 microseconds of polling and yielding,
+// two programs on two cores built 15 to 25 % fewer relations.
 constexpr int kSpins = 300;
 
 // Tells the core that this is a waiting loop.
@@ -102,7 +103,7 @@ class Pool {
 
  private:
   // Starts workers until there are `wanted`; returns how many there are, if fewer. The caller can
-  // do all the work alone, so a system that gives no more threads is no error.
+  // do all the work alone, so it is no error if the system refuses more threads.
   int grow(int wanted) {
     try {
       for (; workers_ < wanted; ++workers_) std::thread([this] { loop(); }).detach();

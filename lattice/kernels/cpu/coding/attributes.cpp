@@ -134,12 +134,13 @@ void walk(std::span<const int32_t> sorted, int64_t channels, ValueKind kind, con
 }  // namespace
 
 std::vector<uint8_t> encode_values(std::span<const int32_t> sorted, Bytes values, int64_t channels,
-                                   ValueKind kind) {
+                                   ValueKind kind, Meter meter) {
   const Values numbers(kind);
   RangeEncoder coder;
   ByteModel model;
   walk(sorted, channels, kind, values.data(),
        [&](int64_t at, int64_t c, uint32_t prediction, uint32_t a, uint32_t b) {
+         meter.next([&] { return static_cast<double>(at) / static_cast<double>(values.size()); });
          const uint32_t u = numbers.fold(numbers.load(values.data() + at), prediction);
          return model.code(u, kind.width, c, a, b, [&](uint32_t zero, bool bit) {
            coder.encode_bit(bit, zero);
@@ -150,7 +151,7 @@ std::vector<uint8_t> encode_values(std::span<const int32_t> sorted, Bytes values
 }
 
 std::vector<uint8_t> decode_values(std::span<const int32_t> sorted, Bytes data, int64_t channels,
-                                   ValueKind kind, std::string_view operation) {
+                                   ValueKind kind, std::string_view operation, Meter meter) {
   const uint64_t size = uint64_t{sorted.size()} / 4 * static_cast<uint64_t>(channels * kind.width);
   // A byte is 8 bits of at least kLeast / 65536 bits each.
   if (size > (uint64_t{data.size()} + 8) * (65536 / kLeast))
@@ -162,6 +163,7 @@ std::vector<uint8_t> decode_values(std::span<const int32_t> sorted, Bytes data, 
   std::vector<uint8_t> values(static_cast<size_t>(size));
   walk(sorted, channels, kind, values.data(),
        [&](int64_t at, int64_t c, uint32_t prediction, uint32_t a, uint32_t b) {
+         meter.next([&] { return coder.share(); });
          const uint32_t u = model.code(0, kind.width, c, a, b,
                                        [&](uint32_t zero, bool) { return coder.decode_bit(zero); });
          numbers.store(numbers.unfold(u, prediction), values.data() + at);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "lattice/kernels/cpu/coding/bytes.h"
+#include "lattice/kernels/cpu/coding/meter.h"
 
 namespace lattice::cpu {
 
@@ -24,10 +25,10 @@ struct ValueKind {
 
 // sorted: rows (batch, x, y, z) in Morton order. values: rows * channels of `kind`, little-endian.
 std::vector<uint8_t> encode_values(std::span<const int32_t> sorted, Bytes values, int64_t channels,
-                                   ValueKind kind);
-// The values; throws std::invalid_argument for other bytes. Checked before memory is taken: more
-// values than the bytes can hold.
+                                   ValueKind kind, Meter meter = {});
+// The values; throws std::invalid_argument for other bytes. Sizes that the bytes cannot hold are
+// refused before memory is allocated.
 std::vector<uint8_t> decode_values(std::span<const int32_t> sorted, Bytes data, int64_t channels,
-                                   ValueKind kind, std::string_view operation);
+                                   ValueKind kind, std::string_view operation, Meter meter = {});
 
 }  // namespace lattice::cpu

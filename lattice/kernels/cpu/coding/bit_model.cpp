@@ -16,7 +16,7 @@ struct Tables {
 };
 
 // exp(1/256) = 1.00391388933834757... as a fraction of 2^60, multiplied up step by step, with 60
-// bits behind the point.
+// fractional bits.
 constexpr Tables make_tables() {
   Tables t;
   __extension__ typedef unsigned __int128 u128;

@@ -45,7 +45,7 @@ bool fill_row(const float* p, int64_t alphabet, uint16_t* out) {
   return finite && std::isfinite(p[alphabet - 1]);
 }
 
-// No branch inside, so that compilers use vectors.
+// No branch inside, so compilers use vectors.
 bool ascends(const uint16_t* t, int64_t alphabet) {
   uint16_t bad = 0;
   for (int64_t j = 0; j + 1 < alphabet; ++j) bad |= static_cast<uint16_t>(t[j] >= t[j + 1]);

@@ -14,7 +14,7 @@ namespace lattice::cpu {
 
 inline constexpr int64_t kMostSymbols = 65536;
 
-// `tables` times alphabet + 1 entries: one table a row, or one for all rows.
+// `tables` times alphabet + 1 entries: one table per row, or one for all rows.
 struct CdfSpan {
   const uint16_t* data = nullptr;
   int64_t tables = 0;

@@ -67,10 +67,10 @@ Level children(Level& level, bool with_around) {
   return next;
 }
 
-// Codes the masks of one level; given(i) is the mask to write.
-template <typename Given, typename Code>
+// Codes the masks of one level; given(i) is the mask to write, done(i) is called for each node.
+template <typename Given, typename Code, typename Done>
 void code_level(OctreeModel& model, Level& level, const Level* parents, const Given& given,
-                const Code& code) {
+                const Code& code, const Done& done) {
   level.masks.resize(level.size());
   size_t parent = 0;
   unsigned rest = parents ? parents->masks[0] : 0;
@@ -89,6 +89,7 @@ void code_level(OctreeModel& model, Level& level, const Level* parents, const Gi
       rest &= rest - 1;
     }
     level.masks[i] = model.mask(view, given(i), code);
+    done(i);
   }
 }
 
@@ -139,14 +140,15 @@ void check_distinct(const CoordSpan& rows, std::string_view operation) {
 
 // The most rows that coded bytes can tell. A node names at most 8 rows and has at least 7 bits.
 // Each of these costs at least log2(65536 / (65536 - kLeast)) > kLeast / 65536 bits. The cube may
-// be one cell, so that one row per tree is free.
+// be one cell, so one row per tree is free.
 uint64_t most_rows(uint64_t bytes, uint64_t trees) {
   return (bytes + 8) * 8 * 8 * (65536 / kLeast) / 7 + trees;
 }
 
 }  // namespace
 
-std::vector<uint8_t> encode_octree(const CoordSpan& sorted, std::string_view operation) {
+std::vector<uint8_t> encode_octree(const CoordSpan& sorted, std::string_view operation,
+                                   Meter meter) {
   check_distinct(sorted, operation);
   std::vector<uint8_t> out;
   put(out, static_cast<uint64_t>(sorted.rows));
@@ -155,7 +157,7 @@ std::vector<uint8_t> encode_octree(const CoordSpan& sorted, std::string_view ope
   put(out, static_cast<uint8_t>(cube.depth));
   for (int64_t b : cube.base) put(out, static_cast<uint32_t>(static_cast<int32_t>(b)));
 
-  // Trees, one a batch, and the masks of every level from the leaves up.
+  // Trees, one per batch, and the masks of every level from the leaves up.
   std::vector<uint32_t> batches;
   std::vector<std::array<uint32_t, 4>> cells(static_cast<size_t>(sorted.rows));
   for (int64_t i = 0; i < sorted.rows; ++i) {
@@ -183,6 +185,8 @@ std::vector<uint8_t> encode_octree(const CoordSpan& sorted, std::string_view ope
   put(out, static_cast<uint32_t>(batches.size()));
   for (uint32_t b : batches) put(out, b);
 
+  size_t nodes = 0, before = 0;  // of all levels, and of the levels above this one
+  for (const auto& level : masks) nodes += level.size();
   RangeEncoder coder;
   OctreeModel model;
   Level level = roots(static_cast<uint32_t>(batches.size())), parents;
@@ -192,7 +196,11 @@ std::vector<uint8_t> encode_octree(const CoordSpan& sorted, std::string_view ope
         [&](uint32_t zero, bool bit) {
           coder.encode_bit(bit, zero);
           return bit;
+        },
+        [&](size_t i) {
+          meter.next([&] { return static_cast<double>(before + i) / static_cast<double>(nodes); });
         });
+    before += level.size();
     if (d + 1 == masks.size()) break;
     Level next = children(level, true);
     parents = std::move(level);
@@ -203,7 +211,7 @@ std::vector<uint8_t> encode_octree(const CoordSpan& sorted, std::string_view ope
   return out;
 }
 
-std::vector<int32_t> decode_octree(Bytes data, std::string_view operation) {
+std::vector<int32_t> decode_octree(Bytes data, std::string_view operation, Meter meter) {
   ByteReader reader(data, operation);
   const uint64_t rows = reader.number<uint64_t>();
   if (rows == 0) {
@@ -231,7 +239,8 @@ std::vector<int32_t> decode_octree(Bytes data, std::string_view operation) {
   for (int d = 0; d < cube.depth; ++d) {
     code_level(
         model, level, d ? &parents : nullptr, [](size_t) { return uint8_t{0}; },
-        [&](uint32_t zero, bool) { return coder.decode_bit(zero); });
+        [&](uint32_t zero, bool) { return coder.decode_bit(zero); },
+        [&](size_t) { meter.next([&] { return coder.share(); }); });
     uint64_t count = 0;
     for (uint8_t mask : level.masks) count += static_cast<uint64_t>(std::popcount(mask));
     if (count > rows) throw_bad_data(operation, "holds more rows than it claims");

@@ -7,7 +7,7 @@
 //
 // An overflow of low is carried into the words already written. Loss against the ideal code length:
 // below 2^-15 bits per symbol. The last word is the only one the decoder may not find; it reads
-// zeros there, so that a stream has exactly one length. Integers only: the same bytes on every
+// zeros there, so a stream has exactly one length. Integers only: the same bytes on every
 // machine.
 #pragma once
 
@@ -89,6 +89,10 @@ class RangeDecoder {
     range_ = bit ? r_ * (65536 - zero) : split;
     if (range_ >> 32 == 0) shift();
     return bit;
+  }
+  // The share of the bytes that was read, 0..1.
+  double share() const {
+    return static_cast<double>(at_) / (static_cast<double>(data_.size()) + 4);
   }
   // After the last symbol: every word was needed.
   void finish() const {

@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lattice::cpu::HWY_NAMESPACE {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
-// Logits of a tile are in units of log 2, so that weights are powers of 2.
+// Logits of a tile are in units of log 2, so weights are powers of 2.
 constexpr float kLog2E = 1.44269504088896341f, kLn2 = 0.69314718055994531f;
 // Vectors of a row of n logits, whose sum is taken by kLine values.
 inline int64_t vectors_of_row(int64_t n) { return round_up(n, kLine) / kLanes; }
@@ -88,8 +88,8 @@ HWY_INLINE void copy_positions(const Context& x, const Tile& t, int32_t* to) {
     for (int a = 0; a < p.axes; ++a) to[a * kTileKeys + j] = from[j * p.axes + a];
 }
 
-// Adds bias and masks to row r of the tile and sets what lies behind its keys to -infinity, up to
-// kLine values.
+// Adds bias and masks to row r of the tile, and sets the up to kLine values after its keys to
+// -infinity.
 HWY_NOINLINE void finish_logits(const Context& x, const Tile& t, int64_t r,
                                 const int32_t* k_positions, float* HWY_RESTRICT row) {
   const Floats d;

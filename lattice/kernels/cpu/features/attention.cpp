@@ -96,7 +96,8 @@ void run_backward(const Attention& a, const AttentionGradients& given) {
   const Context x{a, pairs.data(), TableReader(a.positions)};
   const BackwardItems items{x};
   TableSums table(a.heads, a.kv_heads, a.positions.size, given.dtable);
-  // A table has runs of each kv head for itself; otherwise item i is of kv head i / items.count.
+  // With a table, each kv head has runs of its own; otherwise item i belongs to kv head i /
+  // items.count.
   const int64_t groups = table.wanted() ? 1 : a.kv_heads;
   const auto count = [&](int64_t s) { return groups * items.count(s); };
   const auto item = [&](int64_t g, int64_t s, int64_t i) {
@@ -131,7 +132,7 @@ void run_backward(const Attention& a, const AttentionGradients& given) {
       visit_float_type(a.storage, [&]<typename T>(T) {
         each_item(run, count, [&](int64_t s, int64_t i) {
           const BackwardItem t = item(run.g, s, i);
-          // Of a segment that is cut, the items of the keys see every pair once.
+          // In a segment that is cut, the items that own keys see every pair once.
           AttentionGradients gradients = given;
           if (!t.of_keys) gradients.dbias = nullptr;
           const auto [s_next, i_next] = item_after(a.segments, s, i, count);

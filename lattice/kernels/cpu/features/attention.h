@@ -24,7 +24,7 @@ inline constexpr int64_t kMaxHeadSize = 256;
 // bias(h, i, j) read from a table by relative position p = q_positions[i] - k_positions[j]:
 //   joint:  table[h, sum_a stride_a (clip(p_a, -bound_a, bound_a) + bound_a)], row-major strides
 //   else:   sum over the axes a of table[h, first_a + clip(p_a, -bound_a, bound_a) + bound_a],
-//           where axis a owns 2 bound_a + 1 entries behind those of the axes before it
+//           where axis a owns 2 bound_a + 1 entries after those of the axes before it
 struct PositionTable {
   const float* table = nullptr;  // (heads, size)
   int64_t size = 0;
@@ -45,7 +45,7 @@ struct Attention {
   const void* q = nullptr;  // (queries, heads, size)
   const void* k = nullptr;  // (keys, kv_heads, size)
   const void* v = nullptr;
-  const float* bias = nullptr;  // per segment (heads, its queries, its keys), one behind the other
+  const float* bias = nullptr;  // per segment (heads, its queries, its keys), one after the other
   PositionTable positions = {};
   const uint8_t* mask = nullptr;  // per segment (its queries, its keys); 0: not seen
   bool causal = false;            // query i sees keys j <= i + keys - queries

@@ -25,14 +25,14 @@ struct BackwardItem {
   bool of_queries, of_keys;
 };
 
-// Copies of so many bytes of queries are kept from one tile of keys to the next.
+// Up to this many bytes of copied queries are kept from one tile of keys to the next.
 constexpr int64_t kKeptBytes = int64_t{4} << 20;
 
 struct BackwardScratch {
   int64_t ld, kept;
   Buffer<float> q, g, base, delta, k, kt, vt, p, dp, dq, dk, dv;
   Buffer<int32_t> positions;
-  // dq has as many rows as an item whose sums of queries it holds, `most` as any item.
+  // `most` is the largest number of queries of any item, `queries` that of the items that sum dq.
   BackwardScratch(int64_t size, int64_t most, int64_t queries, int64_t keys)
       : ld(padded_size(size)),
         kept(std::min(round_up(most, kTileRows), kKeptBytes / 8 / ld / kTileRows * kTileRows)),
@@ -188,8 +188,8 @@ Ahead next_rows(const Context& x, const BackwardItem& item, const BackwardItem& 
   return ahead;
 }
 
-// `dtable` receives derivatives of the table, (heads of the kv head, size); null: none are wanted
-// of this item.
+// `dtable` receives derivatives of the table, (heads of the kv head, size); null if this item
+// computes none.
 template <typename T>
 void backward_item(const Context& x, const BackwardItem& item, const BackwardItem& next,
                    const AttentionGradients& y, double* dtable, BackwardScratch& w) {
@@ -228,7 +228,7 @@ void backward_item(const Context& x, const BackwardItem& item, const BackwardIte
             std::fill_n(y.dbias + (x.bias_row(t, r) - a.bias), keys, 0.0f);
           continue;
         }
-        // Queries behind the kept ones are copied for each tile of keys.
+        // Queries after the kept ones are copied again for each tile of keys.
         const int64_t kept = std::min(q0 - item.q0, w.kept);
         const TileQueries of{w.q.data() + kept * ld, w.g.data() + kept * ld, w.base.data() + kept,
                              w.delta.data() + kept};

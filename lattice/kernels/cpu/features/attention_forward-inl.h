@@ -16,11 +16,12 @@
 HWY_BEFORE_NAMESPACE();
 namespace lattice::cpu::HWY_NAMESPACE {
 
-// kSoftRows rows at once: the chains of one row hide behind the others.
+// kSoftRows rows at once, so the dependent operations of one row overlap with those of the
+// others.
 constexpr int kSoftRows = 4;
 
-// What the rows of a chunk know of the keys before: the largest logit, and the sum of the weights
-// in kLine parts.
+// What the rows of a chunk keep of the keys seen so far: the largest logit, and the sum of the
+// weights in kLine parts.
 struct Softmax {
   float* top;
   float* total;

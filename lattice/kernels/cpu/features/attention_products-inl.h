@@ -1,5 +1,5 @@
-// Products of attention on registers, rows of one head copied, transposed and asked for in advance.
-// Included once per Highway target.
+// Products of attention in registers; copies and transposes of the rows of one head, and their
+// prefetch. Included once per Highway target.
 #include <algorithm>
 
 #include "lattice/kernels/cpu/features/attention.h"
@@ -33,8 +33,8 @@ inline int64_t vectors_of(int64_t n) { return (n + kLanes - 1) / kLanes; }
 // rows over all sets of the first-level cache.
 inline int64_t padded_size(int64_t size) { return round_up(size, 2 * kLine) + kLine; }
 
-// Rows of one head as they lie in memory: row r is at x + r * pitch, `size` values; nothing at or
-// behind `end` is read.
+// Rows of one head as they lie in memory: row r is at x + r * pitch, `size` values; nothing from
+// `end` on is read.
 template <typename T>
 struct HeadRows {
   const T* x;
@@ -58,8 +58,8 @@ HeadRows<T> key_rows(const Attention& a, const void* x, int64_t s, int64_t g) {
           a.size};
 }
 
-// Rows that are read or written soon, asked for a few at a time while products are computed. One
-// head's rows lie far apart and meet in few sets of the caches, so that they do not stay there.
+// Rows that are read or written soon, asked for a few at a time while products are computed. The
+// rows of one head lie far apart and share few cache sets, so they do not stay in the cache.
 class Ahead {
  public:
   template <typename T>
@@ -166,7 +166,7 @@ HWY_NOINLINE void multiply_panel(const Left& a, const Right& b, int64_t depth, c
   });
 }
 
-// How many times a product of so many rows and vectors calls ahead.step().
+// How many times a product with these rows and vectors calls ahead.step().
 inline int64_t steps_of(int64_t rows, int64_t vectors) {
   return rows / kGroup * ((vectors + kPanel - 1) / kPanel);
 }
@@ -215,7 +215,7 @@ HWY_INLINE Vec fours(const T* x, const int64_t* at, int i, const Read& read) {
 #endif
 
 // The panels of factor times the transpose of rows of x, widened: panel p is (size, kPanelWidth).
-// What stands for rows up to the next multiple of kLanes is undefined.
+// Values for rows up to the next multiple of kLanes are undefined.
 template <typename T>
 HWY_NOINLINE void transpose_panels(const HeadRows<T>& x, int64_t begin, int64_t rows, float factor,
                                    float* HWY_RESTRICT to) {

@@ -36,7 +36,7 @@ static_assert(kLine % kLanes == 0);
 
 constexpr int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-// f(0), ..., f(N - 1) with constant arguments, so that arrays of vectors indexed by them live in
+// f(0), ..., f(N - 1) with constant arguments, so arrays of vectors indexed by them live in
 // registers.
 template <class F, int... I>
 HWY_INLINE void unroll_list(std::integer_sequence<int, I...>, F&& f) {
@@ -57,7 +57,7 @@ HWY_INLINE void pin(int64_t& value) {
   (void)value;
 }
 
-// Rows scattered in memory are asked for long before they are read. They do not begin on cache
+// Rows scattered in memory are prefetched long before they are read. They do not begin on cache
 // lines, so the last value may lie on a line of its own.
 template <typename T>
 HWY_INLINE void prefetch_row(const T* row, int64_t c) {
@@ -80,7 +80,7 @@ struct SomeColumns {
 };
 
 // Copies the columns of rows [begin, end) to dst, as float32. Each row of dst has `stride` values,
-// a multiple of kLine; what lies behind the columns is undefined.
+// a multiple of kLine; what follows the columns is undefined.
 template <typename T>
 HWY_NOINLINE void copy_columns(const SomeColumns<T>& from, int64_t begin, int64_t end,
                                float* HWY_RESTRICT dst, int64_t stride) {

@@ -6,7 +6,6 @@
 
 #include "lattice/kernels/cpu/base/hwy_targets.h"
 #include "lattice/kernels/cpu/base/threads.h"
-#include "lattice/kernels/cpu/features/conv_plan.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lattice/kernels/cpu/features/buckets.cpp"
@@ -101,8 +100,8 @@ HWY_EXPORT(sum_buckets);
 HWY_EXPORT(widen_rows);
 namespace {
 
-// What the sums of a part should take, and how much more than the result, which every part is added
-// to.
+// The sums of a part take about kPartFloats values, or kPartResults times the size of the result if
+// that is more, because every part is added to the result.
 constexpr int64_t kPartFloats = int64_t{1} << 20, kPartResults = 5;
 constexpr int64_t kChainFloats = int64_t{2} << 20;  // results of all chains
 constexpr int64_t kMaxChains = 16;
@@ -113,9 +112,9 @@ class BucketOuter {
       : lists_(lists),
         bounds_(bounds),
         args_(args),
-        size_(lists.n_k() * (args.c_in / args.groups) * args.c_out) {
-    // The mean number of buckets an edge is near enough.
-    const int64_t most = std::max(kPartFloats, kPartResults * size_) / args.c_in;
+        size_(lists.n_k() * args.shape.in_group() * args.shape.c_out) {
+    // The mean number of buckets per edge is close enough.
+    const int64_t most = std::max(kPartFloats, kPartResults * size_) / args.shape.c_in;
     double buckets = 0;
     for (int64_t t = 0; t < bounds.n_tiles; ++t) {
       int64_t edges = 0;
@@ -148,7 +147,7 @@ class BucketOuter {
     parallel_range(size_, 1 << 14, [&](int64_t begin, int64_t end) {
       for (int64_t c = 1; c < chains; ++c)
         for (int64_t i = begin; i < end; ++i) sums[i] += sums[c * size_ + i];
-      visit_float_type(args_.storage, [&]<typename T>(T) {
+      visit_float_type(args_.shape.storage, [&]<typename T>(T) {
         for (int64_t i = begin; i < end; ++i) static_cast<T*>(args_.u)[i] = narrow<T>(sums[i]);
       });
     });
@@ -176,7 +175,7 @@ class BucketOuter {
   }
 
   void add_part(int64_t part, float* to, Scratch& s) const {
-    const int64_t n_k = lists_.n_k(), c_in = args_.c_in, c_out = args_.c_out;
+    const int64_t n_k = lists_.n_k(), c_in = args_.shape.c_in, c_out = args_.shape.c_out;
     const int64_t t0 = parts_[static_cast<size_t>(part)],
                   t1 = parts_[static_cast<size_t>(part) + 1];
     const int64_t first = t0 * bounds_.tile,
@@ -200,9 +199,9 @@ class BucketOuter {
       std::iota(s.iota.begin(), s.iota.end(), 0);
     }
     HWY_DYNAMIC_DISPATCH(widen_rows)
-    (args_.storage, args_.x, lists_.n_in, c_in, lists_.in_rows(), lo, hi, s.x.data());
+    (args_.shape.storage, args_.x, lists_.n_in, c_in, lists_.in_rows(), lo, hi, s.x.data());
     HWY_DYNAMIC_DISPATCH(widen_rows)
-    (args_.storage, args_.y, lists_.n_out, c_out, lists_.out_rows(), first, first + rows,
+    (args_.shape.storage, args_.y, lists_.n_out, c_out, lists_.out_rows(), first, first + rows,
      s.y.data());
     const float* x = s.x.data() - lo * c_in;
     int64_t done = 0;
@@ -222,7 +221,7 @@ class BucketOuter {
     s.lists.n_in = s.lists.n_edges = n;
     s.lists.n_out = s.bounds.tile = rows;
     outer(s.lists, s.bounds,
-          {FloatType::f32, s.sums.data(), s.y.data(), s.u.data(), c_in, c_out, args_.groups});
+          {{c_in, c_out, args_.shape.groups}, s.sums.data(), s.y.data(), s.u.data()});
     for (int64_t i = 0; i < size_; ++i) to[i] += s.u[i];
   }
 
@@ -235,13 +234,15 @@ class BucketOuter {
 
 }  // namespace
 
-bool buckets_pay(const RelationLists& lists, int64_t c_out, int64_t groups) {
-  return lists.in_order && lists.n_buckets > 0 && 2 * lists.n_edges >= 5 * lists.n_buckets &&
-         c_out >= 64 * groups;
+bool buckets_pay(const RelationLists& lists, const ConvShape& shape) {
+  return lists.in_order && lists.n_buckets > 0 &&
+         static_cast<double>(lists.n_edges) >=
+             static_cast<double>(lists.n_buckets) * kOuterShared.edges &&
+         shape.out_group() >= kOuterShared.columns;
 }
 
 void outer_of_buckets(const RelationLists& lists, const TileBounds& bounds, const OuterArgs& args) {
-  check_call("outer", lists, bounds, args.c_in, args.c_out, args.groups);
+  check_call("outer", lists, bounds, args.shape);
   if (lists.n_edges == 0 || lists.n_buckets == 0) return outer(lists, bounds, args);
   BucketOuter(lists, bounds, args).run();
 }

@@ -12,11 +12,12 @@
 
 namespace lattice::cpu {
 
-// Whether this is faster than `outer`. It is faster from 2.5 edges per bucket and 64 output
+// Whether this is faster than `outer`. It is faster from so many edges per bucket and output
 // channels per group on: `outer` reads rows from the first-level cache, the sums go through the
 // second (docs/notebook.md). It also needs a local order of the rows, because it copies all rows
 // from the first to the last that a part reaches.
-bool buckets_pay(const RelationLists& lists, int64_t c_out, int64_t groups);
+inline constexpr SharedFrom kOuterShared = {64, 2.5};
+bool buckets_pay(const RelationLists& lists, const ConvShape& shape);
 
 // Arguments and errors are those of `outer`; lists.n_buckets was counted. Extra memory for each
 // thread: the rows and sums of a part, about 4 MiB each or what one tile needs.

@@ -10,9 +10,9 @@
 //    which has a quarter of the panels, it would take 1.05 of the time.
 // An output row belongs to one task, and no size chosen here changes the order of summation.
 //
-// Panels and windows are planned in conv_plan.h, weights packed in conv_weights-inl.h, blocks of
-// edges multiplied in conv-inl.h, sums written in conv_finish-inl.h. Where many edges of an offset
-// share an output row, conv_buckets-inl.h adds their input rows first.
+// Panels and windows are planned in conv_plan.h, blocks of edges multiplied and sums written in
+// conv-inl.h. Where many edges of an offset share an output row, conv_buckets-inl.h adds their
+// input rows first.
 //
 // Tried without gain, with rows shuffled in memory:
 // - prefetching rows of the next step between the blocks of this step: the requests wait for page
@@ -41,8 +41,6 @@
 
 #include "lattice/kernels/cpu/features/conv-inl.h"
 #include "lattice/kernels/cpu/features/conv_buckets-inl.h"
-#include "lattice/kernels/cpu/features/conv_finish-inl.h"
-#include "lattice/kernels/cpu/features/conv_weights-inl.h"
 
 #ifndef LATTICE_KERNELS_CPU_CONV_CPP
 #define LATTICE_KERNELS_CPU_CONV_CPP
@@ -65,6 +63,101 @@ constexpr int64_t kFillEdges = 256;  // that share a block which is made as it i
 HWY_BEFORE_NAMESPACE();
 namespace lattice::cpu::HWY_NAMESPACE {
 
+// The weights as the kernels read them: one packed block per offset and panel. Weights of at most
+// 64 MiB are packed once per call, unless the caller brings their panels. A block of larger weights
+// is made where it is used.
+class ConvWeights {
+ public:
+  ConvWeights(int64_t n_k, const ConvArgs& args)
+      : n_k_(n_k),
+        args_(args),
+        rows_(args.shape.in_group()),
+        depthwise_(args.shape.is_depthwise()),
+        panels_(cut_panels(args.shape, kLanes, kMaxVectors)) {
+    constexpr int64_t kPackedFloats = int64_t{64} << 18;  // 64 MiB
+    for (Panel& p : panels_) {
+      p.begin = offset_floats_;
+      offset_floats_ += block_floats(p);
+    }
+    packs_all_ = args.weight->keep_all() && n_k * offset_floats_ <= kPackedFloats;
+  }
+
+  const std::vector<Panel>& panels() const { return panels_; }
+  // All blocks are in memory during the call.
+  bool packs_all() const { return packs_all_; }
+  // The blocks could be in memory, but there are too many.
+  bool too_large() const { return args_.weight->keep_all() && !packs_all_; }
+  int64_t block_floats(const Panel& p) const {
+    return round_up(rows_, paired(p) ? 2 : 1) * p.vectors * kLanes;
+  }
+
+  // Before the first block: packs the weights of offsets that have edges, unless the caller brought
+  // the panels.
+  void pack(const RelationLists& lists) {
+    if (!packs_all_) return;
+    const WeightPanels* given = args_.panels;
+    if (given && given->target == HWY_TARGET && given->n_k == n_k_ && given->shape == args_.shape) {
+      all_ = given->blocks.data();
+      return;
+    }
+    own_ = Buffer<float>(n_k_ * offset_floats_);
+    pack_into(own_.data(), [&](int64_t k) { return lists.lists[k].size > 0; });
+    all_ = own_.data();
+  }
+
+  // All blocks; not more than packs_all() allows.
+  Buffer<float> packed() const {
+    Buffer<float> blocks(n_k_ * offset_floats_);
+    pack_into(blocks.data(), [](int64_t) { return true; });
+    return blocks;
+  }
+
+  // The block of offset k and panel p; `room` is where it is made if it is not in memory.
+  const float* block(int64_t k, const Panel& p, float* room) const {
+    if (packs_all_) return all_ + k * offset_floats_ + p.begin;
+    fill(k, p, room);
+    return room;
+  }
+
+ private:
+  bool paired(const Panel& p) const { return !depthwise_ && kListKernels[p.vectors - 1].paired; }
+
+  // Rows of columns; paired, rows c and c + 1 interleaved.
+  void fill(int64_t k, const Panel& p, float* dst) const {
+    const int64_t width = p.vectors * kLanes;
+    args_.weight->fill(k, p.column, p.columns, width, dst);
+    if (!paired(p)) return;
+    float pair[2 * kMaxVectors * kLanes];
+    for (int64_t c = 0; c < rows_; c += 2, dst += 2 * width) {
+      for (int64_t j = 0; j < width; ++j) {
+        pair[2 * j] = dst[j];
+        pair[2 * j + 1] = c + 1 < rows_ ? dst[width + j] : 0.0f;
+      }
+      std::copy(pair, pair + 2 * width, dst);
+    }
+  }
+
+  template <typename Wanted>
+  void pack_into(float* to, const Wanted& wanted) const {
+    const auto n_panels = static_cast<int64_t>(panels_.size());
+    parallel_for(n_k_ * n_panels, [&](int64_t i) {
+      const int64_t k = i / n_panels;
+      const Panel& p = panels_[static_cast<size_t>(i % n_panels)];
+      if (wanted(k)) fill(k, p, to + k * offset_floats_ + p.begin);
+    });
+  }
+
+  int64_t n_k_;
+  const ConvArgs& args_;
+  int64_t rows_;  // input channels of a group
+  bool depthwise_;
+  std::vector<Panel> panels_;
+  int64_t offset_floats_ = 0;  // blocks of one offset
+  bool packs_all_ = true;
+  Buffer<float> own_;
+  const float* all_ = nullptr;  // own_, or what the caller brought
+};
+
 template <typename T>
 class Conv {
  public:
@@ -76,18 +169,18 @@ class Conv {
         n_tiles_(bounds.n_tiles),
         args_(args),
         x_(static_cast<const T*>(args.x)),
-        c_in_(args.c_in / args.groups),
-        depthwise_(is_depthwise(args.c_in, args.c_out, args.groups)),
+        c_in_(args.shape.in_group()),
+        depthwise_(args.shape.is_depthwise()),
         buckets_(args.add_shared_first && !depthwise_),
         in_order_(lists.in_rows()),
         out_order_(lists.out_rows()),
         direct_(std::is_same_v<T, float> && !in_order_ && !depthwise_ && !args.more),
-        scattered_(direct_ && lists.n_in * args.c_in > kCachedFloats),
+        scattered_(direct_ && lists.n_in * args.shape.c_in > kCachedFloats),
         whole_(lists.n_k() == 1 && !lists.lists[0].in && lists.lists[0].size == lists.n_out &&
                !in_order_ && !out_order_ && !depthwise_),
         single_(kNarrow && lists.n_edges == lists.n_out && !depthwise_ && !buckets_),
-        stride_(direct_ ? args.c_in : round_up(args.c_in, kLine)),
-        weights_(lists, args) {
+        stride_(direct_ ? args.shape.c_in : round_up(args.shape.c_in, kLine)),
+        weights_(lists.n_k(), args) {
     if (!args.weight->keep_all()) {
       const int64_t edges =
           std::max<int64_t>(1, lists.n_edges / std::max<int64_t>(1, n_k_ * n_tiles_));
@@ -99,7 +192,7 @@ class Conv {
   }
 
   void run() {
-    weights_.pack();
+    weights_.pack(lists_);
     const int64_t n_tasks = (n_tiles_ + tiles_per_task_ - 1) / tiles_per_task_;
     const int64_t n_panels = static_cast<int64_t>(weights_.panels().size());
     // Few tasks, or more weights than are kept: a task takes one panel.
@@ -184,7 +277,7 @@ class Conv {
 
   // Input rows in float32, from order[begin] on.
   void copy_input(const int32_t* order, int64_t begin, int64_t end, float* to) const {
-    const int64_t more = args_.more_columns, first = args_.c_in - more;
+    const int64_t more = args_.more_columns, first = args_.shape.c_in - more;
     copy_rows(x_, lists_.n_in, first, order, begin, end, to, stride_);
     if (args_.more)
       copy_rows(static_cast<const T*>(args_.more), lists_.n_in, more, order, begin, end, to + first,
@@ -236,9 +329,9 @@ class Conv {
         if (single) {
           kFinishKernels<T>[panel.vectors - 1].listed(call, ending->finish);
         } else if (fits && buckets_) {
-          const float* x_end = direct_
-                                   ? reinterpret_cast<const float*>(x_) + lists_.n_in * args_.c_in
-                                   : s->rows + s->capacity * stride_ + kLine;
+          const float* x_end =
+              direct_ ? reinterpret_cast<const float*>(x_) + lists_.n_in * args_.shape.c_in
+                      : s->rows + s->capacity * stride_ + kLine;
           add_buckets(add, call, x_end, direct_, s->buckets);
         } else if (fits) {
           add(call);
@@ -274,7 +367,8 @@ class Conv {
       return finish_rows(first + most, n - most, p0, p1, s);
     }
     if (!direct_) copy_input(nullptr, first, first + n, s->rows);
-    const float* x = direct_ ? reinterpret_cast<const float*>(x_) + first * args_.c_in : s->rows;
+    const float* x =
+        direct_ ? reinterpret_cast<const float*>(x_) + first * args_.shape.c_in : s->rows;
     for (int64_t p = p0; p < p1; ++p) {
       const Panel& panel = weights_.panels()[static_cast<size_t>(p)];
       const Ending<T> ending(args_, panel);
@@ -288,9 +382,9 @@ class Conv {
                     static_cast<int32_t>(first),
                     false};
       if (ahead) {
-        const int64_t begin = args_.c_in * (p - p0) / (p1 - p0);
+        const int64_t begin = args_.shape.c_in * (p - p0) / (p1 - p0);
         call.next = x + n * stride_ + begin;
-        call.next_columns = args_.c_in * (p - p0 + 1) / (p1 - p0) - begin;
+        call.next_columns = args_.shape.c_in * (p - p0 + 1) / (p1 - p0) - begin;
       }
       kFinishKernels<T>[panel.vectors - 1].same(call, ending.finish);
     }
@@ -313,8 +407,8 @@ class Conv {
       if (args_.more)
         copy_input(rows, 0, call.n, s->rows);
       else
-        copy_columns<T>({x_, lists_.n_in, args_.c_in, panel.x_column, columns, rows}, 0, call.n,
-                        s->rows, stride);
+        copy_columns<T>({x_, lists_.n_in, args_.shape.c_in, panel.x_column, columns, rows}, 0,
+                        call.n, s->rows, stride);
       add(call);
       call.out += call.n;
     }
@@ -341,8 +435,17 @@ class Conv {
 };
 
 void run_conv(const RelationLists& lists, const TileBounds& bounds, const ConvArgs& args) {
-  visit_float_type(args.storage,
+  visit_float_type(args.shape.storage,
                    [&](auto zero) { Conv<decltype(zero)>(lists, bounds, args).run(); });
+}
+
+std::shared_ptr<const WeightPanels> run_pack(const WeightSource& weight, int64_t n_k,
+                                             const ConvShape& shape) {
+  const ConvArgs args{.shape = shape, .weight = &weight};
+  const ConvWeights weights(n_k, args);
+  if (!weights.packs_all()) return nullptr;
+  return std::make_shared<const WeightPanels>(
+      WeightPanels{HWY_TARGET, n_k, shape, weights.packed()});
 }
 
 }  // namespace lattice::cpu::HWY_NAMESPACE
@@ -351,10 +454,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lattice::cpu {
 HWY_EXPORT(run_conv);
+HWY_EXPORT(run_pack);
 
 void conv(const RelationLists& lists, const TileBounds& bounds, const ConvArgs& args) {
-  check_call("conv", lists, bounds, args.c_in, args.c_out, args.groups);
+  check_call("conv", lists, bounds, args.shape);
   HWY_DYNAMIC_DISPATCH(run_conv)(lists, bounds, args);
+}
+
+std::shared_ptr<const WeightPanels> pack_weight(const WeightSource& weight, int64_t n_k,
+                                                const ConvShape& shape) {
+  return HWY_DYNAMIC_DISPATCH(run_pack)(weight, n_k, shape);
 }
 
 }  // namespace lattice::cpu

@@ -14,12 +14,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
-#include <optional>
-
-#include "lattice/kernels/cpu/base/float_types.h"
+#include "lattice/kernels/cpu/base/memory.h"
 #include "lattice/kernels/cpu/features/conv_plan.h"
-#include "lattice/kernels/cpu/features/kept_weights.h"
 #include "lattice/kernels/cpu/geometry/relation_lists.h"
 
 namespace lattice::cpu {
@@ -35,10 +33,6 @@ class WeightSource {
                     float* dst) const = 0;
   // False: never hold more than a few blocks at a time.
   virtual bool keep_all() const { return true; }
-  // Where the n_k weights come from; none: packed weights are not kept between calls.
-  virtual std::optional<WeightOrigin> origin(int64_t /*n_k*/, int64_t /*groups*/) const {
-    return std::nullopt;
-  }
 };
 
 // Weights in memory with any strides (in elements): W[k][c][m] = data[k * stride_k + c * stride_in
@@ -46,18 +40,35 @@ class WeightSource {
 // the next group: c_out / groups * stride_out for a (K, c_in / groups, c_out) array; the transposed
 // weight of an input gradient has the forward's stride_group.
 struct DenseWeight final : WeightSource {
-  FloatType storage = FloatType::f32;
-  const void* data = nullptr;
-  int64_t rows = 0;           // c_in / groups
-  int64_t group_columns = 0;  // c_out / groups
-  int64_t stride_k = 0;
-  int64_t stride_in = 0;
-  int64_t stride_out = 0;
-  int64_t stride_group = 0;
-  std::weak_ptr<const void> owner = {};  // of data; none: packed weights are not kept
+  ConvShape shape;
+  const void* data;
+  int64_t stride_k, stride_in, stride_out, stride_group;
+  // An array (K, c_in / groups, c_out) with the strides of an offset, an input and an output
+  // channel; without strides it is row-contiguous.
+  DenseWeight(const ConvShape& shape, const void* data, int64_t stride_k, int64_t stride_in,
+              int64_t stride_out)
+      : shape(shape),
+        data(data),
+        stride_k(stride_k),
+        stride_in(stride_in),
+        stride_out(stride_out),
+        stride_group(shape.out_group() * stride_out) {}
+  DenseWeight(const ConvShape& shape, const void* data)
+      : DenseWeight(shape, data, shape.in_group() * shape.c_out, shape.c_out, 1) {}
   void fill(int64_t k, int64_t column, int64_t columns, int64_t width, float* dst) const override;
-  std::optional<WeightOrigin> origin(int64_t n_k, int64_t groups) const override;
 };
+
+// All blocks of a weight, as conv reads them with the instruction set that packed them.
+struct WeightPanels {
+  int64_t target = 0;  // of Highway
+  int64_t n_k = 0;
+  ConvShape shape;
+  Buffer<float> blocks;
+};
+
+// The panels of a weight for any number of calls; null if they have more than 64 MiB.
+std::shared_ptr<const WeightPanels> pack_weight(const WeightSource& weight, int64_t n_k,
+                                                const ConvShape& shape);
 
 // What follows a convolution in a network that does not learn, in the same pass over memory.
 //
@@ -71,14 +82,11 @@ struct NormAfter {
 };
 
 struct ConvArgs {
-  FloatType storage = FloatType::f32;  // of x, bias and y
-  const void* x = nullptr;             // (n_in, c_in), or its first columns: see `more`
+  ConvShape shape;
+  const void* x = nullptr;  // (n_in, c_in), or its first columns: see `more`
   const WeightSource* weight = nullptr;
   const void* bias = nullptr;  // (c_out), or null
   void* y = nullptr;
-  int64_t c_in = 0;
-  int64_t c_out = 0;
-  int64_t groups = 1;
   // Rows of x that share (offset, output row) are added first and multiplied once: see
   // conv_buckets_pay.
   bool add_shared_first = false;
@@ -87,6 +95,7 @@ struct ConvArgs {
   // of 16 columns, and groups is 1.
   const void* more = nullptr;
   int64_t more_columns = 0;
+  const WeightPanels* panels = nullptr;  // of `weight`, or null: the call packs for itself
 };
 
 // `bounds` are those of conv_tile(lists). Throws std::invalid_argument when channels are not

@@ -1,20 +1,39 @@
 #include "lattice/kernels/cpu/features/conv_plan.h"
 
 #include <algorithm>
+#include <stdexcept>
+#include <string>
 
 namespace lattice::cpu {
 
-bool is_depthwise(int64_t c_in, int64_t c_out, int64_t groups) {
-  return c_in == groups && c_out == groups && groups > 1;
+void check_call(const char* operation, const RelationLists& lists, const TileBounds& bounds,
+                const ConvShape& shape) {
+  const int64_t c_in = shape.c_in, c_out = shape.c_out, groups = shape.groups;
+  if (groups < 1 || c_in < 1 || c_out < 1 || c_in % groups != 0 || c_out % groups != 0) {
+    throw std::invalid_argument("[" + std::string(operation) +
+                                "] channels must be positive multiples of groups: found c_in " +
+                                std::to_string(c_in) + ", c_out " + std::to_string(c_out) +
+                                ", groups " + std::to_string(groups));
+  }
+  if (bounds.tile < 1 || bounds.n_tiles != (lists.n_out + bounds.tile - 1) / bounds.tile ||
+      bounds.bounds.size() != (bounds.n_tiles + 1) * lists.n_k()) {
+    throw std::invalid_argument(
+        "[" + std::string(operation) + "] bounds must be tile bounds of the lists: found " +
+        std::to_string(bounds.n_tiles) + " tiles of " + std::to_string(bounds.tile) + " for " +
+        std::to_string(lists.n_out) + " rows");
+  }
 }
 
 // A bucket costs c_in additions per edge and saves c_in * c_out multiplications for each edge but
 // its first. Measured on dense scans: from 1.25 edges per bucket on with 64 channels, 2 with 32;
 // with 16 not at 4.4 (0.9 times as fast).
-bool conv_buckets_pay(const RelationLists& lists, int64_t c_in, int64_t c_out, int64_t groups) {
-  if (is_depthwise(c_in, c_out, groups) || lists.n_buckets == 0) return false;
-  const int64_t columns = c_out / groups;
-  return lists.n_edges * 4 >= lists.n_buckets * (columns >= 64 ? 5 : columns >= 32 ? 8 : 20);
+bool conv_buckets_pay(const RelationLists& lists, const ConvShape& shape) {
+  if (shape.is_depthwise() || lists.n_buckets == 0) return false;
+  for (const SharedFrom& from : kConvShared)
+    if (shape.out_group() >= from.columns)
+      return static_cast<double>(lists.n_edges) >=
+             static_cast<double>(lists.n_buckets) * from.edges;
+  return false;
 }
 
 int64_t conv_tile(const RelationLists& lists) {
@@ -24,10 +43,9 @@ int64_t conv_tile(const RelationLists& lists) {
   return std::clamp<int64_t>((lists.n_out + tiles - 1) / tiles, kTile, 8 * kTile);
 }
 
-std::vector<Panel> cut_panels(int64_t c_in, int64_t c_out, int64_t groups, int64_t lanes,
-                              int64_t most) {
-  const bool depthwise = is_depthwise(c_in, c_out, groups);
-  const int64_t n_groups = depthwise ? 1 : groups, columns = c_out / n_groups;
+std::vector<Panel> cut_panels(const ConvShape& shape, int64_t lanes, int64_t most) {
+  const bool depthwise = shape.is_depthwise();
+  const int64_t n_groups = depthwise ? 1 : shape.groups, columns = shape.c_out / n_groups;
   const int64_t vectors = (columns + lanes - 1) / lanes, n = (vectors + most - 1) / most;
   std::vector<Panel> panels;
   panels.reserve(static_cast<size_t>(n_groups * n));
@@ -38,7 +56,7 @@ std::vector<Panel> cut_panels(int64_t c_in, int64_t c_out, int64_t groups, int64
       panels.push_back({.column = column,
                         .columns = std::min(end * lanes, columns) - begin * lanes,
                         .vectors = end - begin,
-                        .x_column = depthwise ? column : g * (c_in / groups)});
+                        .x_column = depthwise ? column : g * shape.in_group()});
     }
   return panels;
 }

@@ -1,20 +1,45 @@
-// What a convolution and its weight gradient plan in the same way: tiles of output positions, and
-// panels of output columns. Also the window of input rows that some tiles read.
+// The shape of a convolution, and what it and its weight gradient plan in the same way: tiles of
+// output positions, and panels of output columns. Also the window of input rows that some tiles
+// read.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "lattice/kernels/cpu/base/float_types.h"
 #include "lattice/kernels/cpu/geometry/relation_lists.h"
 
 namespace lattice::cpu {
 
-// One channel on both sides of each group.
-bool is_depthwise(int64_t c_in, int64_t c_out, int64_t groups);
+// The channels of a convolution, and how its values are stored. Whatever describes a convolution,
+// its arguments, its weights or the question which kernel runs, contains one of these.
+struct ConvShape {
+  int64_t c_in = 0, c_out = 0;  // of all groups
+  int64_t groups = 1;
+  FloatType storage = FloatType::f32;  // of x, weight, bias and y
+  int64_t in_group() const { return c_in / groups; }
+  int64_t out_group() const { return c_out / groups; }
+  // Whether each group has one channel on both sides.
+  bool is_depthwise() const { return c_in == groups && c_out == groups && groups > 1; }
+  // Of the input gradient.
+  ConvShape reversed() const { return {c_out, c_in, groups, storage}; }
+  bool operator==(const ConvShape&) const = default;
+};
 
-// Whether it is faster to add input rows that share a bucket (offset, output row) before they are
-// multiplied.
-bool conv_buckets_pay(const RelationLists& lists, int64_t c_in, int64_t c_out, int64_t groups);
+// Throws std::invalid_argument when channels are not positive multiples of groups, or the sizes of
+// `bounds` are not those of tile_bounds(lists, bounds.tile).
+void check_call(const char* operation, const RelationLists& lists, const TileBounds& bounds,
+                const ConvShape& shape);
+
+// From how many edges per bucket (offset, output row) it is faster to add the rows that share the
+// bucket first: with so many output columns of a group or more.
+struct SharedFrom {
+  int64_t columns;
+  double edges;
+};
+inline constexpr SharedFrom kConvShared[] = {{64, 1.25}, {32, 2}, {0, 5}};
+// Whether it is faster to add input rows that share a bucket before they are multiplied.
+bool conv_buckets_pay(const RelationLists& lists, const ConvShape& shape);
 
 // Tile for the bounds that conv and outer read.
 int64_t conv_tile(const RelationLists& lists);
@@ -30,8 +55,7 @@ struct Panel {
 
 // The output columns of each group in panels of nearly equal size, of at most `most` vectors of
 // `lanes` columns. Depthwise, the groups lie side by side in a panel. Panels all begin at 0.
-std::vector<Panel> cut_panels(int64_t c_in, int64_t c_out, int64_t groups, int64_t lanes,
-                              int64_t most);
+std::vector<Panel> cut_panels(const ConvShape& shape, int64_t lanes, int64_t most);
 
 // Input positions [lo, hi).
 struct Window {

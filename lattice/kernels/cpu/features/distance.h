@@ -3,8 +3,8 @@
 //   squared:   d[i, j] = sum_c (a[i, c] - b[j, c])^2          euclidean: its square root
 //   cosine:    d[i, j] = 1 - <a[i], b[j]> / max(|a[i]| |b[j]|, 1e-8)
 //
-// a is (n, c), b is (m, c), d is (n, m), float32, row-contiguous. Differences, not |a|^2 + |b|^2 -
-// 2 <a, b>: near points have near distances. Sums are float32 by ascending c.
+// a is (n, c), b is (m, c), d is (n, m), float32, row-contiguous. Rows are subtracted; |a|^2 +
+// |b|^2 - 2 <a, b> would lose the distances of near points. Sums are float32 by ascending c.
 #pragma once
 
 #include <cstdint>

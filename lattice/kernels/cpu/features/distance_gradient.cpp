@@ -1,5 +1,5 @@
 // A block has four rows of a, one channel and up to 1,024 rows of b. The sums of the four rows stay
-// in registers. The rows of b and their sums are transposed, so that vectors run along them.
+// in registers. The rows of b and their sums are transposed, so vectors run along them.
 #include "lattice/kernels/cpu/features/distance_gradient.h"
 
 #include <algorithm>
@@ -47,7 +47,7 @@ void sum_slopes(const float* HWY_RESTRICT w, int64_t w_stride, const float* HWY_
     unroll<kSumVectors>([&](auto v) LATTICE_INLINE_LAMBDA { sums[m][v] = hn::Zero(d); });
   });
   // Vector v of the 16 columns from j on; `weights` gives the weights of a row, and `only` removes
-  // what is behind the last column.
+  // what follows the last column.
   const auto step = [&](int64_t j, auto v, const auto& weights,
                         const auto& only) LATTICE_INLINE_LAMBDA {
     const int64_t at = j + v * kLanes;

@@ -7,8 +7,8 @@
 
 namespace lattice::cpu {
 
-// The rows of b (m, c) in panels. Panel p holds c rows of kWidth values. Its column j is row
-// p * kWidth + j of b, or 0 behind the last row.
+// The rows of b (m, c) in panels. Panel p holds c rows of kWidth values. Its column j is row p *
+// kWidth + j of b, or 0 after the last row.
 class DistanceTiles {
  public:
   static constexpr int64_t kWidth = 64;

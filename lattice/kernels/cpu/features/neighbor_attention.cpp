@@ -56,7 +56,8 @@ struct Padded {
   }
 };
 
-// <a, b> of one head: a is padded, b as it lies in memory; lanes of b behind the head meet zeros.
+// <a, b> of one head: a is padded, b is read in place; lanes of b beyond the head are multiplied by
+// zeros.
 template <typename T>
 HWY_INLINE float dot(const float* HWY_RESTRICT a, const T* HWY_RESTRICT b, const T* b_end,
                      int64_t size) {
@@ -77,7 +78,7 @@ HWY_INLINE float dot(const float* HWY_RESTRICT a, const T* HWY_RESTRICT b, const
   return total_of(sum);
 }
 
-// to += w b, one head; what lies behind the head is not read later.
+// to += w b for one head; what is written beyond the head is not read later.
 template <typename T>
 HWY_INLINE void add_scaled(float w, const T* HWY_RESTRICT b, const T* b_end, int64_t size,
                            float* HWY_RESTRICT to) {
@@ -153,7 +154,7 @@ void forward_rows(const NeighborAttention& a, int64_t begin, int64_t end, T* out
       }
     }
     for (int64_t h = 0; h < a.heads; ++h) {
-      // A sum of 0: no edge was seen. NaN stays NaN.
+      // A sum of 0 means that no edge was seen. NaN stays NaN.
       lse[i * a.heads + h] = total[h] == 0.0f ? kMost : top[h] + std::log(total[h]);
       factor[h] = total[h] == 0.0f ? 0.0f : 1.0f / total[h];
     }

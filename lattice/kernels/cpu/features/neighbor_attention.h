@@ -46,7 +46,7 @@ struct NeighborAttentionGradients {
   void* dq = nullptr;  // null without q
   void* dk = nullptr;
   void* dv = nullptr;
-  float* dbias = nullptr;  // (edges, heads); null: nobody wants it
+  float* dbias = nullptr;  // (edges, heads); null if it is not needed
 };
 void neighbor_attention_gradients(const NeighborAttention& a, const NeighborAttentionGradients& y);
 

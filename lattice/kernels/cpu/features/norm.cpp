@@ -15,8 +15,8 @@
 #ifndef LATTICE_KERNELS_CPU_NORM_SUMS
 #define LATTICE_KERNELS_CPU_NORM_SUMS
 namespace lattice::cpu {
-// Two sums a channel. Without g, the moments of a piece: x, and (x - m)^2 with m the piece's own
-// mean. With g: g' and g' (x - mean).
+// Two sums per channel. Without g they are the moments of a piece: x, and (x - m)^2, where m is the
+// mean of the piece. With g they are g' and g' (x - mean).
 struct SumCall {
   const void *x, *g, *y;
   const float* mean;
@@ -93,8 +93,8 @@ HWY_INLINE void sum_channels(const SumCall& call, int64_t first, int64_t rows, i
   store(s1, d, sums + channels + c, channels - c);
 }
 
-// sums[0 .. channels) and as many after them. A piece is small: what the first sum reads, the
-// second finds in the cache.
+// sums[0 .. channels) and as many after them. A piece is small, so the second sum finds in the
+// cache what the first one read.
 template <typename T>
 void sum_rows_piece(const SumCall& call, int64_t first, int64_t rows, int64_t channels,
                     float* sums) {

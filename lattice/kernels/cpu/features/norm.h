@@ -1,5 +1,5 @@
-// Normalization of rows by channel, with what stands around it in residual networks, in one pass
-// over memory each.
+// Normalization of rows by channel, together with the sum and ReLU that surround it in residual
+// networks. Each function is one pass over memory.
 //
 //   moments     mean[c] = sum_r x[r, c] / n,  var[c] = sum_r (x[r, c] - mean[c])^2 / n;
 //               both 0 when n = 0

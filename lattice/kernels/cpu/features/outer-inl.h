@@ -94,7 +94,7 @@ constexpr std::array<SumBlock, sizeof...(M)> sum_block_table(std::integer_sequen
 }
 
 // The same for 16 channels and one vector of 16 columns. One multiplication has four channels and
-// four columns, so that an edge needs five loads instead of 17: register 4 q + b holds channels 4 q
+// four columns, so an edge needs five loads instead of 17: register 4 q + b holds channels 4 q
 // .. 4 q + 3, each four lanes wide, of columns 4 b .. 4 b + 3.
 constexpr bool kHasQuads = kLanes == 16;
 void sum_quads(const OuterEdges& edges, int64_t x_column, int64_t y_column, int64_t first,

@@ -1,11 +1,11 @@
 // 1. The tiles of output positions are cut into a fixed number of chains. A chain has its own
 //    float32 sums; the chains are added in order at the end. Sizes of caches, vectors and threads
-//    do not change the chains, so that they do not change the bits.
+//    do not change the chains, so they do not change the bits.
 // 2. A chain walks its parts of a few tiles. The rows of both ends that the edges of a part reach
 //    lie near each other in position order. A part copies these rows once to a small float32
 //    window, which stays in the second-level cache while all offsets pass by. The input rows of a
 //    part overlap those of the part before, and only the new rows are copied.
-// 3. Edges are taken a hundred or so at a time, so that their rows stay in the first-level cache.
+// 3. Edges are taken a hundred or so at a time, so their rows stay in the first-level cache.
 //    Blocks of M input channels x NV vectors of output channels, held in registers, run over these
 //    rows. Narrow vectors read the channels from panels (outer_panels-inl.h).
 // Threads take (chain, block of input channels).
@@ -20,7 +20,6 @@
 #include "lattice/kernels/cpu/base/caches.h"
 #include "lattice/kernels/cpu/base/hwy_targets.h"
 #include "lattice/kernels/cpu/base/threads.h"
-#include "lattice/kernels/cpu/features/conv_plan.h"
 #include "lattice/kernels/cpu/features/sliding_rows.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -42,11 +41,12 @@ constexpr int64_t kWindowBytes = int64_t{6} << 20;  // copied rows of one part
 constexpr int64_t kEdgeBytes = 32 << 10;            // rows of the edges taken at a time
 constexpr int64_t kMaxChains = 16;
 constexpr int64_t kChainTiles = 4;  // of a chain, at least
-// Narrow vectors: input rows of so many channels are read in place, of more from panels.
+// With narrow vectors, input rows of up to this many channels are read in place, longer ones from
+// panels.
 constexpr int64_t kInPlaceChannels = 128;
 constexpr int64_t kInPlaceEdges = 128;
-// Rows of so many channels are not copied either. A power of two of cache lines per row leaves few
-// cache sets, so that fewer edges are taken at a time.
+// Rows of up to this many channels are not copied either. Rows whose size is a power of two of
+// cache lines use few cache sets, so fewer edges are taken at a time.
 constexpr int64_t kDirectChannels = 64;
 constexpr int64_t kDirectFloats = 4096;
 constexpr int64_t kChannelBlock = 64;  // input channels of a task, at least
@@ -67,12 +67,13 @@ class Outer {
         tile_(bounds.tile),
         n_tiles_(bounds.n_tiles),
         args_(args),
-        depthwise_(is_depthwise(args.c_in, args.c_out, args.groups)),
-        groups_(depthwise_ ? 1 : args.groups),
-        rows_(depthwise_ ? 1 : args.c_in / args.groups),
-        direct_((!kPanels || std::max(args.c_in, args.c_out) <= kDirectChannels) &&
+        shape_(args.shape),
+        depthwise_(shape_.is_depthwise()),
+        groups_(depthwise_ ? 1 : shape_.groups),
+        rows_(depthwise_ ? 1 : shape_.in_group()),
+        direct_((!kPanels || std::max(shape_.c_in, shape_.c_out) <= kDirectChannels) &&
                 std::is_same_v<T, float> && !lists.in_order && !lists.out_order && !depthwise_ &&
-                args.c_out / args.groups % kLanes == 0),
+                shape_.out_group() % kLanes == 0),
         task_per_offset_(!kPanels && direct_ && lists.n_k() >= 8) {
     plan();
   }
@@ -98,27 +99,27 @@ class Outer {
 
  private:
   void plan() {
-    const int64_t columns = args_.c_out / groups_;
-    // One sum per column is little: depthwise, one panel has them all.
-    panels_ = cut_panels(args_.c_in, args_.c_out, args_.groups, kLanes,
-                         depthwise_ ? columns : kOuterVectors);
+    const int64_t columns = shape_.c_out / groups_;
+    // A depthwise convolution has only one sum per column, so one panel holds them all.
+    panels_ = cut_panels(shape_, kLanes, depthwise_ ? columns : kOuterVectors);
     for (Panel& p : panels_) {
       p.begin = offset_sums_;
       offset_sums_ += p.vectors * kLanes * rows_;
     }
-    // Sums are counted as if vectors had 16 values: chains must not depend on the instruction set.
+    // Sums are counted as if vectors had 16 values, because chains must not depend on the
+    // instruction set.
     const int64_t counted = round_up(columns, kLine) * groups_ * rows_;
     offsets_ = std::clamp<int64_t>(kSumBytes / 4 / counted, 1, std::max<int64_t>(1, lists_.n_k()));
     chains_ = std::max<int64_t>(
         1, std::min({kMaxChains, kSumBytes / 4 / (offsets_ * counted), n_tiles_ / kChainTiles}));
-    // Narrow vectors: every block copies the output rows again, so that there are no more blocks
-    // than threads need.
+    // With narrow vectors every block copies the output rows again, so there are no more blocks
+    // than the threads need.
     const int64_t most_blocks = depthwise_ ? 1 : (rows_ + kChannelBlock - 1) / kChannelBlock;
     const int64_t wanted = (2 * thread_count() + chains_ - 1) / chains_;
     blocks_ = !kPanels ? most_blocks : thread_count() == 1 ? 1 : std::min(most_blocks, wanted);
     const int64_t part_bytes = std::clamp<int64_t>(caches().second, 1 << 18, 1 << 20);
     const int64_t part_rows =
-        part_bytes / 4 / (2 * ((rows_ + blocks_ - 1) / blocks_) * groups_ + args_.c_out);
+        part_bytes / 4 / (2 * ((rows_ + blocks_ - 1) / blocks_) * groups_ + shape_.c_out);
     part_tiles_ =
         task_per_offset_ ? std::max<int64_t>(1, n_tiles_) : std::max<int64_t>(1, part_rows / tile_);
   }
@@ -155,9 +156,9 @@ class Outer {
     if (lo >= hi) return;
     // With groups the channels of a block are not adjacent: copy whole rows.
     const int64_t x_column = groups_ == 1 ? c0 : 0;
-    const int64_t x_columns = depthwise_ || groups_ > 1 ? args_.c_in : c1 - c0;
-    const int64_t x_stride = row_stride(x_columns), y_stride = row_stride(args_.c_out);
-    const int64_t edges = edge_block(c1 - c0, std::min(args_.c_out, kOuterVectors * kLanes));
+    const int64_t x_columns = depthwise_ || groups_ > 1 ? shape_.c_in : c1 - c0;
+    const int64_t x_stride = row_stride(x_columns), y_stride = row_stride(shape_.c_out);
+    const int64_t edges = edge_block(c1 - c0, std::min(shape_.c_out, kOuterVectors * kLanes));
     const bool window = (hi - lo) * x_stride * 4 <= kWindowBytes;
     if (window)
       scratch.x.slide({lo, hi}, x_stride, kLine, kWindowBytes / 4);
@@ -169,7 +170,7 @@ class Outer {
       scratch.iota = Buffer<int32_t>(std::max(edges, part_tiles_ * tile_));
       std::iota(scratch.iota.begin(), scratch.iota.end(), 0);
     }
-    copy_columns<T>({static_cast<const T*>(args_.y), lists_.n_out, args_.c_out, 0, args_.c_out,
+    copy_columns<T>({static_cast<const T*>(args_.y), lists_.n_out, shape_.c_out, 0, shape_.c_out,
                      lists_.out_rows()},
                     first, first + rows, scratch.y.data(), y_stride);
     scratch.x_end = x + scratch.x.floats.size();
@@ -216,8 +217,8 @@ class Outer {
     int64_t y_stride;
   };
 
-  // n edges of a list from e on; `end` is where edges end that may be fetched early. An identity
-  // list has position e at both ends.
+  // n edges of a list from e on; edges before `end` may be fetched early. An identity list has
+  // position e at both ends.
   static OuterEdges edges_of(const OffsetList& list, int64_t e, int64_t n, int64_t end,
                              const BothEnds& ends, const Scratch& scratch) {
     const auto [x, x_stride, y, y_stride] = ends;
@@ -231,7 +232,7 @@ class Outer {
   void add_direct(const int32_t* from, const int32_t* to, int64_t k0, int64_t k1, int64_t c0,
                   int64_t c1, float* sums, Scratch& scratch) const {
     const float *x = static_cast<const float*>(args_.x), *y = static_cast<const float*>(args_.y);
-    const int64_t edges = edge_block(c1 - c0, std::min(args_.c_out, kOuterVectors * kLanes));
+    const int64_t edges = edge_block(c1 - c0, std::min(shape_.c_out, kOuterVectors * kLanes));
     if (scratch.iota.empty()) {
       scratch.iota = Buffer<int32_t>(edges);
       std::iota(scratch.iota.begin(), scratch.iota.end(), 0);
@@ -240,17 +241,18 @@ class Outer {
       const OffsetList& list = lists_.lists[static_cast<size_t>(k)];
       for (int64_t e = from[k]; e < to[k]; e += edges) {
         const int64_t n = std::min<int64_t>(edges, to[k] - e);
-        add_edges(edges_of(list, e, n, to[k], {x, args_.c_in, y, args_.c_out}, scratch), c0, c1,
+        add_edges(edges_of(list, e, n, to[k], {x, shape_.c_in, y, shape_.c_out}, scratch), c0, c1,
                   sums + (k - k0) * offset_sums_, scratch);
       }
     }
   }
 
-  // Edges whose rows of so many values at both ends are taken at a time.
+  // How many edges to take at a time, so their rows at both ends stay in the first-level
+  // cache.
   int64_t edge_block(int64_t x_columns, int64_t y_columns) const {
     if (!kPanels) return std::clamp<int64_t>(kEdgeBytes / 4 / (x_columns + y_columns), 16, 1024);
     if (!direct_) return x_columns <= kInPlaceChannels ? kInPlaceEdges : kPanelEdges;
-    return std::clamp<int64_t>(kDirectFloats / std::max(args_.c_in, args_.c_out), 16,
+    return std::clamp<int64_t>(kDirectFloats / std::max(shape_.c_in, shape_.c_out), 16,
                                kInPlaceEdges);
   }
 
@@ -294,7 +296,7 @@ class Outer {
   // Columns [column, column + columns) of the rows at positions [begin, end).
   void copy_x(int64_t begin, int64_t end, int64_t column, int64_t columns, float* to,
               int64_t stride) const {
-    copy_columns<T>({static_cast<const T*>(args_.x), lists_.n_in, args_.c_in, column, columns,
+    copy_columns<T>({static_cast<const T*>(args_.x), lists_.n_in, shape_.c_in, column, columns,
                      lists_.in_rows()},
                     begin, end, to, stride);
   }
@@ -304,12 +306,12 @@ class Outer {
     for (int64_t chain = 1; chain < chains; ++chain)
       for (int64_t i = 0; i < offset_sums_; ++i) sums[i] += sums[chain * size + i];
     const Floats d;
-    T* u = static_cast<T*>(args_.u) + k * rows_ * args_.c_out;
+    T* u = static_cast<T*>(args_.u) + k * rows_ * shape_.c_out;
     for (const Panel& p : panels_)
       for (int64_t c = 0; c < rows_; ++c) {
         const float* sum = sums + p.begin + c * p.vectors * kLanes;
         for (int64_t j = 0; j < p.columns; j += kLanes)
-          store(hn::Load(d, sum + j), d, u + c * args_.c_out + p.column + j, p.columns - j);
+          store(hn::Load(d, sum + j), d, u + c * shape_.c_out + p.column + j, p.columns - j);
       }
   }
 
@@ -317,10 +319,11 @@ class Outer {
   const int32_t* bounds_;
   int64_t tile_, n_tiles_;
   const OuterArgs& args_;
+  ConvShape shape_;
   bool depthwise_;
   int64_t groups_, rows_;
   bool direct_;           // rows are read where they are
-  bool task_per_offset_;  // and each list is a task: nothing is copied, so that nothing is gained
+  bool task_per_offset_;  // and each list is a task: nothing is copied, so nothing is gained
                           // by parts of the rows
   std::vector<Panel> panels_;
   int64_t offset_sums_ = 0;  // sums of one offset
@@ -331,7 +334,7 @@ class Outer {
 };
 
 void run_outer(const RelationLists& lists, const TileBounds& bounds, const OuterArgs& args) {
-  visit_float_type(args.storage,
+  visit_float_type(args.shape.storage,
                    [&](auto zero) { Outer<decltype(zero)>(lists, bounds, args).run(); });
 }
 
@@ -343,7 +346,7 @@ namespace lattice::cpu {
 HWY_EXPORT(run_outer);
 
 void outer(const RelationLists& lists, const TileBounds& bounds, const OuterArgs& args) {
-  check_call("outer", lists, bounds, args.c_in, args.c_out, args.groups);
+  check_call("outer", lists, bounds, args.shape);
   HWY_DYNAMIC_DISPATCH(run_outer)(lists, bounds, args);
 }
 }  // namespace lattice::cpu

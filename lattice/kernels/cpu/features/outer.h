@@ -12,19 +12,15 @@
 
 #include <cstdint>
 
-#include "lattice/kernels/cpu/base/float_types.h"
-#include "lattice/kernels/cpu/geometry/relation_lists.h"
+#include "lattice/kernels/cpu/features/conv_plan.h"
 
 namespace lattice::cpu {
 
 struct OuterArgs {
-  FloatType storage = FloatType::f32;
+  ConvShape shape;
   const void* x = nullptr;
   const void* y = nullptr;
   void* u = nullptr;
-  int64_t c_in = 0;
-  int64_t c_out = 0;
-  int64_t groups = 1;
 };
 
 // `bounds` are tile bounds of these lists; std::invalid_argument when they are not, or when

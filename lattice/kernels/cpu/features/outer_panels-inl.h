@@ -29,7 +29,7 @@ namespace lattice::cpu::HWY_NAMESPACE {
 
 constexpr int64_t kPanelEdges = 256;   // edges that are packed at a time
 constexpr int64_t kPanelChannels = 6;  // of a panel of x, at most
-// Panels begin one cache line apart from a power of two, so that they do not share cache sets.
+// Panels begin one cache line apart from a power of two, so they do not share cache sets.
 constexpr int64_t kPanelX = kPanelEdges * kPanelChannels + kLine;
 
 constexpr int64_t channel_panels(int64_t channels) {
@@ -121,7 +121,7 @@ void sum_panels(PanelEdges edges, int64_t channels, float* sums) {
   const float* x = edges.x;
   const int64_t n = channel_panels(channels);
   for (int64_t b = 0; b < n; ++b) {
-    // In place the blocks have nearly equal size, so that none is too small for the pipes.
+    // In place the blocks have nearly equal size, so none is too small for the pipes.
     const int64_t c = edges.x_at ? channels * b / n : b * kPanelChannels;
     const int64_t end =
         edges.x_at ? channels * (b + 1) / n : std::min(channels, c + kPanelChannels);

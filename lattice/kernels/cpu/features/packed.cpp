@@ -27,15 +27,16 @@ struct PackedBlock {
   int64_t word_m, word_w, scale_m, scale_g;
 
   PackedBlock(const PackedWeight& p, int64_t k) {
-    const int64_t n_groups = (p.in_channels + p.group_size - 1) / p.group_size;
+    const int64_t c_out = p.shape.c_out;
+    const int64_t n_groups = (p.shape.in_group() + p.group_size - 1) / p.group_size;
     const int64_t n_words = n_groups * p.group_size * p.bits / 32;
-    codes = p.codes + k * n_words * p.out_channels;
-    scales = static_cast<const T*>(p.scales) + k * n_groups * p.out_channels;
-    biases = static_cast<const T*>(p.biases) + k * n_groups * p.out_channels;
+    codes = p.codes + k * n_words * c_out;
+    scales = static_cast<const T*>(p.scales) + k * n_groups * c_out;
+    biases = static_cast<const T*>(p.biases) + k * n_groups * c_out;
     word_m = p.n_k == 1 ? n_words : 1;
-    word_w = p.n_k == 1 ? 1 : p.out_channels;
+    word_w = p.n_k == 1 ? 1 : c_out;
     scale_m = p.n_k == 1 ? n_groups : 1;
-    scale_g = p.n_k == 1 ? 1 : p.out_channels;
+    scale_g = p.n_k == 1 ? 1 : c_out;
   }
 };
 
@@ -89,7 +90,7 @@ HWY_INLINE Vec expand(I codes, Vec scale, Vec bias) {
   return rounded<T>(hn::Add(hn::Mul(hn::ConvertTo(d, codes), scale), bias));
 }
 
-// n <= kLanes values with a stride; 0 behind them.
+// n <= kLanes values with a stride, then zeros.
 template <typename T>
 HWY_INLINE Vec load_strided(const T* p, int64_t stride, int64_t n) {
   const Floats d;
@@ -116,14 +117,15 @@ void fill_plain(const PackedWeight& p, int64_t k, int64_t column, int64_t column
   const hn::RebindToSigned<Floats> di;
   const auto mask = hn::Set(di, (1 << kBits) - 1);
   const PackedBlock<T> block(p, k);
+  const int64_t in_channels = p.shape.in_group();
   for (int64_t j = 0; j < width; j += kLanes) {
     const int64_t n = std::clamp<int64_t>(columns - j, 0, kLanes), room = width - j, m = column + j;
-    for (int64_t first = 0; first < p.in_channels; first += p.group_size) {
+    for (int64_t first = 0; first < in_channels; first += p.group_size) {
       const int64_t at = m * block.scale_m + first / p.group_size * block.scale_g;
-      // Behind the columns both are 0, and so is the weight.
+      // After the columns both are 0, and so is the weight.
       const Vec scale = load_strided(block.scales + at, block.scale_m, n);
       const Vec bias = load_strided(block.biases + at, block.scale_m, n);
-      const int64_t end = std::min(first + p.group_size, p.in_channels);
+      const int64_t end = std::min(first + p.group_size, in_channels);
       for (int64_t c = first; c < end; c += kCodes) {
         auto words =
             load_words(block.codes + m * block.word_m + c / kCodes * block.word_w, block.word_m, n);
@@ -153,10 +155,10 @@ void fill_transposed(const PackedWeight& p, int64_t k, int64_t column, int64_t c
   const hn::RebindToSigned<Floats> di;
   const hn::Rebind<uint8_t, Floats> d8;
   const PackedBlock<T> block(p, k);
-  const int64_t rows = p.out_channels / p.groups;
-  const int64_t begin = column % p.in_channels, end = begin + columns;
+  const int64_t rows = p.shape.out_group(), in_channels = p.shape.in_group();
+  const int64_t begin = column % in_channels, end = begin + columns;
   for (int64_t row = 0; row < rows; ++row, dst += width) {
-    const int64_t m = column / p.in_channels * rows + row;
+    const int64_t m = column / in_channels * rows + row;
     std::fill(dst + columns, dst + width, 0.0f);
     for (int64_t chunk = begin / kChunk * kChunk; chunk < end; chunk += kChunk) {
       uint8_t bytes[2 * kChunk] = {};
@@ -177,8 +179,8 @@ void fill_transposed(const PackedWeight& p, int64_t k, int64_t column, int64_t c
 void run_fill(const PackedWeight& p, int64_t k, int64_t column, int64_t columns, int64_t width,
               float* dst) {
   // With one channel per group the block spans groups, and both directions are the same.
-  const bool transposed = p.transposed && !(p.in_channels == 1 && p.out_channels == p.groups);
-  visit_float_type(p.storage, [&](auto zero) {
+  const bool transposed = p.transposed && !(p.shape.in_group() == 1 && p.shape.out_group() == 1);
+  visit_float_type(p.shape.storage, [&](auto zero) {
     using T = decltype(zero);
     if (p.bits == 4)
       transposed ? fill_transposed<T, 4>(p, k, column, columns, width, dst)

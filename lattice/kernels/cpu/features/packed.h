@@ -16,18 +16,17 @@
 namespace lattice::cpu {
 
 struct PackedWeight final : WeightSource {
-  FloatType storage = FloatType::f32;  // T, and how scales and biases are stored
-  const uint32_t* codes =
-      nullptr;  // n_k == 1: (1, out_channels, words); else (n_k, words, out_channels)
+  ConvShape shape;  // that the codes are for; its storage is T, and that of scales and biases
+  // (1, c_out, words) if n_k is 1, else (n_k, words, c_out).
+  const uint32_t* codes = nullptr;
   const void* scales = nullptr;  // the same order, `groups of codes` instead of words
   const void* biases = nullptr;
-  int64_t bits = 4;         // 4 or 8
-  int64_t group_size = 64;  // input channels that share a scale: a multiple of 32
+  int64_t bits = 4;  // 4 or 8
+  // Input channels of a convolution group that share a scale: a multiple of 32. Memory holds them
+  // rounded up to it.
+  int64_t group_size = 64;
   int64_t n_k = 1;
-  int64_t in_channels = 0;   // that the codes are for; memory holds them rounded up to group_size
-  int64_t out_channels = 0;  // of all convolution groups
-  int64_t groups = 1;        // of the convolution
-  bool transposed = false;   // the source of W[k]^T, group by group: what the input gradient reads
+  bool transposed = false;  // the source of W[k]^T, group by group: what the input gradient reads
   void fill(int64_t k, int64_t column, int64_t columns, int64_t width, float* dst) const override;
   bool keep_all() const override { return false; }
 };

@@ -38,8 +38,8 @@ HWY_INLINE Vec load_some(Floats d, const T* p, int64_t n) {
   return load_until(d, p, p + std::min<int64_t>(n, kLanes));
 }
 
-// One group of kTogether edges: where its rows of x (padded with zeros), its matrices and its
-// products are.
+// Pointers to the rows of x (padded with zeros), the matrices and the products of a group of
+// kTogether edges.
 template <typename T>
 struct Products {
   const float* x;
@@ -110,10 +110,10 @@ HWY_INLINE void multiply_dots(const Products<T>& p, int64_t stride, int64_t c_in
 // The products of kTogether edges are made at a time, whatever rows they go to, and added to their
 // rows in order.
 template <typename T>
-void apply_run(const PerEdgeEdges& edges, const PerEdgeShape& shape, const T* x, const Matrices& a,
+void apply_run(const PerEdgeEdges& edges, const ConvShape& shape, const T* x, const Matrices& a,
                int64_t begin, int64_t end, T* y) {
   const Floats d;
-  const int64_t G = shape.groups, c_in = shape.c_in, c_out = shape.c_out,
+  const int64_t G = shape.groups, c_in = shape.in_group(), c_out = shape.out_group(),
                 x_stride = round_up(c_in, kLine), y_stride = round_up(c_out, kLine),
                 width = G * y_stride;
   const T* data = static_cast<const T*>(a.data);
@@ -177,11 +177,11 @@ HWY_INLINE void write_past(const T* HWY_RESTRICT from, int64_t n, T* HWY_RESTRIC
 }
 
 template <typename T>
-void outer_run(const PerEdgeEdges& edges, const PerEdgeShape& shape, const T* x, const T* y,
+void outer_run(const PerEdgeEdges& edges, const ConvShape& shape, const T* x, const T* y,
                int64_t begin, int64_t end, T* u) {
   const Floats d;
-  const int64_t G = shape.groups, c_in = shape.c_in, c_out = shape.c_out, size = c_in * c_out,
-                stride = round_up(c_out, kLine);
+  const int64_t G = shape.groups, c_in = shape.in_group(), c_out = shape.out_group(),
+                size = c_in * c_out, stride = round_up(c_out, kLine);
   Buffer<float> floats((c_in + 1) * stride);
   float *sums = floats.data(), *ys = sums + c_in * stride;
   Buffer<T> made(size);
@@ -209,14 +209,14 @@ void outer_run(const PerEdgeEdges& edges, const PerEdgeShape& shape, const T* x,
   hwy::FlushStream();
 }
 
-void run_apply(const PerEdgeEdges& edges, const PerEdgeShape& shape, const void* x,
-               const Matrices& a, int64_t begin, int64_t end, void* y) {
+void run_apply(const PerEdgeEdges& edges, const ConvShape& shape, const void* x, const Matrices& a,
+               int64_t begin, int64_t end, void* y) {
   visit_float_type(shape.storage, [&]<typename T>(T) {
     apply_run(edges, shape, static_cast<const T*>(x), a, begin, end, static_cast<T*>(y));
   });
 }
 
-void run_outer_matrices(const PerEdgeEdges& edges, const PerEdgeShape& shape, const void* x,
+void run_outer_matrices(const PerEdgeEdges& edges, const ConvShape& shape, const void* x,
                         const void* y, int64_t begin, int64_t end, void* u) {
   visit_float_type(shape.storage, [&]<typename T>(T) {
     outer_run(edges, shape, static_cast<const T*>(x), static_cast<const T*>(y), begin, end,
@@ -259,15 +259,15 @@ void each_run(const PerEdgeEdges& edges, const F& body) {
 
 }  // namespace
 
-void apply_matrices(const PerEdgeEdges& edges, const PerEdgeShape& shape, const void* x,
+void apply_matrices(const PerEdgeEdges& edges, const ConvShape& shape, const void* x,
                     const Matrices& a, void* y) {
   each_run(edges, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(run_apply)(edges, shape, x, a, begin, end, y);
   });
 }
 
-void outer_matrices(const PerEdgeEdges& edges, const PerEdgeShape& shape, const void* x,
-                    const void* y, void* u) {
+void outer_matrices(const PerEdgeEdges& edges, const ConvShape& shape, const void* x, const void* y,
+                    void* u) {
   each_run(edges, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(run_outer_matrices)(edges, shape, x, y, begin, end, u);
   });

@@ -1,5 +1,5 @@
-// Products with a matrix of its own for each edge, or nearly: matrices are read or written once, in
-// a stream.
+// Products in which each edge has a matrix of its own, or nearly so. Matrices are read or written
+// once, as a stream.
 //
 //   apply_matrices: y[o, g, m]    = sum over the edges (i, o, k) of sum_c x[i, g, c] a[k, g, c, m]
 //   outer_matrices: u[k, g, c, m] = sum over the edges (i, o, k) of x[i, g, c] y[o, g, m]
@@ -7,12 +7,12 @@
 // The same formulas as conv and outer. Conv and outer group edges by k and keep a matrix in the
 // cache for all of its edges. With about one edge per matrix there is nothing to keep, and memory
 // decides. Here edges are grouped by the end that is written. Sums are float32 in the order of the
-// group, rounded once, so that the bits do not depend on threads.
+// group, rounded once, so the bits do not depend on threads.
 #pragma once
 
 #include <cstdint>
 
-#include "lattice/kernels/cpu/base/float_types.h"
+#include "lattice/kernels/cpu/features/conv_plan.h"
 
 namespace lattice::cpu {
 
@@ -27,13 +27,6 @@ struct PerEdgeEdges {
   const int32_t* k = nullptr;    // of each edge; outer does not read it
 };
 
-struct PerEdgeShape {
-  FloatType storage = FloatType::f32;  // of all arrays
-  int64_t groups = 1;
-  int64_t c_in = 0;   // of a group
-  int64_t c_out = 0;  // of a group
-};
-
 // Element (k, g, c, m) of the matrices is at k * stride_k + g * stride_g + c * stride_c + m *
 // stride_m; one of the last two is 1.
 struct Matrices {
@@ -41,11 +34,11 @@ struct Matrices {
   int64_t stride_k = 0, stride_g = 0, stride_c = 0, stride_m = 1;
 };
 
-// x is (n_in, groups * c_in), y is (n_groups, groups * c_out), row-contiguous.
-void apply_matrices(const PerEdgeEdges& edges, const PerEdgeShape& shape, const void* x,
+// x is (n_in, c_in), y is (n_groups, c_out), row-contiguous.
+void apply_matrices(const PerEdgeEdges& edges, const ConvShape& shape, const void* x,
                     const Matrices& a, void* y);
-// y is (n_out, groups * c_out), u is (n_groups, groups, c_in, c_out).
-void outer_matrices(const PerEdgeEdges& edges, const PerEdgeShape& shape, const void* x,
-                    const void* y, void* u);
+// y is (n_out, c_out), u is (n_groups, groups, c_in / groups, c_out / groups).
+void outer_matrices(const PerEdgeEdges& edges, const ConvShape& shape, const void* x, const void* y,
+                    void* u);
 
 }  // namespace lattice::cpu

@@ -26,11 +26,14 @@ void rotate_rows(const RotaryShape& z, const T* x, const float* positions,
     for (int64_t h = 0; h < z.heads; ++h) {
       const T* from = x + (r * z.heads + h) * z.size;
       T* to = out + (r * z.heads + h) * z.size;
-      for (int64_t m = 0; m < all; ++m) {
-        const float x0 = widen(from[2 * m]), x1 = widen(from[2 * m + 1]);
-        to[2 * m] = narrow<T>(x0 * cosines[m] - x1 * sines[m]);
-        to[2 * m + 1] = narrow<T>(x0 * sines[m] + x1 * cosines[m]);
-      }
+      for (int64_t a = 0; a < z.axes; ++a)
+        for (int64_t m = 0; m < pairs; ++m) {
+          const int64_t i = 2 * a * pairs + (z.halves ? m : 2 * m), j = i + (z.halves ? pairs : 1);
+          const float x0 = widen(from[i]), x1 = widen(from[j]);
+          const float c = cosines[a * pairs + m], s = sines[a * pairs + m];
+          to[i] = narrow<T>(x0 * c - x1 * s);
+          to[j] = narrow<T>(x0 * s + x1 * c);
+        }
       std::copy(from + 2 * all, from + z.size, to + 2 * all);
     }
   }

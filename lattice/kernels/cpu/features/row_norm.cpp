@@ -88,7 +88,7 @@ void norm_back_piece(const RowNorm& call, const T* g, T* dx, float* e, int64_t b
     if (call.centered)
       first = mean_of(d, channels, [&](int64_t c, int64_t) HWY_ATTR { return weighted(c); });
     const float second = mean_of(d, channels, [&](int64_t c, int64_t) HWY_ATTR {
-      return hn::Mul(weighted(c), row.at(d, c));  // weighted is 0 behind the channels
+      return hn::Mul(weighted(c), row.at(d, c));  // weighted is 0 after the channels
     });
     for_channels(channels, [&](int64_t c, int64_t count) HWY_ATTR {
       const auto h = row.at(d, c);

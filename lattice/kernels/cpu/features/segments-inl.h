@@ -57,7 +57,7 @@ struct Min {
   }
 };
 
-// Rows anywhere are asked for early; rows in memory order the machine fetches by itself.
+// Rows in any order are prefetched; rows in memory order are fetched by the machine itself.
 template <typename T>
 HWY_INLINE void prefetch(const Segments& s, const T* x, int64_t channels, int64_t e, int64_t last) {
   constexpr int64_t kAhead = 16;
@@ -175,7 +175,7 @@ HWY_NOINLINE void reduce_streams(const SegmentTask& t, int64_t begin, int64_t en
   }
 }
 
-// The same for rows anywhere.
+// The same for rows in any order.
 template <class Op, typename T, typename O>
 HWY_NOINLINE void reduce_run(const SegmentTask& t, int64_t begin, int64_t end) {
   constexpr int64_t kAhead = 4;

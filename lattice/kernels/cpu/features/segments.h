@@ -16,11 +16,10 @@
 
 #include <cstdint>
 
+#include "lattice/kernels/cpu/base/choices.h"
 #include "lattice/kernels/cpu/base/float_types.h"
 
 namespace lattice::cpu {
-
-enum class Reduction { sum, mean, max, min };
 
 inline constexpr int64_t kLongSegment = 2048;
 inline constexpr int64_t kSegmentPiece = 512;
@@ -45,7 +44,7 @@ struct RowArray {
 void reduce_segments(const Segments& segments, const RowArray& x, Reduction reduction, void* out);
 
 // out[s, c] = sum over the entries e with a[s, c] == b[rows[e], c] of x[rows[e], c]. The derivative
-// of max is made of it. a has a row for each row of out, b is like x. Weights are not read.
+// of max uses it. a has a row for each row of out, b is like x. Weights are not read.
 void max_match_segments(const Segments& segments, const void* a, const void* b, const RowArray& x,
                         void* out);
 

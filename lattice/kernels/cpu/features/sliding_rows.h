@@ -1,5 +1,5 @@
 // Float32 copies of input rows whose window of positions moves on. Rows that the next window needs
-// too are kept, so that every row is copied about once.
+// too are kept, so every row is copied about once.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct SlidingRows {
   }
 
   // Makes room for the rows of a window, of `stride` values, and keeps those that are there. The
-  // caller copies the rows [held.hi, hi) and sets held.hi. `slack` values may be read behind the
+  // caller copies the rows [held.hi, hi) and sets held.hi. `slack` values may be read after the
   // last row. Room for at most `most` values is made ahead of need.
   void slide(const Window& to, int64_t stride, int64_t slack, int64_t most) {
     const auto [lo, hi] = to;

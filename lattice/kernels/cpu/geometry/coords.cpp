@@ -25,7 +25,7 @@ void merge_equal(const Key* keys, int64_t n, const Key* queries, int64_t n_queri
   });
 }
 
-// Keys of the index in `space`: its own when they are.
+// Keys of the index in `space`; its own keys if they already belong to that space.
 template <typename Space, typename F>
 void with_keys_in(const CoordIndex& index, const Space& space, const F& run) {
   if constexpr (std::is_same_v<Space, PackedSpace>) {
@@ -56,33 +56,29 @@ Distinct distinct_rows(const CoordIndex& index) {
   return std::visit(
       [&](const auto& s) {
         const auto is_head = [&](int64_t p) { return p == 0 || !(s.keys[p] == s.keys[p - 1]); };
-        // Positions that begin a run of equal keys: how many before each piece, and the last one up
-        // to its end. Equal keys lie by ascending row, so that the head of a run is its first row.
+        // The last position up to the end of each piece that begins a run of equal keys. Equal keys
+        // lie by ascending row, so the head of a run is its first row.
         Buffer<uint8_t> is_first(s.n);
-        std::vector<int64_t> heads(static_cast<size_t>(piece_count(s.n)));
-        std::vector<int64_t> last_head(heads.size(), -1);
+        std::vector<int64_t> last_head(static_cast<size_t>(piece_count(s.n)), -1);
         each_piece(s.n, [&](size_t piece, int64_t begin, int64_t end) {
           for (int64_t p = begin; p < end; ++p) {
             const bool head = is_head(p);
             is_first[s.order[p]] = head;
-            heads[piece] += head;
             if (head) last_head[piece] = p;
           }
         });
-        const int64_t count = exclusive_sum(heads);
         Distinct out{rows_that(s.n, [&](int64_t r) { return is_first[r] != 0; }),
-                     Buffer<int32_t>(s.n), Buffer<int32_t>(count)};
+                     Buffer<int32_t>(s.n)};
         Buffer<int32_t> rank(s.n);
-        each_piece(count, [&](size_t, int64_t begin, int64_t end) {
+        each_piece(out.first.size(), [&](size_t, int64_t begin, int64_t end) {
           for (int64_t d = begin; d < end; ++d) rank[out.first[d]] = static_cast<int32_t>(d);
         });
         for (size_t piece = 1; piece < last_head.size(); ++piece)
           last_head[piece] = std::max(last_head[piece], last_head[piece - 1]);
         each_piece(s.n, [&](size_t piece, int64_t begin, int64_t end) {
-          int64_t at = heads[piece];
           int32_t current = piece == 0 ? 0 : rank[s.order[last_head[piece - 1]]];
           for (int64_t p = begin; p < end; ++p) {
-            if (is_head(p)) out.sorted[at++] = current = rank[s.order[p]];
+            if (is_head(p)) current = rank[s.order[p]];
             out.inverse[s.order[p]] = current;
           }
         });

@@ -9,12 +9,10 @@
 namespace lattice::cpu {
 
 // Distinct rows in the order of first appearance. Distinct row d first appears at input row
-// first[d]; input row r is distinct row inverse[r]. sorted[p] is the distinct row at sorted
-// position p.
+// first[d]; input row r is distinct row inverse[r].
 struct Distinct {
   Buffer<int32_t> first;
   Buffer<int32_t> inverse;
-  Buffer<int32_t> sorted;
 };
 Distinct distinct_rows(const CoordIndex& index);
 
@@ -28,8 +26,6 @@ void floor_coords(const CoordSpan& coords, const Triple& stride, void* out);
 // Copies rows[i] of coords to out.
 void take_rows(const CoordSpan& coords, std::span<const int32_t> rows, void* out);
 
-// How two sets are joined by value.
-enum class Join { inner, left, right, outer };
 // Row i of the result is lhs row lhs[i] and rhs row rhs[i]; -1 where that side has none. inner,
 // left: lhs order; right: rhs order; outer: lhs order, then the rhs rows without partner.
 struct Alignment {

@@ -41,7 +41,7 @@ void visit_tile(const RelationLists& lists, const TileBounds& tiles, int64_t t, 
   }
 }
 
-// Copies n values, four at a time: up to three values behind the last are overwritten.
+// Copies n values, four at a time: up to three values after the last are overwritten.
 void copy_run(const int32_t* from, int64_t n, int32_t* to) {
   for (int64_t i = 0; i < n; i += kOver) std::memcpy(to + i, from + i, kOver * sizeof(int32_t));
 }
@@ -54,7 +54,7 @@ struct Runs {
 
 Runs collect_runs(const RelationLists& lists) {
   const int64_t n_k = lists.n_k();
-  // With at most one edge per (row, offset), n_k slots a row are enough, and nothing has to be
+  // With at most one edge per (row, offset), n_k slots per row are enough, and nothing has to be
   // counted first.
   const bool slots = lists.out_once && n_k * 16 <= kSlots;
   const int64_t tile = slots ? std::min(kTile, kSlots / n_k) : kTile;
@@ -105,11 +105,10 @@ Runs collect_runs(const RelationLists& lists) {
 
 }  // namespace
 
-// 1. Edges are collected by output position, tile by tile in the cache.
-// 2. Counts go to public rows; their sums are the row offsets.
-// 3. Rows are written one after the other, each from its run. Runs are read in public order,
-// scattered, but asked for early. Writing runs to scattered rows instead costs more: a write to a
-// line reads it first.
+// 1. Edges are collected by output position, tile by tile in the cache. 2. Counts go to public
+// rows; their sums are the row offsets. 3. Rows are written one after the other, each from its run.
+// Runs are read in public order, which scatters the reads, but they are prefetched. Writing runs to
+// scattered rows instead costs more: a write to a line reads it first.
 void edge_arrays(const RelationLists& lists, int32_t* row_offsets, int32_t* in_rows,
                  int32_t* out_rows, int32_t* kernel_ids) {
   if (lists.n_edges > std::numeric_limits<int32_t>::max())

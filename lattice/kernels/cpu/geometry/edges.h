@@ -2,6 +2,7 @@
 // row, then offset, then the order of the list.
 #pragma once
 
+#include "lattice/kernels/cpu/base/choices.h"
 #include "lattice/kernels/cpu/geometry/relation_lists.h"
 
 namespace lattice::cpu {
@@ -33,11 +34,6 @@ RelationLists lists_of_edges(const int32_t* in_rows, const int32_t* out_rows,
                              const int32_t* kernel_ids, int64_t n_edges, int64_t n_in,
                              int64_t n_out, int64_t n_k);
 
-// Input rows without an edge, output rows without an edge.
-struct Coverage {
-  int64_t unused_inputs = 0;
-  int64_t empty_outputs = 0;
-};
 Coverage coverage(const RelationLists& lists);
 
 }  // namespace lattice::cpu

@@ -15,7 +15,7 @@ constexpr float kFar = std::numeric_limits<float>::infinity();
 struct Leaves {
   int64_t count;
   LeafPoints<float> points;
-  Buffer<float> d2;      // per point; -1 behind the last row
+  Buffer<float> d2;      // per point; -1 after the last row
   Buffer<float> box[6];  // low x, y, z, high x, y, z
   Buffer<int32_t> most;  // bits of the largest d2 of a leaf: integers compare as floats >= 0 do
   Buffer<int32_t> row;   // the lowest row that has it

@@ -6,7 +6,7 @@
 //
 // Points lie in the leaves of a kd-tree. A leaf whose box is at least as far from a new sample as
 // the largest d2 in the leaf keeps all its d2. The bound of a box is computed with the same
-// monotone operations, so that the result is that of comparing all points.
+// monotone operations, so the result is that of comparing all points.
 #pragma once
 
 #include <cstdint>

@@ -35,7 +35,7 @@ float distance(const PointSpan& points, int32_t a, int32_t b) {
   return std::sqrt(dx * dx + dy * dy + dz * dz);
 }
 
-// Those of `rows` without one of `others` within the radius.
+// The rows that have none of `others` within the radius.
 std::vector<int32_t> left_out(const PointSpan& points, const std::vector<int32_t>& rows,
                               const std::vector<int32_t>& others, float radius) {
   const Subset a(points, others), b(points, rows);

@@ -27,7 +27,7 @@ Generated generate_targets(const PointSpan& points, float cell, int32_t scale,
                             " edges; the limit is 2^31 - 1");
   PointCells from = point_cells(points, cell);
   const int64_t n_cells = from.first.size() - 1;
-  // Candidates of the distinct voxels, not of the points; rows (sample, z, y, x), so that their
+  // Candidates of the distinct voxels, not of the points; rows (sample, z, y, x), so their
   // order is that of the targets.
   Buffer<int32_t> rows(n_cells * n_k * 4);
   for (int64_t c = 0; c < n_cells; ++c)
@@ -54,7 +54,8 @@ Generated generate_targets(const PointSpan& points, float cell, int32_t scale,
     const int32_t cells[4] = {at[0], at[3], at[2], at[1]};
     std::copy_n(cells, 4, out.cells.begin() + t * 4);
   }
-  // One offset moves all voxels alike: with the points by voxel every list ascends at both ends.
+  // One offset moves all voxels by the same amount, so with points ordered by voxel every list
+  // ascends at both ends.
   auto in = std::make_shared<Buffer<int32_t>>(points.n),
        ends = std::make_shared<Buffer<int32_t>>(points.n * n_k);
   std::iota(in->begin(), in->end(), 0);

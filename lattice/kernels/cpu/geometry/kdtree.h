@@ -38,7 +38,7 @@ struct KdTree {
 
 struct KdForest {
   std::vector<KdTree> trees;  // by ascending batch
-  Buffer<int32_t> rows;       // kLeaf a leaf, -1 behind the last row of a tree
+  Buffer<int32_t> rows;       // kLeaf per leaf, -1 after the last row of a tree
   int64_t leaves() const { return rows.size() / kLeaf; }
   const KdTree* find(int64_t batch) const;
 };
@@ -47,8 +47,8 @@ KdForest build_forest(const Places& places);
 inline int64_t middle(int64_t a, int64_t b) { return a + (b - a + 1) / 2; }
 
 // Coordinates in the order of the leaves, minus `base` (int64_t: as they are), and the boxes of the
-// nodes. Behind the last row of a tree x, y, z are NaN, so that no distance to them is small;
-// int64_t: they repeat the first row of the leaf.
+// nodes. After the last row of a tree x, y, z are NaN, so no distance to them is small; with
+// int64_t they repeat the first row of the leaf.
 template <typename T>
 struct NodeBox {
   std::array<T, 3> lo, hi;

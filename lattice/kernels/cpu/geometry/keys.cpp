@@ -6,7 +6,7 @@
 namespace lattice::cpu {
 namespace {
 
-// Room kept around x, y and z, so that kernels of ordinary size need no new keys.
+// Room kept around x, y and z, so kernels of ordinary size need no new keys.
 constexpr int64_t kRoom = 4;
 constexpr int64_t kGrain = 1 << 14;
 

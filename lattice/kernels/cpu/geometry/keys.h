@@ -12,6 +12,7 @@
 #include <string>
 #include <variant>
 
+#include "lattice/kernels/cpu/base/choices.h"
 #include "lattice/kernels/cpu/base/memory.h"
 #include "lattice/kernels/cpu/base/sort.h"
 
@@ -36,7 +37,6 @@ struct CoordSpan {
 };
 
 using Wide4 = std::array<int128, 4>;
-using Triple = std::array<int64_t, 3>;
 
 inline const char* axis_name(int axis) {
   static constexpr const char* kNames[] = {"batch", "x", "y", "z"};
@@ -143,7 +143,7 @@ struct WideSpace {
 };
 
 // Rows of a coordinate set in ascending key order. Key keys[p] belongs to row order[p]. Equal keys
-// come by ascending row. The kPad keys `last()` follow, so that a merge may look a little past the
+// come by ascending row. The kPad keys `last()` follow, so a merge may look a little past the
 // end.
 inline constexpr int64_t kPad = 4;
 template <typename Space>

@@ -141,8 +141,7 @@ Slots window_slots(const CoordSpan& coords, const Triple& size, const Triple& sh
   return made;
 }
 
-Blocks curve_blocks(const CoordSpan& coords, Curve curve, int log2) {
-  const CurveFrame frame = curve_frame(bounding_box(coords));
+Blocks curve_blocks(const CoordSpan& coords, Curve curve, int log2, const CurveFrame& frame) {
   Blocks made{Buffer<int32_t>(coords.rows), Buffer<int32_t>(coords.rows),
               log2 > frame.depth ? 0 : log2};
   const CurveOrder order = curve_order(coords, curve, frame);

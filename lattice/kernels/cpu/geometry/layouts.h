@@ -19,8 +19,6 @@
 
 namespace lattice::cpu {
 
-enum class Curve { z, z_trans, hilbert, hilbert_trans };
-
 // What turns coordinates into cells of the curve.
 struct CurveFrame {
   int depth = 0;
@@ -59,6 +57,6 @@ struct Blocks {
   Buffer<int32_t> block_of, first;
   int log2 = 0;
 };
-Blocks curve_blocks(const CoordSpan& coords, Curve curve, int log2);
+Blocks curve_blocks(const CoordSpan& coords, Curve curve, int log2, const CurveFrame& frame);
 
 }  // namespace lattice::cpu

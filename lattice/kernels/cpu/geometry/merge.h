@@ -210,7 +210,7 @@ void merge_batch(const typename Space::Key* keys, int64_t n, bool unique,
                       blocks[static_cast<size_t>(b)]);
   });
 
-  // Groups follow each other without gaps, so that list l of the batch is offset first_k + l.
+  // Groups follow each other without gaps, so list l of the batch is offset first_k + l.
   const size_t n_lists =
       static_cast<size_t>(groups.back().first_k + groups.back().count - groups.front().first_k);
   OffsetList* lists = result.lists.data() + groups.front().first_k;
@@ -249,7 +249,7 @@ void merge_batch(const typename Space::Key* keys, int64_t n, bool unique,
 }
 
 // Edges of all groups: list k of the result holds (key position, anchor position), in its `in` and
-// `out` fields. Groups are taken in batches of about kBatch lists, so that scratch is at most 8 *
+// `out` fields. Groups are taken in batches of about kBatch lists, so scratch is at most 8 *
 // kBatch bytes per anchor however large the kernel.
 template <typename Space>
 RelationLists merge_lists(const typename Space::Key* keys, int64_t n, bool unique,

@@ -1,6 +1,7 @@
 #include "lattice/kernels/cpu/geometry/neighbors.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <stdexcept>
 #include <utility>
@@ -171,6 +172,15 @@ Neighbors search_all(const Side<T>& source, const Side<T>& query, int64_t n_quer
 }
 
 }  // namespace
+
+float squared_reach(float radius) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  float reach = radius * radius;  // some steps of float32 away from what is asked for
+  while (std::sqrt(reach) > radius) reach = std::nextafter(reach, 0.0f);
+  while (reach < kInfinity && std::sqrt(std::nextafter(reach, kInfinity)) <= radius)
+    reach = std::nextafter(reach, kInfinity);
+  return reach;
+}
 
 NeighborTree::NeighborTree(const Places& places)
     : places_(places), box_(places.box()), forest_(build_forest(places)) {

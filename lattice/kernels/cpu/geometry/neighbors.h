@@ -4,7 +4,7 @@
 //   coordinates:  d2 is exact and rounded once to float32
 //
 // Neighbors of a query are ordered by (d2, row). The bound of a box is computed with the same
-// operations, which are monotone, so that no neighbor is ever cut off by rounding.
+// operations, which are monotone, so no neighbor is ever cut off by rounding.
 //
 // Queries are sorted into leaves like the sources. The queries of a leaf walk down the source tree
 // together, and skip a node that no query wants. Leaves are compared as vectors.
@@ -27,10 +27,15 @@ struct Neighbors {
   int64_t truncated = 0;  // left out because of `limit`
 };
 
+// The largest d2 with sqrt(d2) <= radius in float32: within a radius means this everywhere.
+// radius * radius would be below 2 and 3 for the roots of 2 and 3 and lose the diagonal neighbors
+// of a lattice.
+float squared_reach(float radius);
+
 // What is asked for: the nearest `limit`, and of those only d2 <= reach.
 struct NeighborQuery {
   int64_t limit = 0;           // >= 1
-  std::optional<float> reach;  // squared radius; truncated counts what limit cuts off
+  std::optional<float> reach;  // squared_reach of the radius; truncated counts what limit cuts off
 };
 
 // Sorted rows, built once and used by any number of threads. The memory that `places` names must

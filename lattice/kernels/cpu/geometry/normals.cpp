@@ -34,7 +34,7 @@ struct Least {
 // The smallest eigenvalue and its vector: the value in closed form (Smith, "Eigenvalues of a
 // symmetric 3 x 3 matrix", 1961), the vector as the longest cross product of two rows of A - l I,
 // then the value again as v^T A v. Where two values are close the rows are nearly parallel, and
-// Jacobi rotations decide. A quarter of the time of rotations alone.
+// Jacobi rotations decide. This takes a quarter of the time of rotations alone.
 Least least_axis(const std::array<double, 6>& m) {
   const double third = (m[0] + m[3] + m[5]) / 3;
   const double a = m[0] - third, b = m[3] - third, c = m[5] - third;

@@ -21,7 +21,8 @@ struct Axes {
 Axes principal_axes(const std::array<double, 6>& matrix);
 
 // Neighbors of point i: sources[offsets[i] .. offsets[i + 1]]. normals is (n, 3), curvature (n,).
-// Fewer than three neighbors leave the direction open: (0, 0, 1) turned to the view, curvature 0.
+// Fewer than three neighbors do not determine a direction; the normal is then (0, 0, 1), turned to
+// the view, and the curvature 0.
 void point_normals(const float* points, int64_t n, const int32_t* offsets, const int32_t* sources,
                    const std::array<float, 3>& view, float* normals, float* curvature);
 

@@ -1,7 +1,7 @@
 #include "lattice/kernels/cpu/geometry/points.h"
 
 #include <algorithm>
-#include <atomic>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -26,10 +26,11 @@ int64_t quantize_piece(const float* points, int64_t begin, int64_t end, const in
   constexpr int64_t kMax = hn::MaxLanes(d);
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto lowest = hn::Set(d, -0x1p31f), above = hn::Set(d, 0x1p31f),
-             shift = hn::Set(d, frame.shift);
+             shift = hn::Set(d, static_cast<float>(frame.shift));
   // Lanes of one axis; false where the voxel leaves int32, NaN included.
   const auto axis = [&](auto p, size_t a, auto& good) HWY_ATTR {
-    const auto q = hn::Div(hn::Sub(p, hn::Set(d, frame.origin[a])), hn::Set(d, frame.size[a]));
+    const auto q = hn::Div(hn::Sub(p, hn::Set(d, static_cast<float>(frame.origin[a]))),
+                           hn::Set(d, static_cast<float>(frame.size[a])));
     const auto v = hn::Floor(hn::Add(q, shift));
     good = hn::And(good, hn::And(hn::Ge(v, lowest), hn::Lt(v, above)));
     return v;
@@ -66,16 +67,50 @@ namespace lattice::cpu {
 
 HWY_EXPORT(quantize_piece);
 
-int64_t quantize_points(const float* points, int64_t n, const int32_t* batch,
-                        const VoxelFrame& frame, int32_t* coords) {
+namespace {
+
+// The same in double, for positions on a map: the compiler's own vectors are fast enough.
+int64_t quantize_piece(const double* points, int64_t begin, int64_t end, const int32_t* batch,
+                       const VoxelFrame& frame, int32_t* coords) {
+  for (int64_t i = begin; i < end; ++i) {
+    coords[i * 4] = batch ? batch[i] : 0;
+    for (int64_t a = 0; a < 3; ++a) {
+      const auto axis = static_cast<size_t>(a);
+      const double v =
+          std::floor((points[i * 3 + a] - frame.origin[axis]) / frame.size[axis] + frame.shift);
+      if (!(v >= -0x1p31 && v < 0x1p31)) return i;
+      coords[i * 4 + 1 + a] = static_cast<int32_t>(v);
+    }
+  }
+  return end;
+}
+
+// The first bad row of all pieces, or -1; piece(begin, end) gives its own or `end`.
+template <typename F>
+int64_t first_bad_row(int64_t n, const F& quantize) {
   std::vector<int64_t> bad(static_cast<size_t>(piece_count(n)), -1);
   each_piece(n, [&](size_t piece, int64_t begin, int64_t end) {
-    const int64_t stop =
-        HWY_DYNAMIC_DISPATCH(quantize_piece)(points, begin, end, batch, frame, coords);
+    const int64_t stop = quantize(begin, end);
     if (stop < end) bad[piece] = stop;
   });
   const auto first = std::find_if(bad.begin(), bad.end(), [](int64_t row) { return row >= 0; });
   return first == bad.end() ? -1 : *first;
+}
+
+}  // namespace
+
+int64_t quantize_points(const float* points, int64_t n, const int32_t* batch,
+                        const VoxelFrame& frame, int32_t* coords) {
+  return first_bad_row(n, [&](int64_t begin, int64_t end) {
+    return HWY_DYNAMIC_DISPATCH(quantize_piece)(points, begin, end, batch, frame, coords);
+  });
+}
+
+int64_t quantize_points(const double* points, int64_t n, const int32_t* batch,
+                        const VoxelFrame& frame, int32_t* coords) {
+  return first_bad_row(n, [&](int64_t begin, int64_t end) {
+    return quantize_piece(points, begin, end, batch, frame, coords);
+  });
 }
 
 Groups group_rows(const CoordIndex& index, const Distinct& distinct) {
@@ -94,10 +129,11 @@ Groups group_rows(const CoordIndex& index, const Distinct& distinct) {
           for (int64_t p = begin; p < end; ++p)
             if (is_head(p)) starts[at++] = static_cast<int32_t>(p);
         });
+        // The distinct row of the run that begins at starts[r].
+        const auto of_run = [&](int64_t r) { return distinct.inverse[s.order[starts[r]]]; };
         Groups out{Buffer<int32_t>(n + 1), Buffer<int32_t>(s.n)};
         each_piece(n, [&](size_t, int64_t begin, int64_t end) {
-          for (int64_t r = begin; r < end; ++r)
-            out.offsets[distinct.sorted[r]] = starts[r + 1] - starts[r];
+          for (int64_t r = begin; r < end; ++r) out.offsets[of_run(r)] = starts[r + 1] - starts[r];
         });
         int32_t total = 0;
         for (int64_t g = 0; g < n; ++g) total += std::exchange(out.offsets[g], total);
@@ -105,7 +141,7 @@ Groups group_rows(const CoordIndex& index, const Distinct& distinct) {
         each_piece(n, [&](size_t, int64_t begin, int64_t end) {
           for (int64_t r = begin; r < end; ++r)
             std::copy(s.order.begin() + starts[r], s.order.begin() + starts[r + 1],
-                      out.rows.begin() + out.offsets[distinct.sorted[r]]);
+                      out.rows.begin() + out.offsets[of_run(r)]);
         });
         return out;
       },
@@ -133,14 +169,17 @@ Groups group_entries(std::span<const int32_t> group, int64_t n_groups) {
   return out;
 }
 
-void linear_weights(const float* points, int64_t n, const VoxelFrame& frame, const int32_t* coords,
+template <typename T>
+void linear_weights(const T* points, int64_t n, const VoxelFrame& frame, const int32_t* coords,
                     const int32_t* cell_of, const int32_t* table, int32_t* rows, float* weights) {
   each_piece(n, [&](size_t, int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
       float w[3][2];
       for (size_t a = 0; a < 3; ++a) {
-        const float q = (points[p * 3 + static_cast<int64_t>(a)] - frame.origin[a]) / frame.size[a];
-        w[a][1] = q - static_cast<float>(coords[p * 4 + 1 + static_cast<int64_t>(a)]);
+        const T q = (points[p * 3 + static_cast<int64_t>(a)] - static_cast<T>(frame.origin[a])) /
+                    static_cast<T>(frame.size[a]);
+        const int32_t cell = coords[p * 4 + 1 + static_cast<int64_t>(a)];
+        w[a][1] = static_cast<float>(q - static_cast<T>(cell));
         w[a][0] = 1.0f - w[a][1];
       }
       const int32_t* corners = table + int64_t{cell_of[p]} * 8;
@@ -153,6 +192,10 @@ void linear_weights(const float* points, int64_t n, const VoxelFrame& frame, con
     }
   });
 }
+template void linear_weights(const float*, int64_t, const VoxelFrame&, const int32_t*,
+                             const int32_t*, const int32_t*, int32_t*, float*);
+template void linear_weights(const double*, int64_t, const VoxelFrame&, const int32_t*,
+                             const int32_t*, const int32_t*, int32_t*, float*);
 
 }  // namespace lattice::cpu
 #endif

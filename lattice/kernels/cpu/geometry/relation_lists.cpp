@@ -131,21 +131,4 @@ TileBounds tile_bounds(const RelationLists& lists, int64_t tile) {
   return b;
 }
 
-void check_call(const char* operation, const RelationLists& lists, const TileBounds& bounds,
-                int64_t c_in, int64_t c_out, int64_t groups) {
-  if (groups < 1 || c_in < 1 || c_out < 1 || c_in % groups != 0 || c_out % groups != 0) {
-    throw std::invalid_argument("[" + std::string(operation) +
-                                "] channels must be positive multiples of groups: found c_in " +
-                                std::to_string(c_in) + ", c_out " + std::to_string(c_out) +
-                                ", groups " + std::to_string(groups));
-  }
-  if (bounds.tile < 1 || bounds.n_tiles != (lists.n_out + bounds.tile - 1) / bounds.tile ||
-      bounds.bounds.size() != (bounds.n_tiles + 1) * lists.n_k()) {
-    throw std::invalid_argument(
-        "[" + std::string(operation) + "] bounds must be tile bounds of the lists: found " +
-        std::to_string(bounds.n_tiles) + " tiles of " + std::to_string(bounds.tile) + " for " +
-        std::to_string(lists.n_out) + " rows");
-  }
-}
-
 }  // namespace lattice::cpu

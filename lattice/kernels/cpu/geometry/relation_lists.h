@@ -33,7 +33,7 @@ struct RelationLists {
   bool monotone = true;   // each list ascends at its in end too
   bool in_once = true;    // false: two edges of a list may share an input
   bool out_once = true;   // false: two edges of a list may share an output
-  int64_t n_buckets = 0;  // distinct (list, output); 0: nobody counted
+  int64_t n_buckets = 0;  // distinct (list, output); 0 if they were not counted
   std::shared_ptr<const Buffer<int32_t>> in_order;  // position -> row; null: identity
   std::shared_ptr<const Buffer<int32_t>> out_order;
   std::vector<OffsetList> lists;                                // n_k of them
@@ -60,9 +60,5 @@ struct TileBounds {
   Buffer<int32_t> bounds;
 };
 TileBounds tile_bounds(const RelationLists& lists, int64_t tile);
-// Throws std::invalid_argument when channels are not positive multiples of groups, or the sizes of
-// `bounds` are not those of tile_bounds(lists, bounds.tile).
-void check_call(const char* operation, const RelationLists& lists, const TileBounds& bounds,
-                int64_t c_in, int64_t c_out, int64_t groups);
 
 }  // namespace lattice::cpu

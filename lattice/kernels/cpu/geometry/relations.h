@@ -9,7 +9,7 @@
 //   1. Anchors are the coordinates of one end * stride - padding, still sorted, as keys in the key
 //      space of the other end.
 //   2. For each (x, y) offset, walk anchors + offset and the keys of the other end together. The z
-//      offsets of a match are neighbors in the sorted sequence, so that one walk serves all of
+//      offsets of a match are neighbors in the sorted sequence, so one walk serves all of
 //      them.
 //   3. Each walk appends to the lists of its offsets in ascending order.
 //

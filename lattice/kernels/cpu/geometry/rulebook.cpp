@@ -73,7 +73,8 @@ struct Hit {
 // hits at once.
 constexpr int64_t kPieceQueries = 1024;
 constexpr size_t kHandOver = size_t{1} << 18;
-// From so many pairs on, hits are counted before the first is stored: 2^31 are an error.
+// From this many pairs on, hits are counted before the first is stored, because 2^31 hits are an
+// error.
 constexpr int64_t kManyPairs = int64_t{1} << 28;
 
 int64_t checked_total(int64_t n) {

@@ -8,7 +8,7 @@
 //
 // Points are sorted by cells a little larger than R. The 27 cells around a cell are a 3x3x3
 // relation of cells (relations.h). Their points are laid side by side once for all queries of the
-// cell. Cells are computed in float64 and have room for the rounding of d, so that no neighbor is
+// cell. Cells are computed in float64 and have room for the rounding of d, so no neighbor is
 // missed, also far from the origin. Edges never join two samples (clouds of a batch).
 #pragma once
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from collections.abc import Callable
+from functools import partial
 
 from ..._ext import limit_simd
-from ..device import add_device
-from . import codec, conv, model, train, transformer
+from ..options import Commands, add_device, say_next
+from . import codec, conv, model, program, train, transformer
 
 
 def _instruction_set(name: str) -> str:
@@ -18,7 +19,7 @@ def _instruction_set(name: str) -> str:
     return name
 
 
-def add_command(commands: argparse._SubParsersAction[Any]) -> None:
+def add_command(commands: Commands) -> None:
     parser = commands.add_parser("bench", help="measures operations on this machine")
     parser.add_argument(
         "--simd",
@@ -27,8 +28,16 @@ def add_command(commands: argparse._SubParsersAction[Any]) -> None:
         help="limits kernels to an instruction set, as the variable LATTICE_SIMD does",
     )
     topics = parser.add_subparsers(dest="topic", required=True, metavar="topic")
-    for topic in (conv, codec, model, train, transformer):
+    for topic in (conv, codec, model, program, train, transformer):
         topic.add_topics(topics)
     add_device(parser)
-    for topic in topics.choices.values():  # also behind the topic, where the first one counts on
-        add_device(topic, argparse.SUPPRESS)
+    names = list(topics.choices)
+    for name, one in topics.choices.items():
+        add_device(one, argparse.SUPPRESS)  # also behind the topic, where the first one counts on
+        after = names[(names.index(name) + 1) % len(names)]
+        one.set_defaults(run=partial(_run, one.get_default("run"), after))
+
+
+def _run(bench: Callable[[argparse.Namespace], None], after: str, own: argparse.Namespace) -> None:
+    bench(own)
+    say_next("bench", after)

@@ -6,22 +6,29 @@ installed.
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import io
 import time
 import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TypeAlias, TypeVar
 
 import mlx.core as mx
+import numpy as np
 
 from ... import ops
+from ...samples.streets import sweep
+from ...training.progress import progress
+from ..options import Commands, check_positive
 
-if TYPE_CHECKING:
-    import argparse
+Result = TypeVar("Result")
+Coder: TypeAlias = tuple[str, Callable[[], bytes], Callable[[bytes], object]]  # encodes, decodes
 
 
-def add_topics(topics: argparse._SubParsersAction[Any]) -> None:
+def add_topics(topics: Commands) -> None:
     entropy = topics.add_parser("entropy", help="rANS and range coder against zlib and zstd")
     entropy.add_argument("--symbols", type=int, default=8_000_000, metavar="N")
     entropy.add_argument("--repeat", type=int, default=5, help="the best of so many runs counts")
@@ -34,36 +41,32 @@ def add_topics(topics: argparse._SubParsersAction[Any]) -> None:
     codec.set_defaults(run=bench_codec)
 
 
-def _timed(work: Any, repeat: int = 1) -> tuple[Any, ...]:
+def _timed(work: Callable[[], Result], repeat: int = 1) -> tuple[Result, float]:
     """(result, best CPU seconds)"""
     best = float("inf")
-    for _ in range(repeat):
+    for _ in progress(range(repeat), "measuring", unit="runs"):
         begin = time.process_time()
         result = work()
         best = min(best, time.process_time() - begin)
     return result, best
 
 
-def _import(name: str) -> Any:
+def _import(name: str) -> ModuleType | None:
     try:
-        return __import__(name)
+        return importlib.import_module(name)
     except ImportError:
         return None
 
 
 def bench_entropy(arguments: argparse.Namespace) -> None:
-    import numpy as np
-
-    for name in ("symbols", "repeat"):
-        if getattr(arguments, name) < 1:
-            raise ValueError(f"--{name}: found {getattr(arguments, name)}, expected 1 or more")
+    check_positive(arguments, "symbols", "repeat")
     n = arguments.symbols
     prob = np.exp(-np.abs(np.arange(256) - 128) / 12.0)
     prob /= prob.sum()
     values = np.random.default_rng(0).choice(256, n, p=prob).astype(np.uint8)
     table, symbols = mx.array(prob[None].astype(np.float32)), mx.array(values.astype(np.int32))
     raw = values.tobytes()
-    coders: list[tuple[str, Callable[[], bytes], Callable[[bytes], object]]] = [
+    coders: list[Coder] = [
         (
             "rANS",
             lambda: ops.rans_encode_from_prob(table, symbols),
@@ -104,10 +107,8 @@ def bench_entropy(arguments: argparse.Namespace) -> None:
         print(f"{name:12} {bits:12.3f} {encode:12.1f} {decode:12.1f} {decode / inflate:10.2f}")
 
 
-def _rivals(cells: Any) -> Iterator[Any]:
-    """(name, encode, decode or None); cells are sorted rows (N, 3)."""
-    import numpy as np
-
+def _rivals(cells: np.ndarray) -> Iterator[Coder]:
+    """Other coders, where they are installed; cells are sorted rows (N, 3)."""
     cells = cells - cells.min(0)
     zstd, draco, laspy = _import("zstandard"), _import("DracoPy"), _import("laspy")
     if zstd:
@@ -125,7 +126,7 @@ def _rivals(cells: Any) -> Iterator[Any]:
             )
     if laspy:
 
-        def write() -> Any:
+        def write() -> bytes:
             header = laspy.LasHeader(point_format=0, version="1.2")
             header.scales, header.offsets = [1, 1, 1], [0, 0, 0]
             las = laspy.LasData(header)
@@ -140,7 +141,8 @@ def _rivals(cells: Any) -> Iterator[Any]:
         for level in (1, 7):  # kd-tree mode, as for every cloud without given order
             yield (
                 f"Draco kd-tree, level {level}",
-                lambda level=level: draco.encode(
+                partial(
+                    draco.encode,
                     cells.astype(np.float32),
                     quantization_bits=bits,
                     compression_level=level,
@@ -152,14 +154,9 @@ def _rivals(cells: Any) -> Iterator[Any]:
 
 
 def bench_codec(arguments: argparse.Namespace) -> None:
-    import numpy as np
-
-    from ..demo_scene import sweep
-
     scenes = [(path, np.load(path)) for path in arguments.input]
     if not scenes:
-        if not arguments.voxel > 0:
-            raise ValueError("voxel must be positive")
+        check_positive(arguments, "voxel")
         scenes = [("sweep", np.floor(sweep(1) / arguments.voxel).astype(np.int32))]
     for name, cells in scenes:
         if cells.ndim != 2 or cells.shape[1] != 3 or cells.dtype.kind not in "iu" or not len(cells):
@@ -170,7 +167,7 @@ def bench_codec(arguments: argparse.Namespace) -> None:
         coords = mx.array(np.concatenate([np.zeros((len(cells), 1)), cells], 1).astype(np.int32))
         print(f"\n{name}: {len(cells):,} voxels; CPU time")
         print(f"{'':24} {'bits/voxel':>10} {'encode s':>9} {'decode s':>9}")
-        ours = ("mlx_lattice", partial(ops.encode_points, coords), ops.decode_points)
+        ours: Coder = ("mlx_lattice", partial(ops.encode_points, coords), ops.decode_points)
         for coder, encode, decode in (ours, *_rivals(cells)):
             data, spent = _timed(encode, 2)
             bits, decoding = 8 * len(data) / len(cells), _timed(partial(decode, data), 2)[1]

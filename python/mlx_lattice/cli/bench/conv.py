@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import argparse
+from typing import cast
 
 import mlx.core as mx
 
 from ... import SparseTensor, backend_info, ops
-from ...core import set_thread_count, thread_count
-from .measure import best, gemm_rate
-
-if TYPE_CHECKING:
-    import argparse
+from ...core import KernelRelation, set_thread_count, thread_count
+from ..options import Commands, check_positive
+from .measure import best, gemm_rate, sweep_coords, threads_restored
 
 _PASSES = ("forward", "input grad", "weight grad")
 
 
-def add_topics(topics: argparse._SubParsersAction[Any]) -> None:
+def add_topics(topics: Commands) -> None:
     conv = topics.add_parser("conv", help="3x3x3 submanifold convolution on a LiDAR-like sweep")
     conv.add_argument("--channels", type=int, nargs="+", default=[16, 32, 64, 128], metavar="C")
     conv.add_argument("--dtype", choices=["float32", "float16", "bfloat16"], default="float32")
@@ -28,10 +27,10 @@ def add_topics(topics: argparse._SubParsersAction[Any]) -> None:
     conv.set_defaults(run=bench_conv)
 
 
-def plain_conv(x: Any, w: Any, relation: Any) -> Any:
+def plain_conv(x: mx.array, w: mx.array, relation: KernelRelation) -> mx.array:
     """The same with gather, matmul and scatter-add of MLX."""
     edges, groups = relation.edges, relation.kernel_csr
-    offsets = groups.row_offsets.tolist()
+    offsets = cast("list[int]", groups.row_offsets.tolist())
     y = mx.zeros((relation.n_out, w.shape[2]), x.dtype)
     for k in range(relation.n_kernels):
         ids = groups.edge_ids[offsets[k] : offsets[k + 1]]
@@ -40,28 +39,15 @@ def plain_conv(x: Any, w: Any, relation: Any) -> Any:
 
 
 def bench_conv(arguments: argparse.Namespace) -> None:
-    if (
-        min(arguments.channels) < 1
-        or min(arguments.threads) < 1
-        or arguments.repeat < 1
-        or not arguments.voxel > 0
-    ):
-        raise ValueError("channels, threads, repeat and voxel must be positive")
-    import numpy as np
-
-    from ..demo_scene import sweep
-
-    mx.set_cache_limit(4 << 30)
+    check_positive(arguments, "channels", "threads", "repeat", "voxel")
     dtype = getattr(mx, arguments.dtype)
-    cells = np.unique(np.floor(sweep(1) / arguments.voxel).astype(np.int32), axis=0)
-    np.random.default_rng(0).shuffle(cells)
-    coords = mx.array(np.concatenate([np.zeros((len(cells), 1), np.int32), cells], 1))
-    x = SparseTensor(coords, mx.zeros((len(cells), 1)))
+    coords = sweep_coords(arguments.voxel)
+    x = SparseTensor(coords, mx.zeros((len(coords), 1)))
     relation = ops.submanifold_kernel_relation(x)
     info = backend_info()
     gemm = gemm_rate(arguments.repeat)
     print(
-        f"{len(cells)} rows, {relation.edge_count} edges, 3x3x3 submanifold, {arguments.dtype}, "
+        f"{len(coords)} rows, {relation.edge_count} edges, 3x3x3 submanifold, {arguments.dtype}, "
         f"{info['simd']}"
     )
     print(f"dense float32 product of NumPy: {gemm:.1f} GFLOP/s per core")
@@ -69,23 +55,25 @@ def bench_conv(arguments: argparse.Namespace) -> None:
         f"\n{'C':>5} {'pass':12} {'threads':>7} {'ms':>9} {'GFLOP/s':>9} {'per core':>9} "
         f"{'/ dense':>8} {'/ plain MLX':>12}"
     )
-    before = thread_count()
-    try:
+    with threads_restored():
         for channels in arguments.channels:
             _bench_channels(arguments, x, relation, channels, dtype, gemm)
-    finally:
-        set_thread_count(before)
 
 
 def _bench_channels(
-    arguments: argparse.Namespace, x: Any, relation: Any, channels: Any, dtype: Any, gemm: Any
+    arguments: argparse.Namespace,
+    x: SparseTensor,
+    relation: KernelRelation,
+    channels: int,
+    dtype: mx.Dtype,
+    gemm: float,
 ) -> None:
     feats = mx.random.normal((x.feats.shape[0], channels)).astype(dtype)
     w = (mx.random.normal((27, channels, channels)) / channels).astype(dtype)
     g = mx.random.normal(feats.shape).astype(dtype)
     mx.eval(feats, w, g)
 
-    def conv(feats: Any, w: Any) -> Any:
+    def conv(feats: mx.array, w: mx.array) -> list[mx.array]:
         return [ops.subm_conv3d(x.replace(feats=feats), w).feats]
 
     works = (

@@ -5,23 +5,53 @@ Each time is compared with dense products and with plain MLX operations.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 import mlx.core as mx
 import mlx.nn
 
-from ... import SparseTensor, backend_info, models, nn
-from ...core import set_thread_count, thread_count
+from ... import SparseTensor, backend_info, models, nn, ops
+from ...core import KernelRelation, set_thread_count, thread_count
+from ...models._blocks import ConvNorm
+from ..options import Commands, check_positive
+from .conv import plain_conv
+from .measure import best, gemm_rate, sweep_coords, threads_restored
 
 if TYPE_CHECKING:
-    import argparse
-
     from mlx.nn import Module
 
 
-def add_topics(topics: argparse._SubParsersAction[Any]) -> None:
+@dataclass(frozen=True)
+class LayerCall:
+    """One call of a convolution with norm on x; y is the lazy convolution."""
+
+    layer: ConvNorm
+    x: SparseTensor
+    y: SparseTensor
+    coordinates: SparseTensor | None
+    residual: SparseTensor | None
+
+    def conv(self) -> SparseTensor:
+        """The convolution again."""
+        conv, x, coordinates = self.layer.conv, self.x, self.coordinates
+        return conv(x) if coordinates is None else conv(x, coordinates)
+
+    def after(self) -> SparseTensor:
+        """What follows the convolution: norm, residual and ReLU."""
+        return self.layer.norm(self.y, self.residual, self.layer._relu)
+
+    def edges(self) -> int:
+        return edge_count(self.layer.conv, self.x, self.coordinates)
+
+
+Run: TypeAlias = Callable[[LayerCall], mx.array]  # the features of a layer
+
+
+def add_topics(topics: Commands) -> None:
     model = topics.add_parser(
         "model", help="MinkUNet on a LiDAR-like sweep: plan, inference, training step"
     )
@@ -45,38 +75,42 @@ def add_topics(topics: argparse._SubParsersAction[Any]) -> None:
     model.set_defaults(run=bench_model)
 
 
-def _relation(conv: Any, x: Any, coordinates: Any) -> Any:
+def relation_of(
+    conv: Module, x: SparseTensor, coordinates: SparseTensor | None
+) -> KernelRelation | None:
     """What a convolution module reads on x; None where it is a matrix product."""
     s, manager = conv.spec, x.coord_manager
     if s.is_pointwise:
         return None
     if isinstance(conv, nn.SubmConv3d):
         return manager.submanifold_kernel_relation(x.coord_key, s.size)
-    if isinstance(conv, nn.ConvTranspose3d):
+    if isinstance(conv, nn.ConvTranspose3d) and coordinates is not None:
         return manager.target_transposed_relation(
             x.coord_key, coordinates.coord_key, s.size, s.stride
         )
     return manager.kernel_relation(x.coord_key, s.size, s.stride)
 
 
+def edge_count(conv: Module, x: SparseTensor, coordinates: SparseTensor | None = None) -> int:
+    """Products of a row and a matrix that a convolution module computes on x."""
+    relation = relation_of(conv, x, coordinates)
+    return x.active_count if relation is None else relation.edge_count
+
+
 @contextlib.contextmanager
-def _layers_as(run: Any) -> Iterator[Any]:
-    """Inside the `with` block `run(layer, x, y, coordinates, residual)` replaces each layer's call.
-
-    `run` returns the features of the layer; y is the lazy convolution.
-    """
-    from ...models._blocks import ConvNorm
-
+def _layers_as(run: Run) -> Iterator[None]:
+    """Inside the `with` block the features of every layer are what `run` returns."""
     before = ConvNorm.__call__
 
     def call(
-        layer: Any,
-        x: Any,
+        layer: ConvNorm,
+        x: SparseTensor | list[SparseTensor],
         coordinates: SparseTensor | None = None,
         residual: SparseTensor | None = None,
-    ) -> Any:
+    ) -> SparseTensor:
+        x = ops.cat(x) if isinstance(x, list) else x
         y = layer.conv(x) if coordinates is None else layer.conv(x, coordinates)
-        return y.with_feats(run(layer, x, y, coordinates, residual))
+        return y.with_feats(run(LayerCall(layer, x, y, coordinates, residual)))
 
     ConvNorm.__call__ = call  # type: ignore[method-assign, assignment]
     try:
@@ -85,54 +119,37 @@ def _layers_as(run: Any) -> Iterator[Any]:
         ConvNorm.__call__ = before  # type: ignore[method-assign]
 
 
-def _count(model: Module, x: Any) -> Any:
+def _count(model: models.MinkUNet, x: SparseTensor) -> int:
     """FLOP of all convolutions."""
     total = [2 * x.active_count * model.head.weight.size]
 
-    def run(layer: Any, x: Any, y: Any, coordinates: SparseTensor, residual: SparseTensor) -> Any:
-        relation = _relation(layer.conv, x, coordinates)
-        edges = x.active_count if relation is None else relation.edge_count
-        total.append(2 * edges * x.channels * y.channels)
-        return y.feats
+    def run(call: LayerCall) -> mx.array:
+        total.append(2 * call.edges() * call.x.channels * call.y.channels)
+        return call.y.feats
 
     with _layers_as(run):
         model(x)
     return sum(total)
 
 
-def _plain(layer: Any, x: Any, y: Any, coordinates: SparseTensor, residual: SparseTensor) -> Any:
+def _plain(call: LayerCall) -> mx.array:
     """Gather, matmul, scatter-add and batch norm of MLX."""
-    from .conv import plain_conv
-
+    layer, x, residual = call.layer, call.x, call.residual
     w, norm = layer.conv.weight, layer.norm
     w = w.reshape(w.shape[0], -1, w.shape[-1]).transpose(1, 2, 0)
-    relation = _relation(layer.conv, x, coordinates)
+    relation = relation_of(layer.conv, x, call.coordinates)
     f = x.feats @ w[0] if relation is None else plain_conv(x.feats, w, relation)
     f = (f - norm.running_mean) * (mx.rsqrt(norm.running_var + 1e-5) * norm.weight) + norm.bias
     f = f if residual is None else f + residual.feats
     return mx.maximum(f, 0) if layer._relu else f
 
 
-def _scan(voxel: Any, channels: Any, dtype: Any) -> tuple[Any, ...]:
-    import numpy as np
-
-    from ..demo_scene import sweep
-
-    cells = np.unique(np.floor(sweep(1) / voxel).astype(np.int32), axis=0)
-    np.random.default_rng(0).shuffle(cells)
-    coords = mx.array(np.concatenate([np.zeros((len(cells), 1), np.int32), cells], 1))
-    return coords, mx.random.normal((len(cells), channels)).astype(dtype)
-
-
 def bench_model(arguments: argparse.Namespace) -> None:
-    from .measure import best, gemm_rate
-
-    if min(arguments.threads) < 1 or arguments.repeat < 1 or not arguments.voxel > 0:
-        raise ValueError("threads, repeat and voxel must be positive")
+    check_positive(arguments, "threads", "repeat", "voxel")
     model = models.MinkUNet(4, arguments.classes, depth=arguments.depth, width=arguments.width)
-    mx.set_cache_limit(4 << 30)
     dtype = getattr(mx, arguments.dtype)
-    coords, feats = _scan(arguments.voxel, 4, dtype)
+    coords = sweep_coords(arguments.voxel)
+    feats = mx.random.normal((len(coords), 4)).astype(dtype)
     model.set_dtype(dtype)
     model.eval()
     mx.eval(model.parameters(), feats)
@@ -149,24 +166,21 @@ def bench_model(arguments: argparse.Namespace) -> None:
         f"relations: {len(plan.relations)}, {plan.nbytes / 2**20:.0f} MiB"
     )
     print(f"dense float32 product of NumPy: {gemm:.1f} GFLOP/s per core")
-    plain = None if arguments.no_plain else _time_plain(model, x, best)
+    plain = None if arguments.no_plain else _time_plain(model, x)
     print(
         f"\n{'what':28} {'threads':>7} {'ms':>9} {'CPU ms':>9} {'GFLOP/s per core':>17} "
         f"{'/ dense':>8} {'/ plain MLX':>12}"
     )
-    before = thread_count()
-    try:
+    with threads_restored():
         for threads in arguments.threads:
             set_thread_count(threads)
-            _bench_threads(arguments, model, x, flop, gemm, plain, threads, best)
+            _bench_threads(arguments.repeat, model, x, flop, gemm, plain, threads)
         if arguments.layers:
             most = max(arguments.threads)
-            _print_layers(_time_layers(model, x, arguments.repeat, best, most), gemm, most)
-    finally:
-        set_thread_count(before)
+            _print_layers(_time_layers(model, x, arguments.repeat, most), gemm, most)
 
 
-def _time_plain(model: Module, x: Any, best: Any) -> Any:
+def _time_plain(model: models.MinkUNet, x: SparseTensor) -> float:
     """CPU seconds of one inference with plain MLX operations, whose result is compared first."""
     with _layers_as(_plain):
         expected = model(x).feats
@@ -181,17 +195,21 @@ def _time_plain(model: Module, x: Any, best: Any) -> Any:
 
 
 def _bench_threads(
-    arguments: argparse.Namespace,
-    model: Module,
-    x: Any,
-    flop: Any,
-    gemm: Any,
-    plain: Any,
-    threads: Any,
-    best: Any,
+    repeat: int,
+    model: models.MinkUNet,
+    x: SparseTensor,
+    flop: int,
+    gemm: float,
+    plain: float | None,
+    threads: int,
 ) -> None:
-    def line(what: str, work: Any, flop: Any = None, ratio: Any = None) -> None:
-        cpu, wall = best(arguments.repeat, work)
+    def line(
+        what: str,
+        work: Callable[[], object],
+        flop: int | None = None,
+        ratio: float | None = None,
+    ) -> None:
+        cpu, wall = best(repeat, work)
         rate = f"{flop / cpu * 1e-9:17.1f} {flop / cpu * 1e-9 / gemm:8.2f}" if flop else f"{'':26}"
         times = f"{ratio / cpu:12.1f}" if ratio else ""
         print(
@@ -206,53 +224,40 @@ def _bench_threads(
 
     line("plan from coordinates", lambda: model.plan(SparseTensor(x.coords, x.feats)))
     line("inference, warm plan", lambda: mx.eval(model(x).feats), flop, plain)
-    with _layers_as(lambda layer, x, y, coordinates, residual: y.feats):
+    with _layers_as(lambda call: call.y.feats):
         line("its convolutions alone", lambda: mx.eval(model(x).feats), flop)
     line("forward and backward", training, 3 * flop)
 
 
-def _time_layers(model: Module, x: Any, repeat: Any, best: Any, threads: int) -> Any:
+def _time_layers(
+    model: models.MinkUNet, x: SparseTensor, repeat: int, threads: int
+) -> list[tuple[float, ...]]:
     """One tuple per layer: stride, kernel, C_in, C_out, rows, edges, two CPU times and a gain.
 
     The times in seconds are those of the convolution, and of norm, residual and ReLU, with one
     thread. The gain is the elapsed time of the convolution over that with `threads` threads.
     """
-    lines = []
+    lines: list[tuple[float, ...]] = []
 
-    def run(layer: Any, x: Any, y: Any, coordinates: SparseTensor, residual: SparseTensor) -> Any:
-        relation = _relation(layer.conv, x, coordinates)
-        edges = x.active_count if relation is None else relation.edge_count
+    def run(call: LayerCall) -> mx.array:
+        x, y = call.x, call.y
         mx.eval(x.feats, y.feats)
-
-        def again() -> Any:
-            return layer.conv(x) if coordinates is None else layer.conv(x, coordinates)
-
         set_thread_count(threads)
-        shared = best(repeat, lambda: mx.eval(again().feats))[1]
+        shared = best(repeat, lambda: mx.eval(call.conv().feats))[1]
         set_thread_count(1)
-        conv, alone = best(repeat, lambda: mx.eval(again().feats))
-        after = best(repeat, lambda: mx.eval(layer.norm(y, residual, layer._relu).feats))[0]
-        lines.append(
-            (
-                y.stride[0],
-                layer.conv.spec.size[0],
-                x.channels,
-                y.channels,
-                y.active_count,
-                edges,
-                conv,
-                after,
-                alone / shared,
-            )
-        )
-        return layer.norm(y, residual, layer._relu).feats
+        conv, alone = best(repeat, lambda: mx.eval(call.conv().feats))
+        after = best(repeat, lambda: mx.eval(call.after().feats))[0]
+        sizes = (x.channels, y.channels, y.active_count, call.edges())
+        kernel = call.layer.conv.spec.size[0]
+        lines.append((y.stride[0], kernel, *sizes, conv, after, alone / shared))
+        return call.after().feats
 
     with _layers_as(run):
         model(x)
     return lines
 
 
-def _print_layers(lines: Any, gemm: Any, threads: int) -> None:
+def _print_layers(lines: list[tuple[float, ...]], gemm: float, threads: int) -> None:
     print(
         f"\n{'stride':>6} {'kernel':>6} {'C_in':>5} {'C_out':>5} {'rows':>7} {'edges':>8} "
         f"{'GFLOP':>7} {'CPU ms':>8} {'/ dense':>8} {'norm ms':>8} {f'x {threads} threads':>11}"

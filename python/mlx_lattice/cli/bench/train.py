@@ -8,21 +8,27 @@ the parts: concatenation, sums of gradients, loss, optimizer.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TypeAlias
 
 import mlx.core as mx
 import mlx.nn
 
-from ... import core, explain, models, nn
+from ... import core, explain, io, models, nn
 from ...core import set_thread_count, thread_count
+from ...samples import streets
+from ...training import Scan, Trainer, VoxelPipeline, adamw, segmentation_loss
+from ...training.progress import progress
+from ...training.recipes import load_recipe
+from ..networks import RECIPES
+from ..options import Commands, check_positive
+from .measure import best, gemm_rate, threads_restored
 
-if TYPE_CHECKING:
-    import argparse
+Timed: TypeAlias = nn.SubmConv3d | nn.Conv3d | nn.ConvTranspose3d | nn.Linear | nn.BatchNorm
+Call: TypeAlias = tuple[Timed, tuple[core.SparseTensor, ...]]  # a module and its inputs
 
-    from mlx.nn import Module
-
-_TIMED = {
+_TIMED: dict[type[Timed], str] = {
     nn.SubmConv3d: "convolution",
     nn.Conv3d: "convolution",
     nn.ConvTranspose3d: "convolution",
@@ -33,7 +39,7 @@ _TIMED = {
 NORM_BACK = "norm input gradient"
 
 
-def add_topics(topics: argparse._SubParsersAction[Any]) -> None:
+def add_topics(topics: Commands) -> None:
     train = topics.add_parser(
         "train",
         help="one training step of the demo's network, part by part, against dense products",
@@ -48,81 +54,74 @@ def add_topics(topics: argparse._SubParsersAction[Any]) -> None:
 
 
 def bench_train(arguments: argparse.Namespace) -> None:
-    from .measure import best, gemm_rate
-
-    if min(arguments.threads) < 1 or arguments.repeat < 1 or not arguments.voxel > 0:
-        raise ValueError("threads, repeat and voxel must be positive")
-    try:
-        from ... import io
-        from ...training import scans
-        from ...training.recipes import load_recipe
-        from ...training.trainer import Trainer, adamw
-        from .. import demo_scene
-        from ..demo import RECIPES
-    except ImportError as error:
-        raise ValueError(str(error)) from None
-    mx.set_cache_limit(4 << 30)
-    points, labels = demo_scene.street(2)
-    recipe = scans.VoxelPipeline(arguments.voxel, tuple(enumerate(demo_scene.CLASSES)))
-    scan = recipe.scan(io.PointCloud(points, {"label": labels}))
+    check_positive(arguments, "threads", "repeat", "voxel")
+    points, labels = streets.street(2)
+    pipeline = VoxelPipeline(arguments.voxel, tuple(enumerate(streets.CLASSES)))
+    scan = pipeline.scan(io.PointCloud(points, {"label": labels}))
     mx.random.seed(0)
     demo = load_recipe(RECIPES["minkunet"])
-    sizes = {
-        **demo["network"]["options"],
-        **({"width": arguments.width} if arguments.width else {}),
-    }
-    model = models.MinkUNet(recipe.channels, len(recipe.classes), **sizes)
-    loss = scans.segmentation_loss()
+    sizes = dict(demo["network"]["options"])
+    if arguments.width:
+        sizes["width"] = arguments.width
+    model = models.MinkUNet(pipeline.channels, len(pipeline.classes), **sizes)
+    loss = segmentation_loss()
     trainer = Trainer(model, adamw(demo["train"]["rate"], 1000), loss, quiet=True)
     decisions = explain(mlx.nn.value_and_grad(model, lambda: loss(model, scan))).decisions
     flop = sum(d.flop for d in decisions if d.operation in ("conv", "outer", "linear"))
     trainer.step([scan])  # builds the relations
     calls = _calls(model, scan.tensor)
     print(f"MinkUNet {sizes}, {len(scan.tensor.coords):,} voxels, {flop * 1e-9:.1f} GFLOP per step")
-    before = thread_count()
-    try:
+    with threads_restored():
         for threads in arguments.threads:
             set_thread_count(threads)
-            rounds = [
-                (gemm_rate(1), *best(1, lambda: trainer.step([scan])))
-                for _ in range(arguments.repeat)
-            ]
-            gemm, cpu, wall = (
-                max(r[0] for r in rounds),
-                min(r[1] for r in rounds),
-                min(r[2] for r in rounds),
-            )
-            need = flop * 1e-9 / gemm
-            print(
-                f"\n{threads} threads: sgemm {gemm:.1f} GFLOP/s per core, "
-                f"the convolutions need {need * 1e3:.0f} ms; the step takes "
-                f"{cpu * 1e3:.0f} ms of CPU time, {cpu / need:.2f} times that "
-                f"({wall * 1e3:.0f} ms elapsed)"
-            )
-            parts: dict[str, float] = {}
-            for module, inputs in calls:
-                alone = {
-                    name: best(arguments.repeat, work)[0] for name, work in _works(module, inputs)
-                }
-                if (
-                    NORM_BACK in alone
-                ):  # its gradient needs what the forward pass makes, which a step has already
-                    alone[NORM_BACK] = max(alone[NORM_BACK] - alone["norm forward"], 0)
-                for name, seconds in alone.items():
-                    parts[name] = parts.get(name, 0) + seconds
-            parts["rest"] = cpu - sum(parts.values())
-            for name, seconds in parts.items():
-                print(f"  {name:28} {seconds * 1e3:8.1f} ms  {100 * seconds / cpu:5.1f} %")
-    finally:
-        set_thread_count(before)
+            cpu = _time_step(trainer, scan, flop, threads, arguments.repeat)
+            _print_parts(_time_parts(calls, arguments.repeat), cpu)
 
 
-def _calls(model: Module, x: Any) -> Any:
+def _time_step(trainer: Trainer, scan: Scan, flop: float, threads: int, repeat: int) -> float:
+    """Prints the times of a step beside a dense product, and returns its CPU seconds."""
+    rounds = [(gemm_rate(1), *best(1, lambda: trainer.step([scan]))) for _ in range(repeat)]
+    gemm = max(r[0] for r in rounds)
+    cpu, wall = min(r[1] for r in rounds), min(r[2] for r in rounds)
+    need = flop * 1e-9 / gemm
+    print(
+        f"\n{threads} threads: sgemm {gemm:.1f} GFLOP/s per core, "
+        f"the convolutions need {need * 1e3:.0f} ms; the step takes "
+        f"{cpu * 1e3:.0f} ms of CPU time, {cpu / need:.2f} times that "
+        f"({wall * 1e3:.0f} ms elapsed)"
+    )
+    return cpu
+
+
+def _time_parts(calls: list[Call], repeat: int) -> dict[str, float]:
+    """CPU seconds by part of a step."""
+    parts: dict[str, float] = {}
+    for module, inputs in progress(calls, "measuring", unit="layers"):
+        alone = {name: best(repeat, work, quiet=True)[0] for name, work in _works(module, inputs)}
+        if NORM_BACK in alone:
+            # Its gradient needs what the forward pass makes, which a step has already.
+            alone[NORM_BACK] = max(alone[NORM_BACK] - alone["norm forward"], 0)
+        for name, seconds in alone.items():
+            parts[name] = parts.get(name, 0) + seconds
+    return parts
+
+
+def _print_parts(parts: dict[str, float], cpu: float) -> None:
+    for name, seconds in {**parts, "rest": cpu - sum(parts.values())}.items():
+        print(f"  {name:28} {seconds * 1e3:8.1f} ms  {100 * seconds / cpu:5.1f} %")
+
+
+def _calls(model: models.MinkUNet, x: core.SparseTensor) -> list[Call]:
     """(module, inputs) of every convolution, linear layer and norm, in the order of their calls."""
-    found, originals = [], {kind: kind.__call__ for kind in _TIMED}
+    found: list[Call] = []
+    originals: dict[type[Timed], Callable[..., core.SparseTensor]] = {
+        kind: kind.__call__ for kind in _TIMED
+    }
 
-    def recording(kind: Any) -> Any:
-        def call(self: Any, *inputs: Any, **options: Any) -> Any:
+    def recording(kind: type[Timed]) -> Callable[..., core.SparseTensor]:
+        def call(
+            self: Timed, *inputs: core.SparseTensor, **options: core.SparseTensor
+        ) -> core.SparseTensor:
             found.append((self, (*inputs, *options.values())))
             return originals[kind](self, *inputs, **options)
 
@@ -139,22 +138,27 @@ def _calls(model: Module, x: Any) -> Any:
     return found
 
 
-def _works(module: Module, inputs: Any) -> Iterator[Any]:
+def _works(
+    module: Timed, inputs: tuple[core.SparseTensor, ...]
+) -> Iterator[tuple[str, Callable[[], object]]]:
     """(part, function) that runs one module: forward and its gradients, each alone."""
     x, *others = inputs
+    call: Callable[..., core.SparseTensor] = module
     mx.eval(x.feats, [o.feats for o in others if isinstance(o, core.SparseTensor)])
-    y = module(*inputs).feats
+    y = call(*inputs).feats
     g = mx.random.normal(y.shape)
     mx.eval(g)
 
-    def forward(feats: Any) -> Any:
-        return [module(x.replace(feats=feats), *others).feats]
+    def forward(feats: mx.array) -> list[mx.array]:
+        return [call(x.replace(feats=feats), *others).feats]
 
-    def weighted(weight: Any) -> Any:
+    def weighted(weight: mx.array) -> list[mx.array]:
         module.weight = weight
-        return [module(*inputs).feats]
+        return [call(*inputs).feats]
 
-    def back(function: Callable[..., Any], value: Any) -> Any:
+    def back(
+        function: Callable[[mx.array], list[mx.array]], value: mx.array
+    ) -> Callable[[], object]:
         return lambda: mx.eval(mx.vjp(function, [value], [g])[1])
 
     name = _TIMED[type(module)]

@@ -4,19 +4,32 @@ Times are compared with dense products: FLOP are those of linear layers, convolu
 (4 pairs C), and nothing else.
 """
 
+from __future__ import annotations
+
+import argparse
 import contextlib
 import time
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, TypeAlias
 
 import mlx.core as mx
 
 from ... import SparseTensor, backend_info, models, nn
-from ...core import set_thread_count, thread_count
+from ...core import AttentionLayout, set_thread_count
 from ...nn._attention import _Attention
-from .model import _relation, _scan
+from ...ops import PositionBias
+from ..options import Commands, check_positive
+from .measure import best, gemm_rate, sweep_coords, threads_restored
+from .model import edge_count
+
+if TYPE_CHECKING:
+    from mlx.nn import Module
+
+Rows: TypeAlias = SparseTensor | mx.array
+Watch: TypeAlias = "Callable[[Module, Callable[[], Rows], Rows], Rows]"
 
 
-def add_topics(topics: Any) -> Any:
+def add_topics(topics: Commands) -> None:
     parser = topics.add_parser(
         "transformer", help="Point Transformer V3 as published on a LiDAR-like sweep"
     )
@@ -27,41 +40,45 @@ def add_topics(topics: Any) -> Any:
     parser.set_defaults(run=bench_transformer)
 
 
+def _rows(x: Rows) -> mx.array:
+    return x.feats if isinstance(x, SparseTensor) else x
+
+
 @contextlib.contextmanager
-def _watched(kinds: Any, watch: Any) -> Any:
+def _watched(kinds: Iterable[type[Module]], watch: Watch) -> Iterator[None]:
     """Inside the `with` block `watch(module, call, x)` replaces the calls of the kinds."""
     before = {kind: kind.__call__ for kind in kinds}
 
-    def watched(kind: Any) -> Any:
-        def call(module: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+    def watched(kind: type[Module]) -> Callable[..., Rows]:
+        def call(module: Module, x: Rows, *args: object, **kwargs: object) -> Rows:
             return watch(module, lambda: before[kind](module, x, *args, **kwargs), x)
 
         return call
 
     for kind in kinds:
-        kind.__call__ = watched(kind)
+        kind.__call__ = watched(kind)  # type: ignore[method-assign]
     try:
         yield
     finally:
         for kind, call in before.items():
-            kind.__call__ = call
+            kind.__call__ = call  # type: ignore[method-assign]
 
 
-def _count(model: Any, x: Any) -> Any:
+def _count(model: Module, x: SparseTensor) -> tuple[int, dict[str, int]]:
     """(FLOP of one inference, FLOP by kind)."""
     total = {"linear": 0, "convolution": 0, "attention": 0}
 
-    def watch(module: Any, call: Any, x: Any) -> Any:
-        rows = x.shape[0]
+    def watch(module: Module, call: Callable[[], Rows], x: Rows) -> Rows:
+        rows, channels = x.shape
         if isinstance(module, nn.Linear):
             total["linear"] += 2 * rows * module.weight.size
-        elif isinstance(module, nn.SubmConv3d):
+        elif isinstance(module, nn.SubmConv3d) and isinstance(x, SparseTensor):
             c_out, c_in = module.weight.shape[0], module.weight.shape[-1]
-            total["convolution"] += 2 * _relation(module, x, None).edge_count * c_in * c_out
+            total["convolution"] += 2 * edge_count(module, x) * c_in * c_out
         else:
             offsets = module.layout(x).offsets
             pairs = ((offsets[1:] - offsets[:-1]).astype(mx.float32) ** 2).sum().item()
-            total["attention"] += int(4 * pairs * x.channels)
+            total["attention"] += int(4 * pairs * channels)
         return call()
 
     with _watched((nn.Linear, nn.SubmConv3d, nn.SerializedAttention), watch):
@@ -69,7 +86,7 @@ def _count(model: Any, x: Any) -> Any:
     return sum(total.values()), total
 
 
-def _parts(model: Any, x: Any) -> Any:
+def _parts(model: Module, x: SparseTensor) -> dict[str, float]:
     """CPU seconds by kind of module, each evaluated by itself."""
     kinds: dict[type, str] = {
         nn.Linear: "linear",
@@ -80,20 +97,22 @@ def _parts(model: Any, x: Any) -> Any:
     }
     spent = dict.fromkeys([*kinds.values(), "attention and slots", "whole"], 0.0)
 
-    def timed(name: Any, call: Any) -> Any:
+    def timed(name: str, call: Callable[[], Rows]) -> Rows:
         begin = time.process_time()
         y = call()
-        mx.eval(y.feats if isinstance(y, SparseTensor) else y)
+        mx.eval(_rows(y))
         spent[name] += time.process_time() - begin
         return y
 
-    def watch(module: Any, call: Any, x: Any) -> Any:
-        mx.eval(x.feats if isinstance(x, SparseTensor) else x)
+    def watch(module: Module, call: Callable[[], Rows], x: Rows) -> Rows:
+        mx.eval(_rows(x))
         return timed(kinds[type(module)], call)
 
     attend = _Attention._between
 
-    def between(module: Any, qkv: Any, layout: Any, bias: Any) -> Any:
+    def between(
+        module: _Attention, qkv: mx.array, layout: AttentionLayout, bias: PositionBias | None
+    ) -> Rows:
         mx.eval(qkv)
         return timed("attention and slots", lambda: attend(module, qkv, layout, bias))
 
@@ -101,23 +120,20 @@ def _parts(model: Any, x: Any) -> Any:
     begin = time.process_time()
     try:
         with _watched(kinds, watch):
-            mx.eval(model(x).feats)
+            mx.eval(_rows(model(x)))
     finally:
         _Attention._between = attend  # type: ignore[method-assign]
     spent["whole"] = time.process_time() - begin
     return spent
 
 
-def bench_transformer(arguments: Any) -> Any:
-    from .measure import best, gemm_rate
-
-    if arguments.threads < 1 or arguments.repeat < 1 or not arguments.voxel > 0:
-        raise ValueError("threads, repeat and voxel must be positive")
-    mx.set_cache_limit(4 << 30)
-    options: dict[str, Any] = {"enable_rpe": True, "enable_flash": False} if arguments.rpe else {}
-    model: Any = models.PointTransformerV3(6, **options)
+def bench_transformer(arguments: argparse.Namespace) -> None:
+    check_positive(arguments, "threads", "repeat", "voxel")
+    rpe = bool(arguments.rpe)
+    model = models.PointTransformerV3(6, enable_rpe=rpe, enable_flash=not rpe)
     model.eval()
-    coords, feats = _scan(arguments.voxel, 6, mx.float32)
+    coords = sweep_coords(arguments.voxel)
+    feats = mx.random.normal((len(coords), 6))
     mx.eval(model.parameters(), feats)
     x = SparseTensor(coords, feats)
     flop, kinds = _count(model, x)
@@ -125,14 +141,11 @@ def bench_transformer(arguments: Any) -> Any:
     print(f"Point Transformer V3, {x.active_count:,} voxels, {backend_info()['simd']}")
     print(", ".join(f"{name} {value * 1e-9:.1f}" for name, value in kinds.items()), "GFLOP")
     print(f"dense float32 product of NumPy: {gemm:.1f} GFLOP/s per core")
-    before = thread_count()
-    set_thread_count(arguments.threads)
-    try:
-        cold = best(1, lambda: mx.eval(model(SparseTensor(coords, feats)).feats))[0]
-        cpu, wall = best(arguments.repeat, lambda: mx.eval(model(x).feats))
+    with threads_restored():
+        set_thread_count(arguments.threads)
+        cold = best(1, lambda: mx.eval(_rows(model(SparseTensor(coords, feats)))))[0]
+        cpu, wall = best(arguments.repeat, lambda: mx.eval(_rows(model(x))))
         spent = _parts(model, x)
-    finally:
-        set_thread_count(before)
     print(f"inference with geometry: {cold:.2f} CPU s")
     print(
         f"inference: {cpu:.2f} CPU s, {wall:.2f} s on {arguments.threads} threads; "

@@ -1,0 +1,55 @@
+"""Apple's compiler takes the text of every Metal kernel that the self test launches.
+
+It needs Xcode, but no GPU: a host that computes nothing stands in for it and collects the texts.
+"""
+
+import os
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import mlx
+import mlx.core as mx
+import pytest
+from metal.host import standing_in
+from mlx_lattice import _ext
+
+PRELUDE = '#include "mlx/backend/metal/kernels/utils.h"\n'  # what MLX puts before each kernel
+INCLUDE = f"{next(iter(mlx.__path__))}/include"
+
+
+def texts():
+    """Kernel texts of all routes, those of the tensor unit included."""
+    found = {}
+
+    def host(launch, _inputs):
+        found.setdefault(launch.text, launch.name)
+        return [mx.zeros(shape, dtype) for shape, dtype in launch.outputs]
+
+    with standing_in(host, tier="neural_accelerator"):
+        _ext.selftest_rows("gpu", "metal.")
+    return list(found)
+
+
+def test_texts_are_collected():
+    assert len(texts()) > 100
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("xcrun") is None, reason="no Xcode here")
+@pytest.mark.parametrize("standard", ["metal3.1", "metal3.2", "metal4.0"])
+def test_every_kernel_compiles(standard, tmp_path):
+    def compiled(text, name="kernel"):
+        path = Path(tmp_path / f"{name}.metal")
+        path.write_text(PRELUDE + text)
+        command = ["xcrun", "metal", "-fsyntax-only", f"-std={standard}", "-I", INCLUDE, str(path)]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    if compiled("").returncode:
+        pytest.skip(f"this Xcode has no {standard}")
+    # Tensor operations are new in Metal 4.
+    chosen = [t for t in texts() if standard == "metal4.0" or "MetalPerformancePrim" not in t]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        done = pool.map(compiled, chosen, map(str, range(len(chosen))))
+        assert [run.stderr for run in done if run.returncode] == []
