@@ -10,6 +10,7 @@ at once. It may also take a manager with a tiny budget, a pickled copy, a deep c
 
 import argparse
 import copy
+import faulthandler
 import os
 import pickle
 import select
@@ -249,12 +250,14 @@ def main() -> int:
     a = parser.parse_args()
     wrong = 0
     for number in range(a.first, a.first + a.cases):
+        # A case takes less than a second: one that hangs ends the run and shows where it stands.
+        faulthandler.dump_traceback_later(120, exit=True)
         try:
             case(a.seed, number)
         except Exception as error:
             wrong += 1
             told = f"{type(error).__name__}: {error}"
-            print(f"FINDING --seed {a.seed} --first {number} --cases 1: {told}")
+            print(f"FINDING --seed {a.seed} --first {number} --cases 1: {told}", flush=True)
     print(f"{a.cases} cases, {wrong} findings")
     return int(wrong > 0)
 

@@ -75,7 +75,7 @@ def main():
     parser.add_argument(
         "--memory", type=int, default=8, help="GiB of a child; 0 under AddressSanitizer"
     )
-    parser.add_argument("--timeout", type=int, default=1800, help="seconds of a batch")
+    parser.add_argument("--timeout", type=int, default=600, help="seconds of a batch")
     a = parser.parse_args()
     begin, found = time.monotonic(), []
     for first in range(a.first, a.first + a.calls, BATCH):

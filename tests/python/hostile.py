@@ -13,9 +13,9 @@ rng = np.random.default_rng
 
 
 def survives(code):
-    """Runs code in a child process; it must end by itself with status 0."""
+    """Runs code in a child process; it must end by itself with status 0, within two minutes."""
     code = "import mlx.core as mx, mlx_lattice as ml, numpy as np\n" + textwrap.dedent(code)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, (done.returncode, done.stderr[-2000:])
     return done.stdout
 

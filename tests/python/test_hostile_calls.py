@@ -91,6 +91,15 @@ def test_zero_channels():
         """)
 
 
+@pytest.mark.parametrize("name", ["subm_conv3d", "normalized_subm_conv3d"])
+def test_a_slice_without_channels_is_a_weight(name):
+    survives(f"""
+        x = ml.SparseTensor(mx.array([[0, i, i, i] for i in range(7)]), mx.ones((7, 5))[:, :0])
+        y = ml.ops.{name}(x, mx.ones((2, 3, 3, 3, 5))[..., :0], kernel_size=3)
+        assert mx.array_equal(y.feats, mx.zeros((7, 2)))
+        """)
+
+
 def test_numpy_views_do_not_reach_geometry():
     survives("""
         from mlx_lattice import core, ops, points
