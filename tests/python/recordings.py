@@ -59,7 +59,7 @@ class Recording:
         if len(found) != len(expected):
             found = found[::3]
         assert found.shape == expected.shape, key
-        error = np.abs(found - expected).max() / np.abs(expected).max()
+        error = np.abs(found - expected).max() / (np.abs(expected).max() or 1.0)
         self.worst = max(self.worst, error)
         assert error <= self.bound, f"{key}: {error:.2e}"
 
@@ -104,7 +104,18 @@ class Recording:
             self.same(f"{where}/grid_coord", np.array(x.coords)[:, 1:])
             self.same(f"{where}/cluster", level.pooling.cluster)
             self.same(f"{where}/offset", np.cumsum(np.bincount(np.array(x.coords)[:, 0])))
+        cluster = np.array(level.pooling.cluster)
+        self.same(f"{shared}/idx_ptr", np.cumsum([0, *np.bincount(cluster)]))
+        self._colors(shared, cluster)
         self._orders(f"{shared}/", level)
+
+    def _colors(self, key, cluster):
+        """Colors of a level are the means of those before it, pooled by the clusters we found."""
+        if f"{key}/color" in self:
+            before = "color" if key == "pool1" else f"pool{int(key[4:]) - 1}/color"
+            total = np.zeros_like(self[f"{key}/color"], np.float64)
+            np.add.at(total, cluster, self[before])
+            self.near(f"{key}/color", total / np.bincount(cluster)[:, None])
 
     def _orders(self, prefix, level):
         for word in ("code", "order"):
@@ -128,6 +139,8 @@ class Recording:
             if self.net._rules.positions:
                 options["positions"] = level.positions
             self._parts(f"{prefix}in_{name}/", block, x, seen, order, options)
+            if f"{prefix}in_{name}/rope/q_in" in self:
+                self._turned(f"{prefix}in_{name}/rope/", block.attention._rope)
             if "attention" in block and f"{prefix}blk/{name}/patch_size" in self:
                 layout = block.attention.layout(x, order, level.depth)
                 self.same(f"{prefix}blk/{name}/patch_size", layout.length)
@@ -139,6 +152,16 @@ class Recording:
             seen = branch if self.net._rules.branch else None
             self.near(f"{prefix}in_{name}/out", x)
         return x
+
+    def _turned(self, key, base):
+        """Recorded queries and keys, turned by their positions; LitePT's heads come first."""
+        heads_first = f"{key}grid_coord" in self
+        at = self[f"{key}grid_coord" if heads_first else f"{key}coord"].astype(np.float32)
+        for name in "qk":
+            given = self[f"{key}{name}_in"]
+            rows = np.ascontiguousarray(given.swapaxes(0, 1) if heads_first else given)
+            found = ops.rotary(mx.array(rows), mx.array(at), base=base, halves=True)
+            self.near(f"{key}{name}_out", found.swapaxes(0, 1) if heads_first else found)
 
     def _layout(self, key, layout, x, order, depth):
         if f"{key}pad" in self:
