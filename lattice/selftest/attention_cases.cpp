@@ -122,6 +122,52 @@ std::vector<double> weights(const Problem& p, const Shape& z, int64_t s, int64_t
   return w;
 }
 
+// One row of the result and of the gradient of q: the sums over the keys and, to bound their
+// rounding, the sums of magnitudes.
+struct RowSums {
+  std::vector<double> out, out_terms, slope, slope_terms;
+};
+
+// Of query q and one head, whose weights of the keys from `k0` on are w.
+RowSums sum_keys(const Problem& p, const Shape& z, const Values& g, const std::vector<double>& w,
+                 int64_t q, int64_t k0, int64_t head) {
+  const int64_t group = head / (z.heads / z.kv_heads);
+  const auto key = [&](const Values& values, size_t j, int64_t c) {
+    const int64_t k = k0 + static_cast<int64_t>(j);
+    return values.exact[static_cast<size_t>((k * z.kv_heads + group) * z.size + c)];
+  };
+  const auto of_g = [&](int64_t c) {
+    return g.exact[static_cast<size_t>((q * z.heads + head) * z.size + c)];
+  };
+  const auto size = static_cast<size_t>(z.size);
+  RowSums sums{std::vector<double>(size), std::vector<double>(size), std::vector<double>(size),
+               std::vector<double>(size)};
+  double delta = 0;
+  for (int64_t c = 0; c < z.size; ++c) {
+    const auto at = static_cast<size_t>(c);
+    for (size_t j = 0; j < w.size(); ++j) {
+      sums.out[at] += w[j] * key(p.in[2], j, c);
+      sums.out_terms[at] += w[j] * std::fabs(key(p.in[2], j, c));
+    }
+    delta += sums.out[at] * of_g(c);
+  }
+  const double scale{p.attend.scale};
+  for (size_t j = 0; j < w.size(); ++j) {
+    double dp = 0, terms = 0;
+    for (int64_t c = 0; c < z.size; ++c) {
+      const double term = of_g(c) * key(p.in[2], j, c);
+      dp += term, terms += std::fabs(term);
+    }
+    for (int64_t c = 0; c < z.size; ++c) {
+      const double k = key(p.in[1], j, c);
+      sums.slope[static_cast<size_t>(c)] += scale * w[j] * (dp - delta) * k;
+      sums.slope_terms[static_cast<size_t>(c)] +=
+          16 * scale * w[j] * (terms + std::fabs(delta)) * std::fabs(k);
+    }
+  }
+  return sums;
+}
+
 // Cases of attention and, with the exact results of attention as inputs, of its gradient of q.
 void add_cases(std::vector<OracleCase>& cases, Random& random, const Shape& z, Bias bias, Mask mask,
                mx::Dtype dtype) {
@@ -134,50 +180,23 @@ void add_cases(std::vector<OracleCase>& cases, Random& random, const Shape& z, B
   test.question = question(routes::attention_rows(), routes::attention_asked(p.attend, inputs, {}));
   const Values g = random_values(random, inputs[0].shape(), dtype);
   std::vector<float> lse_values;
-  const auto at = [&](int64_t row, int64_t heads, int64_t head, int64_t c) {
-    return static_cast<size_t>((row * heads + head) * z.size + c);
-  };
   // The rounding of out moves the gradient.
   const double rounding = dtype == mx::float32 ? 1 : dtype == mx::float16 ? 0x1p9 : 0x1p12;
   int64_t pair0 = 0;
   for (int64_t s = 0; s < segments.n_segments(); ++s) {
     for (int64_t i = 0; i < segments.queries(s); ++i)
       for (int64_t head = 0; head < z.heads; ++head) {
-        const int64_t q = segments.q_offsets()[s] + i, group = head / (z.heads / z.kv_heads);
         double lse = 0;
         const std::vector<double> w = weights(p, z, s, i, head, pair0, lse);
         lse_values.push_back(static_cast<float>(lse));
-        double delta = 0;
-        for (int64_t c = 0; c < z.size; ++c) {
-          double sum = 0, terms = 0;
-          for (size_t j = 0; j < w.size(); ++j) {
-            const int64_t k = segments.k_offsets()[s] + static_cast<int64_t>(j);
-            sum += w[j] * p.in[2].exact[at(k, z.kv_heads, group, c)];
-            terms += w[j] * std::fabs(p.in[2].exact[at(k, z.kv_heads, group, c)]);
-          }
-          test.expected.push_back(sum);
-          test.magnitude.push_back((8 + z.size / 8) * terms);  // logits are sums too
-          delta += sum * g.exact[at(q, z.heads, head, c)];
-        }
-        std::vector<double> slope(static_cast<size_t>(z.size)), terms(slope.size());
-        for (size_t j = 0; j < w.size(); ++j) {
-          const int64_t k = segments.k_offsets()[s] + static_cast<int64_t>(j);
-          double dp = 0, size = 0;
-          for (int64_t c = 0; c < z.size; ++c) {
-            const double term =
-                g.exact[at(q, z.heads, head, c)] * p.in[2].exact[at(k, z.kv_heads, group, c)];
-            dp += term, size += std::fabs(term);
-          }
-          for (int64_t c = 0; c < z.size; ++c) {
-            const double key = p.in[1].exact[at(k, z.kv_heads, group, c)];
-            slope[static_cast<size_t>(c)] += double{p.attend.scale} * w[j] * (dp - delta) * key;
-            terms[static_cast<size_t>(c)] +=
-                16 * double{p.attend.scale} * w[j] * (size + std::fabs(delta)) * std::fabs(key);
-          }
-        }
-        for (size_t c = 0; c < slope.size(); ++c) {
-          back.expected.push_back(slope[c]);
-          back.magnitude.push_back(rounding * terms[c]);
+        const RowSums row =
+            sum_keys(p, z, g, w, segments.q_offsets()[s] + i, segments.k_offsets()[s], head);
+        for (size_t c = 0; c < row.out.size(); ++c) {
+          test.expected.push_back(row.out[c]);
+          test.magnitude.push_back(static_cast<double>(8 + z.size / 8) *
+                                   row.out_terms[c]);  // logits are sums too
+          back.expected.push_back(row.slope[c]);
+          back.magnitude.push_back(rounding * row.slope_terms[c]);
         }
       }
     pair0 += segments.queries(s) * segments.keys(s);

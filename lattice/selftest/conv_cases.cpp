@@ -137,111 +137,135 @@ OracleCase outer_case(Random& random, const Relation::Ptr& r, const Shape& shape
   return test;
 }
 
-}  // namespace
+constexpr RelationKind kKinds[] = {RelationKind::forward,     RelationKind::target,
+                                   RelationKind::submanifold, RelationKind::transposed,
+                                   RelationKind::generative,  RelationKind::target_transposed,
+                                   RelationKind::reached,     RelationKind::reached_transposed,
+                                   RelationKind::custom};
+constexpr Shape kShapes[] = {{1, 1, 1, true},  {3, 32, 1, false},  {16, 16, 1, true},
+                             {5, 7, 1, true},  {33, 17, 1, true},  {64, 48, 1, false},
+                             {12, 8, 4, true}, {24, 24, 24, true}, {40, 96, 2, false}};
+constexpr Shape kCrowdShapes[] = {
+    {1, 65, 1, false}, {7, 64, 1, true}, {48, 80, 1, false}, {6, 128, 2, false}};
 
-void add_conv_cases(std::vector<OracleCase>& cases) {
-  static constexpr RelationKind kKinds[] = {
-      RelationKind::forward,     RelationKind::target,
-      RelationKind::submanifold, RelationKind::transposed,
-      RelationKind::generative,  RelationKind::target_transposed,
-      RelationKind::reached,     RelationKind::reached_transposed,
-      RelationKind::custom};
-  static constexpr Shape kShapes[] = {{1, 1, 1, true},  {3, 32, 1, false},  {16, 16, 1, true},
-                                      {5, 7, 1, true},  {33, 17, 1, true},  {64, 48, 1, false},
-                                      {12, 8, 4, true}, {24, 24, 24, true}, {40, 96, 2, false}};
-  // Channels that are a multiple of 8 on neither side, on one, and on both.
-  static constexpr Shape kPackedShapes[] = {
-      {3, 7, 1, true}, {40, 17, 1, false}, {12, 8, 4, true}, {24, 40, 1, true}};
-  static constexpr Shape kCrowdShapes[] = {
-      {1, 65, 1, false}, {7, 64, 1, true}, {48, 80, 1, false}, {6, 128, 2, false}};
-  Random random{42};
-  const auto add = [&](OracleCase test, const Shape& shape, mx::Dtype dtype,
-                       const std::string& what) {
+// Cases of one dtype, labeled.
+struct Labeled {
+  std::vector<OracleCase>& cases;
+  mx::Dtype dtype;
+  void operator()(OracleCase test, const Shape& shape, const std::string& what) const {
     test.dtype = dtype;
     test.label = what + " " + std::to_string(shape.c_in) + " -> " + std::to_string(shape.c_out) +
                  (shape.groups > 1 ? "/" + std::to_string(shape.groups) : "") +
                  (shape.bias ? " + bias " : " ") + graph::dtype_name(dtype);
     cases.push_back(std::move(test));
-  };
-  for (const mx::Dtype dtype : {mx::float32, mx::float16, mx::bfloat16}) {
-    for (const RelationKind kind : kKinds) {
-      const Relation::Ptr r = make_relation(random, kind, 60);
-      for (const Shape& shape : kShapes) {
-        add(conv_case(random, routes::conv_rows(), r, shape, dtype), shape, dtype, kind_name(kind));
-        add(outer_case(random, r, shape, dtype), shape, dtype, kind_name(kind));
-      }
-      // The reversed relation is what gradients run on; a submanifold's has routes of its own.
-      for (const Shape& shape : kShapes)
-        if (kind == RelationKind::submanifold || &shape == &kShapes[4])
-          add(conv_case(random, routes::conv_rows(), r->reversed(), shape, dtype), shape, dtype,
-              std::string("reversed ") + kind_name(kind));
+  }
+};
+
+std::string name_of(const Packing& packing) {
+  return std::string(packing.transposed ? "transposed " : "") + "int" +
+         std::to_string(packing.bits) + " ";
+}
+
+void add_kinds(const Labeled& add, Random& random) {
+  for (const RelationKind kind : kKinds) {
+    const Relation::Ptr r = make_relation(random, kind, 60);
+    for (const Shape& shape : kShapes) {
+      add(conv_case(random, routes::conv_rows(), r, shape, add.dtype), shape, kind_name(kind));
+      add(outer_case(random, r, shape, add.dtype), shape, kind_name(kind));
     }
-    for (const RelationKind kind : kKinds) {
-      const Relation::Ptr r = make_relation(random, kind, 60);
-      for (const Packing& packing :
-           {Packing{4, 32, false}, {8, 64, false}, {4, 32, true}, {8, 64, true}})
-        for (const Shape& shape : kPackedShapes) {
-          if (packing.transposed && shape.groups > 1) continue;
-          add(conv_case(random, routes::conv_rows(), r, shape, dtype, packing), shape, dtype,
-              std::string(packing.transposed ? "transposed " : "") + "int" +
-                  std::to_string(packing.bits) + " " + kind_name(kind));
-        }
-    }
-    // Points that share the cells of a kernel.
-    const Values points = random_values(random, {60, 3}, mx::float32);
-    const PointSet set(points.array, std::nullopt, 0.8f);
-    const Relation::Ptr crowd = build_rulebook(set, set, 3).relation;
-    add(conv_case(random, routes::conv_rows(), crowd, kShapes[5], dtype), kShapes[5], dtype,
-        "outputs_are_shared");
-    for (const Shape& shape : kCrowdShapes)
-      add(outer_case(random, crowd, shape, dtype), shape, dtype, "outputs_are_shared");
-    const Relation::Ptr none = relate(RelationKind::submanifold, random_coords(random, 0, 3),
-                                      KernelSpec(), std::nullopt, "oracle_cases");
-    add(conv_case(random, routes::conv_rows(), none, kShapes[2], dtype), kShapes[2], dtype,
-        "empty");
-    add(outer_case(random, none, kShapes[2], dtype), kShapes[2], dtype, "empty");
-    // Masks of more than one word.
-    const Relation::Ptr large = relate(RelationKind::submanifold, random_coords(random, 70, 3),
-                                       KernelSpec({3, 3, 5}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
-                                       std::nullopt, "oracle_cases");
-    add(conv_case(random, routes::conv_rows(), large, kShapes[2], dtype), kShapes[2], dtype,
-        "45 offsets");
-    for (const int64_t n : {int64_t{0}, int64_t{1}, int64_t{300}})
-      for (const Shape& shape : kShapes) {
-        if (shape.groups > 1) continue;
-        const Relation::Ptr same = Relation::identity(n);
-        add(conv_case(random, routes::linear_rows(), same, shape, dtype), shape, dtype,
-            std::to_string(n) + " rows");
-        for (const bool transposed : {false, true})
-          add(conv_case(random, routes::linear_rows(), same, shape, dtype,
-                        {transposed ? 8 : 4, 32, transposed}),
-              shape, dtype,
-              (transposed ? "int8 transposed " : "int4 ") + std::to_string(n) + " rows");
+    // The reversed relation is what gradients run on; a submanifold's has routes of its own.
+    for (const Shape& shape : kShapes)
+      if (kind == RelationKind::submanifold || &shape == &kShapes[4])
+        add(conv_case(random, routes::conv_rows(), r->reversed(), shape, add.dtype), shape,
+            std::string("reversed ") + kind_name(kind));
+  }
+}
+
+void add_packed_kinds(const Labeled& add, Random& random) {
+  // Channels that are a multiple of 8 on neither side, on one, and on both.
+  static constexpr Shape kPackedShapes[] = {
+      {3, 7, 1, true}, {40, 17, 1, false}, {12, 8, 4, true}, {24, 40, 1, true}};
+  for (const RelationKind kind : kKinds) {
+    const Relation::Ptr r = make_relation(random, kind, 60);
+    for (const Packing& packing :
+         {Packing{4, 32, false}, {8, 64, false}, {4, 32, true}, {8, 64, true}})
+      for (const Shape& shape : kPackedShapes) {
+        if (packing.transposed && shape.groups > 1) continue;
+        add(conv_case(random, routes::conv_rows(), r, shape, add.dtype, packing), shape,
+            name_of(packing) + kind_name(kind));
       }
   }
-  Random other{31};
-  // The same with other sizes and packed weights.
-  const Values points = random_values(other, {60, 3}, mx::float32);
+}
+
+// Points that share the cells of a kernel.
+Relation::Ptr make_crowd(Random& random) {
+  const Values points = random_values(random, {60, 3}, mx::float32);
   const PointSet set(points.array, std::nullopt, 0.8f);
-  const Relation::Ptr crowd = build_rulebook(set, set, 3).relation;
-  for (const mx::Dtype dtype : {mx::float32, mx::float16, mx::bfloat16})
+  return build_rulebook(set, set, 3).relation;
+}
+
+void add_special_relations(const Labeled& add, Random& random) {
+  const Relation::Ptr crowd = make_crowd(random);
+  add(conv_case(random, routes::conv_rows(), crowd, kShapes[5], add.dtype), kShapes[5],
+      "outputs_are_shared");
+  for (const Shape& shape : kCrowdShapes)
+    add(outer_case(random, crowd, shape, add.dtype), shape, "outputs_are_shared");
+  const Relation::Ptr none = relate(RelationKind::submanifold, random_coords(random, 0, 3),
+                                    KernelSpec(), std::nullopt, "oracle_cases");
+  add(conv_case(random, routes::conv_rows(), none, kShapes[2], add.dtype), kShapes[2], "empty");
+  add(outer_case(random, none, kShapes[2], add.dtype), kShapes[2], "empty");
+  // Masks of more than one word.
+  const Relation::Ptr large =
+      relate(RelationKind::submanifold, random_coords(random, 70, 3),
+             KernelSpec({3, 3, 5}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}), std::nullopt, "oracle_cases");
+  add(conv_case(random, routes::conv_rows(), large, kShapes[2], add.dtype), kShapes[2],
+      "45 offsets");
+}
+
+void add_linear(const Labeled& add, Random& random) {
+  for (const int64_t n : {int64_t{0}, int64_t{1}, int64_t{300}})
+    for (const Shape& shape : kShapes) {
+      if (shape.groups > 1) continue;
+      const Relation::Ptr same = Relation::identity(n);
+      const std::string rows = std::to_string(n) + " rows";
+      add(conv_case(random, routes::linear_rows(), same, shape, add.dtype), shape, rows);
+      for (const Packing& packing : {Packing{4, 32, false}, {8, 32, true}})
+        add(conv_case(random, routes::linear_rows(), same, shape, add.dtype, packing), shape,
+            name_of(packing) + rows);
+    }
+}
+
+}  // namespace
+
+void add_conv_cases(std::vector<OracleCase>& cases) {
+  static constexpr mx::Dtype kDtypes[] = {mx::float32, mx::float16, mx::bfloat16};
+  Random random{42};
+  for (const mx::Dtype dtype : kDtypes) {
+    const Labeled add{cases, dtype};
+    add_kinds(add, random);
+    add_packed_kinds(add, random);
+    add_special_relations(add, random);
+    add_linear(add, random);
+  }
+  Random other{31};
+  const Relation::Ptr crowd = make_crowd(other);
+  for (const mx::Dtype dtype : kDtypes)
     for (const Shape& shape : kCrowdShapes) {
-      add(conv_case(other, routes::conv_rows(), crowd, shape, dtype), shape, dtype,
-          "outputs_are_shared");
-      add(conv_case(other, routes::conv_rows(), crowd, shape, dtype, {4, 32, false}), shape, dtype,
+      const Labeled add{cases, dtype};
+      add(conv_case(other, routes::conv_rows(), crowd, shape, dtype), shape, "outputs_are_shared");
+      add(conv_case(other, routes::conv_rows(), crowd, shape, dtype, {4, 32, false}), shape,
           "int4 outputs_are_shared");
     }
   // The gradient of a submanifold convolution with packed weights.
   const Relation::Ptr back = make_relation(other, RelationKind::submanifold, 60)->reversed();
-  for (const mx::Dtype dtype : {mx::float32, mx::float16, mx::bfloat16})
+  for (const mx::Dtype dtype : kDtypes)
     for (const Shape& shape : {Shape{40, 17, 1, true}, Shape{16, 8, 1, false},
                                Shape{32, 24, 1, true}, Shape{16, 48, 1, false}}) {
-      add(conv_case(other, routes::conv_rows(), back, shape, dtype), shape, dtype,
-          "reversed submanifold");
+      const Labeled add{cases, dtype};
+      add(conv_case(other, routes::conv_rows(), back, shape, dtype), shape, "reversed submanifold");
       for (const Packing& packing : {Packing{4, 32, false}, {8, 64, true}})
-        add(conv_case(other, routes::conv_rows(), back, shape, dtype, packing), shape, dtype,
-            std::string(packing.transposed ? "transposed " : "") + "int" +
-                std::to_string(packing.bits) + " reversed submanifold");
+        add(conv_case(other, routes::conv_rows(), back, shape, dtype, packing), shape,
+            name_of(packing) + "reversed submanifold");
     }
 }
 

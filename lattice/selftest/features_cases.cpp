@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "lattice/graph/dtype.h"
 #include "lattice/ops/columns.h"
@@ -78,6 +79,33 @@ PlainCase columns_case(Random& random, const Shape& z, bool take, mx::Dtype dtyp
   return test;
 }
 
+// Mean and variance of each channel: of the rows, or given as float32.
+std::pair<Values, Values> moments(Random& random, const Shape& z, const Values& x, bool given) {
+  Values mean = random_values(random, {z.c}, mx::float32),
+         var = random_values(random, {z.c}, mx::float32);
+  const size_t channels = static_cast<size_t>(z.c), n = static_cast<size_t>(z.n);
+  const auto over = static_cast<double>(std::max<size_t>(n, 1));
+  std::vector<float> means(channels), vars(channels);
+  for (size_t c = 0; c < channels; ++c) {
+    if (given) {
+      var.exact[c] = std::fabs(var.exact[c]) + 0.25;
+    } else {
+      double sum = 0, squares = 0;
+      for (size_t r = 0; r < n; ++r) sum += x.exact[r * channels + c];
+      mean.exact[c] = sum / over;
+      for (size_t r = 0; r < n; ++r)
+        squares += std::pow(x.exact[r * channels + c] - mean.exact[c], 2);
+      var.exact[c] = squares / over;
+    }
+    means[c] = static_cast<float>(mean.exact[c]);
+    vars[c] = static_cast<float>(var.exact[c]);
+    if (given) mean.exact[c] = double{means[c]}, var.exact[c] = double{vars[c]};
+  }
+  mean.array = mx::array(means.data(), {z.c}, mx::float32);
+  var.array = mx::array(vars.data(), {z.c}, mx::float32);
+  return {mean, var};
+}
+
 // y of batch_norm, or the gradient of x for cotangent g.
 PlainCase norm_case(Random& random, const Shape& z, const Norm& norm, bool gradient,
                     mx::Dtype dtype) {
@@ -88,34 +116,15 @@ PlainCase norm_case(Random& random, const Shape& z, const Norm& norm, bool gradi
                residual = random_values(random, {z.n, z.c}, dtype);
   const Values weight = random_values(random, {z.c}, mx::float32),
                bias = random_values(random, {z.c}, mx::float32);
-  Values mean = random_values(random, {z.c}, mx::float32),
-         var = random_values(random, {z.c}, mx::float32);
-  const size_t channels = static_cast<size_t>(z.c), n = static_cast<size_t>(z.n);
-  std::vector<float> means(channels), vars(channels);
-  for (size_t c = 0; c < channels; ++c) {
-    if (norm.given) {
-      var.exact[c] = std::fabs(var.exact[c]) + 0.25;
-    } else {
-      double sum = 0, squares = 0;
-      for (size_t r = 0; r < n; ++r) sum += x.exact[r * channels + c];
-      mean.exact[c] = sum / static_cast<double>(std::max<size_t>(n, 1));
-      for (size_t r = 0; r < n; ++r)
-        squares += std::pow(x.exact[r * channels + c] - mean.exact[c], 2);
-      var.exact[c] = squares / static_cast<double>(std::max<size_t>(n, 1));
-    }
-    means[c] = static_cast<float>(mean.exact[c]);
-    vars[c] = static_cast<float>(var.exact[c]);
-    if (norm.given) mean.exact[c] = double{means[c]}, var.exact[c] = double{vars[c]};
-  }
-  mean.array = mx::array(means.data(), {z.c}, mx::float32);
-  var.array = mx::array(vars.data(), {z.c}, mx::float32);
+  const auto [mean, var] = moments(random, z, x, norm.given);
   graph::Arrays inputs = {x.array, weight.array, bias.array};
   if (norm.given) inputs.insert(inputs.end(), {mean.array, var.array});
   if (norm.residual) inputs.push_back(residual.array);
   test.run = [norm, inputs](mx::StreamOrDevice s) { return launch_norm(norm, inputs, s)[0]; };
   const Values g = random_values(random, {z.n, z.c}, dtype);
-  std::vector<float> y(n * channels);
-  std::vector<double> inner(n * channels), s0(channels), s1(channels);
+  const size_t channels = static_cast<size_t>(z.c);
+  std::vector<float> y(x.exact.size());
+  std::vector<double> inner(y.size()), s0(channels), s1(channels);
   for (size_t i = 0; i < y.size(); ++i) {
     const size_t c = i % channels;
     const double r = 1 / std::sqrt(var.exact[c] + double{norm.eps}),
@@ -135,7 +144,7 @@ PlainCase norm_case(Random& random, const Shape& z, const Norm& norm, bool gradi
   for (size_t i = 0; i < y.size(); ++i) {
     const size_t c = i % channels;
     const double r = 1 / std::sqrt(var.exact[c] + double{norm.eps}), a = weight.exact[c] * r;
-    const double centered = x.exact[i] - mean.exact[c], rows = static_cast<double>(n);
+    const double centered = x.exact[i] - mean.exact[c], rows = static_cast<double>(z.n);
     const double part = norm.given ? 0 : s0[c] / rows + centered * r * r * s1[c] / rows;
     test.expected.push_back(a * (inner[i] - part));
     test.magnitude.push_back(32 * std::fabs(a) *

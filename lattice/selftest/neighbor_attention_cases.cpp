@@ -21,6 +21,30 @@ struct Shape {
   bool products, biased;
 };
 
+// The weights of the edges of query i and one head, and their log-sum-exp. `in` holds v, then q
+// and k of products, then the bias.
+std::vector<double> weights(const AttendEdges& a, const std::vector<Values>& in, const Shape& z,
+                            int64_t i, int64_t h, float& lse) {
+  const auto at = [&](int64_t row, int64_t c) {
+    return static_cast<size_t>((row * z.heads + h) * z.size + c);
+  };
+  const auto* offsets = a.edges->offsets.data<int32_t>();
+  std::vector<double> w;
+  double top = -kInf, sum = 0;
+  for (int64_t e = offsets[i]; e < offsets[i + 1]; ++e) {
+    double x = z.biased ? in.back().exact[static_cast<size_t>(e * z.heads + h)] : 0;
+    const int64_t source = a.edges->sources.data<int32_t>()[e];
+    for (int64_t c = 0; z.products && c < z.size; ++c)
+      x += double{a.scale} * in[1].exact[at(i, c)] * in[2].exact[at(source, c)];
+    w.push_back(x);
+    top = std::max(top, x);
+  }
+  for (double& x : w) sum += x = std::exp(x - top);
+  for (double& x : w) x /= sum;
+  if (!w.empty()) lse = static_cast<float>(top + std::log(sum));
+  return w;
+}
+
 // Cases of neighbor_attention and of the gradient of v.
 void add_edges(std::vector<PlainCase>& cases, Random& random, const Shape& z, mx::Dtype dtype) {
   AttendEdges a;
@@ -28,56 +52,43 @@ void add_edges(std::vector<PlainCase>& cases, Random& random, const Shape& z, mx
       edge_segments(*make_relation(random, RelationKind::custom, z.n)));
   a.scale = 0.75f, a.products = z.products, a.biased = z.biased;
   const EdgeSegments& edges = *a.edges;
-  const int n_out = static_cast<int>(edges.n_queries), n_in = static_cast<int>(edges.n_sources);
+  const int n_out = static_cast<int>(edges.n_queries), n_in = static_cast<int>(edges.n_sources),
+            n_edges = static_cast<int>(edges.n_edges());
   std::vector<Values> in = {random_values(random, {n_in, z.heads, z.size}, dtype)};
-  if (z.products) {
-    in.push_back(random_values(random, {n_out, z.heads, z.size}, dtype));
-    in.push_back(random_values(random, {n_in, z.heads, z.size}, dtype));
-  }
-  if (z.biased)
-    in.push_back(random_values(random, {static_cast<int>(edges.n_edges()), z.heads}, mx::float32));
+  for (const int rows : {n_out, n_in})
+    if (z.products) in.push_back(random_values(random, {rows, z.heads, z.size}, dtype));
+  if (z.biased) in.push_back(random_values(random, {n_edges, z.heads}, mx::float32));
   const Values g = random_values(random, {n_out, z.heads, z.size}, dtype);
   graph::Arrays inputs;
   for (const Values& v : in) inputs.push_back(v.array);
   PlainCase test, back;
   test.operation = "neighbor_attention", back.operation = "neighbor_attention_vjp";
   test.dtype = back.dtype = dtype;
+  test.label = std::to_string(n_edges) + " edges, " + std::to_string(z.heads) + " heads of " +
+               std::to_string(z.size) + (z.products ? " products" : "") +
+               (z.biased ? " bias " : " ") + graph::dtype_name(dtype);
+  back.label = test.label;
   test.run = [a, inputs](mx::StreamOrDevice s) {
     return launch_neighbor_attention(a, inputs, s)[0];
   };
-  const auto at = [&](int64_t row, int64_t head, int64_t c) {
-    return static_cast<size_t>((row * z.heads + head) * z.size + c);
-  };
-  const size_t values = static_cast<size_t>(n_out * z.heads * z.size);
-  test.expected.assign(values, 0.0), test.magnitude.assign(values, 0.0);
-  back.expected.assign(in[0].exact.size(), 0.0), back.magnitude.assign(in[0].exact.size(), 0.0);
+  test.expected.assign(g.exact.size(), 0.0), test.magnitude = test.expected;
+  back.expected.assign(in[0].exact.size(), 0.0), back.magnitude = back.expected;
   std::vector<float> lse(static_cast<size_t>(n_out * z.heads), static_cast<float>(kInf));
-  const int32_t* sources = edges.n_edges() ? edges.sources.data<int32_t>() : nullptr;
   for (int64_t i = 0; i < n_out; ++i)
     for (int64_t h = 0; h < z.heads; ++h) {
-      const int64_t first = edges.offsets.data<int32_t>()[i],
-                    last = edges.offsets.data<int32_t>()[i + 1];
-      if (first == last) continue;
-      std::vector<double> w;
-      double top = -kInf, sum = 0;
-      for (int64_t e = first; e < last; ++e) {
-        double x = z.biased ? in.back().exact[static_cast<size_t>(e * z.heads + h)] : 0;
-        for (int64_t c = 0; z.products && c < z.size; ++c)
-          x += double{a.scale} * in[1].exact[at(i, h, c)] * in[2].exact[at(sources[e], h, c)];
-        w.push_back(x);
-        top = std::max(top, x);
-      }
-      for (double& x : w) sum += x = std::exp(x - top);
-      lse[static_cast<size_t>(i * z.heads + h)] = static_cast<float>(top + std::log(sum));
-      for (int64_t e = first; e < last; ++e)
+      const std::vector<double> w =
+          weights(a, in, z, i, h, lse[static_cast<size_t>(i * z.heads + h)]);
+      for (size_t j = 0; j < w.size(); ++j) {
+        const int64_t e = edges.offsets.data<int32_t>()[i] + static_cast<int64_t>(j),
+                      source = edges.sources.data<int32_t>()[e];
         for (int64_t c = 0; c < z.size; ++c) {
-          const double p = w[static_cast<size_t>(e - first)] / sum;
-          const double term = p * in[0].exact[at(sources[e], h, c)],
-                       slope = p * g.exact[at(i, h, c)];
-          test.expected[at(i, h, c)] += term, test.magnitude[at(i, h, c)] += 8 * std::fabs(term);
-          back.expected[at(sources[e], h, c)] += slope;
-          back.magnitude[at(sources[e], h, c)] += 8 * std::fabs(slope);
+          const auto to = static_cast<size_t>((i * z.heads + h) * z.size + c),
+                     from = static_cast<size_t>((source * z.heads + h) * z.size + c);
+          const double term = w[j] * in[0].exact[from], slope = w[j] * g.exact[to];
+          test.expected[to] += term, test.magnitude[to] += 8 * std::fabs(term);
+          back.expected[from] += slope, back.magnitude[from] += 8 * std::fabs(slope);
         }
+      }
     }
   const std::vector<float> out(test.expected.begin(), test.expected.end());
   inputs.push_back(mx::astype(mx::array(out.data(), {n_out, z.heads, z.size}, mx::float32), dtype,
@@ -87,10 +98,6 @@ void add_edges(std::vector<PlainCase>& cases, Random& random, const Shape& z, mx
   back.run = [a, inputs](mx::StreamOrDevice s) {
     return launch_neighbor_attention_vjp(a, inputs, s)[0];
   };
-  test.label = std::to_string(edges.n_edges()) + " edges, " + std::to_string(z.heads) +
-               " heads of " + std::to_string(z.size) + (z.products ? " products" : "") +
-               (z.biased ? " bias " : " ") + graph::dtype_name(dtype);
-  back.label = test.label;
   cases.push_back(std::move(test));
   cases.push_back(std::move(back));
 }
