@@ -64,6 +64,9 @@ void add_segments(std::vector<Operation>& rows) {
                                                    call.array("lengths"),
                                                    reduction_of(call, "indexed_segment_reduce"))};
                   }});
+}
+
+void add_segment_rows(std::vector<Operation>& rows) {
   rows.push_back({"segment_expand",
                   1,
                   {{"y", "array"}, kLengths},
@@ -330,6 +333,9 @@ void add_rulebooks(std::vector<Operation>& rows) {
                         call.optional_array("stencil"));
                     return {book_value(made.rulebook), points_value(made.targets)};
                   }});
+}
+
+void add_point_conv(std::vector<Operation>& rows) {
   rows.push_back(
       {"rulebook_transposed",
        1,
@@ -370,10 +376,12 @@ void add_rulebooks(std::vector<Operation>& rows) {
 std::vector<Operation> point_operations() {
   std::vector<Operation> rows;
   add_segments(rows);
+  add_segment_rows(rows);
   add_neighbors(rows);
   add_parts(rows);
   add_point_sets(rows);
   add_rulebooks(rows);
+  add_point_conv(rows);
   return rows;
 }
 

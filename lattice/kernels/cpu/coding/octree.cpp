@@ -145,6 +145,41 @@ uint64_t most_rows(uint64_t bytes, uint64_t trees) {
   return (bytes + 8) * 8 * 8 * (65536 / kLeast) / 7 + trees;
 }
 
+// Trees, one per batch, and the masks of every level from the root down.
+struct Trees {
+  std::vector<uint32_t> batches;
+  std::vector<std::vector<uint8_t>> masks;
+};
+
+Trees trees_of(const CoordSpan& sorted, const Cube& cube) {
+  Trees trees;
+  std::vector<std::array<uint32_t, 4>> cells(static_cast<size_t>(sorted.rows));
+  for (int64_t i = 0; i < sorted.rows; ++i) {
+    const auto batch = static_cast<uint32_t>(sorted.at(i, 0));
+    if (trees.batches.empty() || trees.batches.back() != batch) trees.batches.push_back(batch);
+    cells[static_cast<size_t>(i)][0] = static_cast<uint32_t>(trees.batches.size() - 1);
+    for (size_t a = 1; a < 4; ++a)
+      cells[static_cast<size_t>(i)][a] =
+          static_cast<uint32_t>(sorted.at(i, static_cast<int>(a)) - cube.base[a - 1]);
+  }
+  trees.masks.resize(static_cast<size_t>(cube.depth));
+  for (size_t d = trees.masks.size(); d-- > 0;) {  // from the leaves up
+    std::vector<uint8_t>& masks = trees.masks[d];
+    size_t n = 0;
+    for (size_t i = 0; i < cells.size(); ++i) {
+      const auto c = cells[i];
+      const std::array<uint32_t, 4> parent{c[0], c[1] >> 1, c[2] >> 1, c[3] >> 1};
+      if (n == 0 || cells[n - 1] != parent) {
+        cells[n++] = parent;
+        masks.push_back(0);
+      }
+      masks.back() |= static_cast<uint8_t>(1u << ((c[1] & 1) + 2 * (c[2] & 1) + 4 * (c[3] & 1)));
+    }
+    cells.resize(n);
+  }
+  return trees;
+}
+
 }  // namespace
 
 std::vector<uint8_t> encode_octree(const CoordSpan& sorted, std::string_view operation,
@@ -157,31 +192,7 @@ std::vector<uint8_t> encode_octree(const CoordSpan& sorted, std::string_view ope
   put(out, static_cast<uint8_t>(cube.depth));
   for (int64_t b : cube.base) put(out, static_cast<uint32_t>(static_cast<int32_t>(b)));
 
-  // Trees, one per batch, and the masks of every level from the leaves up.
-  std::vector<uint32_t> batches;
-  std::vector<std::array<uint32_t, 4>> cells(static_cast<size_t>(sorted.rows));
-  for (int64_t i = 0; i < sorted.rows; ++i) {
-    const auto batch = static_cast<uint32_t>(sorted.at(i, 0));
-    if (batches.empty() || batches.back() != batch) batches.push_back(batch);
-    cells[static_cast<size_t>(i)][0] = static_cast<uint32_t>(batches.size() - 1);
-    for (size_t a = 1; a < 4; ++a)
-      cells[static_cast<size_t>(i)][a] =
-          static_cast<uint32_t>(sorted.at(i, static_cast<int>(a)) - cube.base[a - 1]);
-  }
-  std::vector<std::vector<uint8_t>> masks(static_cast<size_t>(cube.depth));
-  for (size_t d = masks.size(); d-- > 0;) {
-    size_t n = 0;
-    for (size_t i = 0; i < cells.size(); ++i) {
-      const auto c = cells[i];
-      const std::array<uint32_t, 4> parent{c[0], c[1] >> 1, c[2] >> 1, c[3] >> 1};
-      if (n == 0 || cells[n - 1] != parent) {
-        cells[n++] = parent;
-        masks[d].push_back(0);
-      }
-      masks[d].back() |= static_cast<uint8_t>(1u << ((c[1] & 1) + 2 * (c[2] & 1) + 4 * (c[3] & 1)));
-    }
-    cells.resize(n);
-  }
+  const auto [batches, masks] = trees_of(sorted, cube);
   put(out, static_cast<uint32_t>(batches.size()));
   for (uint32_t b : batches) put(out, b);
 

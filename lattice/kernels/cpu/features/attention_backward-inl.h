@@ -188,6 +188,32 @@ Ahead next_rows(const Context& x, const BackwardItem& item, const BackwardItem& 
   return ahead;
 }
 
+// The keys and values of a tile, as its products read them.
+template <typename T>
+HWY_INLINE void copy_keys(const Context& x, const Tile& t, const HeadRows<T>& k,
+                          const HeadRows<T>& v, BackwardScratch& w) {
+  copy_head(k, t.k0, t.keys, w.k.data(), w.ld);
+  transpose_panels(k, t.k0, t.keys, x.a.scale * kLog2E, w.kt.data());
+  transpose_panels(v, t.k0, t.keys, 1.0f, w.vt.data());
+  if (x.a.positions.table) copy_positions(x, t, w.positions.data());
+}
+
+// A tile that sees nothing has no slopes.
+void clear_bias(const Context& x, const Tile& t, float* dbias) {
+  for (int64_t r = 0; r < t.rows; ++r)
+    std::fill_n(dbias + (x.bias_row(t, r) - x.a.bias), t.keys, 0.0f);
+}
+
+// q k^T and g v^T of a tile.
+HWY_INLINE void multiply_keys(int64_t size, const TileQueries& of, const Tile& t,
+                              BackwardScratch& w, Ahead& ahead) {
+  const int64_t panel = round_up(size, 4) * kPanelWidth;
+  multiply<Into::set>({of.q, w.ld, 1, t.rows}, {w.kt.data(), panel, kPanelWidth}, size,
+                      vectors_of(t.keys), {w.p.data(), kTileKeys}, ahead);
+  multiply<Into::set>({of.g, w.ld, 1, t.rows}, {w.vt.data(), panel, kPanelWidth}, size,
+                      vectors_of(t.keys), {w.dp.data(), kTileKeys}, ahead);
+}
+
 // `dtable` receives derivatives of the table, (heads of the kv head, size); null if this item
 // computes none.
 template <typename T>
@@ -195,7 +221,6 @@ void backward_item(const Context& x, const BackwardItem& item, const BackwardIte
                    const AttentionGradients& y, double* dtable, BackwardScratch& w) {
   const Attention& a = x.a;
   const int64_t ld = w.ld, sizes = vectors_of(a.size), group = a.heads / a.kv_heads;
-  const int64_t kt_panel = round_up(a.size, 4) * kPanelWidth;
   const int64_t q_pitch = a.heads * a.size, k_pitch = a.kv_heads * a.size;
   const HeadRows<T> k = key_rows<T>(a, a.k, item.s, item.g),
                     v = key_rows<T>(a, a.v, item.s, item.g);
@@ -217,15 +242,11 @@ void backward_item(const Context& x, const BackwardItem& item, const BackwardIte
     if (zeros && item.of_queries) std::fill_n(w.dq.data(), n_q * ld, 0.0f);
     for (int64_t k0 = item.k0; k0 < item.k1; k0 += kTileKeys) {
       const int64_t keys = std::min(kTileKeys, item.k1 - k0), to = (k0 - item.k0) * ld;
-      copy_head(k, k0, keys, w.k.data(), ld);
-      transpose_panels(k, k0, keys, a.scale * kLog2E, w.kt.data());
-      transpose_panels(v, k0, keys, 1.0f, w.vt.data());
-      if (a.positions.table) copy_positions(x, {item.s, head, 0, 0, k0, keys}, w.positions.data());
+      copy_keys(x, {item.s, head, 0, 0, k0, keys}, k, v, w);
       for (int64_t q0 = item.q0; q0 < item.q1; q0 += kTileRows) {
         const Tile t{item.s, head, q0, std::min(kTileRows, item.q1 - q0), k0, keys};
         if (x.seen(t, t.rows - 1) == 0) {
-          for (int64_t r = 0; y.dbias && r < t.rows; ++r)
-            std::fill_n(y.dbias + (x.bias_row(t, r) - a.bias), keys, 0.0f);
+          if (y.dbias) clear_bias(x, t, y.dbias);
           continue;
         }
         // Queries after the kept ones are copied again for each tile of keys.
@@ -234,11 +255,7 @@ void backward_item(const Context& x, const BackwardItem& item, const BackwardIte
                              w.delta.data() + kept};
         if (k0 == item.k0 || kept == w.kept) copy_queries<T>(x, t, y, of, ld);
         Ahead ahead = next_rows<T>(x, item, next, t, y);
-        const Left q{of.q, ld, 1, t.rows}, g{of.g, ld, 1, t.rows};
-        multiply<Into::set>(q, {w.kt.data(), kt_panel, kPanelWidth}, a.size, vectors_of(keys),
-                            {w.p.data(), kTileKeys}, ahead);
-        multiply<Into::set>(g, {w.vt.data(), kt_panel, kPanelWidth}, a.size, vectors_of(keys),
-                            {w.dp.data(), kTileKeys}, ahead);
+        multiply_keys(a.size, of, t, w, ahead);
         double* of_head = dtable ? dtable + (head - first_head) * a.positions.size : nullptr;
         differentiate_tile(x, t, y, of, w, of_head);
         if (item.of_keys) {

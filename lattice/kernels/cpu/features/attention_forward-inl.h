@@ -168,10 +168,24 @@ Ahead next_rows(const Context& x, const ForwardItem& item, const ForwardItem& ne
   return ahead;
 }
 
+HWY_INLINE void finish_tile(const Context& x, const Tile& t, ForwardScratch& w) {
+  for (int64_t r = 0; r < t.rows; ++r)
+    finish_logits(x, t, r, w.positions.data(), w.logits.data() + r * kTileKeys);
+}
+
+// Rows of sums times their factors, as rows of `size` values.
+template <typename T>
+HWY_INLINE void write_scaled(const Result& sums, int64_t rows, int64_t size, T* to, int64_t pitch) {
+  const Floats d;
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t j = 0; j < size; j += kLanes)
+      store(hn::Mul(hn::Load(d, sums.x + r * sums.ld + j), hn::Set(d, sums.keep[r])), d,
+            to + r * pitch + j, size - j);
+}
+
 template <typename T>
 void forward_item(const Context& x, const ForwardItem& item, const ForwardItem& next, T* out,
                   float* lse, ForwardScratch& w) {
-  const Floats d;
   const Attention& a = x.a;
   const auto [s, head, q_begin, rows] = item;
   const int64_t g = head / (a.heads / a.kv_heads), ld = w.ld, sizes = vectors_of(a.size),
@@ -208,9 +222,7 @@ void forward_item(const Context& x, const ForwardItem& item, const ForwardItem& 
         if (!direct && k0 == 0) copy_head(q, t.q0, t.rows, w.q.data() + r0 * ld, ld);
         multiply<Into::set>(queries, {w.kt.data(), round_up(a.size, 4) * kPanelWidth, kPanelWidth},
                             a.size, vectors_of(keys), {w.logits.data(), kTileKeys}, ahead);
-        if (changed || keys % kLine)
-          for (int64_t r = 0; r < t.rows; ++r)
-            finish_logits(x, t, r, w.positions.data(), w.logits.data() + r * kTileKeys);
+        if (changed || keys % kLine) finish_tile(x, t, w);
         soften(w.logits.data(), t.rows, vectors_of_row(keys), k0 == 0, state, keep);
         const Left weights{w.logits.data(), kTileKeys, 1, t.rows};
         const Right values{w.v.data(), kPanelWidth, ld};
@@ -231,10 +243,7 @@ void forward_item(const Context& x, const ForwardItem& item, const ForwardItem& 
       }
       if (direct || !last) continue;
       finish();
-      for (int64_t r = 0; r < t.rows; ++r)
-        for (int64_t j = 0; j < a.size; j += kLanes)
-          store(hn::Mul(hn::Load(d, sums + r * ld + j), hn::Set(d, keep[r])), d,
-                to + (r0 + r) * pitch + j, a.size - j);
+      write_scaled<T>({sums, ld, keep}, t.rows, a.size, to + r0 * pitch, pitch);
     }
   }
 }

@@ -100,6 +100,34 @@ void expect_results(const int32_t* queries, const Neighbors& out) {
   (void)out;
 }
 
+// Makes room for the counts in the offsets.
+void make_room(Neighbors& out, int64_t n_query) {
+  sum_offsets(out.offsets, n_query);
+  out.sources = Buffer<int32_t>(out.offsets[n_query]);
+  out.distances = Buffer<float>(out.offsets[n_query]);
+}
+
+// Joins what the tasks found, where the number of neighbors was not known before.
+template <typename T>
+void join_parts(const std::vector<Part>& parts, const Side<T>& query, int64_t n_query,
+                Neighbors& out) {
+  make_room(out, n_query);
+  const int64_t leaves = query.forest.leaves();
+  parallel_for(static_cast<int64_t>(parts.size()), [&](int64_t task) {
+    const Part& part = parts[static_cast<size_t>(task)];
+    int64_t from = 0;
+    for (int64_t p = task * kTask * kLeaf; p < std::min(leaves, (task + 1) * kTask) * kLeaf; ++p) {
+      const int32_t row = query.forest.rows[p];
+      if (row < 0) continue;
+      const int64_t count = out.offsets[row + 1] - out.offsets[row];
+      std::copy_n(part.sources.begin() + from, count, out.sources.begin() + out.offsets[row]);
+      std::copy_n(part.distances.begin() + from, count, out.distances.begin() + out.offsets[row]);
+      from += count;
+    }
+  });
+  for (const Part& part : parts) out.truncated += part.truncated;
+}
+
 template <typename T>
 Neighbors search_all(const Side<T>& source, const Side<T>& query, int64_t n_query,
                      const NeighborQuery& wanted) {
@@ -116,11 +144,7 @@ Neighbors search_all(const Side<T>& source, const Side<T>& query, int64_t n_quer
     for (int64_t p = tree.first_leaf * kLeaf; p < tree.first_leaf * kLeaf + tree.rows; ++p)
       out.offsets[query.forest.rows[p]] = static_cast<int32_t>(count);
   }
-  if (shrink) {  // the number of neighbors is known
-    sum_offsets(out.offsets, n_query);
-    out.sources = Buffer<int32_t>(out.offsets[n_query]);
-    out.distances = Buffer<float>(out.offsets[n_query]);
-  }
+  if (shrink) make_room(out, n_query);  // the number of neighbors is known
   std::vector<Part> parts(static_cast<size_t>(shrink ? 0 : tasks));
   parallel_for(tasks, [&](int64_t task) {
     Group g;
@@ -151,23 +175,7 @@ Neighbors search_all(const Side<T>& source, const Side<T>& query, int64_t n_quer
       }
     }
   });
-  if (shrink) return out;
-  sum_offsets(out.offsets, n_query);
-  out.sources = Buffer<int32_t>(out.offsets[n_query]);
-  out.distances = Buffer<float>(out.offsets[n_query]);
-  parallel_for(tasks, [&](int64_t task) {
-    const Part& part = parts[static_cast<size_t>(task)];
-    int64_t from = 0;
-    for (int64_t p = task * kTask * kLeaf; p < std::min(leaves, (task + 1) * kTask) * kLeaf; ++p) {
-      const int32_t row = query.forest.rows[p];
-      if (row < 0) continue;
-      const int64_t count = out.offsets[row + 1] - out.offsets[row];
-      std::copy_n(part.sources.begin() + from, count, out.sources.begin() + out.offsets[row]);
-      std::copy_n(part.distances.begin() + from, count, out.distances.begin() + out.offsets[row]);
-      from += count;
-    }
-  });
-  for (const Part& part : parts) out.truncated += part.truncated;
+  if (!shrink) join_parts(parts, query, n_query, out);
   return out;
 }
 
