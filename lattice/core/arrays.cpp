@@ -40,7 +40,7 @@ mx::array evaluated(const mx::array& a, std::string_view operation, std::string_
 
 mx::array new_array(const void* data, mx::Shape shape, mx::Dtype dtype) {
   mx::array made = graph::empty_array(std::move(shape), dtype);
-  if (made.nbytes() > 0) std::memcpy(made.data<char>(), data, made.nbytes());
+  if (data && made.nbytes() > 0) std::memcpy(made.data<char>(), data, made.nbytes());
   return made;
 }
 

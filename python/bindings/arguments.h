@@ -284,10 +284,12 @@ template <typename F>
 using Signature = decltype(std::function(std::declval<F>()))*;
 
 // `call` releases the GIL itself, behind the conversion of the arguments.
-inline std::nullptr_t extra(const Unlocked&) { return nullptr; }
 template <typename T>
-const T& extra(const T& other) {
-  return other;
+decltype(auto) extra(const T& other) {
+  if constexpr (std::is_same_v<T, Unlocked>)
+    return nullptr;
+  else
+    return (other);
 }
 // Arguments of an operation may be None, so that the error for it names the argument.
 template <typename T>

@@ -15,23 +15,29 @@ using Integer = std::optional<int64_t>;
 using Neighbors = NeighborRelation;
 using Stream = mx::StreamOrDevice;
 
-// A relation of given edges, checked.
-std::shared_ptr<Neighbors> neighbors_of_edges(const mx::array& query_rows,
-                                              const mx::array& source_rows, const Optional& ids,
-                                              const Optional& distances, const Integer& n_query,
-                                              const Integer& n_source, const Integer& most,
-                                              const Integer& n_query_capacity,
-                                              const Integer& n_source_capacity) {
-  constexpr const char* kName = "NeighborRelation";
-  const int64_t queries = given_once(n_query, n_query_capacity, {kName, "n_query"}),
-                sources = given_once(n_source, n_source_capacity, {kName, "n_source"});
-  return Neighbors::from_edges(query_rows, source_rows, ids, distances, queries, sources, most);
-}
-
 mx::array counts_of(const Neighbors& r) {
   const int32_t counts[] = {static_cast<int32_t>(r.edge_count()),
                             static_cast<int32_t>(r.n_query())};
   return new_array(counts, {2}, mx::int32);
+}
+
+// A relation of given edges, checked.
+void def_of_edges(nb::class_<Neighbors>& c) {
+  def_new(
+      c,
+      [](const mx::array& query_rows, const mx::array& source_rows, const Optional& ids,
+         const Optional& distances, const Integer& n_query, const Integer& n_source,
+         const Integer& most, const Integer& older_n_query, const Integer& older_n_source) {
+        const int64_t queries = given_once(n_query, older_n_query, {"NeighborRelation", "n_query"}),
+                      sources =
+                          given_once(n_source, older_n_source, {"NeighborRelation", "n_source"});
+        return Neighbors::from_edges(query_rows, source_rows, ids, distances, queries, sources,
+                                     most);
+      },
+      "query_rows"_a, "source_rows"_a, "neighbor_ids"_a = nb::none(), "distances"_a = nb::none(),
+      nb::kw_only(), "n_query"_a = nb::none(), "n_source"_a = nb::none(),
+      "max_neighbors"_a = nb::none(), "n_query_capacity"_a = nb::none(),
+      "n_source_capacity"_a = nb::none(), Unlocked());
 }
 
 void bind_relation(nb::module_& m) {
@@ -52,10 +58,7 @@ row outside 0..n - 1 and a wrong rank in neighbor_ids are a ValueError.
 >>> r = ops.knn_relation(samples.tensor(), k=2)
 >>> r.n_query, r.query_counts.tolist()
 (6, [2, 2, 2, 2, 2, 1]))");
-  def_new(c, &neighbors_of_edges, "query_rows"_a, "source_rows"_a, "neighbor_ids"_a = nb::none(),
-          "distances"_a = nb::none(), nb::kw_only(), "n_query"_a = nb::none(),
-          "n_source"_a = nb::none(), "max_neighbors"_a = nb::none(),
-          "n_query_capacity"_a = nb::none(), "n_source_capacity"_a = nb::none(), Unlocked());
+  def_of_edges(c);
   c.def_prop_ro("edges", &Neighbors::edges, nb::rv_policy::reference_internal, Unlocked(),
                 "The edges as three arrays.")
       .def_prop_ro(

@@ -84,10 +84,7 @@ void bind_values(nb::module_& m) {
           "The number of points; a name of the older package.");
 }
 
-}  // namespace
-
-void bind_points(nb::module_& m) {
-  bind_values(m);
+void bind_voxelization(nb::module_& m) {
   def(
       m, "sparse_quantize",
       [](const Positions& points, Numbers voxel_size, const Optional& batch, Numbers origin,
@@ -116,6 +113,16 @@ void bind_points(nb::module_& m) {
       },
       "quantization"_a, "feats"_a, "reduction"_a, "stride"_a, "template"_a, "stream"_a, Unlocked());
   def(
+      m, "voxel_features",
+      [](Array points, const std::vector<mx::array>& columns, double voxel, Stream s) {
+        const VoxelScan scan = voxel_features(points, columns, voxel, s);
+        return std::pair(scan.tensor, scan.rows);
+      },
+      "points"_a, "columns"_a, "voxel"_a, "stream"_a, Unlocked());
+}
+
+void bind_interpolation(nb::module_& m) {
+  def(
       m, "build_point_voxel_map",
       [](const Positions& points, Array voxel_coords, const Optional& voxel_active_rows,
          Numbers voxel_size, const Optional& batch, Numbers origin, Text interpolation, Stream s) {
@@ -140,12 +147,13 @@ void bind_points(nb::module_& m) {
       m, "crop_points",
       [](Array points, Numbers low, Numbers high) { return crop_points(points, low, high); },
       "points"_a, "low"_a, "high"_a, Unlocked());
-  def(
-      m, "voxel_features",
-      [](Array points, const std::vector<mx::array>& columns, double voxel, Stream s) {
-        const VoxelScan scan = voxel_features(points, columns, voxel, s);
-        return std::pair(scan.tensor, scan.rows);
-      },
-      "points"_a, "columns"_a, "voxel"_a, "stream"_a, Unlocked());
   def(m, "to_points", &to_points, "values"_a, "rows"_a, "fill"_a, "stream"_a, Unlocked());
+}
+
+}  // namespace
+
+void bind_points(nb::module_& m) {
+  bind_values(m);
+  bind_voxelization(m);
+  bind_interpolation(m);
 }

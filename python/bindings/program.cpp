@@ -75,6 +75,21 @@ nb::list operation_table() {
   return rows;
 }
 
+// (name, dtype, numbers, bytes) of each tensor.
+nb::list tensor_table(const program::Loaded& loaded) {
+  nb::list rows;
+  for (const auto& [name, weight] : loaded.tensors) {
+    if (const auto* dense = std::get_if<mx::array>(&weight))
+      rows.append(nb::make_tuple(name, std::string(program::name_of(dense->dtype())), dense->size(),
+                                 dense->nbytes()));
+    else if (const auto* packed = std::get_if<QuantizedWeight>(&weight))
+      rows.append(nb::make_tuple(name, "int" + std::to_string(packed->bits()),
+                                 packed->out_channels() * packed->in_channels() * packed->n_k(),
+                                 packed->nbytes()));
+  }
+  return rows;
+}
+
 nb::bytes program_bytes(const std::string& graph, const std::map<std::string, mx::array>& tensors,
                         const std::map<std::string, std::string>& notes) {
   const std::string bytes = unlocked(
@@ -83,7 +98,8 @@ nb::bytes program_bytes(const std::string& graph, const std::map<std::string, mx
 }
 
 void bind_session(nb::module_& m) {
-  nb::class_<PreparedFrame>(m, "PreparedFrame", "The geometry of a frame; see Session.prepare.");
+  const nb::class_<PreparedFrame> frame(m, "PreparedFrame",
+                                        "The geometry of a frame; see Session.prepare.");
   nb::class_<Session>(m, "Session", "The state in which one thread runs a program.")
       .def(
           "run",
@@ -145,23 +161,7 @@ void bind_program(nb::module_& m) {
       .def("bytes_for", &Program::bytes_for, "rows"_a,
            "An upper bound of the bytes of all values of a frame of so many rows.")
       .def_prop_ro(
-          "tensors",
-          [](const Program& p) {
-            nb::list made;
-            for (const auto& [name, weight] : p.loaded()->tensors) {
-              const auto* dense = std::get_if<mx::array>(&weight);
-              const auto* packed = std::get_if<QuantizedWeight>(&weight);
-              if (dense)
-                made.append(nb::make_tuple(name, std::string(program::name_of(dense->dtype())),
-                                           dense->size(), dense->nbytes()));
-              else if (packed)
-                made.append(
-                    nb::make_tuple(name, "int" + std::to_string(packed->bits()),
-                                   packed->out_channels() * packed->in_channels() * packed->n_k(),
-                                   packed->nbytes()));
-            }
-            return made;
-          },
+          "tensors", [](const Program& p) { return tensor_table(*p.loaded()); },
           "(name, dtype, numbers, bytes) of each tensor.")
       .def("note", &Program::note, "key"_a, "A text of the header.")
       .def_prop_ro("has_example", &Program::has_example, "Whether the file holds an example.")

@@ -164,32 +164,37 @@ struct Argument<nb::object> {
 
 namespace {
 
-nb::object relation_of_edges(const mx::array& in_rows, const mx::array& out_rows,
-                             const mx::array& kernel_ids, const std::optional<int64_t>& n_in,
-                             const std::optional<int64_t>& n_out,
-                             const std::optional<int64_t>& n_kernels, const nb::object& offsets,
-                             const nb::object& out_coords,
-                             const std::optional<int64_t>& n_in_capacity,
-                             const std::optional<int64_t>& n_out_capacity) {
+using Count = std::optional<int64_t>;
+
+// A number under its name and under that of the older package.
+struct TwoNames {
+  const Count &value, &older;
+};
+
+nb::object relation_of_edges(const Edges& edges, const TwoNames& n_in, const TwoNames& n_out,
+                             const Count& n_kernels, const nb::object& offsets,
+                             const nb::object& out_coords) {
   const char* name = "KernelRelation";
-  if (in_rows.size() != out_rows.size() || in_rows.size() != kernel_ids.size())
+  const size_t rows = edges.in_rows.size();
+  if (rows != edges.out_rows.size() || rows != edges.kernel_ids.size())
     throw std::invalid_argument(
         "[KernelRelation] in_rows, out_rows and kernel_ids must have the same row count, got " +
-        std::to_string(in_rows.size()) + ", " + std::to_string(out_rows.size()) + " and " +
-        std::to_string(kernel_ids.size()));
+        std::to_string(rows) + ", " + std::to_string(edges.out_rows.size()) + " and " +
+        std::to_string(edges.kernel_ids.size()));
   const auto coords = rows_of(out_coords, "out_coords"),
              kernels = rows_of(offsets, "kernel_offsets");
   const int64_t k =
       n_kernels || !kernels ? given_once(n_kernels, std::nullopt, {name, "n_kernels"}) : *kernels;
   check_rows(kernels, k, "kernel_offsets", "n_kernels");
   // The older names say the same: rows of the input, of the coordinates, of the offsets.
-  const int64_t in = given_once(n_in, n_in_capacity, {name, "n_in"});
-  const int64_t out = n_out || n_out_capacity || !coords
-                          ? given_once(n_out, n_out_capacity, {name, "n_out"})
+  const int64_t in = given_once(n_in.value, n_in.older, {name, "n_in"});
+  const int64_t out = n_out.value || n_out.older || !coords
+                          ? given_once(n_out.value, n_out.older, {name, "n_out"})
                           : *coords;
   check_rows(coords, out, "out_coords", "n_out");
-  const std::shared_ptr<Relation> made =
-      unlocked([&] { return Relation::from_edges(in_rows, out_rows, kernel_ids, in, out, k); });
+  const std::shared_ptr<Relation> made = unlocked([&] {
+    return Relation::from_edges(edges.in_rows, edges.out_rows, edges.kernel_ids, in, out, k);
+  });
   nb::object self = nb::cast(made);
   if (coords) self.attr("_out_coords") = out_coords;
   if (kernels) self.attr("_kernel_offsets") = offsets;
@@ -262,14 +267,25 @@ void def_older_names(nb::class_<Relation>& c) {
   array_of("kernel_edge_ids", &Relation::kernel_csr, &EdgeGroups::edge_ids, "Of kernel_csr.");
 }
 
+void def_of_edges(nb::class_<Relation>& c) {
+  def_new(
+      c,
+      [](const mx::array& in_rows, const mx::array& out_rows, const mx::array& kernel_ids,
+         const Count& n_in, const Count& n_out, const Count& n_kernels, const nb::object& offsets,
+         const nb::object& out_coords, const Count& n_in_capacity, const Count& n_out_capacity) {
+        return relation_of_edges({in_rows, out_rows, kernel_ids}, {n_in, n_in_capacity},
+                                 {n_out, n_out_capacity}, n_kernels, offsets, out_coords);
+      },
+      "in_rows"_a, "out_rows"_a, "kernel_ids"_a, nb::kw_only(), "n_in"_a = nb::none(),
+      "n_out"_a = nb::none(), "n_kernels"_a = nb::none(), "kernel_offsets"_a = nb::none(),
+      "out_coords"_a = nb::none(), "n_in_capacity"_a = nb::none(), "n_out_capacity"_a = nb::none());
+}
+
 void bind_relation(nb::module_& m) {
   const auto view = Unlocked();
   const auto inside = nb::rv_policy::reference_internal;
   nb::class_<Relation> c(m, "KernelRelation", kRelationHelp, nb::dynamic_attr());
-  def_new(c, &relation_of_edges, "in_rows"_a, "out_rows"_a, "kernel_ids"_a, nb::kw_only(),
-          "n_in"_a = nb::none(), "n_out"_a = nb::none(), "n_kernels"_a = nb::none(),
-          "kernel_offsets"_a = nb::none(), "out_coords"_a = nb::none(),
-          "n_in_capacity"_a = nb::none(), "n_out_capacity"_a = nb::none());
+  def_of_edges(c);
   c.def_prop_ro(
        "kind", [](const Relation& r) { return std::string(kind_name(r.kind())); },
        "forward, target, submanifold, transposed, generative, target_transposed or custom.")
@@ -338,8 +354,8 @@ void def_builder(nb::module_& m, const char* name, RelationKind kind, const char
       nb::arg(in), "kernel_size"_a, "stride"_a, "padding"_a, "dilation"_a, "stream"_a, Unlocked());
 }
 
-const mx::array& plain(const Given& a) { return a; }
-const TargetCoords& plain(const TargetCoords& target) { return target; }
+mx::array plain(const Given& a) { return a; }
+TargetCoords plain(const TargetCoords& target) { return target; }
 
 template <typename In, typename To>
 void def_target(nb::module_& m, const char* name, RelationKind kind, const char* in,

@@ -32,9 +32,7 @@ struct PyDecisionLog {
   std::vector<Decision> current() const { return open ? open->decisions() : decisions; }
 };
 
-}  // namespace
-
-void bind_routes(nb::module_& m) {
+void bind_table(nb::module_& m) {
   nb::class_<Route>(m, "Route", "One way to evaluate an operation.")
       .def_ro("operation", &Route::operation)
       .def_prop_ro("device", [](const Route& r) { return device_name(r.device); })
@@ -54,7 +52,9 @@ void bind_routes(nb::module_& m) {
       "All rows of the route table, in the order in which they are tried.");
   m.def("run_count", &routes::run_count, nb::arg("operation"), nb::arg("route"),
         "How often kernels of this route were run in this process.");
+}
 
+void bind_log(nb::module_& m) {
   nb::class_<Decision>(m, "Decision", "What was decided for one operation.")
       .def_prop_ro("operation", [](const Decision& d) { return d.table->operation; })
       .def_prop_ro("route", [](const Decision& d) { return d.chosen->name; })
@@ -101,7 +101,9 @@ void bind_routes(nb::module_& m) {
           },
           nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none())
       .def_prop_ro("decisions", [](const PyDecisionLog& log) { return log.current(); });
+}
 
+void bind_selftest(nb::module_& m) {
   nb::class_<SelftestRow>(m, "SelftestRow", "One case of one route.")
       .def_ro("operation", &SelftestRow::operation)
       .def_ro("route", &SelftestRow::route)
@@ -124,4 +126,12 @@ void bind_routes(nb::module_& m) {
       },
       nb::arg("device") = "", nb::arg("prefix") = "", nb::arg("every") = 1,
       nb::arg("on_progress") = nb::none());
+}
+
+}  // namespace
+
+void bind_routes(nb::module_& m) {
+  bind_table(m);
+  bind_log(m);
+  bind_selftest(m);
 }
