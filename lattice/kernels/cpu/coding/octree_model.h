@@ -12,11 +12,9 @@
 #include <vector>
 
 #include "lattice/kernels/cpu/coding/bit_model.h"
+#include "lattice/kernels/cpu/coding/octree_cells.h"
 
 namespace lattice::cpu {
-
-inline constexpr int kAround = 27;  // slot = (dx + 1) + 3 (dy + 1) + 9 (dz + 1)
-inline constexpr int kSelf = 13;
 
 // What one node sees of its level.
 struct NodeView {
