@@ -67,3 +67,28 @@ def test_sum_over_and_merge():
         ops.sum_over(x, 3)
     none = ops.sum_over(ops.planar(mx.zeros((0, 3), mx.int32), mx.zeros((0, 2))), 1)
     assert none.shape == (0, 2)
+
+
+def test_to_map_of_as_many_rows_as_cells():
+    """Rows outside of the shape were taken for the cells of the map."""
+    x = ops.planar([[0, 0, 0], [0, 0, 1], [0, 5, 5], [0, 9, 9]], mx.ones((4, 2)))
+    with pytest.raises(ValueError, match="outside"):
+        ops.to_map(x, (2, 2))
+
+
+@pytest.mark.parametrize(
+    "call, text",
+    [
+        (lambda x: ops.conv2d(x.feats, mx.ones((1, 3, 3, 4))), r"\[conv2d\] x"),
+        (lambda x: ops.conv2d(x, mx.ones((1, 3, 3, 4)), stride="2"), r"\[conv2d\] stride"),
+        (lambda x: ops.pool2d(x, kernel_size=(1, 2, 3)), r"\[pool2d\] kernel_size"),
+        (lambda x: ops.sum_over(x, "x"), r"\[sum_over\] axis"),
+        (lambda x: ops.to_map(x, shape=3.5), r"\[to_map\] shape"),
+        (lambda x: ops.from_map("map"), r"\[from_map\] dense"),
+        (lambda x: ops.merge_levels(x), r"\[merge_levels\] levels"),
+    ],
+)
+def test_wrong_kinds_are_named(call, text):
+    x = ops.planar([[0, 1, 2], [0, 1, 3]], mx.ones((2, 4)))
+    with pytest.raises((TypeError, ValueError), match=text):
+        call(x)

@@ -216,6 +216,16 @@ def numpy_array(
     return made
 
 
+def names(who: object, name: str, values: object) -> list[str]:
+    """A list of texts; a single text would be read letter by letter."""
+    if isinstance(values, str):
+        wrong_type(who, name, values, "a list of names")
+    found = listed(who, name, cast("Iterable[object]", values), "a list of names")
+    if not all(isinstance(value, str) for value in found):
+        wrong_type(who, name, values, "a list of names")
+    return cast("list[str]", found)
+
+
 def path(who: object, value: object, name: str = "path") -> None:
     """Raises where a path is no text and no pathlib.Path, or cannot name a file."""
     if not isinstance(value, (str, os.PathLike)):

@@ -38,6 +38,14 @@ def inside(folder: Path, *parts: str) -> Path:
     return folder / path
 
 
+def item_number(who: object, i: object, count: int) -> int:
+    """The number of an item, from 0; negative ones count from the end."""
+    found = _checks.integer(who, "i", i, -(2**63), 2**63)
+    if not -count <= found < count:
+        raise IndexError(f"[{_checks.caller(who)}] item {found} of {count}")
+    return found % count
+
+
 class Dataset(Sequence[PointCloud]):
     """Base class of the data sets: a sequence of clouds that are read when they are asked for.
 
@@ -92,11 +100,7 @@ class Dataset(Sequence[PointCloud]):
         return self._names[self._checked(i)]
 
     def _checked(self, i: int) -> int:
-        """The number of an item, from 0; negative ones count from the end."""
-        i = _checks.integer(self, "i", i, -(2**63), 2**63)
-        if not -len(self) <= i < len(self):
-            raise IndexError(f"[{self._kind}] item {i} of {len(self)}")
-        return i % len(self)
+        return item_number(self, i, len(self))
 
     @overload
     def __getitem__(self, i: int) -> PointCloud: ...

@@ -10,6 +10,7 @@ from typing import NoReturn, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core import _checks
 from ..io import (
     KittiCalibration,
     lidar_boxes,
@@ -18,7 +19,7 @@ from ..io import (
     read_kitti_objects,
 )
 from ..io.box_frame import BoxFrame
-from .base import DatasetError, inside
+from .base import DatasetError, inside, item_number
 
 IMAGE = (1242, 375)  # pixels of the camera, where the image itself is not read
 
@@ -52,8 +53,11 @@ ImageSets/train.txt, val.txt     names of the frames of a split
         classes: Sequence[str] = ("Car", "Pedestrian", "Cyclist"),
         in_view: bool = True,
     ) -> None:
-        self.root, self.split, self.classes = Path(root), split, tuple(classes)
-        self._in_view = in_view
+        _checks.path(self, root, "root")
+        _checks.path(self, split, "split")
+        self.root, self.split = Path(os.fsdecode(root)), os.fspath(split)
+        self.classes = tuple(_checks.names(self, "classes", classes))
+        self._in_view = _checks.flag(self, "in_view", in_view)
         folder = self.root / "training" / "velodyne"
         if not folder.is_dir():
             self._missing(f"there is no folder {folder}")
@@ -73,7 +77,7 @@ ImageSets/train.txt, val.txt     names of the frames of a split
 
     def name(self, i: int) -> str:
         """The name of a frame, such as 000123."""
-        return self._names[i]
+        return self._names[item_number(self, i, len(self))]
 
     def calibration(self, i: int) -> KittiCalibration:
         """The calibration of a frame."""
@@ -82,7 +86,8 @@ ImageSets/train.txt, val.txt     names of the frames of a split
     def objects(self, i: int) -> dict[str, NDArray[np.generic]]:
         """All objects of a frame in the frame of the camera, with the column "frame"."""
         found = read_kitti_objects(self._file("label_2", i, "txt"))
-        return {**found, "frame": np.full(len(found["name"]), i)}
+        frame = np.full(len(found["name"]), item_number(self, i, len(self)))
+        return {**found, "frame": frame}
 
     @overload
     def __getitem__(self, i: int) -> BoxFrame: ...
@@ -91,9 +96,6 @@ ImageSets/train.txt, val.txt     names of the frames of a split
     def __getitem__(self, i: int | slice) -> BoxFrame | list[BoxFrame]:
         if isinstance(i, slice):
             return [self[j] for j in range(*i.indices(len(self)))]
-        if not -len(self) <= i < len(self):
-            raise IndexError(f"[KittiBoxes] frame {i} of {len(self)}")
-        i %= len(self)
         cloud = read_kitti(self._file("velodyne", i, "bin"))
         intensity = cloud.columns["intensity"].astype(np.float32)
         points = np.concatenate([cloud.points.astype(np.float32), intensity[:, None]], axis=1)
@@ -107,7 +109,7 @@ ImageSets/train.txt, val.txt     names of the frames of a split
         return BoxFrame(points, lidar_boxes(kept, calibration), labels)
 
     def _file(self, kind: str, i: int, extension: str) -> Path:
-        path = inside(self.root, "training", kind, f"{self._names[i]}.{extension}")
+        path = inside(self.root, "training", kind, f"{self.name(i)}.{extension}")
         if not path.is_file():
             self._missing(f"there is no file {path}")
         return path

@@ -11,8 +11,9 @@ from typing import Any, NoReturn, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core import _checks
 from ..io.box_frame import BoxFrame
-from .base import DatasetError, inside
+from .base import DatasetError, inside, item_number
 from .label_tables import NUSCENES_MINI_VALIDATION, NUSCENES_VALIDATION
 from .nuscenes import rows_of
 
@@ -100,9 +101,12 @@ samples/LIDAR_TOP/NAME.pcd.bin, sweeps/LIDAR_TOP/NAME.pcd.bin    x y z intensity
         sweeps: int = 10,
         least_points: int = 1,
     ) -> None:
-        if split not in ("train", "valid"):
-            raise ValueError(f"[NuScenesBoxes] split must be 'train' or 'valid', got {split!r}")
-        self.root, self.split, self._sweeps = Path(root), split, sweeps
+        _checks.path(self, root, "root")
+        _checks.one_of(self, "split", split, ("train", "valid"))
+        _checks.path(self, version, "version")
+        self.root, self.split = Path(os.fsdecode(root)), split
+        self._sweeps = _checks.integer(self, "sweeps", sweeps)
+        least_points = _checks.integer(self, "least_points", least_points, 0)
         self._tables = self.root / version
         held = NUSCENES_MINI_VALIDATION if version == "v1.0-mini" else NUSCENES_VALIDATION
         scenes = {
@@ -179,9 +183,7 @@ samples/LIDAR_TOP/NAME.pcd.bin, sweeps/LIDAR_TOP/NAME.pcd.bin    x y z intensity
     def __getitem__(self, i: int | slice) -> BoxFrame | list[BoxFrame]:
         if isinstance(i, slice):
             return [self[j] for j in range(*i.indices(len(self)))]
-        if not -len(self) <= i < len(self):
-            raise IndexError(f"[NuScenesBoxes] frame {i} of {len(self)}")
-        token, sample = self._keys[i]
+        token, sample = self._keys[item_number(self, i, len(self))]
         from_world = np.asarray(np.linalg.inv(self._scans[token].to_world), np.float64)
         boxes, labels = [], []
         for label, place, (wide, long, high), turn, velocity in self._boxes.get(sample, ()):

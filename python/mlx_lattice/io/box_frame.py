@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core._checks import instance
+
 
 @dataclass(frozen=True, eq=False)
 class BoxFrame:
@@ -17,6 +19,8 @@ class BoxFrame:
     labels: NDArray[np.int32]
 
     def __post_init__(self) -> None:
+        for name in ("points", "boxes", "labels"):
+            instance(self, name, getattr(self, name), np.ndarray, "a NumPy array")
         if self.points.ndim != 2 or self.points.shape[1] < 3:
             raise ValueError(f"[BoxFrame] points must be (N, F >= 3), got {self.points.shape}")
         if self.boxes.ndim != 2 or self.boxes.shape[1] not in (7, 9):

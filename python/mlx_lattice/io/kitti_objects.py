@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core._checks import caller, instance, numpy_array, sizes, wrong_value
+from ._check import naming
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..core.types import FilePath
 
 Floats = NDArray[np.float64]
@@ -23,25 +28,50 @@ class KittiCalibration:
     rect_velo: Floats
     p2: Floats
 
+    def __post_init__(self) -> None:
+        for name, shape in (("rect_velo", (4, 4)), ("p2", (3, 4))):
+            object.__setattr__(self, name, _floats(self, name, getattr(self, name), shape))
+
     def to_camera(self, points: Floats) -> Floats:
         """Points (N, 3) of the LiDAR in the frame of the camera: x right, y down, z forward."""
+        points = _floats("to_camera", "points", points, (-1, 3))
         return points @ self.rect_velo[:3, :3].T + self.rect_velo[:3, 3]
 
     def to_lidar(self, points: Floats) -> Floats:
         """Points (N, 3) of the camera in the frame of the LiDAR: x forward, y left, z up."""
-        back = np.linalg.inv(self.rect_velo)
+        points = _floats("to_lidar", "points", points, (-1, 3))
+        try:
+            back = np.linalg.inv(self.rect_velo)
+        except np.linalg.LinAlgError:
+            raise ValueError("[to_lidar] rect_velo has no inverse; expected a motion") from None
         return points @ back[:3, :3].T + back[:3, 3]
 
     def to_image(self, points: Floats) -> tuple[Floats, Floats]:
         """(pixels (N, 2), depths (N,)) of points in the frame of the camera."""
+        points = _floats("to_image", "points", points, (-1, 3))
         seen = points @ self.p2[:, :3].T + self.p2[:, 3]
         return seen[:, :2] / seen[:, 2:], seen[:, 2]
 
     def in_image(self, points: Floats, width: int, height: int) -> NDArray[np.bool_]:
         """Which points of the LiDAR the camera sees."""
+        width, height = sizes("in_image", "width and height", (width, height), 2)
         pixels, depth = self.to_image(self.to_camera(points))
         inside = (pixels >= 0).all(1) & (pixels < [width, height]).all(1)
         return np.asarray(inside & (depth > 0))
+
+
+def _floats(who: object, name: str, values: object, shape: tuple[int, int]) -> Floats:
+    """Numbers as float64 of a shape; -1 stands for any number of rows."""
+    made = np.asarray(numpy_array(who, name, values), np.float64)
+    if made.ndim != 2 or any(want not in (-1, size) for want, size in zip(shape, made.shape)):
+        wanted = ", ".join("N" if size == -1 else str(size) for size in shape)
+        raise ValueError(f"[{caller(who)}] {name} must have shape ({wanted}), found {made.shape}")
+    return made
+
+
+def _lines(path: FilePath) -> list[str]:
+    with naming(path, "text"):
+        return Path(path).read_text(encoding="utf-8").splitlines()
 
 
 def read_kitti_calibration(path: FilePath) -> KittiCalibration:
@@ -52,7 +82,7 @@ def read_kitti_calibration(path: FilePath) -> KittiCalibration:
         ValueError: A line is missing or has another number of values.
     """
     found: dict[str, Floats] = {}
-    for line in Path(path).read_text(encoding="utf-8").splitlines():
+    for line in _lines(path):
         name, _, values = line.partition(":")
         try:
             found[name.strip()] = np.array([float(v) for v in values.split()])
@@ -79,7 +109,7 @@ def read_kitti_objects(path: FilePath) -> dict[str, NDArray[np.generic]]:
         ValueError: A line has another number of values; the message names it.
     """
     rows, names = [], []
-    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(_lines(path), 1):
         words = line.split()
         if not words:
             continue
@@ -116,16 +146,25 @@ def lidar_boxes(
     objects: dict[str, NDArray[np.generic]], calibration: KittiCalibration
 ) -> NDArray[np.float32]:
     """Boxes (N, 7) in the frame of the LiDAR: center, dx, dy, dz, heading."""
-    size = np.asarray(objects["dimensions"], np.float64)
-    center = calibration.to_lidar(np.asarray(objects["location"], np.float64))
+    who = "lidar_boxes"
+    instance(who, "objects", objects, dict, "the columns of read_kitti_objects")
+    instance(who, "calibration", calibration, KittiCalibration, "a KittiCalibration")
+    for name in ("dimensions", "location", "rotation_y"):
+        if name not in objects:
+            wrong_value(who, "objects", sorted(objects, key=str), f"a column {name!r}")
+    size = _floats(who, "dimensions", objects["dimensions"], (-1, 3))
+    center = calibration.to_lidar(_floats(who, "location", objects["location"], (len(size), 3)))
     center[:, 2] += size[:, 1] / 2
-    heading = -np.asarray(objects["rotation_y"], np.float64) - np.pi / 2
+    turn = np.asarray(numpy_array(who, "rotation_y", objects["rotation_y"]), np.float64)
+    if turn.shape != (len(size),):
+        wrong_value(who, "rotation_y", turn, f"{len(size)} angles")
+    heading = -turn - np.pi / 2
     made = np.concatenate([center, size[:, [0, 2, 1]], heading[:, None]], axis=1)
     return np.asarray(made, np.float32)
 
 
 def camera_objects(
-    boxes: Floats, calibration: KittiCalibration, size: tuple[int, int]
+    boxes: Floats, calibration: KittiCalibration, size: Sequence[int]
 ) -> dict[str, NDArray[np.generic]]:
     """The columns of boxes (N, 7) of the LiDAR in the frame of the camera; size is (width, height).
 
@@ -133,7 +172,11 @@ def camera_objects(
     """
     from ..viewer.boxes import box_corners
 
-    rows = np.asarray(boxes, np.float64)
+    rows = _floats("camera_objects", "boxes", boxes, (-1, 7))
+    instance(
+        "camera_objects", "calibration", calibration, KittiCalibration, "a KittiCalibration"
+    )
+    size = sizes("camera_objects", "size", size, 2)
     bottom = rows[:, :3] - [0, 0, 0.5] * rows[:, 5:6]
     turn = -rows[:, 6] - np.pi / 2
     corners = calibration.to_camera(box_corners(rows).reshape(-1, 3))

@@ -16,7 +16,7 @@ import mlx.core as mx
 import mlx.nn
 
 from .. import nn, ops
-from ..core._checks import array, integers, sparse_input
+from ..core._checks import array, instance, integer, integers, listed, sparse_input
 from ..nn._transformer import stochastic_depth
 from ._model import Model
 
@@ -79,6 +79,13 @@ def upcast(levels: Sequence[Level], concatenate: int | None = 2) -> mx.array:
     its coarser level stand side by side, the own first; then the coarser ones are copied down.
     None concatenates everywhere, as linear heads want it. Published demos use 2.
     """
+    levels = listed("models.upcast", "levels", levels, "the levels of an encoder")
+    for level in levels:
+        instance("models.upcast", "levels", level, Level, "a list of Level")
+    if not levels:
+        raise ValueError("[models.upcast] levels must hold at least one level")
+    if concatenate is not None:
+        concatenate = integer("models.upcast", "concatenate", concatenate, 0)
     feats = levels[-1].tensor.feats
     for step, s in enumerate(reversed(range(len(levels) - 1))):
         feats = ops.grid_unpool(feats, levels[s + 1].made_by)

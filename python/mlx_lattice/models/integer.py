@@ -16,6 +16,7 @@ from mlx.utils import tree_unflatten
 
 from .. import _ext, nn
 from ..core import SparseTensor
+from ..core._checks import instance, listed, model, one_of, sparse_input
 from ._blocks import ConvNorm
 from ._model import _REGISTRY, Model
 
@@ -106,18 +107,22 @@ class IntegerNetwork(Model):
     def __init__(
         self, network: str, settings: dict[str, Any], forms: dict[str, dict[str, str | None]]
     ) -> None:
-        if network not in _NETWORKS:
-            raise ValueError(
-                f"[IntegerNetwork] network must be one of {list(_NETWORKS)}, found {network!r}"
-            )
+        one_of(self, "network", network, _NETWORKS)
+        instance(self, "settings", settings, dict, "the configuration of the network")
+        instance(self, "forms", forms, dict, "the dtypes of each layer")
         super().__init__(network=network, settings=settings, forms=forms)
-        self.network = _REGISTRY[network](**settings)
+        try:
+            self.network = _REGISTRY[network](**settings)
+        except TypeError as error:
+            raise TypeError(f"[IntegerNetwork] settings do not fit {network}: {error}") from None
         layers = dict(layers_of(self.network))
         if set(layers) != set(forms):
             raise ValueError(
                 f"[IntegerNetwork] forms must name the layers of {network}, "
                 f"found {sorted(set(forms) ^ set(layers))[:3]} too many or missing"
             )
+        for form in forms.values():
+            instance(self, "forms", form, dict, "a dict of dtypes for each layer")
         made = [(name, IntegerConv(layers[name], form, name)) for name, form in forms.items()]
         replace(self.network, made)
         self.freeze()
@@ -207,6 +212,7 @@ def observe(net: Model, scans: Iterable[SparseTensor]) -> dict[str, Range]:
     count = 0
     try:
         for scan in scans:
+            sparse_input("models.quantize", scan)
             made: list[Any] = []
             replace(net, [(n, _Observed(m, n, seen, made)) for n, m in layers])
             mx.eval(net(scan).feats)
@@ -313,6 +319,9 @@ def quantize(net: Model, scans: Iterable[SparseTensor], mode: str = "integer") -
     Raises:
         ValueError: A layer cannot be proven free of overflow; the message names it.
     """
+    who = "models.quantize"
+    model(who, net)
+    scans = listed(who, "scans", scans, "a list of SparseTensors")
     name = type(net).__name__
     if mode != "integer":
         raise ValueError(

@@ -8,7 +8,7 @@ import mlx.core as mx
 import mlx.nn
 
 from .. import nn
-from ..core._checks import one_of, told
+from ..core._checks import instance, integer, listed, names, one_of, told
 from ..nn._conditional import CONTEXT
 from ._model import Model
 from .ptv3 import PointTransformerV3
@@ -52,20 +52,25 @@ class PointPromptSegmenter(Model):
         text_count: int = 36,
     ) -> None:
         one_of(self, "head", head, ("text", "linear"))
-        if len(conditions) != len(classes):
+        instance(self, "backbone", backbone, dict, "the arguments of the backbone")
+        conditions = names(self, "conditions", conditions)
+        given = listed(self, "classes", classes, "an entry for each condition")
+        if len(conditions) != len(given):
             raise ValueError(
                 f"[PointPromptSegmenter] classes must have one entry for each of "
                 f"{list(conditions)}, found {told(classes)}"
             )
-        net = PointTransformerV3(**dict(backbone))
-        kept = [list(c) if isinstance(c, (list, tuple)) else int(c) for c in classes]  # type: ignore[arg-type]
+        text_size = integer(self, "text_size", text_size)
+        text_count = integer(self, "text_count", text_count)
+        net = PointTransformerV3(**backbone)
+        kept = [self._class_rows(rows) for rows in given]
         super().__init__(
             backbone=net.config,
-            conditions=[str(c) for c in conditions],
+            conditions=conditions,
             classes=kept,
             head=head,
-            text_size=int(text_size),
-            text_count=int(text_count),
+            text_size=text_size,
+            text_count=text_count,
         )
         self.backbone = net
         self.embedding_table = mlx.nn.Embedding(len(kept), CONTEXT)
@@ -79,6 +84,12 @@ class PointPromptSegmenter(Model):
             self.class_embedding = mx.random.normal((text_count, text_size))
             self.logit_scale = mx.log(mx.array(1 / 0.07))
             self.freeze(keys=["class_embedding"], recurse=False)
+
+    def _class_rows(self, rows: object) -> int | list[int]:
+        """A number of classes, or the rows of the text vectors of a data set."""
+        if isinstance(rows, (list, tuple)):
+            return [integer(self, "classes", row, 0) for row in rows]
+        return integer(self, "classes", rows)
 
     def unfreeze(
         self, *, recurse: bool = True, keys: str | list[str] | None = None, strict: bool = False

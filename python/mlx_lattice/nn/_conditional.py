@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 import mlx.nn as nn
 
-from ..core._checks import array, told
+from ..core._checks import array, flag, function, integer, names, one_of
 from ._conv import Linear
 from ._features import _on_rows
 
@@ -41,11 +41,13 @@ class ConditionalNorm(nn.Module):
         adaptive: bool = False,
     ) -> None:
         super().__init__()
-        self._conditions = list(conditions)
+        channels = integer(self, "channels", channels)
+        self._conditions = names(self, "conditions", conditions)
+        function(self, "make", make)
         self._chosen: int | None = None
         self._context: mx.array | None = None
         self.norms = [make(channels) for _ in self._conditions]
-        if adaptive:
+        if flag(self, "adaptive", adaptive):
             self.modulation = Linear(CONTEXT, 2 * channels)
 
     def select(self, condition: str, context: mx.array | None = None) -> None:
@@ -53,18 +55,14 @@ class ConditionalNorm(nn.Module):
 
         context: (1, 256) numbers, which adaptive norms need.
         """
-        if condition not in self._conditions:
-            raise ValueError(
-                f"[ConditionalNorm] condition must be one of {', '.join(self._conditions)}, "
-                f"found {told(condition)}"
-            )
+        one_of(self, "condition", condition, self._conditions)
         if "modulation" in self:
             if context is None:
                 raise ValueError(
                     f"[ConditionalNorm] adaptive norms need a context of (1, {CONTEXT}) numbers: "
                     "the row of the condition in the embedding table"
                 )
-            self._context = array(self, "context", context).reshape(1, CONTEXT)
+            self._context = array(self, "context", context, 1, CONTEXT)
         self._chosen = self._conditions.index(condition)
 
     def __call__(self, x: Rows) -> Rows:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import mlx.core as mx
 
 from .._ext import SparseTensor
+from ..core._checks import MOST, array, integer, listed, sparse_input, told
 from .conv import conv3d, conv_transpose3d, inverse_conv3d, subm_conv3d
 from .pool import max_pool3d, pool3d
 from .segments import segment_reduce
@@ -20,7 +21,7 @@ from .segments import segment_reduce
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..core.types import ArrayLike, StreamOrDevice, Target
+    from ..core.types import ArrayLike, Bounds, StreamOrDevice, Target
 
 __all__ = [
     "conv2d",
@@ -48,21 +49,33 @@ def planar(
     >>> x.coords.tolist(), x.bounds
     ([[0, 0, 1, 2], [0, 0, 3, 3]], ((0, 0, 0), (1, 4, 4)))
     """
-    rows = coords if isinstance(coords, mx.array) else mx.array(coords)
+    rows = array("planar", "coords", coords)
     if rows.ndim != 2 or rows.shape[1] != 3:
         raise ValueError(f"[planar] coords must have shape (N, 3): batch, y, x; got {rows.shape}")
+    bounds = _bounds("planar", shape)
     rows = mx.concatenate([rows[:, :1], mx.zeros_like(rows[:, :1]), rows[:, 1:]], axis=1)
-    x = SparseTensor(rows, feats if isinstance(feats, mx.array) else mx.array(feats))
-    return x if shape is None else x.with_bounds(((0, 0, 0), (1, *shape)))
+    x = SparseTensor(rows, array("planar", "feats", feats))
+    return x if bounds is None else x.with_bounds(bounds)
 
 
-def _pair(value: Any, first: int) -> tuple[int, int, int]:
-    y, x = value if isinstance(value, (tuple, list)) else (value, value)
-    return first, int(y), int(x)
+def _pair(who: str, name: str, value: object, first: int) -> tuple[int, int, int]:
+    """The numbers of three axes from one integer, or from two for y and x."""
+    values = value if isinstance(value, (tuple, list)) else (value, value)
+    if len(values) != 2:
+        raise ValueError(f"[{who}] {name} must be one integer or two, y and x; found {told(value)}")
+    y, x = (integer(who, name, v, least=-MOST) for v in values)
+    return first, y, x
+
+
+def _bounds(who: str, shape: object) -> Bounds | None:
+    if shape is None:
+        return None
+    _, height, width = _pair(who, "shape", shape, 1)
+    return (0, 0, 0), (1, height, width)
 
 
 def _flat(name: str, weight: ArrayLike) -> mx.array:
-    w = weight if isinstance(weight, mx.array) else mx.array(weight)
+    w = array(name, "weight", weight)
     if w.ndim != 4:
         raise ValueError(f"[{name}] weight must have shape (C_out, Ky, Kx, C_in), got {w.shape}")
     return w[:, None]
@@ -73,14 +86,13 @@ def _size(weight: mx.array) -> tuple[int, int, int]:
 
 
 def _options(
-    stride: Any, padding: Any, dilation: Any, shape: tuple[int, int] | None, **more: Any
+    who: str, stride: Any, padding: Any, dilation: Any, shape: object, **more: Any
 ) -> dict[str, Any]:
-    bounds = None if shape is None else ((0, 0, 0), (1, *shape))
     return {
-        "stride": _pair(stride, 1),
-        "padding": _pair(padding, 0),
-        "dilation": _pair(dilation, 1),
-        "bounds": bounds,
+        "stride": _pair(who, "stride", stride, 1),
+        "padding": _pair(who, "padding", padding, 0),
+        "dilation": _pair(who, "dilation", dilation, 1),
+        "bounds": _bounds(who, shape),
         "support": "reached",
         **more,
     }
@@ -104,8 +116,9 @@ def conv2d(
     weight is (C_out, Ky, Kx, C_in). `ops.conv3d` with support="reached" says the rest; shape (H, W)
     are bounds of x that it does not have yet.
     """
+    sparse_input("conv2d", x)
     w = _flat("conv2d", weight)
-    options = _options(stride, padding, dilation, shape, groups=groups, order=order)
+    options = _options("conv2d", stride, padding, dilation, shape, groups=groups, order=order)
     return conv3d(x, w, bias, kernel_size=_size(w), **options, stream=stream)
 
 
@@ -126,8 +139,9 @@ def subm_conv2d(
     >>> ops.subm_conv2d(x, mx.ones((1, 3, 3, 4))).feats.tolist()
     [[8.0], [8.0]]
     """
+    sparse_input("subm_conv2d", x)
     w = _flat("subm_conv2d", weight)
-    by = _pair(dilation, 1)
+    by = _pair("subm_conv2d", "dilation", dilation, 1)
     return subm_conv3d(x, w, bias, kernel_size=_size(w), dilation=by, groups=groups, stream=stream)
 
 
@@ -144,8 +158,9 @@ def conv_transpose2d(
     stream: StreamOrDevice = None,
 ) -> SparseTensor:
     """`ops.conv_transpose3d` with support="reached" of a sparse map."""
+    sparse_input("conv_transpose2d", x)
     w = _flat("conv_transpose2d", weight)
-    options = _options(stride, padding, 1, shape, groups=groups, order=order)
+    options = _options("conv_transpose2d", stride, padding, 1, shape, groups=groups, order=order)
     return conv_transpose3d(x, w, bias, kernel_size=_size(w), **options, stream=stream)
 
 
@@ -160,6 +175,7 @@ def inverse_conv2d(
     stream: StreamOrDevice = None,
 ) -> SparseTensor:
     """`ops.inverse_conv3d` of a sparse map: the way back from `conv2d`, onto the rows of `fine`."""
+    sparse_input("inverse_conv2d", x)
     w = _flat("inverse_conv2d", weight)
     return inverse_conv3d(
         x,
@@ -167,8 +183,8 @@ def inverse_conv2d(
         fine,
         bias,
         kernel_size=_size(w),
-        stride=_pair(stride, 1),
-        padding=_pair(padding, 0),
+        stride=_pair("inverse_conv2d", "stride", stride, 1),
+        padding=_pair("inverse_conv2d", "padding", padding, 0),
         stream=stream,
     )
 
@@ -187,8 +203,10 @@ def pool2d(
     stream: StreamOrDevice = None,
 ) -> SparseTensor:
     """`ops.pool3d` with support="reached" of a sparse map."""
-    options = _options(stride, padding, dilation, shape, order=order, ties=ties)
-    return pool3d(x, mode=mode, kernel_size=_pair(kernel_size, 1), **options, stream=stream)
+    sparse_input("pool2d", x)
+    options = _options("pool2d", stride, padding, dilation, shape, order=order, ties=ties)
+    size = _pair("pool2d", "kernel_size", kernel_size, 1)
+    return pool3d(x, mode=mode, kernel_size=size, **options, stream=stream)
 
 
 def max_pool2d(
@@ -204,8 +222,10 @@ def max_pool2d(
     stream: StreamOrDevice = None,
 ) -> SparseTensor:
     """`ops.max_pool3d` with support="reached" of a sparse map."""
-    options = _options(stride, padding, dilation, shape, order=order, ties=ties)
-    return max_pool3d(x, kernel_size=_pair(kernel_size, 1), **options, stream=stream)
+    sparse_input("max_pool2d", x)
+    options = _options("max_pool2d", stride, padding, dilation, shape, order=order, ties=ties)
+    size = _pair("max_pool2d", "kernel_size", kernel_size, 1)
+    return max_pool3d(x, kernel_size=size, **options, stream=stream)
 
 
 def sum_over(x: SparseTensor, axis: int, *, stream: StreamOrDevice = None) -> SparseTensor:
@@ -221,8 +241,8 @@ def sum_over(x: SparseTensor, axis: int, *, stream: StreamOrDevice = None) -> Sp
     >>> y.coords.tolist(), y.feats.tolist()
     ([[0, 0, 1, 2]], [[3.0]])
     """
-    if axis not in (0, 1, 2):
-        raise ValueError(f"[sum_over] axis must be 0, 1 or 2, got {axis!r}")
+    sparse_input("sum_over", x)
+    axis = integer("sum_over", "axis", axis, least=0, most=2)
     keep = mx.array([column != axis + 1 for column in range(4)])
     flat = SparseTensor(mx.where(keep, x.coords, 0), x.feats, stride=x.stride)
     ordered, order = flat.sorted()
@@ -259,8 +279,11 @@ def merge_levels(levels: Sequence[SparseTensor]) -> SparseTensor:
     Raises:
         ValueError: There is no level, or a stride is no multiple.
     """
+    levels = listed("merge_levels", "levels", levels, "a list of SparseTensors")
     if not levels:
-        raise ValueError("[merge_levels] needs at least one tensor")
+        raise ValueError("[merge_levels] levels must hold at least one tensor")
+    for level in levels:
+        sparse_input("merge_levels", level)
     first = levels[0]
     coords, feats = [], []
     for level in levels:
@@ -302,23 +325,26 @@ def from_map(dense: mx.array, *, stride: int = 1) -> SparseTensor:
     >>> ops.to_map(ops.conv2d(x, mx.ones((3, 3, 3, 2)), stride=2, padding=1)).shape
     (1, 2, 3, 3)
     """
-    if dense.ndim != 4:
-        raise ValueError(f"[from_map] the map must have shape (B, H, W, C), got {dense.shape}")
-    b, h, w, c = dense.shape
-    return _full_map(b, h, w, stride).with_feats(dense.reshape(b * h * w, c))
+    rows = array("from_map", "dense", dense, "B", "H", "W", "C")
+    stride = integer("from_map", "stride", stride)
+    b, h, w, c = rows.shape
+    return _full_map(b, h, w, stride).with_feats(rows.reshape(b * h * w, c))
 
 
 def to_map(
     x: SparseTensor, shape: tuple[int, int] | None = None, *, batch_size: int | None = None
 ) -> mx.array:
     """(B, H, W, C) of a sparse map; 0 where it has no row. shape: by default its bounds."""
-    if shape is None:
-        if x.bounds is None:
-            raise ValueError("[to_map] the tensor has no bounds; give shape=(H, W)")
-        shape = x.bounds[1][1], x.bounds[1][2]
-    batch = x.batch_size if batch_size is None else batch_size
-    if x.active_count == batch * shape[0] * shape[1] and x.active_count:
+    sparse_input("to_map", x)
+    bounds = x.bounds if shape is None else _bounds("to_map", shape)
+    if bounds is None:
+        raise ValueError("[to_map] the tensor has no bounds; give shape=(H, W)")
+    _, height, width = bounds[1]
+    batch = x.batch_size if batch_size is None else integer("to_map", "batch_size", batch_size, 0)
+    if x.active_count == batch * height * width and x.active_count:
         ordered, order = x.sorted()
-        feats = x.feats if ordered.coord_key == x.coord_key else x.feats[order]
-        return feats.reshape(batch, *shape, x.channels)
-    return x.to_dense((batch, 1, *shape))[:, 0]
+        # As many rows as cells are all cells only if none is outside or occurs twice.
+        if mx.array_equal(ordered.coords, _full_map(batch, height, width, 1).coords):
+            feats = x.feats if ordered.coord_key == x.coord_key else x.feats[order]
+            return feats.reshape(batch, height, width, x.channels)
+    return x.to_dense((batch, 1, height, width))[:, 0]

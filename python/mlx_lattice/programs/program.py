@@ -10,8 +10,8 @@ import mlx.core as mx
 
 from .. import _ext
 from ..core import SparseTensor
+from ..core._checks import instance, told
 from ..core._checks import path as check_path
-from ..core._checks import told
 from ..points.batches import OffsetPointCloudBatch, PointCloudBatch
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class Program:
     """
 
     def __init__(self, loaded: _ext.LoadedProgram) -> None:
+        instance(self, "loaded", loaded, _ext.LoadedProgram, "what Program.load makes")
         self._loaded = loaded
         self._session = loaded.session()
 

@@ -147,7 +147,9 @@ def street_boxes(seed: int = 0, least_points: int = 5) -> BoxFrame:
     from ..training.detection import BoxFrame
     from .streets import CAR, street_objects
 
-    points, _, boxes, kinds = street_objects(integer("street_boxes", "seed", seed, least=0))
+    who = "street_boxes"
+    points, _, boxes, kinds = street_objects(integer(who, "seed", seed, least=0))
+    least_points = integer(who, "least_points", least_points, least=0)
     owner = np.array(ops.points_in_boxes(points, boxes))
     seen = np.bincount(owner[owner >= 0], minlength=len(boxes)) >= least_points
     labels = np.where(kinds == CAR, 1, 2).astype(np.int32)

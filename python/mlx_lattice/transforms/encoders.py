@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..core import SparseTensor
-from ..core._checks import flag, one_of, positive, told
+from ..core._checks import flag, instance, listed, names, one_of, positive, told
 from ..io.cloud import PointCloud, check_cloud, color8
 from .base import Draw, Transform, moved
 from .geometry import Normalize
@@ -166,7 +166,11 @@ class EncoderPipeline:
     features: tuple[str, ...] = ("coord", "color", "normal")
 
     def __post_init__(self) -> None:
-        if sum(isinstance(step, GridSample) for step in self.steps) != 1:
+        steps = listed(self, "steps", self.steps, "transforms")
+        for step in steps:
+            instance(self, "steps", step, Transform, "transforms")
+        names(self, "features", self.features)
+        if sum(isinstance(step, GridSample) for step in steps) != 1:
             raise ValueError(
                 f"[EncoderPipeline] steps: found {told(self.steps)}, expected one "
                 "GridSample among them"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core._checks import numpy_array
+from ..core._checks import numpy_array, positive, wrong_type
 from ..io.cloud import PointCloud
 
 if TYPE_CHECKING:
@@ -21,6 +21,32 @@ _EDGES = [
 ]
 
 
+def _rows(who: str, boxes: ArrayLike) -> NDArray[np.float64]:
+    """Boxes (N, 7), also of detectors that give velocities behind the seven numbers."""
+    rows = np.asarray(numpy_array(who, "boxes", boxes), np.float64)
+    if not rows.size:
+        return np.zeros((0, 7))
+    if rows.ndim != 2 or rows.shape[1] < 7:
+        raise ValueError(f"[{who}] boxes must have shape (N, 7), got {rows.shape}")
+    if not np.isfinite(rows[:, :7]).all():
+        raise ValueError(f"[{who}] boxes must be finite numbers")
+    return rows
+
+
+def _per_box(
+    name: str, values: ArrayLike | None, count: int, dtype: type[np.generic]
+) -> NDArray[np.generic]:
+    """One value for each box; 1 where none are given."""
+    if values is None:
+        return np.ones(count, dtype)
+    made = numpy_array("with_boxes", name, values)
+    if made.shape != (count,):
+        raise ValueError(
+            f"[with_boxes] {name} must have one value for each of {count} boxes, got {made.shape}"
+        )
+    return made.astype(dtype)
+
+
 def box_corners(boxes: ArrayLike) -> NDArray[np.float64]:
     """(N, 8, 3) corners of boxes (N, 7): four at the bottom, four above them.
 
@@ -28,9 +54,7 @@ def box_corners(boxes: ArrayLike) -> NDArray[np.float64]:
     >>> box_corners([[0.0, 0, 0, 4, 2, 2, 0]])[0, 0].tolist()
     [2.0, 1.0, -1.0]
     """
-    rows = np.asarray(numpy_array("box_corners", "boxes", boxes), np.float64)
-    if rows.ndim != 2 or rows.shape[1] < 7:
-        raise ValueError(f"[box_corners] boxes must have shape (N, 7), got {rows.shape}")
+    rows = _rows("box_corners", boxes)
     corners = _CORNERS[None] * rows[:, None, 3:6] / 2
     c, s = np.cos(rows[:, 6])[:, None], np.sin(rows[:, 6])[:, None]
     x, y = corners[..., 0] * c - corners[..., 1] * s, corners[..., 0] * s + corners[..., 1] * c
@@ -72,14 +96,10 @@ def with_boxes(
         if isinstance(cloud, PointCloud)
         else PointCloud(numpy_array("with_boxes", "cloud", cloud))
     )
-    rows = np.asarray(numpy_array("with_boxes", "boxes", boxes), np.float64).reshape(-1, 7)
-    kinds = np.ones(len(rows), np.int32) if labels is None else np.asarray(labels, np.int32)
-    values = np.ones(len(rows), np.float32) if scores is None else np.asarray(scores, np.float32)
-    if len(kinds) != len(rows) or len(values) != len(rows):
-        raise ValueError(
-            f"[with_boxes] labels and scores must have one value for each of {len(rows)} boxes, "
-            f"got {len(kinds)} and {len(values)}"
-        )
+    step = positive("with_boxes", "step", step)
+    rows = _rows("with_boxes", boxes)[:, :7]
+    kinds = _per_box("labels", labels, len(rows), np.int32)
+    values = _per_box("scores", scores, len(rows), np.float32)
     points, owner = [], []
     for i, (box, corners) in enumerate(zip(rows, box_corners(rows))):
         for a, b in _lines(box, corners):
@@ -108,6 +128,9 @@ def compare_boxes(
     """
     from .scene import Panel
 
+    for name, value, count in (("truth", truth, 2), ("found", found, 3)):
+        if not isinstance(value, (tuple, list)) or len(value) != count:
+            wrong_type("compare_boxes", name, value, f"{count} arrays")
     return [
         Panel(with_boxes(cloud, *found), "found", "box"),
         Panel(with_boxes(cloud, *truth), "truth", "box"),
