@@ -17,7 +17,7 @@ import mlx.core as mx
 import mlx.nn
 import numpy as np
 
-from .core._checks import integer, told
+from .core._checks import finite, instance, integer, listed, numpy_array, positive, told
 from .models import LitePT, Model, PointTransformerV3, Sonata, Utonia, upcast
 from .models._hierarchy import Hierarchy
 from .training import VoxelPipeline, adamw
@@ -67,6 +67,7 @@ class PointFeatures:
 
 def pipeline_of(net: Model) -> EncoderPipeline:
     """The published steps that fit to a network; ValueError where nothing is known."""
+    instance("pipeline_of", "net", net, Model, "a network of mlx_lattice.models")
     channels = net.config.get("in_channels")
     if isinstance(net, Utonia) and channels == 9:
         return encoder_pipeline("utonia")
@@ -156,12 +157,20 @@ def pca_colors(
             same colors; by default those of feats.
     """
     table = _table("pca_colors", feats).astype(np.float64)
-    count = min(3 * len(weights), table.shape[1])
+    shares = [finite("pca_colors", "weights", w) for w in listed("pca_colors", "weights", weights, "numbers")]
+    brightness = finite("pca_colors", "brightness", brightness)
+    count = min(3 * len(shares), table.shape[1])
     if directions is None:
         directions = principal_directions(table, count)
+    directions = numpy_array("pca_colors", "directions", directions)
+    if directions.ndim != 2 or directions.shape[0] != table.shape[1]:
+        raise ValueError(
+            f"[pca_colors] directions must have shape ({table.shape[1]}, {3 * len(shares)}), "
+            f"found {directions.shape}"
+        )
     projected = table @ directions
     mixed = np.zeros((len(table), 3))
-    for i, weight in enumerate(weights):
+    for i, weight in enumerate(shares):
         part = projected[:, 3 * i : 3 * i + 3]
         mixed[:, : part.shape[1]] += weight * part
     low, high = (mixed.min(axis=0), mixed.max(axis=0)) if len(mixed) else (0.0, 1.0)
@@ -175,7 +184,13 @@ def similarity(feats: ArrayLike, row: int | ArrayLike) -> np.ndarray:
     if isinstance(row, (int, np.integer)):
         integer("similarity", "row", int(row), 0, max(len(table) - 1, 0))
         return cast("np.ndarray", table @ table[int(row)])
-    return cast("np.ndarray", table @ _unit(np.asarray(row, np.float32).reshape(1, -1))[0])
+    other = numpy_array("similarity", "row", row).astype(np.float32)
+    if other.shape != table.shape[1:]:
+        raise ValueError(
+            f"[similarity] row must be the number of a row, or a vector of {table.shape[1]} "
+            f"numbers, found {told(row)}"
+        )
+    return cast("np.ndarray", table @ _unit(other[None])[0])
 
 
 def kmeans(feats: ArrayLike, count: int, *, seed: int = 0, rounds: int = 50) -> np.ndarray:
@@ -185,6 +200,7 @@ def kmeans(feats: ArrayLike, count: int, *, seed: int = 0, rounds: int = 50) -> 
     """
     table = _unit(_table("kmeans", feats))
     integer("kmeans", "count", count, 1, max(len(table), 1))
+    rounds = integer("kmeans", "rounds", rounds)
     rng = np.random.default_rng(integer("kmeans", "seed", seed, 0, 2**63 - 1))
     centers = _starts(table, count, rng)
     found = np.full(len(table), -1)
@@ -219,7 +235,8 @@ def transfer_labels(feats: ArrayLike, rows: ArrayLike, labels: ArrayLike) -> np.
     rows: (K,) which rows are labeled, at least one; labels: (K,) their integers.
     """
     table = _unit(_table("transfer_labels", feats))
-    at, values = np.asarray(rows), np.asarray(labels)
+    at = numpy_array("transfer_labels", "rows", rows)
+    values = numpy_array("transfer_labels", "labels", labels)
     if at.ndim != 1 or at.shape != values.shape or not len(at) or at.dtype.kind not in "iu":
         raise ValueError(
             f"[transfer_labels] rows and labels must be lists of one length, at least 1, found "
@@ -245,7 +262,10 @@ def linear_probe(
 
     `np.array(probe(mx.array(rows))).argmax(axis=1)` are the classes of other features.
     """
-    table, truth = _table("linear_probe", feats), np.asarray(labels)
+    who = "linear_probe"
+    table, truth = _table(who, feats), numpy_array(who, "labels", labels)
+    classes, steps = integer(who, "classes", classes), integer(who, "steps", steps)
+    rate, seed = positive(who, "rate", rate), integer(who, "seed", seed, 0, 2**63 - 1)
     if truth.shape != (len(table),) or truth.dtype.kind not in "iu":
         raise ValueError(f"[linear_probe] labels must be {len(table)} integers")
     kept = truth >= 0
@@ -254,7 +274,7 @@ def linear_probe(
     x, y = mx.array(table[kept]), mx.array(truth[kept].astype(np.int32))
     mean, scale = x.mean(axis=0), mx.sqrt(x.var(axis=0)) + 1e-6
     mx.random.seed(seed)
-    probe = mlx.nn.Linear(table.shape[1], integer("linear_probe", "classes", classes))
+    probe = mlx.nn.Linear(table.shape[1], classes)
     optimizer = adamw(rate, steps=steps)
 
     def loss(model: mlx.nn.Linear) -> mx.array:
@@ -280,7 +300,7 @@ def packed_features(feats: ArrayLike, size: int = 32) -> np.ndarray:
     largest entry.
     """
     table = _unit(_table("packed_features", feats))
-    count = min(size, table.shape[1])
+    count = min(integer("packed_features", "size", size), table.shape[1])
     _, vectors = np.linalg.eigh(table.T @ table)  # not centered: cosines are about the origin
     projected = table @ vectors[:, ::-1][:, :count]
     largest = np.abs(projected).max() if projected.size else 1.0
@@ -288,7 +308,9 @@ def packed_features(feats: ArrayLike, size: int = 32) -> np.ndarray:
 
 
 def _table(who: str, feats: ArrayLike) -> np.ndarray:
-    table = np.asarray(feats, np.float32) if not isinstance(feats, np.ndarray) else feats
+    table = numpy_array(who, "feats", feats)
+    if not isinstance(feats, np.ndarray):
+        table = table.astype(np.float32)
     if table.ndim != 2 or table.shape[1] < 1 or table.dtype.kind != "f":
         raise ValueError(f"[{who}] feats must be numbers of shape (N, C), found {told(feats)}")
     return table

@@ -14,23 +14,15 @@ from values import hostile, usual
 
 
 def modules():
-    """{prefix: module}: the package, its folders without an underscore, and what they show."""
+    """{name: module}: the package and its public modules that say what they show."""
     found = {"ml": ml}
-
-    def add(module):
-        name = module.__name__.partition(".")[2]
-        if name in found or not hasattr(module, "__all__"):
-            return
-        if name:
+    for info in pkgutil.walk_packages(ml.__path__, "mlx_lattice."):
+        name = info.name.partition(".")[2]
+        if "_" in (part[0] for part in name.split(".")) or name.split(".")[0] in NO_MODULES:
+            continue
+        module = importlib.import_module(info.name)
+        if hasattr(module, "__all__"):
             found[name] = module
-        for shown in (getattr(module, n) for n in module.__all__):
-            if inspect.ismodule(shown):
-                add(shown)
-
-    for info in pkgutil.iter_modules(ml.__path__):
-        if info.ispkg and info.name[0] != "_" and info.name not in NO_MODULES:
-            add(importlib.import_module(f"mlx_lattice.{info.name}"))
-    add(ml)
     return dict(sorted(found.items(), key=lambda item: item[0].count(".")))
 
 
@@ -44,42 +36,9 @@ LEFT_OUT = {
     "training.Ranks": "joins a group of processes",
     "training.AdamW": "made by MLX",
     "datasets.Dataset": "abstract; its subclasses are called",
+    "training.detection.learn_streets": "trains for minutes",
+    "training.detection.overfit": "trains for minutes",
 }
-# New functions whose errors do not name a wrong kind of argument yet: each one that does leaves
-# this list.
-KINDS_NOT_NAMED = frozenset(
-    [
-        "datasets.KittiBoxes",
-        "datasets.NuScenesBoxes",
-        "io.BoxFrame",
-        "io.KittiCalibration",
-        "io.camera_objects",
-        "io.lidar_boxes",
-        "io.read_kitti_calibration",
-        "io.read_kitti_objects",
-        "ml.Program",
-        "models.IntegerNetwork",
-        "models.PointPromptSegmenter",
-        "models.quantize",
-        "models.upcast",
-        "nn.ConditionalNorm",
-        "ops.conv2d",
-        "ops.conv_transpose2d",
-        "ops.from_map",
-        "ops.inverse_conv2d",
-        "ops.max_pool2d",
-        "ops.merge_levels",
-        "ops.planar",
-        "ops.pool2d",
-        "ops.subm_conv2d",
-        "ops.sum_over",
-        "ops.to_map",
-        "samples.street_boxes",
-        "transforms.EncoderPipeline",
-        "viewer.compare_boxes",
-        "viewer.with_boxes",
-    ]
-)
 METHODS_LEFT_OUT = ("save", "load", "resume", "fit", "clear", "set_budget")
 
 
@@ -93,7 +52,7 @@ def public():
             type_ = not inspect.isclass(value) and getattr(value, "__module__", "") == "typing"
             if callable(value) and not error and not type_ and id(value) not in seen:
                 seen.add(id(value))
-                if full not in LEFT_OUT and full not in KINDS_NOT_NAMED:
+                if full not in LEFT_OUT:
                     found[full] = value
     return sorted(found.items())
 

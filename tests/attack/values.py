@@ -1,13 +1,18 @@
 """Arguments of hostile calls: what an argument of that name may be, and what it must not be."""
 
+import os
 import random
+import tempfile
+from functools import lru_cache
 
 import mlx.core as mx
 import mlx.nn
 import mlx.optimizers
 import mlx_lattice as ml
+import mlx_lattice.models.detection
+import mlx_lattice.training.detection
 import numpy as np
-from mlx_lattice import core, io, points, training, transforms
+from mlx_lattice import core, io, models, points, training, transforms
 
 FILES = ["a.ply", "a.npz", "a.bin", "a.pcd", "a.npy", "a.csv", "a.label", "a.off", "new.npz"]
 
@@ -64,6 +69,69 @@ def row_numbers(r: random.Random, top: int = N) -> mx.array:
 
 def chances(r: random.Random) -> mx.array:
     return mx.softmax(floats(r, N, 4), axis=1)
+
+
+def boxes(r: random.Random):
+    """(N, 7): boxes of some meters with any heading."""
+    rows = np.array(floats(r, N, 7))
+    rows[:, 3:6] = np.abs(rows[:, 3:6]) + 0.1
+    return rows
+
+
+def frame(r: random.Random):
+    """Points with boxes and labels, as detectors learn from."""
+    points = np.concatenate([np.array(cloud(r)), np.zeros((0, 3), np.float32)])
+    points = np.concatenate([points * 3, np.ones((len(points), 1), np.float32)], axis=1)
+    count = r.choice([0, 1, N])
+    return io.BoxFrame(
+        points, boxes(r)[:count], np.array([r.choice([1, 2]) for _ in range(count)], np.int32)
+    )
+
+
+def objects(r: random.Random, score=True):
+    """The columns of KITTI objects."""
+    n = r.choice([0, 1, N])
+    rows = boxes(r)[:n]
+    columns = {
+        "name": np.array([r.choice(["Car", "Pedestrian", "Van"]) for _ in range(n)], dtype=str),
+        "truncated": np.zeros(n),
+        "occluded": np.zeros(n),
+        "alpha": np.zeros(n),
+        "bbox": np.tile([10.0, 10, 60, 60], (n, 1)),
+        "dimensions": rows[:, 3:6],
+        "location": rows[:, :3],
+        "rotation_y": rows[:, 6],
+        "frame": np.zeros(n, np.int64),
+    }
+    return columns | {"score": np.linspace(0, 1, n)} if score else columns
+
+
+@lru_cache(maxsize=1)
+def detection_config():
+    return training.detection.street_config(half=6.4, width=4)
+
+
+@lru_cache(maxsize=1)
+def detector():
+    return models.detection.Detector(detection_config()).eval()
+
+
+@lru_cache(maxsize=1)
+def unet():
+    return models.MinkUNet(4, 3, depth=14, width=4, stem_kernel_size=3).eval()
+
+
+@lru_cache(maxsize=1)
+def integer_network():
+    return models.quantize(unet(), [ml.samples.tensor()])
+
+
+@lru_cache(maxsize=1)
+def program_file():
+    """The path of a program; the working directory may go, the file stays."""
+    path = os.path.join(tempfile.mkdtemp(), "net.lattice.safetensors")
+    unet().export(path, example=ml.samples.tensor())
+    return path
 
 
 # What a user would give, by the names of arguments.
@@ -123,9 +191,43 @@ USUAL = {
     "directory": lambda r: r.choice([".", "out"]),
     "split": lambda r: r.choice(["train", "valid", "all"]),
     "dataset": lambda r: [scan(r), scan(r)],
-    "truth prediction": lambda r: np.zeros(N, np.int32),
+    "truth": lambda r: r.choice([np.zeros(N, np.int32), objects(r, score=False)]),
+    "prediction": lambda r: np.zeros(N, np.int32),
     "classes": lambda r: r.choice([2, ("low", "high"), ((0, "low"), (1, "high"))]),
     "model network": lambda r: mlx.nn.Linear(4, 4),
+    "net module": lambda r: r.choice([unet, integer_network, detector])(),
+    "loaded": lambda r: ml.Program.load(program_file())._loaded,
+    "example": lambda r: r.choice([tensor(r), ml.samples.tensor()]),
+    "boxes": boxes,
+    "scores": lambda r: np.array(floats(r, N)),
+    "frame": frame,
+    "frames": lambda r: [frame(r), frame(r)],
+    "objects": lambda r: objects(r, score=False),
+    "calibration": lambda r: io.KittiCalibration(np.eye(4), np.eye(3, 4)),
+    "rect_velo": lambda r: np.eye(4),
+    "p2": lambda r: np.eye(3, 4),
+    "config": lambda r: r.choice([detection_config(), "second_kitti"]),
+    "settings": lambda r: models.detection.read_settings(detection_config()),
+    "levels": lambda r: [tensor(r), tensor(r)],
+    "shape": lambda r: r.choice([(6, 6), None]),
+    "dense": lambda r: floats(r, 1, 4, 6, 4),
+    "support": lambda r: r.choice(["same", "reached"]),
+    "bits": lambda r: r.choice([4, 8]),
+    "group_size": lambda r: 32,
+    "q k v": lambda r: floats(r, N, 2, 4),
+    "heads": lambda r: 2,
+    "scans": lambda r: [tensor(r), tensor(r)],
+    "low": lambda r: (-3.0, -3.0, -3.0),
+    "high": lambda r: (3.0, 3.0, 3.0),
+    "found": lambda r: r.choice([(boxes(r), np.ones(N), np.ones(N)), objects(r)]),
+    "threshold": lambda r: 0.5,
+    "seed": lambda r: r.randrange(9),
+    "folder": lambda r: r.choice([".", "out"]),
+    "viewpoint": lambda r: (0.0, 0.0, 0.0),
+    "max_points max_voxels": lambda r: r.choice([1, 5, 100]),
+    "make": lambda r: ml.nn.BatchNorm,
+    "conditions": lambda r: ("a", "b"),
+    "backbone": lambda r: {},
     "loss": lambda r: lambda model, item: mx.array(0.0),
     "prepare": lambda r: lambda cloud, name: cloud,
     "optimizer": lambda r: mlx.optimizers.SGD(0.1),
@@ -135,7 +237,7 @@ USUAL = {
     "logits": lambda r: floats(r, N, 9),
     "weights": lambda r: mx.ones((9,)),
     "rate": lambda r: 0.1,
-    "steps": lambda r: 10,
+    "steps": lambda r: r.choice([10, (transforms.GridSample(0.5),)]),
     "step": lambda r: mx.array(3),
     "samples": lambda r: 20,
     "quantization": lambda r: ml.ops.sparse_quantize(cloud(r, N)),
@@ -174,6 +276,7 @@ def hostile(r: random.Random):
             lambda: mx.array(r.choice([0, 1, -1, 2**31 - 1])),
             lambda: floats(r, n, 4).astype(r.choice([mx.float16, mx.bfloat16])),
             lambda: floats(r, 4, n).T,
+            lambda: floats(r, 5, n)[:0].T,
             lambda: mx.zeros((2,) * r.choice([0, 1, 5, 9])),
             lambda: coords(r, np.int64),
             lambda: tensor(r, channels=r.choice([0, 1, 4])),

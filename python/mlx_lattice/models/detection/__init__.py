@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ...core._checks import instance
 from .detector import Detector, Voxels
 from .published import PUBLISHED
 from .results import Detections
@@ -59,6 +60,7 @@ def from_state(
     state: Mapping[str, np.ndarray], config: Mapping[str, Any] | str, *, order: str = "sorted"
 ) -> Detector:
     """A detector from weights by their published names."""
+    instance("from_state", "state", state, Mapping, "weights by name")
     settings = read_settings(config)
     named = openpcdet_names(state, settings)
     read_options(named, settings)

@@ -10,6 +10,7 @@ import mlx.core as mx
 
 from ... import ops
 from ...core import SparseTensor
+from ...core._checks import array, integer, listed, one_of, sizes
 from .._model import Model
 from .anchor_head import AnchorHead
 from .backbones import VoxelBackbone, VoxelNeXtBackbone
@@ -72,6 +73,10 @@ class Detector(Model):
         widths: Sequence[int] | None = None,
         order: str = "sorted",
     ) -> None:
+        in_channels = integer(self, "in_channels", in_channels, 3)
+        if widths is not None:
+            widths = sizes(self, "widths", widths)
+        one_of(self, "order", order, ("sorted", "spconv"))
         settings = read_settings(config)
         super().__init__(
             config=settings.as_dict(),
@@ -142,7 +147,8 @@ class Detector(Model):
         """The voxels of frames of points (N, in_channels)."""
         s, columns = self._settings, self._config["in_channels"]
         found = []
-        for i, points in enumerate(frames):
+        for i, points in enumerate(listed(self, "frames", frames, "a list of points (N, C)")):
+            points = array(self, "frames", points)
             if len(points.shape) != 2 or points.shape[1] != columns:
                 raise ValueError(
                     f"[Detector] points of frame {i} must have shape (N, {columns}), "

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from ...core._checks import finite, instance, integer, listed, names, one_of, wrong_value
 
 Config = Mapping[str, Any]
 
@@ -37,6 +40,20 @@ class Settings:
     max_voxels: int
     model: dict[str, Any] = field(repr=False)
     family: str = "openpcdet"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "class_names", tuple(names(self, "class_names", self.class_names)))
+        for name in ("low", "high", "voxel_size"):
+            corner = listed(self, name, getattr(self, name), "three numbers")
+            if len(corner) != 3:
+                wrong_value(self, name, getattr(self, name), "three numbers")
+            object.__setattr__(self, name, tuple(finite(self, name, value) for value in corner))
+        for name in ("max_points", "max_voxels"):
+            object.__setattr__(self, name, integer(self, name, getattr(self, name)))
+        instance(self, "model", self.model, dict, "the configuration of the parts")
+        one_of(self, "family", self.family, ("openpcdet", "det3d"))
+        if min(self.voxel_size) <= 0:
+            wrong_value(self, "voxel_size", self.voxel_size, "three numbers > 0")
 
     @property
     def grid(self) -> tuple[int, int, int]:
@@ -72,6 +89,8 @@ def read_settings(config: Config | str | Path) -> Settings:
     Raises:
         ValueError: A key is missing, the model is not known, or the grid does not fit.
     """
+    expected = "the name of a published detector, a file or a dict"
+    instance("read_settings", "config", config, (Mapping, str, os.PathLike), expected)
     data = config if isinstance(config, Mapping) else _read(config)
     if "MODEL" in data:
         data = _from_openpcdet(data)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import ops
+from ...core._checks import instance, names
 
 Floats = NDArray[np.float64]
 Columns = Mapping[str, "NDArray[np.generic]"]
@@ -67,6 +68,7 @@ def kitti_metrics(truth: Columns, found: Columns, classes: Sequence[str] = CLASS
     Raises:
         ValueError: A column is missing or has another number of rows.
     """
+    classes = names("kitti_metrics", "classes", classes)
     truth = _checked("truth", truth, ("truncated", "occluded"))
     found = _checked("found", found, ("score",))
     frames = [
@@ -92,6 +94,7 @@ def kitti_metrics(truth: Columns, found: Columns, classes: Sequence[str] = CLASS
 
 def _checked(what: str, columns: Columns, more: Sequence[str]) -> dict[str, NDArray[np.generic]]:
     needed = ("frame", "name", "alpha", "bbox", "dimensions", "location", "rotation_y", *more)
+    instance("kitti_metrics", what, columns, Mapping, "columns by name")
     missing = [name for name in needed if name not in columns]
     if missing:
         raise ValueError(f"[kitti_metrics] {what} lacks the columns {', '.join(missing)}")

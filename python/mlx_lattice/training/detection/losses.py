@@ -13,6 +13,7 @@ import mlx.core as mx
 import mlx.nn
 import numpy as np
 
+from ...core._checks import instance
 from ...io.box_frame import BoxFrame
 from ...models.detection.anchor_head import AnchorHead
 from ...models.detection.center_head import DenseCenterHead, map_cells, sparse_cells
@@ -27,6 +28,10 @@ def detection_loss(net: Detector, frame: BoxFrame) -> mx.array:
 
     A frame whose points all lie outside of the grid is a ValueError.
     """
+    from ...models.detection import Detector
+
+    instance("detection_loss", "net", net, Detector, "a Detector")
+    instance("detection_loss", "frame", frame, BoxFrame, "a BoxFrame")
     voxels = net.voxels([frame.points])
     if len(voxels.cells) == 0:
         raise ValueError("[detection_loss] no point of the frame lies inside of the grid")

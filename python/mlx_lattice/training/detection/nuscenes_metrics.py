@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core._checks import instance, names
+
 Floats = NDArray[np.float64]
 Columns = Mapping[str, "NDArray[np.generic]"]
 
@@ -67,6 +69,7 @@ def nuscenes_metrics(
     Raises:
         ValueError: A column is missing or has another number of rows.
     """
+    classes = names("nuscenes_metrics", "classes", classes)
     truth, found = _checked("truth", truth, ()), _checked("found", found, ("score",))
     ap = np.zeros((len(classes), len(DISTANCES)))
     errors = np.zeros((len(classes), len(ERRORS)))
@@ -95,6 +98,7 @@ def in_range(columns: Columns, ego: Floats, classes: Sequence[str] = CLASSES) ->
 
 def _checked(what: str, columns: Columns, more: Sequence[str]) -> dict[str, NDArray[np.generic]]:
     needed = ("sample", "class", "translation", "size_wlh", "yaw", "velocity", "attribute", *more)
+    instance("nuscenes_metrics", what, columns, Mapping, "columns by name")
     missing = [name for name in needed if name not in columns]
     if missing:
         raise ValueError(f"[nuscenes_metrics] {what} lacks the columns {', '.join(missing)}")

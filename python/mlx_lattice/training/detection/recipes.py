@@ -8,6 +8,7 @@ import mlx.core as mx
 import numpy as np
 
 from ... import nn, ops, samples
+from ...core._checks import integer, positive
 from ...io.box_frame import BoxFrame
 from ...models.detection import Detector
 from ...models.detection.published import PUBLISHED
@@ -20,6 +21,8 @@ STREET_CLASSES = ("Car", "Pedestrian")
 
 def street_config(half: float = 25.6, width: int = 16) -> dict[str, Any]:
     """A small PointPillars for `samples.street_boxes`, around the scanner up to `half` meters."""
+    half = positive("street_config", "half", half)
+    width = integer("street_config", "width", width)
     base = PUBLISHED["pointpillars_kitti"]
     head = dict(base["model"]["DENSE_HEAD"])
     anchors = [dict(entry) for entry in head["ANCHOR_GENERATOR_CONFIG"][:2]]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ... import ops
+from ...core._checks import instance, numpy_array, sizes
 from ...io.box_frame import BoxFrame
 from ...models.detection.anchor_head import encode_boxes, make_anchors
 from ...models.detection.settings import Settings
@@ -26,6 +28,16 @@ def _upright(boxes: Floats) -> Floats:
     return made
 
 
+def _part(who: str, settings: Settings, frame: BoxFrame, key: str) -> Any:
+    """What the configuration of the head says under a key."""
+    instance(who, "settings", settings, Settings, "the Settings of a detector")
+    instance(who, "frame", frame, BoxFrame, "a BoxFrame")
+    head = settings.model.get("DENSE_HEAD", {})
+    if key not in head:
+        raise ValueError(f"[{who}] settings: the head {head.get('NAME')!r} has no {key}")
+    return head[key]
+
+
 def anchor_targets(settings: Settings, frame: BoxFrame) -> tuple[Integers, Floats]:
     """(labels (A,), codes (A, 7)) of all anchors; label -1 is ignored, 0 is the background.
 
@@ -33,7 +45,7 @@ def anchor_targets(settings: Settings, frame: BoxFrame) -> tuple[Integers, Float
     above matched_threshold it learns that box, below unmatched_threshold it is background. Every
     box has the anchors that overlap it most, however little that is.
     """
-    entries = settings.model["DENSE_HEAD"]["ANCHOR_GENERATOR_CONFIG"]
+    entries = _part("anchor_targets", settings, frame, "ANCHOR_GENERATOR_CONFIG")
     all_labels, all_codes = [], []
     for entry, grid in zip(entries, make_anchors(settings)):
         number = settings.class_names.index(entry["class_name"]) + 1
@@ -77,7 +89,7 @@ def gaussian_radius(height: float, width: float, overlap: float) -> float:
 
 
 def center_targets(
-    settings: Settings, frame: BoxFrame, cells: NDArray[Any], shape: tuple[int, int]
+    settings: Settings, frame: BoxFrame, cells: NDArray[Any], shape: Sequence[int]
 ) -> list[dict[str, NDArray[Any]]]:
     """For each class group: "heat" (N, classes), "rows" (M,) and "codes" (M, 8 or 10).
 
@@ -85,13 +97,17 @@ def center_targets(
     of a box becomes the row of its cell, or of the nearest one if there is none. Codes are the
     place inside of the cell, z, log sizes, cos and sin of the heading, and velocities.
     """
-    config = settings.model["DENSE_HEAD"]
-    assign = config["TARGET_ASSIGNER_CONFIG"]
+    who = "center_targets"
+    assign = _part(who, settings, frame, "TARGET_ASSIGNER_CONFIG")
+    groups = _part(who, settings, frame, "CLASS_NAMES_EACH_HEAD")
+    cells, shape = numpy_array(who, "cells", cells, "integers (N, 2)", "iu"), sizes(who, "shape", shape, 2)
+    if cells.ndim != 2 or cells.shape[1] != 2:
+        raise ValueError(f"[{who}] cells must have shape (N, 2), found {cells.shape}")
     stride = assign["FEATURE_MAP_STRIDE"]
     step = np.array(settings.voxel_size[:2]) * stride
     place = (frame.boxes[:, :2] - np.array(settings.low[:2])) / step
     made = []
-    for group in config["CLASS_NAMES_EACH_HEAD"]:
+    for group in groups:
         heat = np.zeros((len(cells), len(group)), np.float32)
         rows, codes = [], []
         for c, name in enumerate(group):
