@@ -54,6 +54,17 @@ mx::array take_rows(const mx::array& a, const mx::array& rows, mx::StreamOrDevic
   return mx::slice(a, {0, 0}, {static_cast<int>(rows.size()), 0}, s);
 }
 
+mx::array sum_axis(const mx::array& a, int axis, bool keepdims, mx::StreamOrDevice s) {
+  const int at = axis < 0 ? axis + static_cast<int>(a.ndim()) : axis;
+  if (a.shape(at) > 0) return mx::sum(a, at, keepdims, s);
+  mx::Shape shape = a.shape();
+  if (keepdims)
+    shape[at] = 1;
+  else
+    shape.erase(shape.begin() + at);
+  return mx::zeros(shape, a.dtype(), s);
+}
+
 mx::array checked_rows(const mx::array& rows, int64_t n, std::string_view operation,
                        std::string_view what, int64_t lowest) {
   const std::string name(what);

@@ -97,8 +97,11 @@ SparseTensor from_dense(const mx::array& dense, const std::optional<mx::array>& 
     fail("from_dense", "mask must be bool of shape " + shape_text(cells) + ", got " +
                            graph::dtype_name(mask->dtype()) + " of shape " +
                            shape_text(mask->shape()));
-  const mx::array chosen =
-      mask ? *mask : mx::any(mx::not_equal(dense, mx::array(0, dense.dtype()), s), -1, false, s);
+  const auto any_channel = [&] {
+    if (dense.shape(4) == 0) return mx::zeros(cells, mx::bool_, s);  // as in sum_axis
+    return mx::any(mx::not_equal(dense, mx::array(0, dense.dtype()), s), -1, false, s);
+  };
+  const mx::array chosen = mask ? *mask : any_channel();
   const mx::array keep = evaluated(chosen, "from_dense", "array");
   cpu::Buffer<int32_t> cell;
   if (keep.size())

@@ -6,6 +6,7 @@
 #include <bit>
 #include <limits>
 
+#include "lattice/core/arrays.h"
 #include "lattice/kernels/cpu/features/neighbor_attention.h"
 #include "lattice/routes/capability.h"
 #include "lattice/routes/launch.h"
@@ -76,7 +77,7 @@ graph::Arrays neighbor_attention_formula(const AttendEdges& a, const graph::Arra
     const mx::array terms =
         mx::multiply(f.of_queries(mx::multiply(rows(in[1]), mx::array(a.scale), s)),
                      f.of_sources(rows(in[2])), s);
-    logits = mx::sum(mx::reshape(terms, {n_edges, heads, size}, s), -1, false, s);
+    logits = sum_axis(mx::reshape(terms, {n_edges, heads, size}, s), -1, false, s);
   }
   if (a.biased) logits = mx::add(logits, in[a.bias_at()], s);
   mx::array top = mx::stop_gradient(f.max(mx::stop_gradient(logits, s)), s);

@@ -235,9 +235,7 @@ SparseTensor convolve(const std::string& op, RelationKind kind, const SparseTens
   // conv(1, W^2) needs no features: with one input channel of ones the sum over C_in is taken once
   // per weight. Both sums stay in float32, so that the result is rounded once.
   const mx::array w = as_float32(weight.w, s);
-  // MLX's sum over no channels of a strided weight may not return.
-  const mx::array norm_w = w.shape(1) == 0 ? mx::zeros({w.shape(0), 1, w.shape(2)}, mx::float32, s)
-                                           : mx::sum(mx::square(w, s), 1, true, s);
+  const mx::array norm_w = sum_axis(mx::square(w, s), 1, true, s);
   const mx::array ones = mx::ones({static_cast<int>(x.active_count()), 1}, mx::float32, s);
   const mx::array norm =
       mx::rsqrt(mx::add(conv_rows(ones, {norm_w}, r, std::nullopt, 1, s), mx::array(*eps), s), s);

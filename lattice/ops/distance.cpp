@@ -28,7 +28,7 @@ mx::array safe_sqrt(const mx::array& v, mx::StreamOrDevice s) {
                    mx::array(0.0f), s);
 }
 mx::array norms(const mx::array& a, mx::StreamOrDevice s) {
-  return safe_sqrt(mx::sum(mx::square(a, s), -1, true, s), s);
+  return safe_sqrt(sum_axis(mx::square(a, s), -1, true, s), s);
 }
 
 // Cosine distances from MLX operations: what its derivatives are taken of.
@@ -82,8 +82,8 @@ graph::Arrays slope_formula(const graph::Arrays& in, mx::StreamOrDevice s) {
   std::vector<mx::array> to_a, to_b;
   for (int c = 0; c < a.shape(1); ++c) {
     const mx::array slope = mx::multiply(w, differences(a, b, c, s), s);
-    to_a.push_back(mx::sum(slope, 1, true, s));
-    to_b.push_back(mx::transpose(mx::negative(mx::sum(slope, 0, true, s), s), s));
+    to_a.push_back(sum_axis(slope, 1, true, s));
+    to_b.push_back(mx::transpose(mx::negative(sum_axis(slope, 0, true, s), s), s));
   }
   return {mx::concatenate(to_a, 1, s), mx::concatenate(to_b, 1, s)};
 }
@@ -127,10 +127,10 @@ graph::Arrays block_vjp(const mx::array& a, const mx::array& b, const mx::array&
   const mx::array w = factor(g, a, b, metric, block, s);
   if (a.shape(1) <= kSmallChannels) return slope_sums(a, b, w, s);
   const mx::array x = mx::subtract(a, center, s), y = mx::subtract(b, center, s);
-  const mx::array to_a = mx::subtract(mx::multiply(x, mx::sum(w, 1, true, s), s),
+  const mx::array to_a = mx::subtract(mx::multiply(x, sum_axis(w, 1, true, s), s),
                                       matmul_rows(w, y, std::nullopt, s), s);
   const mx::array wt = mx::transpose(w, s);
-  const mx::array to_b = mx::subtract(mx::multiply(y, mx::sum(wt, 1, true, s), s),
+  const mx::array to_b = mx::subtract(mx::multiply(y, sum_axis(wt, 1, true, s), s),
                                       matmul_rows(wt, x, std::nullopt, s), s);
   return {to_a, to_b};
 }
@@ -178,7 +178,7 @@ mx::array distances(const mx::array& a, const mx::array& b, Metric metric, int b
       return matmul_rows(p, mx::transpose(q, s), std::nullopt, s);
     };
     const auto own = [s](const mx::array& p, const mx::array& q) {
-      return mx::sum(mx::multiply(p, q, s), 1, true, s);
+      return sum_axis(mx::multiply(p, q, s), 1, true, s);
     };
     // <a - b, da - db>
     mx::array slope = mx::add(own(x, t[0]), mx::transpose(own(y, t[1]), s), s);
@@ -243,12 +243,12 @@ mx::array indexed_pair_distance(const mx::array& a, const mx::array& a_idx, cons
   const mx::Dtype dtype = mx::promote_types(a.dtype(), b.dtype());
   if (x.size() == 0) return mx::zeros({x.shape(0)}, dtype, s);
   const mx::array difference = mx::subtract(x, y, s);
-  mx::array d = mx::sum(mx::square(difference, s), 1, false, s);
+  mx::array d = sum_axis(mx::square(difference, s), 1, false, s);
   if (metric == Metric::euclidean) d = safe_sqrt(d, s);
   if (metric == Metric::chebyshev) d = mx::max(mx::abs(difference, s), 1, false, s);
   if (metric == Metric::cosine) {
     const mx::array scale = mx::squeeze(mx::multiply(norms(x, s), norms(y, s), s), 1, s);
-    const mx::array dot = mx::sum(mx::multiply(x, y, s), 1, false, s);
+    const mx::array dot = sum_axis(mx::multiply(x, y, s), 1, false, s);
     d = mx::subtract(mx::array(1.0f), mx::divide(dot, mx::maximum(scale, mx::array(1e-8f), s), s),
                      s);
   }

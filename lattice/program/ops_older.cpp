@@ -122,9 +122,7 @@ Results run_generative(const Call& call) {
       linear_features(mx::astype(x.feats(), mx::float32), mx::reshape(by_tap, {taps * out, in})),
       {rows, out});
   if (call.has("eps") && taps > 1) {
-    // MLX's sum over no channels of a strided weight may not return.
-    const mx::array squares =
-        in == 0 ? mx::zeros({taps, out}, mx::float32) : mx::sum(mx::square(by_tap), 2);
+    const mx::array squares = sum_axis(mx::square(by_tap), 2, false);
     const mx::array norm =
         mx::rsqrt(mx::add(squares, mx::array(static_cast<float>(call.number("eps")))));  // (K, O)
     y = mx::reshape(mx::multiply(mx::reshape(y, {-1, taps, out}), norm), {rows, out});

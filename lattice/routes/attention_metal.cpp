@@ -147,7 +147,7 @@ graph::Arrays attention_vjp_with_metal(const AttentionVjpAsked& asked) {
   mx::array lse = asked.lse;
   if (lse.size() == 0) lse = attention_with_metal(forward)[1];
   const mx::array delta =
-      mx::sum(mx::multiply(as_float32(g, s), as_float32(asked.out, s), s), -1, false, s);
+      sum_axis(mx::multiply(as_float32(g, s), as_float32(asked.out, s), s), -1, false, s);
   AttendKernel of_queries(forward, "attention_dq", a.segments->q_offsets(), q.shape(1));
   of_queries.add_slopes(g, lse, delta);
   of_queries.add_output("dq", {q.shape(), q.dtype()});

@@ -106,7 +106,7 @@ graph::Arrays run_formula(const Attend& a, const graph::Arrays& in, const Part& 
   mx::array top = mx::stop_gradient(mx::max(logits, -1, true, s), s);
   top = mx::where(mx::equal(top, mx::array(-kInf), s), mx::array(0.0f), top, s);
   const mx::array e = mx::exp(mx::subtract(logits, top, s), s);
-  const mx::array sum = mx::sum(e, -1, true, s), none = mx::equal(sum, mx::array(0.0f), s);
+  const mx::array sum = sum_axis(e, -1, true, s), none = mx::equal(sum, mx::array(0.0f), s);
   const mx::array p = mx::divide(e, mx::where(none, mx::array(1.0f), sum, s), s);
   const mx::array lse = mx::where(none, mx::array(kInf), mx::add(top, mx::log(sum, s), s), s);
   return {rows_first(product(mx::reshape(p, grouped, s), v, s), s),

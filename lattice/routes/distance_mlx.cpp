@@ -1,6 +1,7 @@
 // distance from plain MLX operations.
 #include <mlx/ops.h>
 
+#include "lattice/core/arrays.h"
 #include "lattice/routes/distance.h"
 #include "lattice/routes/products.h"
 
@@ -12,7 +13,7 @@ mx::array distance_with_mlx(const DistanceAsked& asked) {
   const mx::array bt = mx::transpose(b, s);
   if (metric == Distance::cosine) {
     const auto norm = [s = asked.stream](const mx::array& v) {
-      return mx::sqrt(mx::sum(mx::square(v, s), 1, true, s), s);
+      return mx::sqrt(sum_axis(mx::square(v, s), 1, true, s), s);
     };
     const mx::array scale = mx::maximum(mx::multiply(norm(a), mx::transpose(norm(b), s), s),
                                         mx::array(static_cast<float>(kLeastCosineScale)), s);

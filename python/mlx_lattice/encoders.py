@@ -157,7 +157,10 @@ def pca_colors(
             same colors; by default those of feats.
     """
     table = _table("pca_colors", feats).astype(np.float64)
-    shares = [finite("pca_colors", "weights", w) for w in listed("pca_colors", "weights", weights, "numbers")]
+    shares = [
+        finite("pca_colors", "weights", w)
+        for w in listed("pca_colors", "weights", weights, "numbers")
+    ]
     brightness = finite("pca_colors", "brightness", brightness)
     count = min(3 * len(shares), table.shape[1])
     if directions is None:

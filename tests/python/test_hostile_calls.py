@@ -100,6 +100,37 @@ def test_a_slice_without_channels_is_a_weight(name):
         """)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "ops.layer_norm(f, none, none)",
+        "ops.rms_norm(f, none)",
+        "ops.batch_norm(f, none, none, none, none)",
+        "ops.linear(f, mx.ones((4, 5))[:, :0])",
+        "points.indexed_distance(f, f)",
+        "points.indexed_distance(f, f, metric='cosine')",
+        "points.indexed_pair_distance(f, rows, f, rows)",
+        "points.indexed_pair_distance(f, rows, f, rows, metric='cosine')",
+        "mx.grad(lambda a: points.indexed_distance(a, a, metric='cosine').sum())(f)",
+        "ml.SparseTensor.from_dense(mx.ones((5, 1, 2, 3, 4))[:0].transpose(1, 2, 3, 4, 0)).feats",
+        "ops.attention(h, h, h, [0, 7])",
+        "ops.neighbor_attention(h, h, h, ops.build_knn_relation(mx.zeros((7, 3)), k=1))",
+        "training.losses.dice()(mx.ones((5, 0)).T, mx.zeros((0,), mx.int32))",
+    ],
+)
+def test_strided_arrays_without_channels(call):
+    """MLX's sum over their channels never returns."""
+    survives(f"""
+        from mlx_lattice import ops, points, training
+        f, none = mx.ones((5, 7))[:0].T, mx.ones((5,))[:0]
+        h, rows = mx.ones((5, 2, 7))[:0].transpose(2, 1, 0), mx.arange(7)
+        try:
+            mx.eval({call})
+        except (ValueError, TypeError) as error:
+            assert str(error).startswith("["), error
+        """)
+
+
 def test_numpy_views_do_not_reach_geometry():
     survives("""
         from mlx_lattice import core, ops, points

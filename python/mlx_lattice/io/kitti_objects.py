@@ -173,9 +173,7 @@ def camera_objects(
     from ..viewer.boxes import box_corners
 
     rows = _floats("camera_objects", "boxes", boxes, (-1, 7))
-    instance(
-        "camera_objects", "calibration", calibration, KittiCalibration, "a KittiCalibration"
-    )
+    instance("camera_objects", "calibration", calibration, KittiCalibration, "a KittiCalibration")
     size = sizes("camera_objects", "size", size, 2)
     bottom = rows[:, :3] - [0, 0, 0.5] * rows[:, 5:6]
     turn = -rows[:, 6] - np.pi / 2

@@ -21,7 +21,9 @@ from .segments import segment_reduce
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..core.types import ArrayLike, Bounds, StreamOrDevice, Target
+    from ..core.types import ArrayLike, StreamOrDevice, Target
+
+    Corner = tuple[int, int, int]
 
 __all__ = [
     "conv2d",
@@ -67,7 +69,7 @@ def _pair(who: str, name: str, value: object, first: int) -> tuple[int, int, int
     return first, y, x
 
 
-def _bounds(who: str, shape: object) -> Bounds | None:
+def _bounds(who: str, shape: object) -> tuple[Corner, Corner] | None:
     if shape is None:
         return None
     _, height, width = _pair(who, "shape", shape, 1)

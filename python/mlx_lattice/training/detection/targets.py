@@ -100,7 +100,10 @@ def center_targets(
     who = "center_targets"
     assign = _part(who, settings, frame, "TARGET_ASSIGNER_CONFIG")
     groups = _part(who, settings, frame, "CLASS_NAMES_EACH_HEAD")
-    cells, shape = numpy_array(who, "cells", cells, "integers (N, 2)", "iu"), sizes(who, "shape", shape, 2)
+    cells, shape = (
+        numpy_array(who, "cells", cells, "integers (N, 2)", "iu"),
+        sizes(who, "shape", shape, 2),
+    )
     if cells.ndim != 2 or cells.shape[1] != 2:
         raise ValueError(f"[{who}] cells must have shape (N, 2), found {cells.shape}")
     stride = assign["FEATURE_MAP_STRIDE"]
