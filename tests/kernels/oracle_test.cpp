@@ -1,5 +1,6 @@
-// The oracle itself: the small cases that the contract prints, symmetries, adjoints, and that the
-// case generator reaches the corners it promises.
+// The oracle itself: negative coordinates, overflow, symmetries and adjoints, and that the case
+// generator reaches the corners it promises. The library and the oracle are compared in
+// tests/ops/relations_test.cpp, which also has the small cases that the contract prints.
 #include "tests/support/oracle.h"
 
 #include <gtest/gtest.h>
@@ -25,38 +26,6 @@ std::string text(const std::vector<Edge>& edges) {
     out +=
         "(" + std::to_string(e.in) + "," + std::to_string(e.out) + "," + std::to_string(e.k) + ")";
   return out;
-}
-
-TEST(Oracle, KernelOffsets) {
-  std::vector<Triple> expected{{0, -2, 0}, {0, 0, 0}, {0, 2, 0}, {2, -2, 0}, {2, 0, 0}, {2, 2, 0}};
-  EXPECT_EQ(kernel_offsets({2, 3, 1}, {2, 2, 1}, true), expected);
-  for (Triple& o : expected) o[1] += 2;
-  EXPECT_EQ(kernel_offsets({2, 3, 1}, {2, 2, 1}, false), expected);
-}
-
-TEST(Oracle, ForwardOnALine) {
-  auto r = relate(Kind::forward, on_x({0, 1, 2}), {.size = {3, 1, 1}}, false);
-  EXPECT_EQ(r.out, on_x({0, 1, 2}));
-  EXPECT_EQ(text(r.edges), "(0,0,1)(1,0,2)(0,1,0)(1,1,1)(2,1,2)(1,2,0)(2,2,1)");
-  EXPECT_EQ(relate(Kind::submanifold, on_x({0, 1, 2}), {.size = {3, 1, 1}}, false).edges, r.edges);
-}
-
-TEST(Oracle, StridedWithPadding) {
-  auto r = relate(Kind::forward, on_x({0, 1, 2}),
-                  {.size = {2, 1, 1}, .stride = {2, 1, 1}, .padding = {1, 0, 0}}, false);
-  EXPECT_EQ(r.out, on_x({0, 1}));
-  EXPECT_EQ(text(r.edges), "(0,0,1)(1,1,0)(2,1,1)");
-}
-
-TEST(Oracle, Transposed) {
-  Spec spec{.size = {3, 1, 1}, .stride = {2, 1, 1}};
-  auto r = relate(Kind::transposed, on_x({0, 1}), spec, false);
-  EXPECT_EQ(r.out, on_x({0, 1, 2, 3, 4}));
-  EXPECT_EQ(text(r.edges), "(0,0,0)(0,1,1)(1,2,0)(0,2,2)(1,3,1)(1,4,2)");
-  EXPECT_EQ(relate(Kind::generative, on_x({0, 1}), spec, false).edges, r.edges);
-  EXPECT_EQ(relate(Kind::target_transposed, on_x({0, 1}), spec, false, r.out).edges, r.edges);
-  spec.padding = {1, 0, 0};
-  EXPECT_EQ(relate(Kind::transposed, on_x({0, 1}), spec, false).out, on_x({-1, 0, 1, 2, 3}));
 }
 
 TEST(Oracle, NegativeCoordinatesFloor) {

@@ -6,13 +6,10 @@
 #include <mlx/mlx.h>
 
 #include <cmath>
+#include "tests/ops/arrays.h"
 
 namespace lattice {
 namespace {
-
-double dot(const mx::array& a, const mx::array& b) {
-  return double{mx::sum(mx::multiply(a, b)).item<float>()};
-}
 
 double exact(const float* a, const float* b, int c, Metric metric) {
   double d2 = 0, ab = 0, aa = 0, bb = 0;
@@ -51,8 +48,8 @@ TEST(Distance, ValuesAndDerivatives) {
       const auto [y2, tangents] = mx::jvp(f, {a, small}, {da, db});
       const auto [y3, grads3] = mx::vjp(blocked, {a, small}, {g});
       if (metric == Metric::cosine && c == 1) continue;  // +-1: no slope to compare
-      EXPECT_NEAR(dot(grads[0], da) + dot(grads[1], db), dot(g, tangents[0]),
-                  2e-3 * (1 + std::fabs(dot(g, tangents[0]))));
+      EXPECT_NEAR(product(grads[0], da) + product(grads[1], db), product(g, tangents[0]),
+                  2e-3 * (1 + std::fabs(product(g, tangents[0]))));
       EXPECT_TRUE(mx::allclose(grads[0], grads3[0], 1e-4, 1e-4).item<bool>());
       EXPECT_TRUE(mx::allclose(grads[1], grads3[1], 1e-4, 1e-4).item<bool>());
       EXPECT_TRUE(mx::array_equal(y[0], y3[0]).item<bool>());
@@ -63,7 +60,7 @@ TEST(Distance, ValuesAndDerivatives) {
         return double{loss(mx::add(a, mx::multiply(da, mx::array(t)))).item<float>()};
       };
       const double slope = (moved(h) - moved(-h)) / (2 * double{h});
-      EXPECT_NEAR(dot(mx::grad(loss)(a), da), slope, 2e-2 * (1 + std::fabs(slope)));
+      EXPECT_NEAR(product(mx::grad(loss)(a), da), slope, 2e-2 * (1 + std::fabs(slope)));
       const auto grad_along = [&](const mx::array& v) {
         return mx::sum(mx::multiply(mx::grad(loss)(v), da));
       };
@@ -71,7 +68,7 @@ TEST(Distance, ValuesAndDerivatives) {
         return double{grad_along(mx::add(a, mx::multiply(da, mx::array(t)))).item<float>()};
       };
       const double bend = (grad_at(h) - grad_at(-h)) / (2 * double{h});
-      EXPECT_NEAR(dot(mx::grad(grad_along)(a), da), bend, 3e-2 * (1 + std::fabs(bend)));
+      EXPECT_NEAR(product(mx::grad(grad_along)(a), da), bend, 3e-2 * (1 + std::fabs(bend)));
     }
 }
 

@@ -8,12 +8,10 @@
 #include <cmath>
 #include <functional>
 
+#include "tests/ops/arrays.h"
+
 namespace lattice {
 namespace {
-
-mx::array normal(const mx::Shape& shape, uint64_t seed) {
-  return mx::random::normal(shape, mx::float32, mx::random::key(seed));
-}
 
 TEST(Features, Activations) {
   const std::vector<std::pair<Activation, std::function<double(double)>>> cases = {

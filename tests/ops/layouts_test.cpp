@@ -7,6 +7,7 @@
 
 #include "lattice/core/errors.h"
 #include "lattice/selftest/cases.h"
+#include "tests/ops/arrays.h"
 
 namespace lattice {
 namespace {
@@ -20,9 +21,6 @@ SparseTensor tensor(int64_t n, int channels = 6) {
 
 bool same(const mx::array& a, const mx::array& b) {
   return mx::array_equal(a, b, true).item<bool>();
-}
-double dot(const mx::array& a, const mx::array& b) {
-  return double{mx::sum(mx::multiply(a, b)).item<float>()};
 }
 
 TEST(Layouts, TheManagerKeepsThem) {
@@ -81,7 +79,7 @@ TEST(Layouts, Adjoint) {
       random_values(random, {static_cast<int>(layout->n_slots()), 6}, mx::float32).array;
   const auto run = [&](const std::vector<mx::array>& in) { return to_slots(in[0], layout); };
   const auto [out, back] = mx::vjp(run, {x.feats()}, {g});
-  EXPECT_NEAR(dot(out[0], g), dot(x.feats(), back[0]), 1e-4);
+  EXPECT_NEAR(product(out[0], g), product(x.feats(), back[0]), 1e-4);
   EXPECT_TRUE(same(mx::jvp(run, {x.feats()}, {x.feats()}).second[0], out[0]));
 }
 

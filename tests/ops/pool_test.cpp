@@ -8,18 +8,10 @@
 
 #include "lattice/ops/pool_rows.h"
 #include "lattice/selftest/selftest.h"
+#include "tests/ops/arrays.h"
 
 namespace lattice {
 namespace {
-
-double dot(const mx::array& a, const mx::array& b) {
-  return double{
-      mx::sum(mx::multiply(mx::astype(a, mx::float32), mx::astype(b, mx::float32))).item<float>()};
-}
-
-mx::array normal(const mx::Shape& shape, uint64_t seed) {
-  return mx::random::normal(shape, mx::float32, mx::random::key(seed));
-}
 
 // Few values: maxima have ties.
 mx::array coarse(const mx::Shape& shape, uint64_t seed) {
@@ -55,7 +47,7 @@ TEST(Pool, LinearModesAreTheirOwnJvpAndHaveAdjoints) {
                         g = normal({static_cast<int>(r->n_out()), 6}, 2);
         const auto [y, grads] = mx::vjp(f, {x}, {g});
         const auto [y2, tangents] = mx::jvp(f, {x}, {x});
-        EXPECT_NEAR(dot(g, y[0]), dot(grads[0], x), 1e-3) << r->text();
+        EXPECT_NEAR(product(g, y[0]), product(grads[0], x), 1e-3) << r->text();
         EXPECT_TRUE(mx::array_equal(y[0], tangents[0]).item<bool>());
       }
 }
@@ -126,7 +118,8 @@ TEST(Pool, SecondDerivatives) {
       return std::vector<mx::array>{pool_rows(a[0], r, PoolMode::max)};
     };
     const auto [y, tangents] = mx::jvp(f, {x}, {v});
-    EXPECT_NEAR(dot(mx::grad(slope)(x), v), 2 * dot(tangents[0], tangents[0]), 1e-2) << r->text();
+    EXPECT_NEAR(product(mx::grad(slope)(x), v), 2 * product(tangents[0], tangents[0]), 1e-2)
+        << r->text();
   }
 }
 
@@ -141,7 +134,7 @@ TEST(Pool, RowGroupsHaveDerivatives) {
     const mx::array x = normal({7, 3}, 1), v = normal({7, 3}, 2), g = normal({5, 3}, 3);
     const auto [y, grads] = mx::vjp(f, {x}, {g});
     const auto [y2, tangents] = mx::jvp(f, {x}, {v});
-    EXPECT_NEAR(dot(grads[0], v), dot(g, tangents[0]), 1e-4);
+    EXPECT_NEAR(product(grads[0], v), product(g, tangents[0]), 1e-4);
     const auto back = [&](const std::vector<mx::array>& in) {
       return std::vector<mx::array>{gather_rows(in[0], groups, 4)};
     };

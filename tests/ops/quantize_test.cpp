@@ -11,17 +11,13 @@
 #include "lattice/ops/conv.h"
 #include "lattice/routes/decide.h"
 #include "lattice/routes/table.h"
+#include "tests/ops/arrays.h"
 
 namespace lattice {
 namespace {
 
 mx::array normal(const mx::Shape& shape, uint64_t seed, mx::Dtype dtype = mx::float32) {
-  return mx::astype(mx::random::normal(shape, mx::float32, mx::random::key(seed)), dtype);
-}
-mx::array dot(const mx::array& a, const mx::array& b) { return mx::sum(mx::multiply(a, b)); }
-double value(mx::array a) {
-  a.eval();
-  return double{a.item<float>()};
+  return mx::astype(lattice::normal(shape, seed), dtype);
 }
 bool same_bits(const mx::array& a, const mx::array& b) {
   return a.shape() == b.shape() && a.dtype() == b.dtype() &&

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "lattice/kernels/cpu/base/threads.h"
+#include "tests/ops/arrays.h"
 
 namespace lattice {
 namespace {
@@ -26,9 +27,6 @@ bool same(const mx::array& a, const mx::array& b) {
 }
 SegmentOptions options(const char* operation, const char* ties = "split") {
   return segment_options(operation, ties, std::nullopt, "test");
-}
-double dot(const mx::array& a, const mx::array& b) {
-  return double{mx::sum(mx::multiply(a, b)).item<float>()};
 }
 
 TEST(Segments, EmptySegmentsAndEmptyValue) {
@@ -98,12 +96,13 @@ TEST(Segments, DerivativesAreAdjointAndOfAnyOrder) {
       };
       const auto [y, grads] = mx::vjp(many, {x}, {g});
       const auto [y2, tangents] = mx::jvp(many, {x}, {v});
-      EXPECT_NEAR(dot(grads[0], v), dot(g, tangents[0]), 1e-4) << operation;
+      EXPECT_NEAR(product(grads[0], v), product(g, tangents[0]), 1e-4) << operation;
       const auto loss = [&](const mx::array& a) { return mx::sum(mx::square(f(a))); };
       const auto slope = [&](const mx::array& a) {
         return mx::sum(mx::multiply(mx::grad(loss)(a), v));
       };
-      EXPECT_NEAR(dot(mx::grad(slope)(x), v), 2 * dot(tangents[0], tangents[0]), 1e-2) << operation;
+      EXPECT_NEAR(product(mx::grad(slope)(x), v), 2 * product(tangents[0], tangents[0]), 1e-2)
+          << operation;
     }
   }
 }
@@ -112,7 +111,7 @@ TEST(Segments, ExpandIsTheAdjointOfSumAndSoftmaxSumsToOne) {
   mx::random::seed(1);
   const mx::array lengths = ints({2, 0, 3}), y = mx::random::normal({3, 2}),
                   x = mx::random::normal({5, 2});
-  EXPECT_NEAR(dot(segment_expand(y, lengths), x), dot(y, segment_reduce(x, lengths)), 1e-5);
+  EXPECT_NEAR(product(segment_expand(y, lengths), x), product(y, segment_reduce(x, lengths)), 1e-5);
   const mx::array sums = segment_reduce(segment_softmax(x, lengths), lengths);
   EXPECT_TRUE(mx::allclose(sums, mx::array({1.f, 1.f, 0.f, 0.f, 1.f, 1.f}, {3, 2})).item<bool>());
 }

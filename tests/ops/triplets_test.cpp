@@ -8,6 +8,7 @@
 
 #include "lattice/kernels/cpu/base/threads.h"
 #include "lattice/selftest/selftest.h"
+#include "tests/ops/arrays.h"
 
 namespace lattice {
 namespace {
@@ -16,9 +17,6 @@ mx::array ids(Random& random, int n, int below) {
   std::vector<int32_t> v;
   for (int i = 0; i < n; ++i) v.push_back(static_cast<int32_t>(random.below(below)));
   return mx::array(v.data(), {n}, mx::int32);
-}
-double dot(const mx::array& a, const mx::array& b) {
-  return double{mx::sum(mx::multiply(a, b)).item<float>()};
 }
 double at(const mx::array& a, int64_t i) { return double{a.data<float>()[i]}; }
 
@@ -72,8 +70,8 @@ TEST(Triplets, ValuesAndDerivatives) {
     const mx::array da = random_values(random, a.shape(), mx::float32).array,
                     db = random_values(random, b.shape(), mx::float32).array;
     const auto [value2, tangents] = mx::jvp(f, {a, b}, {da, db});
-    const double scale = 1e-3 * (1 + std::fabs(dot(g, tangents[0])));
-    EXPECT_NEAR(dot(g, tangents[0]), dot(grads[0], da) + dot(grads[1], db), scale);
+    const double scale = 1e-3 * (1 + std::fabs(product(g, tangents[0])));
+    EXPECT_NEAR(product(g, tangents[0]), product(grads[0], da) + product(grads[1], db), scale);
     // <g, mvmr> is bilinear: the mixed second derivative along (da, db) is <g, mvmr(da, db)>.
     const auto slope = [&](const mx::array& v) {
       const auto loss = [&](const mx::array& w) {
@@ -81,7 +79,7 @@ TEST(Triplets, ValuesAndDerivatives) {
       };
       return mx::sum(mx::multiply(mx::grad(loss)(a), da));
     };
-    EXPECT_NEAR(dot(mx::grad(slope)(b), db), dot(g, mvmr(da, k, db, i, o, z.n_o)), scale);
+    EXPECT_NEAR(product(mx::grad(slope)(b), db), product(g, mvmr(da, k, db, i, o, z.n_o)), scale);
     EXPECT_TRUE(mx::allclose(mvmr(mx::swapaxes(a, 2, 3), k, b, i, o, z.n_o, MatrixLayout::gmc), y,
                              1e-5, 1e-5)
                     .item<bool>());

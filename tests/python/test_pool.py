@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import scenes
 from mlx_lattice import ops
-from threads import with_threads
 
 DTYPES = [mx.float32, mx.float16, mx.bfloat16]
 TOLERANCE = {mx.float32: 1e-6, mx.float16: 1e-3, mx.bfloat16: 8e-3}
@@ -198,13 +197,6 @@ def test_ties():
 
     assert mx.grad(lambda f: run(f).sum())(x.feats).tolist() == [[0.5], [0.5], [0]]
     assert mx.jvp(run, [x.feats], [mx.array([[1.0], [10.0], [100.0]])])[1][0].tolist() == [[1.0]]
-
-
-def test_threads_do_not_change_bits():
-    x = tensor(n=3000, channels=16, extent=16)
-    run = lambda: [np.array(CALLS[name](x.replace(stride=2)).feats) for name in CALLS]
-    results = [run() for _ in with_threads(1, 2)]
-    assert all(np.array_equal(a, b) for a, b in zip(*results))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from mlx_lattice import SparseTensor, core, ops
 from strategies import relation_cases
-from threads import run_together, with_threads
+from threads import run_together
 
 BUILD = {
     "forward": ops.build_kernel_relation,
@@ -169,28 +169,6 @@ def test_no_rows(kind, dtype):
     assert r.counts.tolist() == [0, 0] and edges(r) == [] and r.out_coords.shape == (0, 4)
     check_maps(r, check_views(r))
     check_views(r.reversed())
-
-
-def test_threads_do_not_change_bits():
-    rng = np.random.default_rng(1)
-    coords = np.unique(rng.integers(-40, 40, (60000, 4)) % [3, 1 << 30, 80, 80], axis=0).astype(
-        np.int32
-    )
-    coords = mx.array(coords[rng.permutation(len(coords))])
-    runs = []
-    for threads in with_threads(1, 2):
-        assert core.thread_count() == threads
-        found = []
-        for r in (
-            ops.build_submanifold_kernel_relation(coords),
-            ops.build_kernel_relation(coords, 3, 2, 1),
-            ops.build_transposed_kernel_relation(coords),
-        ):
-            e, map_ = r.edges, r.implicit_gemm.out_in_map
-            found += [e.in_rows, e.out_rows, e.kernel_ids, r.out_coords, map_]
-        runs.append([np.array(a) for a in found])
-    for one, two in zip(*runs):
-        np.testing.assert_array_equal(one, two)
 
 
 def test_relation_from_edges():

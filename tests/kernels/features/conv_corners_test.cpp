@@ -13,6 +13,7 @@
 #include "lattice/kernels/cpu/features/outer.h"
 #include "lattice/kernels/cpu/geometry/edges.h"
 #include "lattice/kernels/cpu/geometry/relations.h"
+#include "tests/kernels/features/lists.h"
 #include "tests/support/hwy_targets.h"
 #include "tests/support/random.h"
 #include "tests/support/workloads.h"
@@ -27,18 +28,6 @@ std::vector<float> values(int64_t n, uint64_t seed) {
   std::vector<float> out(static_cast<size_t>(n));
   for (float& v : out) v = static_cast<float>(random.uniform(-1, 1));
   return out;
-}
-
-RelationLists submanifold(const support::Coords& coords) {
-  const CoordSpan span{coords.data(), static_cast<int64_t>(coords.size()) / 4, false};
-  return relate_same(std::make_shared<const CoordIndex>(index_coords(span)), Kernel{});
-}
-
-RelationLists identity(int64_t n) {
-  RelationLists r;
-  r.n_in = r.n_out = r.n_edges = n;
-  r.lists.push_back({nullptr, nullptr, n});
-  return r;
 }
 
 // W (n_k, c_in / groups, c_out) as it lies in memory.

@@ -9,6 +9,7 @@
 #include "lattice/kernels/cpu/features/conv.h"
 #include "lattice/kernels/cpu/features/norm.h"
 #include "lattice/kernels/cpu/geometry/relations.h"
+#include "tests/kernels/features/lists.h"
 #include "tests/support/hwy_targets.h"
 #include "tests/support/values.h"
 #include "tests/support/workloads.h"
@@ -18,21 +19,6 @@ namespace {
 
 using support::float_type_of;
 using support::values;
-
-RelationLists submanifold(int64_t n) {
-  const support::Coords coords = support::random_set(n, 8);
-  const CoordSpan span{coords.data(), static_cast<int64_t>(coords.size()) / 4, false};
-  return relate_same(std::make_shared<const CoordIndex>(index_coords(span)), Kernel{});
-}
-
-// Every row with itself: a pointwise layer.
-RelationLists identity(int64_t n) {
-  RelationLists lists;
-  lists.n_in = lists.n_out = lists.n_edges = n;
-  lists.lists.resize(1);
-  lists.lists[0].size = n;
-  return lists;
-}
 
 // Up by 2 x 2 x 2: every output row has one edge.
 RelationLists upward(int64_t n) {
@@ -95,7 +81,8 @@ const Shape kShapes[] = {{5, 3, true, true, true},     {16, 16, false, true, tru
 
 TEST(ConvNorm, HasTheBitsOfConvThenNorm) {
   support::on_each_target([] {
-    for (const RelationLists& lists : {submanifold(700), upward(700), identity(700), identity(0)}) {
+    for (const RelationLists& lists :
+         {submanifold(support::random_set(700, 8)), upward(700), identity(700), identity(0)}) {
       for (const Shape& s : kShapes) {
         SCOPED_TRACE(std::to_string(s.c_in) + " -> " + std::to_string(s.c_out));
         const Problem<float> p(lists, s);
@@ -107,7 +94,8 @@ TEST(ConvNorm, HasTheBitsOfConvThenNorm) {
 
 template <typename T>
 void expect_one_rounding(double unit) {
-  for (const RelationLists& lists : {submanifold(300), upward(300), identity(3000)}) {
+  for (const RelationLists& lists :
+       {submanifold(support::random_set(300, 8)), upward(300), identity(3000)}) {
     for (const Shape& s : kShapes) {
       const Problem<T> p(lists, s);
       const std::vector<T> found = p.together(), expected = p.apart();
@@ -135,7 +123,7 @@ TEST(ConvNorm, NanPassesTheRelu) {
 
 TEST(ConvNorm, SameBitsForAnyNumberOfThreads) {
   const int before = thread_count();
-  for (const RelationLists& lists : {submanifold(1500), identity(5000)}) {
+  for (const RelationLists& lists : {submanifold(support::random_set(1500, 8)), identity(5000)}) {
     const Problem<float> p(lists, {32, 48, true, true, true});
     set_thread_count(1);
     const std::vector<float> one = p.together();

@@ -14,6 +14,7 @@
 #include "lattice/kernels/cpu/features/reference.h"
 #include "lattice/kernels/cpu/geometry/edges.h"
 #include "lattice/kernels/cpu/geometry/relations.h"
+#include "tests/kernels/features/lists.h"
 #include "tests/support/hwy_targets.h"
 #include "tests/support/random.h"
 #include "tests/support/values.h"
@@ -25,11 +26,6 @@ namespace {
 using support::float_type_of;
 using support::on_each_target;
 using support::values;
-
-RelationLists submanifold(const support::Coords& coords) {
-  const CoordSpan span{coords.data(), static_cast<int64_t>(coords.size()) / 4, false};
-  return relate_same(std::make_shared<const CoordIndex>(index_coords(span)), Kernel{});
-}
 
 // Any edges between n_in and n_out rows, unsorted inputs, some twice.
 RelationLists any_edges(int64_t n_in, int64_t n_out, int64_t n_edges) {
