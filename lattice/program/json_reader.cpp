@@ -3,7 +3,7 @@
 #include <charconv>
 #include <cstdio>
 
-#include "lattice/program/error.h"
+#include "lattice/core/errors.h"
 
 namespace lattice::program {
 

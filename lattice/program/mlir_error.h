@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "lattice/program/error.h"
+#include "lattice/core/errors.h"
 
 namespace lattice::program::mlir {
 

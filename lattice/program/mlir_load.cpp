@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "lattice/core/arrays.h"
-#include "lattice/program/error.h"
+#include "lattice/core/errors.h"
 #include "lattice/program/executor.h"
 #include "lattice/program/mlir_lower.h"
 

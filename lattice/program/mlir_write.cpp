@@ -7,7 +7,7 @@
 #include <set>
 
 #include "lattice/core/arrays.h"
-#include "lattice/program/error.h"
+#include "lattice/core/errors.h"
 
 namespace lattice::program::mlir {
 namespace {

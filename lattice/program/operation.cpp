@@ -5,7 +5,7 @@
 #include <iterator>
 #include <map>
 
-#include "lattice/program/error.h"
+#include "lattice/core/errors.h"
 
 namespace lattice::program {
 

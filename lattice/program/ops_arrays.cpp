@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "lattice/program/error.h"
+#include "lattice/core/errors.h"
 #include "lattice/program/ops_common.h"
 
 namespace lattice::program {

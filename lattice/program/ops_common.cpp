@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "lattice/program/error.h"
+#include "lattice/core/errors.h"
 
 namespace lattice::program {
 

@@ -1,5 +1,5 @@
 // Convolutions and linear layers in programs; docs/ops/conv.md has the formulas.
-#include "lattice/program/error.h"
+#include "lattice/core/errors.h"
 #include "lattice/program/ops_common.h"
 
 namespace lattice::program {

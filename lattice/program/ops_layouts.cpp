@@ -2,9 +2,9 @@
 // and docs/ops/attention.md have the formulas.
 #include "lattice/ops/layouts.h"
 
+#include "lattice/core/errors.h"
 #include "lattice/ops/attention.h"
 #include "lattice/ops/reduce_rows.h"
-#include "lattice/program/error.h"
 #include "lattice/program/ops_common.h"
 
 namespace lattice::program {

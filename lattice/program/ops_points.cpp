@@ -1,4 +1,5 @@
 // Points in programs: segments, neighbors, rulebooks, point convolution; docs/points.md.
+#include "lattice/core/errors.h"
 #include "lattice/core/neighbors.h"
 #include "lattice/ops/attention.h"
 #include "lattice/ops/neighbors.h"
@@ -6,7 +7,6 @@
 #include "lattice/ops/segments.h"
 #include "lattice/ops/surface.h"
 #include "lattice/ops/triplets.h"
-#include "lattice/program/error.h"
 #include "lattice/program/ops_common.h"
 
 namespace lattice::program {

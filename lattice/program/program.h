@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "lattice/program/error.h"
+#include "lattice/core/errors.h"
 #include "lattice/program/value.h"
 
 namespace lattice {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "lattice/core/arrays.h"
-#include "lattice/program/error.h"
+#include "lattice/core/errors.h"
 #include "lattice/program/json_reader.h"
 
 namespace lattice::program {

@@ -166,15 +166,15 @@ void Segmenter::label(const Cloud& cloud, std::span<int32_t> labels) const {
         inputs.emplace(kPoints, positions(cloud.points(), state_->crops));
         continue;
       }
-      const auto found = cloud.columns().find(port.name);
-      if (found == cloud.columns().end())
+      const Column* found = cloud.find(port.name);
+      if (!found)
         refuse(kName, port.name,
                "the cloud has no column \"" + port.name + "\", which the network was trained with");
-      if (found->second.width != width_of(port))
+      if (found->width != width_of(port))
         refuse(kName, port.name,
-               "column \"" + port.name + "\" has " + std::to_string(found->second.width) +
+               "column \"" + port.name + "\" has " + std::to_string(found->width) +
                    " values per point, expected " + std::to_string(width_of(port)));
-      inputs.emplace(port.name, scaled(found->second, port));
+      inputs.emplace(port.name, scaled(*found, port));
     }
     Session session = state_->program.session(state_->limits);
     const ProgramValues outputs = session.run(inputs);

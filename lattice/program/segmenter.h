@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
-#include "lattice/program/cloud.h"
-#include "lattice/program/error.h"
+#include "lattice/core/cloud.h"
+#include "lattice/core/errors.h"
 
 namespace lattice {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "lattice/program/error.h"
+#include "lattice/core/errors.h"
 
 namespace lattice::program {
 

@@ -10,7 +10,7 @@
 #include <random>
 #include <sstream>
 
-#include "lattice/program/error.h"
+#include "lattice/core/errors.h"
 #include "lattice/program/mlir_lower.h"
 
 namespace lattice::program::mlir {

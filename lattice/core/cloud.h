@@ -9,11 +9,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "lattice/api.h"
 
@@ -84,6 +85,9 @@ struct LATTICE_API Column {
   }
 };
 
+/// A column and its name.
+using NamedColumn = std::pair<std::string, Column>;
+
 /// Points with columns. Cheap to copy: copies share the memory.
 class LATTICE_API Cloud {
  public:
@@ -104,16 +108,22 @@ class LATTICE_API Cloud {
     return column(name, Column::view(values, stride, width));
   }
 
+  /// The points and columns of the rows where `keep` is not 0, in memory of their own. Throws Error
+  /// unless there is one value for each point.
+  Cloud select(std::span<const uint8_t> keep) const;
+
   /// The number of points.
   int64_t size() const { return points_.rows; }
   /// The positions.
   const Column& points() const { return points_; }
-  /// All columns by name.
-  const std::map<std::string, Column>& columns() const { return columns_; }
+  /// All columns, in the order in which they were added.
+  const std::vector<NamedColumn>& columns() const { return columns_; }
+  /// The column of a name, or nullptr.
+  const Column* find(const std::string& name) const;
 
  private:
   Column points_{Number::float32, nullptr, 0, 3, 12, 4, {}};
-  std::map<std::string, Column> columns_;
+  std::vector<NamedColumn> columns_;
 };
 
 }  // namespace lattice

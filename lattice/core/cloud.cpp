@@ -1,9 +1,10 @@
-#include "lattice/program/cloud.h"
+#include "lattice/core/cloud.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "lattice/program/error.h"
+#include "lattice/core/errors.h"
 
 namespace lattice {
 namespace {
@@ -120,8 +121,43 @@ Cloud& Cloud::column(const std::string& name, Column values) {
                     " rows of " + std::to_string(values.width) + " values, expected " +
                     std::to_string(size()) + " rows of one or more; check its stride",
                 "Cloud::column", name);
-  columns_.insert_or_assign(name, std::move(values));
+  for (auto& [known, column] : columns_)
+    if (known == name) {
+      column = std::move(values);
+      return *this;
+    }
+  columns_.emplace_back(name, std::move(values));
   return *this;
+}
+
+Cloud Cloud::select(std::span<const uint8_t> keep) const {
+  if (static_cast<int64_t>(keep.size()) != size())
+    throw Error(ErrorCode::argument,
+                "[Cloud::select] keep has " + std::to_string(keep.size()) +
+                    " values, expected one for each of " + std::to_string(size()) + " points",
+                "Cloud::select", "keep");
+  const auto kept = static_cast<int64_t>(keep.size() - std::count(keep.begin(), keep.end(), 0));
+  const auto part = [&](const Column& from) {
+    const int64_t bytes = number_bytes(from.type), row_bytes = from.width * bytes;
+    const std::shared_ptr<std::byte[]> memory(new std::byte[static_cast<size_t>(kept * row_bytes)]);
+    std::byte* to = memory.get();
+    for (int64_t r = 0; r < from.rows; ++r)
+      for (int64_t j = 0; keep[r] && j < from.width; ++j, to += bytes)
+        std::memcpy(to,
+                    static_cast<const std::byte*>(from.data) + r * from.row_bytes +
+                        j * from.value_bytes,
+                    static_cast<size_t>(bytes));
+    return Column{from.type, memory.get(), kept, from.width, row_bytes, bytes, memory};
+  };
+  Cloud made(part(points_));
+  for (const auto& [name, values] : columns_) made.column(name, part(values));
+  return made;
+}
+
+const Column* Cloud::find(const std::string& name) const {
+  for (const auto& [known, column] : columns_)
+    if (known == name) return &column;
+  return nullptr;
 }
 
 }  // namespace lattice
