@@ -5,7 +5,7 @@ import builtins
 import numpy as np
 import pytest
 from mlx_lattice import io
-from mlx_lattice.io import PointCloud, lzf
+from mlx_lattice.io import PointCloud
 
 EXACT = [
     ("a.ply", {}),
@@ -275,31 +275,6 @@ def test_missing_packages_name_the_cure(tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.import_module", without)
     with pytest.raises(ImportError, match=r"pip install 'lattice-mlx\[io\]'"):
         io.read(tmp_path / "a.las")
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"a",
-        b"abc" * 1000,
-        bytes(100000),
-        np.random.default_rng(0).bytes(5000),
-        np.random.default_rng(1).integers(0, 3, 70000, dtype=np.uint8).tobytes(),
-    ],
-)
-def test_lzf_round_trip(data):
-    packed = lzf.compress(data)
-    assert lzf.decompress(packed, len(data)) == data
-    if len(set(data)) < 4 and len(data) > 100:
-        assert len(packed) < 0.6 * len(data)
-    with pytest.raises(ValueError):
-        lzf.decompress(packed, len(data) + 1)
-
-
-def test_lzf_of_another_program():
-    # liblzf: literal "ab", copy of 6 from 2 back, a long copy of 9 + 3
-    assert lzf.decompress(b"\x01ab\x80\x01\xe0\x03\x00", 20) == b"abababab" + b"b" * 12
 
 
 def test_local_points_of_a_map():

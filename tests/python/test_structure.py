@@ -60,6 +60,12 @@ RULES = {
         "lattice/graph/",
         "lattice/kernels/",
     ],
+    "lattice/io": [
+        "mlx/",
+        "lattice/io/",
+        "lattice/ops/",
+        "lattice/core/",
+    ],
     "lattice/program": [
         "mlx/",
         "lattice/program/",
@@ -85,6 +91,7 @@ RULES = {
         "lattice/routes/capability.h",
         "lattice/routes/decide.h",
         "lattice/routes/table.h",
+        "lattice/io/",
         "lattice/program/",
         "lattice/selftest/selftest.h",
         "lattice/core/",

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
-import numpy as np
-
 from ..core._checks import path as check_path
 
 if TYPE_CHECKING:
@@ -65,13 +63,6 @@ def file_size(file: BinaryIO) -> int:
     return os.fstat(file.fileno()).st_size
 
 
-def write_array(file: BinaryIO, array: np.ndarray) -> None:
-    """The bytes of an array. `ndarray.tofile` loses the error of a full disk; `write` raises it."""
-    array = np.ascontiguousarray(array)
-    if array.size:
-        file.write(array.reshape(-1).view(np.uint8).data)
-
-
 def whole(text: str, what: str, low: int = 0, high: int = (1 << 48) - 1) -> int:
     """An integer of a header, between low and high."""
     try:
@@ -92,25 +83,6 @@ def fits(count: int, row_bytes: int, left: int, what: str = "points") -> None:
             f"{count} {what} of {row_bytes} bytes need {count * row_bytes} bytes, found {left}: "
             "truncated, or the count is wrong"
         )
-
-
-def header_lines(file: BinaryIO, last: str, kind: str) -> list[str]:
-    """Lines of a text header up to and including the line that begins with `last`.
-
-    Afterwards the file stands behind that line.
-    """
-    lines, left = [], HEADER_LIMIT
-    while True:
-        line = file.readline(left + 1)
-        left -= len(line)
-        if left < 0:
-            raise ValueError(f"header longer than {HEADER_LIMIT} bytes")
-        if not line.endswith(b"\n"):
-            raise ValueError(f"header of a {kind} file without {last!r}")
-        text = line.decode("latin-1").strip()
-        lines.append(text)
-        if text.split(" ")[0] == last:
-            return lines
 
 
 def short(text: str) -> str:

@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import _ext
 from ..core._checks import numpy_array, told
 
 if TYPE_CHECKING:
     import mlx.core as mx
 
     from ..core.types import ArrayLike
-
-# Names that files use -> ours. Three or four of them together make one column.
-GROUPS = {
-    "color": (
-        ("red", "green", "blue", "alpha"),
-        ("r", "g", "b", "a"),
-        ("diffuse_red", "diffuse_green", "diffuse_blue", "diffuse_alpha"),
-    ),
-    "normal": (("nx", "ny", "nz"), ("normal_x", "normal_y", "normal_z")),
-}
-ALIASES = {
-    "intensity": ("scalar_intensity", "reflectance", "scalar_reflectance"),
-    "label": (
-        "classification",
-        "class",
-        "class_id",
-        "semantic",
-        "scalar_label",
-        "scalar_classification",
-    ),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,91 +180,7 @@ def plain(values: np.ndarray) -> np.ndarray:
 
 def gather(fields: Mapping[str, np.ndarray], what: str) -> PointCloud:
     """A PointCloud from {name in the file: (N,) or (N, k)}; x, y and z are required."""
-    fields = dict(fields)
-    lower = {name.lower(): name for name in reversed(fields)}
-    lower |= {name: name for name in fields if name == name.lower()}  # x before X
-    missing = [axis for axis in "xyz" if axis not in lower]
-    if missing:
-        raise ValueError(
-            f"{what} without {', '.join(missing)}; found {', '.join(fields) or 'nothing'}"
-        )
-    xyz = [fields.pop(lower[axis]) for axis in "xyz"]
-    if any(axis.ndim != 1 for axis in xyz):
-        raise ValueError(f"{what} must have one number per point in each of x, y and z")
-    common = np.result_type(*xyz)
-    exact = common == np.float32 or (common.kind in "iu" and common.itemsize <= 2)
-    dtype = np.float32 if exact else np.float64
-    points = np.stack([axis.astype(dtype, copy=False) for axis in xyz], axis=1)
-    columns = _grouped(fields, lower)
-    taken = {name.lower() for name in fields}
-    for name, values in fields.items():
-        ours = next(
-            (
-                o
-                for o, others in ALIASES.items()
-                if name.lower() in others and o not in taken and o not in columns
-            ),
-            name,
-        )
-        ours = name.lower() if name.lower() in ALIASES else ours
-        # `Intensity` beside `intensity` keeps its own name.
-        columns[name if ours != name and (ours in fields or ours in columns) else ours] = values
-    return PointCloud(points, columns)
-
-
-def _grouped(fields: dict[str, np.ndarray], lower: dict[str, str]) -> dict[str, np.ndarray]:
-    """Takes colors and normals out of the fields: three or four of them make one column."""
-    columns = {}
-    for name, sets in GROUPS.items():
-        for parts in sets:
-            found = [lower[p] for p in parts if p in lower and lower[p] in fields]
-            if (
-                len(found) >= 3
-                and name not in fields
-                and [f.lower() for f in found[:3]] == list(parts[:3])
-                and all(fields[f].ndim == 1 for f in found)
-            ):
-                columns[name] = np.stack([fields.pop(f) for f in found], axis=1)
-                break
-    return columns
-
-
-def scatter(
-    cloud: PointCloud, dtypes: Collection[np.dtype[Any]], what: str, flat: bool = True
-) -> np.ndarray:
-    """Structured array for a file: x, y, z, red, green, blue ...
-
-    `dtypes` are the dtypes of the format. color becomes 8 bits, as viewers of these formats
-    expect. flat: a column (N, k) becomes name_0 ... name_{k-1}.
-    """
-    parts = [(axis, cloud.points[:, i]) for i, axis in enumerate("xyz")]
-    for name, values in cloud.columns.items():
-        width = values.shape[1] if values.ndim == 2 else 1
-        if width == 0:
-            raise ValueError(f"column {name!r}: found no value per point, expected some; drop it")
-        if name == "color" and values.ndim == 2 and width in (3, 4):
-            wrong = color_range(values)
-            if wrong:
-                raise ValueError(f"column 'color': {wrong}")
-            parts += zip(GROUPS["color"][0], color8(values).T)
-        elif name == "normal" and values.ndim == 2 and width == 3:
-            parts += zip(GROUPS["normal"][0], values.T)
-        elif values.ndim == 2 and flat:
-            parts += [(f"{name}_{i}", values[:, i]) for i in range(width)]
-        else:
-            parts.append((name, values))
-    parts = [(name, _stored(name, values, dtypes, what)) for name, values in parts]
-    names = [name for name, _ in parts]
-    for name in names:
-        if names.count(name) > 1 or not name or name != "".join(name.split()) or not name.isascii():
-            raise ValueError(
-                f"column {name!r} cannot be a field of a {what} file: "
-                "names are unique, ASCII and without spaces"
-            )
-    rows = np.empty(len(cloud), [(name, values.dtype, values.shape[1:]) for name, values in parts])
-    for name, values in parts:
-        rows[name] = values
-    return rows
+    return PointCloud(*_ext.gather_columns({n: plain(v) for n, v in fields.items()}, what))
 
 
 def color_range(values: np.ndarray) -> str:
@@ -347,20 +243,3 @@ def labels_of(cloud: PointCloud, column: str, name: str) -> np.ndarray:
                 f"{name}: column {column!r} has the label {bad[0]}, expected whole numbers"
             )
     return values.astype(np.int64, copy=False)
-
-
-def _stored(
-    name: str, values: np.ndarray, dtypes: Collection[np.dtype[Any]], what: str
-) -> np.ndarray:
-    """Values in the nearest dtype of the format that holds them all."""
-    if values.dtype in dtypes:
-        return values
-    if values.dtype.kind == "b":
-        return values.astype(np.uint8)
-    if values.dtype.kind == "f":
-        return values.astype(np.float32 if values.dtype.itemsize < 4 else np.float64)
-    low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
-    for dtype in sorted((d for d in dtypes if d.kind in "iu"), key=lambda d: d.itemsize):
-        if dtype.itemsize >= 4 and np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
-            return values.astype(dtype)
-    raise ValueError(f"column {name!r}: found values in {low}..{high}, too large for a {what} file")

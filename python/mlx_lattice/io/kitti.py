@@ -14,56 +14,31 @@ from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import _ext
 from ..core._checks import integer
 from ..core._checks import path as check_path
-from ._check import file_size, naming, write_array
-from .atomic_files import atomic_file
-from .cloud import PointCloud, check_cloud
+from ._check import FileError, file_size, naming
+from ._native import read_native, write_native
+from .cloud import PointCloud
 
 if TYPE_CHECKING:
     from ..core.types import FilePath
-
-WIDTHS = {"kitti": 4, "nuscenes": 5}  # float32 values per point
 
 
 def bin_format(path: FilePath) -> str:
     """The format "kitti" or "nuscenes", from the name, the folder and the size of a `.bin` file."""
     check_path("read_bin", path)
-    path = Path(path)
-    if path.name.endswith(".pcd.bin"):
-        return "nuscenes"
-    if path.parent.name == "velodyne" and not _has_rings(path):
-        return "kitti"
-    with naming(path, "BIN"):
-        size = os.stat(path).st_size
-        fitting = [name for name, width in WIDTHS.items() if size % (4 * width) == 0]
-        if not fitting:
-            raise ValueError(
-                f"{size} bytes, expected a multiple of 16 (kitti: 4 floats per point) "
-                "or of 20 (nuscenes: 5 floats per point)"
-            )
-        if len(fitting) > 1 and size:
-            raise ValueError(
-                f"{size} bytes are {size // 16} points of KITTI or {size // 20} of nuScenes; "
-                "say which: --format kitti or --format nuscenes (in Python format=)"
-            )
-        return fitting[0]
-
-
-def _has_rings(path: Path) -> bool:
-    """Whether rows of five floats fit, the fifth a ring number: other rows hardly ever do."""
-    if not path.is_file() or os.stat(path).st_size % 20:
-        return False
-    rows = np.fromfile(path, "<f4", 5000).reshape(-1, 5)
-    ring = rows[:, 4]
-    whole = np.isfinite(ring).all() and (ring == np.rint(ring)).all()
-    return len(rows) >= 8 and bool(whole and (ring >= 0).all() and ring.any())
+    if not str(path).endswith(".pcd.bin"):
+        os.stat(path)  # the system's own words where there is no such file
+    try:
+        return _ext.scan_format(os.fsdecode(path))
+    except ValueError as error:
+        raise FileError(str(error)) from None
 
 
 def read_bin(path: FilePath, **options: Any) -> PointCloud:
@@ -74,9 +49,6 @@ def read_bin(path: FilePath, **options: Any) -> PointCloud:
     """
     reader = read_nuscenes if bin_format(path) == "nuscenes" else read_kitti
     return reader(path, **options)
-
-
-PRECISION = 0.005  # of a coordinate, in the unit of the file: what float32 may lose
 
 
 def read_kitti(path: FilePath, labels: FilePath | bool | None = None) -> PointCloud:
@@ -97,15 +69,15 @@ def read_kitti(path: FilePath, labels: FilePath | bool | None = None) -> PointCl
         >>> io.read_kitti(path)
         PointCloud(6,000 points float32; intensity float32)
     """
-    rows = _values(path, "<f4", 4, "KITTI").reshape(-1, 4)
-    columns = {"intensity": rows[:, 3]}
+    cloud = read_native(path, "kitti")
+    columns = dict(cloud.columns)
     if labels is None:
         beside = _beside(path, "velodyne", "labels", ".label")
         labels = beside if beside is not None and beside.is_file() else False
     if not isinstance(labels, bool):
-        label, instance = read_label(labels, len(rows))
+        label, instance = read_label(labels, len(cloud))
         columns |= {"label": label, "instance": instance}
-    return PointCloud(rows[:, :3], columns)
+    return PointCloud(cloud.points, columns)
 
 
 def read_label(path: FilePath, count: int | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -142,21 +114,14 @@ def read_nuscenes(
     labels: the path of a _lidarseg.bin, which adds `label`.
     panoptic: the path of a _panoptic.npz, which adds `label` and `instance`.
     """
-    rows = _values(path, "<f4", 5, "nuScenes").reshape(-1, 5)
-    ring = rows[:, 4]
-    with naming(path, "nuScenes"):
-        if ring.size and not (np.isfinite(ring).all() and (ring == np.rint(ring)).all()):
-            raise ValueError(
-                "the fifth value of a point is not a whole ring number; is this file KITTI's? "
-                "--format kitti"
-            )
-        columns = {"intensity": rows[:, 3], "ring": ring.astype(np.int32)}
+    cloud = read_native(path, "nuscenes")
+    columns = dict(cloud.columns)
     if labels is not None:
-        columns["label"] = read_lidarseg(labels, len(rows))
+        columns["label"] = read_lidarseg(labels, len(cloud))
     if panoptic is not None:
-        label, instance = read_panoptic(panoptic, len(rows))
+        label, instance = read_panoptic(panoptic, len(cloud))
         columns |= {"label": label, "instance": instance}
-    return PointCloud(rows[:, :3], columns)
+    return PointCloud(cloud.points, columns)
 
 
 def read_lidarseg(path: FilePath, count: int | None = None) -> np.ndarray:
@@ -217,10 +182,7 @@ def write_kitti(path: FilePath, cloud: PointCloud) -> None:
     Other columns have no place in this format and are a ValueError, and so are points that float32
     would move by more than 5 mm.
     """
-    check_cloud("write_kitti", cloud)
-    check_path("write_kitti", path)
-    _only(path, cloud, "KITTI", {"intensity"})
-    _write(path, cloud, ["intensity"])
+    write_native("write_kitti", path, cloud, "kitti", "")
 
 
 def write_nuscenes(path: FilePath, cloud: PointCloud) -> None:
@@ -228,44 +190,4 @@ def write_nuscenes(path: FilePath, cloud: PointCloud) -> None:
 
     Other columns have no place in this format and are a ValueError.
     """
-    check_cloud("write_nuscenes", cloud)
-    check_path("write_nuscenes", path)
-    _only(path, cloud, "nuScenes", {"intensity", "ring"})
-    _write(path, cloud, ["intensity", "ring"])
-
-
-def _only(path: FilePath, cloud: PointCloud, kind: str, allowed: set[str]) -> None:
-    others = set(cloud.columns) - allowed
-    if others:
-        raise ValueError(
-            f"{path}: a {kind} file has no place for {', '.join(sorted(others))}; "
-            "drop them or write .ply"
-        )
-
-
-def _write(path: FilePath, cloud: PointCloud, names: Sequence[str]) -> None:
-    zero = np.zeros(len(cloud), np.float32)
-    columns = [cloud.columns.get(name, zero) for name in names]
-    for name, values in zip(names, columns):
-        if values.ndim != 1:
-            raise ValueError(
-                f"{path}: column {name!r} has {values.shape[1]} values per point, expected one"
-            )
-    with np.errstate(over="ignore"):
-        rows = np.column_stack([cloud.points, *columns]).astype("<f4")
-    _check_precision(path, cloud.points, rows)
-    with atomic_file(path) as file:
-        write_array(file, rows)
-
-
-def _check_precision(path: FilePath, points: np.ndarray, rows: np.ndarray) -> None:
-    """float32 loses at most PRECISION, and no finite point becomes infinite."""
-    if points.dtype == np.float32 or not len(points):
-        return
-    finite = np.isfinite(points)
-    error = np.abs(np.where(finite, points - rows[:, :3].astype(np.float64), 0)).max()
-    if error > PRECISION:
-        raise ValueError(
-            f"{path}: float32, which the file holds, moves the points by up to {error:.3g}; "
-            "subtract an origin first (cloud.local()), or write .npz, .las or .ply"
-        )
+    write_native("write_nuscenes", path, cloud, "nuscenes", "")

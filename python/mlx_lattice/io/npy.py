@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 import zipfile
+from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, BinaryIO
 
 import numpy as np
@@ -15,7 +16,8 @@ from numpy.lib import format as npy
 
 from ..core._checks import flag
 from ..core._checks import path as check_path
-from ._check import HEADER_LIMIT, file_size, naming, short, write_array
+from ._check import HEADER_LIMIT, file_size, naming, short
+from ._native import read_native, write_native
 from .atomic_files import atomic_file
 from .cloud import PointCloud, check_cloud, gather
 
@@ -27,14 +29,14 @@ PIECE = 16 << 20  # bytes that are read at once
 GROWTH, FREE = 64, 256 << 20  # arrays may take FREE bytes, or GROWTH times the file
 
 
-def read_npy(path: FilePath) -> PointCloud:
+def read_npy(path: FilePath, *, on_progress: Callable[[float], object] | None = None) -> PointCloud:
     """PointCloud of a .npy file: an array (N, C), or a structured array with x, y and z.
 
     Columns behind the third become `features`, or keep the names of their fields. Pickled objects
-    are never loaded: such a file is a ValueError.
+    are never loaded: such a file is a ValueError. on_progress is called now and then with the share
+    that is done.
     """
-    with naming(path, "NPY"), open(path, "rb") as file:
-        return _cloud(_array(file, file_size(file)))
+    return read_native(path, "npy", on_progress)
 
 
 def _array(file: IO[bytes], size: int) -> np.ndarray:
@@ -69,19 +71,6 @@ def _array(file: IO[bytes], size: int) -> np.ndarray:
         np.frombuffer(data, dtype, count) if dtype.itemsize and count else np.empty(count, dtype)
     )
     return array.reshape(shape[::-1]).T if by_column else array.reshape(shape)
-
-
-def _cloud(array: np.ndarray) -> PointCloud:
-    if array.dtype.names:
-        if array.ndim != 1:
-            raise ValueError(f"structured array of shape {array.shape}, expected (N,)")
-        return gather({n: _native(array[n]) for n in array.dtype.names}, "structured array")
-    if array.ndim != 2 or array.shape[1] < 3:
-        raise ValueError(
-            f"found an array of shape {array.shape}, expected (N, C) with C >= 3: x, y, z first"
-        )
-    array = _native(array)
-    return PointCloud(array[:, :3], {"features": array[:, 3:]} if array.shape[1] > 3 else {})
 
 
 def _native(array: np.ndarray) -> np.ndarray:
@@ -129,23 +118,7 @@ def read_npz(path: FilePath) -> PointCloud:
 
 def write_npy(path: FilePath, cloud: PointCloud) -> None:
     """Writes (N, 3), or with columns a structured array of x, y, z and the columns."""
-    check_cloud("write_npy", cloud)
-    check_path("write_npy", path)
-    array = cloud.points
-    if cloud.columns:
-        dtype = cloud.points.dtype
-        array = np.empty(
-            len(cloud),
-            [(a, dtype) for a in "xyz"]
-            + [(n, v.dtype, v.shape[1:]) for n, v in cloud.columns.items()],
-        )
-        for i, axis in enumerate("xyz"):
-            array[axis] = cloud.points[:, i]
-        for name, values in cloud.columns.items():
-            array[name] = values
-    with atomic_file(path) as file:
-        npy.write_array_header_1_0(file, npy.header_data_from_array_1_0(array))
-        write_array(file, array)
+    write_native("write_npy", path, cloud, "npy", "")
 
 
 def write_npz(path: FilePath, cloud: PointCloud, *, compressed: bool = True) -> None:

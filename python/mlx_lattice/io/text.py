@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from ..core._checks import path as check_path
 from ..core._checks import told
 from ._check import HEADER_LIMIT, file_size, naming
-from .atomic_files import atomic_file
-from .cloud import PointCloud, check_cloud, gather
+from ._native import write_native
+from .cloud import PointCloud, gather
 
 if TYPE_CHECKING:
     from ..core.types import FilePath
@@ -154,18 +153,9 @@ def write_text(path: FilePath, cloud: PointCloud, *, separator: str = " ") -> No
 
     Numbers are the shortest decimals that read back equal. `separator` stands between two values.
     """
-    from ._ascii_rows import write_rows
-    from .cloud import scatter
-
-    check_cloud("write_text", cloud)
-    check_path("write_text", path)
     if not isinstance(separator, str):
         raise TypeError(f"[write_text] separator must be a text, found {told(separator)}")
-    numbers = [np.dtype(k) for k in ("u1", "i4", "i8", "f4", "f8")]
-    rows = scatter(cloud, set(numbers), "text")
-    with atomic_file(path) as file:
-        file.write((separator.join(rows.dtype.names or ()) + "\n").encode())
-        write_rows(file, rows, separator)
+    write_native("write_text", path, cloud, "text", separator)
 
 
 def write_csv(path: FilePath, cloud: PointCloud) -> None:
