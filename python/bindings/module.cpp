@@ -30,6 +30,8 @@ NB_MODULE(_ext, m) {
   bind_layouts(m);
   bind_entropy(m);
   bind_codec(m);
+  bind_io(m);
+  bind_registration(m);
   bind_algebra(m);
   bind_attention(m);
   bind_features(m);

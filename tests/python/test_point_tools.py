@@ -152,8 +152,18 @@ def room(n=3000, seed=0):
     return p
 
 
+def cross(x):
+    """(3, 3) that multiplies a vector by x from the left: x cross v."""
+    return np.array([[0, -x[2], x[1]], [x[2], 0, -x[0]], [-x[1], x[0], 0]])
+
+
 def pose_of(rotation, translation):
-    return points.registration._motion(np.array([*rotation, *translation], float))
+    """(4, 4) of a rotation vector and a translation (Rodrigues)."""
+    angle, turn = np.linalg.norm(rotation), cross(rotation)
+    pose = np.eye(4)
+    pose[:3, :3] += np.sin(angle) / angle * turn + (1 - np.cos(angle)) / angle**2 * turn @ turn
+    pose[:3, 3] = translation
+    return pose
 
 
 def test_icp_finds_the_pose():
@@ -201,7 +211,7 @@ def test_icp_covariance_is_about_the_origin():
     source, target, c = room(800, 2) + 0.01, room(), np.array([30.0, -20.0, 10.0])
     near, far = points.icp(source, target), points.icp(source + c, target + c)
     change = np.eye(6)
-    change[3:, :3] = points.registration._cross(c)
+    change[3:, :3] = cross(c)
     expected = change @ near.covariance @ change.T
     assert np.abs(far.covariance - expected).max() < 2e-3 * np.abs(expected).max()
 
