@@ -99,7 +99,7 @@ def test_round_trip(name, path):
         assert same_bits(program(*given), net(*given))
 
 
-@pytest.mark.parametrize("name", ["minkunet", "resnet", "window", "dgcnn"])
+@pytest.mark.parametrize("name", NETWORKS)
 def test_packed_round_trip(name, path):
     net = NETWORKS[name]().eval()
     mlx.nn.quantize(net, group_size=32, bits=8)
