@@ -59,7 +59,7 @@ TEST_P(SortThreads, AnyNumberOfBitsAndRows) {
   // 64 bits with 2 rows or more needs 128-bit words; few bits mean many equal keys, whose order
   // must be kept.
   for (int bits : {0, 1, 5, 11, 12, 22, 23, 33, 47, 48, 63, 64})
-    for (int64_t n : {0, 1, 2, 3, 1000, 70001}) {
+    for (int64_t n : {0, 1, 2, 3, 1000, 70001, 300001}) {
       const auto keys =
           random_keys(n, bits, static_cast<uint64_t>(bits) * 1000 + static_cast<uint64_t>(n));
       ASSERT_EQ(sort(keys, bits), reference(keys)) << bits << " bits, " << n << " rows";
@@ -67,17 +67,17 @@ TEST_P(SortThreads, AnyNumberOfBitsAndRows) {
 }
 
 TEST_P(SortThreads, SortedReversedAndEqual) {
-  std::vector<uint64_t> up(50000), down(50000), equal(50000, 77);
+  std::vector<uint64_t> up(200000), down(200000), equal(200000, 77);
   std::iota(up.begin(), up.end(), 0);
   std::iota(down.rbegin(), down.rend(), 0);
-  for (const auto& keys : {up, down, equal}) ASSERT_EQ(sort(keys, 17), reference(keys));
-  std::swap(up[49998], up[49999]);  // the last pair alone is wrong
-  ASSERT_EQ(sort(up, 17), reference(up));
+  for (const auto& keys : {up, down, equal}) ASSERT_EQ(sort(keys, 18), reference(keys));
+  std::swap(up[199998], up[199999]);  // the last pair alone is wrong
+  ASSERT_EQ(sort(up, 18), reference(up));
 }
 
 TEST_P(SortThreads, WideWords) {
   Random random(3);
-  const int64_t n = 40000;
+  const int64_t n = 200000;
   Buffer<uint128> words(n), spare(n);
   for (uint128& w : words) w = static_cast<uint128>(random.bits()) << 64 | random.bits();
   std::vector<uint128> want(words.begin(), words.end());
@@ -88,7 +88,7 @@ TEST_P(SortThreads, WideWords) {
 
 TEST_P(SortThreads, LowBitsTravelAlong) {
   Random random(4);
-  const int64_t n = 40000;
+  const int64_t n = 200000;
   Buffer<uint64_t> words(n), spare(n);
   for (int64_t i = 0; i < n; ++i)
     words[i] = static_cast<uint64_t>(random.below(100)) << 20 | static_cast<uint64_t>(n - i);
