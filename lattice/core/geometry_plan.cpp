@@ -162,14 +162,13 @@ std::vector<uint8_t> GeometryPlan::encode() const {
   for (const auto& [in, target, relation] : steps_) {
     if (is_reached(relation->kind()))
       fail("GeometryPlan.encode",
-           "a plan with reached supports cannot be stored; save the coordinates and make the plan "
-           "again with model.plan(x)");
+           "a plan with reached supports cannot be stored; save the coordinates and record the plan "
+           "again");
     if (!cost.add(relation->kind(), relation->n_in(), relation->spec()))
       fail("GeometryPlan.encode",
-           "the plan is too large to be stored: a reader accepts kernels of "
-           "at "
-           "most 4,096 offsets and relations of at most 2^34 pairs of row and offset; save the "
-           "coordinates and make the plan again with model.plan(x)");
+           "the plan is too large to be stored: a reader accepts kernels of at most 4,096 offsets "
+           "and relations of at most 2^34 pairs of row and offset; save the coordinates and record "
+           "the plan again");
     cpu::put(body, static_cast<uint8_t>(relation->kind()));
     cpu::put(body, slots.at(in));
     cpu::put(body, target ? slots.at(*target) : kNone);

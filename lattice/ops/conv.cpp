@@ -73,8 +73,7 @@ void check_arrays(const std::string& op, const SparseTensor& x, mx::Dtype weight
                   int64_t c_out, const Bias& bias, mx::StreamOrDevice s) {
   check_float(op, x);
   check_same_dtype(op, "weight", weight_dtype, x.dtype(),
-                   "; convert one: x.astype(...) or weight.astype(...), "
-                   "of a module model.set_dtype(...)");
+                   "; convert the features, or the weight, with astype");
   check_bias(op, bias, c_out);
   check_coords_on_device(op, x.coords(), s);
 }

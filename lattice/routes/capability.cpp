@@ -81,7 +81,7 @@ bool start_on_gpu(const std::vector<mx::array>& arrays, mx::StreamOrDevice s) {
 void check_coords_on_device(std::string_view operation, const mx::array& coords,
                             mx::StreamOrDevice s) {
   if (coords.dtype() == mx::int64 && on_gpu(s))
-    fail(operation, "coords must be int32 on a GPU, got int64; convert them with astype(mx.int32)");
+    fail(operation, "coords must be int32 on a GPU, got int64; convert them with astype");
 }
 
 const char* name(TensorOps tier) {
