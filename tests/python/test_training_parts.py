@@ -109,6 +109,8 @@ def test_class_balanced():
     assert drawn != [sampler.index(p, 1) for p in range(400)]
     found = class_counts(Clouds(3))
     assert found.shape == (3, 2) and found.sum() == 900
+    with pytest.raises(TypeError, match="sampler"):
+        Loader(Clouds(100, n=5), total, sampler=(1, 2, 3))  # its index() looks for a value
     loader = Loader(Clouds(100, n=5), total, sampler=sampler, workers=0)
     names = [loader.item(p, 0)[0] for p in range(20)]
     assert names == [f"scan {i}.bin" for i in drawn[:20]]

@@ -85,7 +85,8 @@ class Loader:
         _checks.function("Loader", "prepare", prepare)
         if transform is not None:
             _checks.function("Loader", "transform", transform)
-        if sampler is not None and not hasattr(sampler, "index"):
+        # A list has an index() too, which looks for a value.
+        if isinstance(sampler, Sequence) or (sampler is not None and not hasattr(sampler, "index")):
             _checks.wrong_type("Loader", "sampler", sampler, "a sampler, such as ClassBalanced")
         workers = _checks.integer(self, "workers", workers, 0)
         ahead = _checks.integer(self, "ahead", ahead)
