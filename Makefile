@@ -73,8 +73,8 @@ docs: package site
 site: build/tools/ready
 	command -v doxygen >/dev/null || scripts/setup.sh test
 	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true \
-	  PYTHONPATH="$$(echo .venv/lib/python3*/site-packages)" \
-	  $(TOOLS)/mkdocs build --quiet --clean
+	  PYTHONPATH="$$(echo .venv/lib/python3*/site-packages)" bash -o pipefail -c \
+	  '$(TOOLS)/mkdocs build --quiet --clean 2>&1 | $(PYTHON) scripts/progress.py "writing the site" build/site.log'
 	headers=$$(echo .venv/lib/python3*/site-packages/mlx_lattice/include); \
 	  (cat docs/Doxyfile; echo "INPUT = $$headers"; echo "STRIP_FROM_PATH = $$headers") | doxygen -
 	$(TOOLS)/linkchecker --no-status --no-warnings build/site/index.html >build/links.log || \

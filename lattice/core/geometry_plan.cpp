@@ -162,8 +162,8 @@ std::vector<uint8_t> GeometryPlan::encode() const {
   for (const auto& [in, target, relation] : steps_) {
     if (is_reached(relation->kind()))
       fail("GeometryPlan.encode",
-           "a plan with reached supports cannot be stored; save the coordinates and record the plan "
-           "again");
+           "a plan with reached supports cannot be stored; save the coordinates and record the "
+           "plan again");
     if (!cost.add(relation->kind(), relation->n_in(), relation->spec()))
       fail("GeometryPlan.encode",
            "the plan is too large to be stored: a reader accepts kernels of at most 4,096 offsets "

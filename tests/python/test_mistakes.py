@@ -62,7 +62,11 @@ MISTAKES = [
     (lambda: ops.conv3d(X, W, kernel=3), TypeError, "unexpected keyword argument 'kernel'"),
     (lambda: ops.conv3d(X, W, None, 3, 2), TypeError, "takes from 2 to 3 positional arguments"),
     (lambda: ops.conv3d(X), TypeError, "weight"),
-    (lambda: ops.conv3d(X, W.astype(mx.float16)), ValueError, "convert the features, or the weight, with astype"),
+    (
+        lambda: ops.conv3d(X, W.astype(mx.float16)),
+        ValueError,
+        "convert the features, or the weight, with astype",
+    ),
     (
         lambda: ops.conv3d(X, mx.ones((8, 5, 5, 5, 4))),
         ValueError,
