@@ -112,14 +112,15 @@ def cumsum(
 
 def reshape(recorder: Recorder, a: mx.array, *shape: Any, **_: Any) -> Write:
     sizes = tuple(shape[0]) if shape and not isinstance(shape[0], int) else shape
-    return _writer(recorder, "reshape", [recorder.array(a)], [Shape(tuple(int(n) for n in sizes))])
+    made = Shape(tuple(int(n) for n in sizes), a.shape[0] if a.ndim else 1)
+    return _writer(recorder, "reshape", [recorder.array(a)], [made])
 
 
 def flatten(
     recorder: Recorder, a: mx.array, start_axis: int = 0, end_axis: int = -1, **_: Any
 ) -> Write:
     operand = recorder.array(a)
-    return lambda y: recorder.add("reshape", [operand], [Shape(tuple(y.shape))], y)
+    return lambda y: recorder.add("reshape", [operand], [Shape(tuple(y.shape), y.shape[0])], y)
 
 
 def broadcast_to(recorder: Recorder, a: mx.array, shape: Sequence[int], **_: Any) -> Write:

@@ -43,7 +43,8 @@ def _same(node: Node, name: str, a: Any, b: Any) -> Any:
     if isinstance(a, Shape) and isinstance(b, Shape) and len(a.sizes) == len(b.sizes):
         differ = [i for i, (m, n) in enumerate(zip(a.sizes, b.sizes)) if m != n]
         if not differ:
-            return a.sizes
+            free = a.rows > 1 and a.sizes[:1] == (a.rows,) and not {0, -1} & {*a.sizes}
+            return (-1, *a.sizes[1:]) if free else a.sizes
         if len(differ) == 1 and -1 not in a.sizes:
             return tuple(-1 if i == differ[0] else n for i, n in enumerate(a.sizes))
     elif a == b or (a != a and b != b):

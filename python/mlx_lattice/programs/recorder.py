@@ -39,9 +39,14 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of which one may be free: one that differs in a second recording becomes -1."""
+    """Sizes of which one may be free: one that differs in a second recording becomes -1.
+
+    Where all are equal it is the first, if it is the number of rows of the operand: two inputs may
+    have equally many rows at one place, such as the padded rows of a patch, and a third one others.
+    """
 
     sizes: tuple[int, ...]
+    rows: int  # of the operand
 
 
 #: Operands of the table that the functions of the extension call otherwise.
