@@ -9,6 +9,7 @@
 #include <string>
 
 #include "lattice/kernels/cpu/coding/attributes.h"
+#include "lattice/kernels/cpu/coding/lidar.h"
 #include "lattice/kernels/cpu/coding/octree.h"
 #include "lattice/kernels/cpu/coding/rans.h"
 #include "lattice/kernels/cpu/geometry/coords.h"
@@ -138,6 +139,29 @@ TEST(Fuzz, Octree) {
     for (int64_t i = 0; i < order.size(); ++i) ASSERT_EQ(order[i], i);
     ASSERT_LT(index_coords(span).duplicate, 0);
   });
+}
+
+// Whole files of the network's coder are larger, so that its levels are reached.
+TEST(Fuzz, Lidar) {
+  for (const bool fast : {false, true}) {
+    const LidarOptions options{&LidarNet::shipped(), fast, {1, 2, 3}};
+    std::vector<Data> seeds;
+    for (const support::Coords& set :
+         {support::random_set(150, 9, 2), support::dense_block(9, 9, 3), support::line(80),
+          support::random_set(70, 1 << 30)}) {
+      const CoordSpan span{set.data(), static_cast<int64_t>(set.size()) / 4, false};
+      std::vector<int32_t> sorted(set.size());
+      take_rows(span, morton_order(span).span(), sorted.data());
+      seeds.push_back(encode_lidar({sorted.data(), span.rows, false}, options, "fuzz"));
+    }
+    run(seeds, 7, inputs() / 10, [&](const Data& data, Random&) {
+      const std::vector<int32_t> rows = decode_lidar(data, options, "fuzz");
+      const CoordSpan span{rows.data(), static_cast<int64_t>(rows.size()) / 4, false};
+      const Buffer<int32_t> order = morton_order(span);
+      for (int64_t i = 0; i < order.size(); ++i) ASSERT_EQ(order[i], i);
+      ASSERT_LT(index_coords(span).duplicate, 0);
+    });
+  }
 }
 
 TEST(Fuzz, Values) {

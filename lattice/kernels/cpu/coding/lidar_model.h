@@ -1,0 +1,64 @@
+// The context model of codec version 2: bits of masks from 22 adaptive contexts and the network.
+//
+//   p = squash(mean over 5 sets of sum_i w_i s_i), then half of it from a last adaptive table
+//
+// As in octree_model.h, every context keeps a slow and a fast probability of its bit, and s_i is
+// the stretched probability times its confidence. The contexts that are new look at the masks of
+// single neighbors, at the 27 nodes around the parent, at range and direction from the sensor, and
+// at the logit of the network, which is one more input as well. Five sets of weights are chosen by
+// different things that are known (Mahoney 2005). Integers only, tables included.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "lattice/kernels/cpu/coding/lidar_net.h"
+#include "lattice/kernels/cpu/coding/meter.h"
+#include "lattice/kernels/cpu/coding/range_coder.h"
+
+namespace lattice::cpu {
+
+inline constexpr int kWeightBits = 29;  // a weight of 1 is 2^29
+
+// What the model has learned so far.
+class LidarModel {
+ public:
+  static constexpr int kContexts = 22, kMostTableBits = 18;
+  static constexpr int kInputs = 48;  // 2 per context, 2 of the network, a constant; 0 behind
+  static constexpr int kSets = 5;
+  static constexpr int kLastSteps = 33, kLastRows = 256 * 16;
+
+  struct Counter {
+    uint16_t slow = 32768, fast = 32768, count = 0, check = 0;
+  };
+
+  // Of a cloud of so many rows; few rows need little memory.
+  explicit LidarModel(int64_t rows);
+
+  int table_bits;
+  std::vector<Counter> counters;                    // kContexts tables of 2^table_bits
+  std::array<std::vector<int32_t>, kSets> weights;  // kInputs for each choice
+  std::vector<uint16_t> last;                       // (kLastRows, kLastSteps)
+};
+
+// One level to write or to read.
+struct LidarLevel {
+  OctreeLevel* level = nullptr;
+  const OctreeLevel* parents = nullptr;  // null at the root
+  const std::vector<Place>* places = nullptr;
+  int depth = 0;
+  const uint8_t* hidden = nullptr;  // of the network, (nodes, 32), or null
+  const LidarNet* net = nullptr;
+  bool fast = false;                // the network's probabilities alone, where it ran
+  const uint8_t* given = nullptr;   // the masks to write
+  RangeEncoder* encoder = nullptr;  // or
+  RangeDecoder* decoder = nullptr;
+  Meter* meter = nullptr;
+  std::function<double(size_t)> share = {};  // of the work that is done before node i
+};
+// Fills level->masks.
+void code_lidar_level(LidarModel& model, const LidarLevel& call);
+
+}  // namespace lattice::cpu
