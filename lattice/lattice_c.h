@@ -134,6 +134,26 @@ LATTICE_C_API const char* lattice_last_error(void);
 /** Gives memory that is kept for later calls back to the system. */
 LATTICE_C_API void lattice_release_memory(void);
 
+/** How voxels become a .mlat file, or became it. 0 and NULL are the defaults. */
+typedef struct lattice_codec {
+  size_t size;       /**< sizeof(lattice_codec) */
+  const char* model; /**< "octree" (default), "lidar", "auto"; lattice_decode leaves it alone */
+  int32_t fast;      /**< with "lidar": without the adaptive model */
+  double voxel_size; /**< point = origin + (voxel + 0.5) * voxel_size; 0 is 1 */
+  double origin[3];  /**< see voxel_size */
+  double sensor[3];  /**< with "lidar": where the scanner stood, in the units of the points */
+} lattice_codec;
+/** Distinct voxels (rows, 4), batch first, as the bytes of a file. *bytes: in, the room in `data`;
+ * out, the size of the file. If the room is too small, the code is LATTICE_LIMIT and nothing is
+ * written. codec may be NULL. */
+LATTICE_C_API int32_t lattice_encode(const int32_t* coords, int64_t rows,
+                                     const lattice_codec* codec, void* data, size_t* bytes);
+/** The voxels of a file, in Morton order. *rows: in, the room in `coords`; out, the number of
+ * voxels. If the room is too small, the code is LATTICE_LIMIT, nothing is decoded and nothing is
+ * written. codec receives voxel_size and origin, or is NULL. */
+LATTICE_C_API int32_t lattice_decode(const void* data, size_t bytes, int32_t* coords, int64_t* rows,
+                                     lattice_codec* codec);
+
 #ifdef __cplusplus
 }
 #endif

@@ -14,6 +14,7 @@
 #include "lattice/core/errors.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/coding/attributes.h"
+#include "lattice/kernels/cpu/coding/lidar.h"
 #include "lattice/kernels/cpu/coding/octree.h"
 #include "lattice/kernels/cpu/geometry/coords.h"
 #include "lattice/kernels/cpu/geometry/curves.h"
@@ -28,7 +29,9 @@ using cpu::throw_bad_data;
 
 constexpr std::string_view kEncode = "encode_points", kDecode = "decode_points";
 constexpr std::string_view kMagic = "MLAT", kGrid = "GRID", kCoords = "COOR", kValues = "ATTR";
-constexpr uint16_t kVersion = 1;
+constexpr uint16_t kOctreeVersion = 1, kLidarVersion = 2;
+enum Coder : uint8_t { kMixed = 1, kFast = 2 };  // of version 2
+constexpr std::string_view kModelName = "lidar";
 
 ByteSpan as_bytes(std::string_view text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
@@ -140,6 +143,92 @@ void check_grid(double voxel_size, const std::array<double, 3>& origin, const au
   if (!good) fail();
 }
 
+// The voxel of the sensor.
+std::array<int32_t, 3> sensor_voxel(const VoxelCloud& cloud, const std::array<double, 3>& sensor) {
+  std::array<int32_t, 3> voxel;
+  for (size_t a = 0; a < 3; ++a) {
+    const double v = std::floor((sensor[a] - cloud.origin[a]) / cloud.voxel_size);
+    voxel[a] = static_cast<int32_t>(std::clamp(v, -0x1p31, 0x1p31 - 1));
+  }
+  return voxel;
+}
+
+// The content of COOR in version 2.
+ByteString lidar_coords(const cpu::CoordSpan& sorted, const std::array<int32_t, 3>& sensor,
+                        bool fast, cpu::Meter meter) {
+  const cpu::LidarNet& net = cpu::LidarNet::shipped();
+  ByteString out;
+  put(out, static_cast<uint8_t>(fast ? kFast : kMixed));
+  put(out, net.identity());
+  put(out, static_cast<uint8_t>(kModelName.size()));
+  cpu::put_bytes(out, as_bytes(kModelName));
+  for (int32_t v : sensor) put(out, static_cast<uint32_t>(v));
+  cpu::put_bytes(out, cpu::encode_lidar(sorted, {&net, fast, sensor}, kEncode, meter));
+  return out;
+}
+
+std::string hexadecimal(uint64_t value) {
+  std::string text;
+  for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[value >> shift & 15];
+  return text;
+}
+
+std::vector<int32_t> read_lidar_coords(ByteSpan content, cpu::Meter meter) {
+  ByteReader reader(content, kDecode);
+  const uint8_t coder = reader.number<uint8_t>();
+  const uint64_t identity = reader.number<uint64_t>();
+  const ByteSpan given = reader.bytes(reader.number<uint8_t>());
+  const std::string name(reinterpret_cast<const char*>(given.data()), given.size());
+  const cpu::LidarNet& net = cpu::LidarNet::shipped();
+  if (name != kModelName || identity != net.identity())
+    throw_bad_data(kDecode, "needs the model '" + name + "' with the identity " +
+                                hexadecimal(identity) + "; this library has 'lidar' with " +
+                                hexadecimal(net.identity()) +
+                                ". Decode it with the version of the library that wrote it");
+  if (coder != kMixed && coder != kFast)
+    throw_bad_data(kDecode, "has the coder " + std::to_string(coder) + ", expected 1 or 2");
+  std::array<int32_t, 3> sensor;
+  for (int32_t& v : sensor) v = static_cast<int32_t>(reader.number<uint32_t>());
+  return cpu::decode_lidar(reader.rest(), {&net, coder == kFast, sensor}, kDecode, meter);
+}
+
+struct Coords {
+  uint16_t version;
+  ByteString content;
+};
+// The rows by the model that the options name.
+Coords coded_coords(const VoxelCloud& cloud, const cpu::CoordSpan& sorted,
+                    const EncodeOptions& options, const OnProgress& told, double share) {
+  const bool octree = options.model == "octree", both = options.model == "auto";
+  if (!octree && !both && options.model != kModelName)
+    fail(kEncode, "model must be 'octree', 'lidar' or 'auto', got '" + options.model + "'");
+  if (octree && options.fast) fail(kEncode, "fast needs the model 'lidar' or 'auto', got 'octree'");
+  for (double v : options.sensor)
+    if (!std::isfinite(v)) fail(kEncode, "sensor must be finite");
+  const double half = both ? share / 2 : share;
+  Coords best{kOctreeVersion, {}};
+  if (octree || both) best.content = cpu::encode_octree(sorted, kEncode, {told, 0, half});
+  if (octree) return best;
+  Coords lidar{kLidarVersion, lidar_coords(sorted, sensor_voxel(cloud, options.sensor),
+                                           options.fast, {told, both ? half : 0, share})};
+  return both && best.content.size() <= lidar.content.size() ? best : lidar;
+}
+
+struct Head {
+  uint16_t version, sections;
+};
+Head read_head(ByteReader& reader) {
+  const ByteSpan magic = reader.bytes(4);
+  if (std::memcmp(magic.data(), kMagic.data(), 4) != 0)
+    throw_bad_data(kDecode, "does not begin with MLAT");
+  const uint16_t version = reader.number<uint16_t>(), sections = reader.number<uint16_t>();
+  if (version != kOctreeVersion && version != kLidarVersion)
+    throw_bad_data(kDecode, "has version " + std::to_string(version) + ", expected 1 or 2");
+  if (sections < 2)
+    throw_bad_data(kDecode, "has " + std::to_string(sections) + " sections, expected 2 or more");
+  return {version, sections};
+}
+
 // Coordinates take about as long as four bytes of values for each voxel.
 constexpr double kBytesOfCoords = 4;
 
@@ -152,8 +241,8 @@ double bytes_of_voxel(const VoxelCloud& cloud) {
 
 }  // namespace
 
-ByteString encode_points(const VoxelCloud& cloud, mx::StreamOrDevice,
-                         const OnProgress& on_progress) {
+ByteString encode_points(const VoxelCloud& cloud, mx::StreamOrDevice, const OnProgress& on_progress,
+                         const EncodeOptions& options) {
   const CoordinateSet set(cloud.coords, kEncode);
   if (set.dtype() != mx::int32)
     fail(kEncode, "coords must be int32, got " + graph::dtype_name(set.dtype()));
@@ -163,19 +252,19 @@ ByteString encode_points(const VoxelCloud& cloud, mx::StreamOrDevice,
   std::vector<int32_t> sorted(static_cast<size_t>(set.rows()) * 4);
   cpu::take_rows(set.span(), order.span(), sorted.data());
 
+  const double bytes = bytes_of_voxel(cloud);
+  double share = kBytesOfCoords / bytes;
+  const Coords coords =
+      coded_coords(cloud, {sorted.data(), set.rows(), false}, options, on_progress, share);
   ByteString out, grid;
   cpu::put_bytes(out, as_bytes(kMagic));
-  put(out, kVersion);
+  put(out, coords.version);
   if (cloud.attributes.size() > 65533) fail(kEncode, "attributes must be at most 65533");
   put(out, static_cast<uint16_t>(2 + cloud.attributes.size()));
   put(grid, std::bit_cast<uint64_t>(cloud.voxel_size));
   for (double v : cloud.origin) put(grid, std::bit_cast<uint64_t>(v));
   put_section(out, kGrid, grid);
-  const double bytes = bytes_of_voxel(cloud);
-  double share = kBytesOfCoords / bytes;
-  put_section(
-      out, kCoords,
-      cpu::encode_octree({sorted.data(), set.rows(), false}, kEncode, {on_progress, 0, share}));
+  put_section(out, kCoords, coords.content);
   std::set<std::string> names;
   for (const auto& [name, values] : cloud.attributes) {
     const mx::array checked = checked_attribute(name, values, set.rows());
@@ -191,14 +280,7 @@ ByteString encode_points(const VoxelCloud& cloud, mx::StreamOrDevice,
 
 VoxelCloud decode_points(ByteSpan data, mx::StreamOrDevice, const OnProgress& on_progress) {
   ByteReader reader(data, kDecode);
-  const ByteSpan magic = reader.bytes(4);
-  if (std::memcmp(magic.data(), kMagic.data(), 4) != 0)
-    throw_bad_data(kDecode, "does not begin with MLAT");
-  const uint16_t version = reader.number<uint16_t>(), sections = reader.number<uint16_t>();
-  if (version != kVersion)
-    throw_bad_data(kDecode, "has version " + std::to_string(version) + ", expected 1");
-  if (sections < 2)
-    throw_bad_data(kDecode, "has " + std::to_string(sections) + " sections, expected 2 or more");
+  const auto [version, sections] = read_head(reader);
   const ByteSpan grid = section_of(reader, kGrid);
   if (grid.size() != 32) throw_bad_data(kDecode, "has a section GRID of another size");
   const auto real = [&](size_t i) {
@@ -217,7 +299,9 @@ VoxelCloud decode_points(ByteSpan data, mx::StreamOrDevice, const OnProgress& on
     return cpu::Meter(on_progress, begin, from);
   };
   const ByteSpan coords = section_of(reader, kCoords);
-  const std::vector<int32_t> sorted = cpu::decode_octree(coords, kDecode, meter());
+  const std::vector<int32_t> sorted = version == kOctreeVersion
+                                          ? cpu::decode_octree(coords, kDecode, meter())
+                                          : read_lidar_coords(coords, meter());
   VoxelCloud cloud{
       copied(sorted, {static_cast<int>(sorted.size() / 4), 4}, mx::int32), {}, real(0), origin};
   std::set<std::string> names;
@@ -229,6 +313,20 @@ VoxelCloud decode_points(ByteSpan data, mx::StreamOrDevice, const OnProgress& on
   }
   if (!reader.rest().empty()) throw_bad_data(kDecode, "has bytes after its end");
   return cloud;
+}
+
+int64_t encoded_rows(ByteSpan data) {
+  ByteReader reader(data, kDecode);
+  const Head head = read_head(reader);
+  section_of(reader, kGrid);
+  ByteReader coords(section_of(reader, kCoords), kDecode);
+  if (head.version == kLidarVersion) {
+    coords.bytes(9);
+    coords.bytes(coords.number<uint8_t>() + uint64_t{12});
+  }
+  const uint64_t rows = coords.number<uint64_t>();
+  if (rows > INT32_MAX) throw_bad_data(kDecode, "claims more than 2^31 rows");
+  return static_cast<int64_t>(rows);
 }
 
 }  // namespace lattice

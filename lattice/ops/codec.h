@@ -31,11 +31,22 @@ struct VoxelCloud {
 /// A function that is told now and then which share of the work is done, 0..1, on the thread of the
 /// caller. What it throws ends the work and reaches the caller.
 using OnProgress = std::function<void(double)>;
+/// How coordinates are coded.
+struct EncodeOptions {
+  /// "octree": version 1, an adaptive model for all clouds. "lidar": version 2, which adds a
+  /// network for sweeps of spinning LiDARs. "auto": both, and the smaller file is kept.
+  std::string model = "octree";
+  bool fast = false;               ///< "lidar": the network without the adaptive model
+  std::array<double, 3> sensor{};  ///< where the scanner stood, in the units of the points
+};
 /// The cloud as bytes. Throws std::invalid_argument for duplicate rows, names or other dtypes.
 LATTICE_API ByteString encode_points(const VoxelCloud& cloud, mx::StreamOrDevice s = {},
-                                     const OnProgress& on_progress = {});
+                                     const OnProgress& on_progress = {},
+                                     const EncodeOptions& options = {});
 /// The cloud of the bytes. Throws std::invalid_argument for bytes that are no such file.
 LATTICE_API VoxelCloud decode_points(ByteSpan data, mx::StreamOrDevice s = {},
                                      const OnProgress& on_progress = {});
+/// How many voxels the file says that it holds; the rest is not looked at.
+LATTICE_API int64_t encoded_rows(ByteSpan data);
 
 }  // namespace lattice

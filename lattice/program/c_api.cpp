@@ -5,11 +5,13 @@
 #include <cstring>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "lattice/core/arrays.h"
 #include "lattice/kernels/cpu/base/threads.h"
 #include "lattice/lattice_c.h"
 #include "lattice/ops/backend.h"
+#include "lattice/ops/codec.h"
 #include "lattice/program/program.h"
 #include "lattice/program/segmenter.h"
 
@@ -335,5 +337,48 @@ const char* lattice_last_error(void) { return last_error.c_str(); }
 
 void lattice_release_memory(void) {
   guarded(nullptr, [] { lattice::release_memory(); });
+}
+
+int32_t lattice_encode(const int32_t* coords, int64_t rows, const lattice_codec* codec, void* data,
+                       size_t* bytes) {
+  return guarded(nullptr, [&] {
+    if (!bytes || (!coords && rows > 0)) refuse("lattice_encode", "an argument is null");
+    if (rows < 0 || rows > INT32_MAX)
+      refuse("lattice_encode", "rows must be in 0..2^31 - 1, found " + std::to_string(rows));
+    lattice_codec given{};
+    if (codec) std::memcpy(&given, codec, std::min(codec->size, sizeof(given)));
+    lattice::VoxelCloud cloud{lattice::new_array(coords, {static_cast<int>(rows), 4}, mx::int32)};
+    cloud.voxel_size = given.voxel_size == 0 ? 1 : given.voxel_size;
+    std::copy_n(given.origin, 3, cloud.origin.begin());
+    lattice::EncodeOptions options;
+    if (given.model) options.model = given.model;
+    options.fast = given.fast != 0;
+    std::copy_n(given.sensor, 3, options.sensor.begin());
+    const lattice::ByteString file = lattice::encode_points(cloud, {}, {}, options);
+    const size_t room = std::exchange(*bytes, file.size());
+    if (room < file.size())
+      throw Error(ErrorCode::limit, "[lattice_encode] the file has " + std::to_string(file.size()) +
+                                        " bytes, the room in data is " + std::to_string(room));
+    if (!data) refuse("lattice_encode", "data is null");
+    std::memcpy(data, file.data(), file.size());
+  });
+}
+
+int32_t lattice_decode(const void* data, size_t bytes, int32_t* coords, int64_t* rows,
+                       lattice_codec* codec) {
+  return guarded(nullptr, [&] {
+    if (!rows || (!data && bytes > 0)) refuse("lattice_decode", "an argument is null");
+    const lattice::ByteSpan file{static_cast<const uint8_t*>(data), bytes};
+    const int64_t found = lattice::encoded_rows(file), room = std::exchange(*rows, found);
+    if (room < found)
+      throw Error(ErrorCode::limit, "[lattice_decode] the file has " + std::to_string(found) +
+                                        " voxels, the room in coords is " + std::to_string(room));
+    if (!coords && found > 0) refuse("lattice_decode", "coords is null");
+    const lattice::VoxelCloud cloud = lattice::decode_points(file);
+    if (found > 0) std::copy_n(cloud.coords.data<int32_t>(), 4 * found, coords);
+    if (!codec) return;
+    codec->voxel_size = cloud.voxel_size;
+    std::copy_n(cloud.origin.begin(), 3, codec->origin);
+  });
 }
 }

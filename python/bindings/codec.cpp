@@ -49,12 +49,15 @@ void bind_codec(nb::module_& m) {
   def(
       m, "encode_points",
       [](const mx::array& coords, const Attributes& attributes, double voxel_size,
-         const std::array<double, 3>& origin, mx::StreamOrDevice s, const OnProgress& told) {
+         const std::array<double, 3>& origin, const std::string& model, bool fast,
+         const std::array<double, 3>& sensor, mx::StreamOrDevice s, const OnProgress& told) {
         const VoxelCloud cloud{coords, attributes, voxel_size, origin};
-        const ByteString data = unlocked([&] { return encode_points(cloud, s, told); });
+        const EncodeOptions options{model, fast, sensor};
+        const ByteString data = unlocked([&] { return encode_points(cloud, s, told, options); });
         return nb::bytes(data.data(), data.size());
       },
-      "coords"_a, "attributes"_a, "voxel_size"_a, "origin"_a, "stream"_a, "on_progress"_a);
+      "coords"_a, "attributes"_a, "voxel_size"_a, "origin"_a, "model"_a, "fast"_a, "sensor"_a,
+      "stream"_a, "on_progress"_a);
   def(
       m, "decode_points",
       [](const nb::bytes& data, mx::StreamOrDevice s, const OnProgress& told) {

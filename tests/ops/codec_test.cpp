@@ -78,13 +78,14 @@ TEST(Codec, RefusesEveryFlippedBitAndEveryCut) {
 // Hostile files: bytes are overwritten and the checksums of the sections made right again. Whatever
 // is accepted is consistent. `make fuzz` runs more of them.
 TEST(Codec, HostileFiles) {
-  const ByteString seed = encode_points(sample(40));
+  const ByteString octree = encode_points(sample(40));
+  const ByteString lidar = encode_points(sample(90), {}, {}, {"lidar", false, {}});
   support::Random random(1);
   const char* wanted = std::getenv("LATTICE_FUZZ_INPUTS");
   const int files = wanted ? std::max(std::atoi(wanted) / 50, 100) : 1500;
   int accepted = 0;
   for (int i = 0; i < files; ++i) {
-    ByteString data = seed;
+    ByteString data = i % 2 ? lidar : octree;
     for (int64_t k = random.between(1, 3); k > 0; --k)
       data[static_cast<size_t>(random.below(static_cast<int64_t>(data.size())))] =
           static_cast<uint8_t>(random.bits());
@@ -106,6 +107,41 @@ TEST(Codec, HostileFiles) {
   }
   EXPECT_GT(accepted, 0);  // other values, not other shapes
   EXPECT_LT(accepted, files);
+}
+
+TEST(Codec, ModelsGiveTheSameRows) {
+  const VoxelCloud cloud = sample(700);
+  const VoxelCloud expected = decode_points(encode_points(cloud));
+  for (const EncodeOptions& options :
+       {EncodeOptions{"lidar", false, {}}, {"lidar", true, {1, -2, 3}}, {"auto", false, {}}}) {
+    const ByteString data = encode_points(cloud, {}, {}, options);
+    EXPECT_EQ(encoded_rows(data), 700);
+    const VoxelCloud back = decode_points(data);
+    EXPECT_TRUE(same(back.coords, expected.coords));
+    for (size_t i = 0; i < back.attributes.size(); ++i)
+      EXPECT_TRUE(same(back.attributes[i].second, expected.attributes[i].second));
+  }
+  EXPECT_EQ(encoded_rows(encode_points(cloud)), 700);
+  EXPECT_EQ(encoded_rows(encode_points(sample(0), {}, {}, {"lidar", false, {}})), 0);
+}
+
+TEST(Codec, ProgressGoesUp) {
+  const VoxelCloud cloud{rows(support::scene("lidar").coords)};
+  for (const char* model : {"lidar", "auto"}) {
+    double last = 0;
+    int told = 0;
+    const OnProgress tell = [&](double share) {
+      EXPECT_GE(share, last);
+      EXPECT_LE(share, 1);
+      last = share;
+      ++told;
+    };
+    const ByteString data = encode_points(cloud, {}, tell, {model, false, {}});
+    EXPECT_GT(told, 1) << model;
+    last = 0, told = 0;
+    decode_points(data, {}, tell);
+    EXPECT_GT(told, 1) << model;
+  }
 }
 
 using support::message;

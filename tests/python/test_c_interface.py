@@ -8,7 +8,7 @@ import mlx.core as mx
 import mlx_lattice
 import numpy as np
 import pytest
-from mlx_lattice import io, models, samples, training
+from mlx_lattice import io, models, ops, samples, training
 
 RANK = 8
 
@@ -201,3 +201,44 @@ def test_nothing_is_too_hostile(lib, network, tmp_path):
 def test_memory_goes_back(lib):
     lib.lattice_release_memory()
     assert mx.get_cache_memory() == 0
+
+
+class Codec(c.Structure):
+    _fields_ = [
+        ("size", c.c_size_t),
+        ("model", c.c_char_p),
+        ("fast", c.c_int32),
+        ("voxel_size", c.c_double),
+        ("origin", c.c_double * 3),
+        ("sensor", c.c_double * 3),
+    ]
+
+
+def test_files_of_voxels(lib):
+    coords = np.array([[0, 5, -2, 1], [0, 4, -2, 1], [0, 90, 7, 3]], np.int32)
+    pointer = coords.ctypes.data_as(c.c_void_p)
+    lib.lattice_encode.argtypes = [c.c_void_p, c.c_int64] + 3 * [c.c_void_p]
+    lib.lattice_decode.argtypes = [c.c_void_p, c.c_size_t] + 3 * [c.c_void_p]
+    for model in (b"lidar", b"octree", b"auto"):
+        codec = Codec(c.sizeof(Codec), model, 0, 0.5, (1, 2, 3), (4, 5, 6))
+        room = c.c_size_t(3)
+        call = (pointer, 3, c.byref(codec))
+        assert lib.lattice_encode(*call, None, c.byref(room)) == 4  # LATTICE_LIMIT
+        data = (c.c_uint8 * room.value)()
+        assert lib.lattice_encode(*call, data, c.byref(room)) == 0
+        expected = ops.encode_points(
+            coords, voxel_size=0.5, origin=(1, 2, 3), model=model.decode(), sensor=(4, 5, 6)
+        )
+        assert bytes(data) == expected
+        rows, back, told = c.c_int64(0), np.zeros((3, 4), np.int32), Codec(c.sizeof(Codec))
+        file = (data, len(data))
+        assert lib.lattice_decode(*file, None, c.byref(rows), None) == 4 and rows.value == 3
+        target = back.ctypes.data_as(c.c_void_p)
+        assert lib.lattice_decode(*file, target, c.byref(rows), c.byref(told)) == 0
+        assert back.tolist() == ops.decode_points(bytes(data)).coords.tolist()
+        assert told.voxel_size == 0.5 and list(told.origin) == [1, 2, 3]
+    assert lib.lattice_decode(b"MLAT", 4, None, c.byref(rows), None) == 1
+    assert b"decode_points" in lib.lattice_last_error()
+    codec = Codec(c.sizeof(Codec), b"zip")
+    assert lib.lattice_encode(pointer, 3, c.byref(codec), None, c.byref(room)) == 1
+    assert lib.lattice_encode(None, 3, None, None, c.byref(room)) == 1

@@ -20,13 +20,19 @@ def encode_points(
     *,
     voxel_size: float = 1.0,
     origin: Numbers = 0.0,
+    model: str = "octree",
+    fast: bool = False,
+    sensor: Numbers = 0.0,
     stream: StreamOrDevice = None,
     on_progress: Callable[[float], object] | None = None,
 ) -> bytes:
     """Distinct int32 voxels (N, 4) and named values (N,) or (N, C) as one compressed file.
 
-    Lossless. voxel_size and origin are stored and come back. A voxel that appears twice, and values
-    with another number of rows, are a ValueError. on_progress is called now and then with the share
+    Lossless. voxel_size and origin are stored and come back. model "octree" suits every cloud,
+    "lidar" makes sweeps of spinning LiDARs smaller, "auto" tries both and keeps the smaller file.
+    `fast` makes "lidar" three times as fast and its files larger. sensor is where the scanner
+    stood, in the units of the points. A voxel that appears twice, and values with another number of
+    rows, are a ValueError. on_progress is called now and then with the share
     that is done, 0..1; what it raises ends the work.
 
     >>> from mlx_lattice import ops
@@ -36,7 +42,9 @@ def encode_points(
     ([[0, 1, 2, 3]], [7], 0.1)
     """
     given = {} if attributes is None else attributes
-    return _ext.encode_points(coords, given, voxel_size, origin, stream, on_progress)
+    return _ext.encode_points(
+        coords, given, voxel_size, origin, model, fast, sensor, stream, on_progress
+    )
 
 
 def decode_points(
