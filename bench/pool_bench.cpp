@@ -23,7 +23,7 @@
 
 #include "bench/support/cpu_time.h"
 #include "lattice/kernels/cpu/base/threads.h"
-#include "lattice/ops/pool_rows.h"
+#include "lattice/ops/reduce_edges.h"
 #include "lattice/ops/reduce_rows.h"
 #include "lattice/routes/pool.h"
 #include "tests/support/random.h"

@@ -38,7 +38,7 @@
 #include "lattice/ops/columns.h"
 #include "lattice/ops/conv.h"
 #include "lattice/ops/points.h"
-#include "lattice/ops/pool_rows.h"
+#include "lattice/ops/reduce_edges.h"
 #include "lattice/ops/segments.h"
 #include "lattice/ops/triplets.h"
 #include "tests/support/random.h"
@@ -197,7 +197,7 @@ void pooling(Machine& machine, const std::string& scene, const Relation::Ptr& r,
   const mx::array x = values(r->n_in(), 64);
   machine.measure({name, 0, static_cast<double>(r->lists().nbytes()),
                    bytes_of(r->n_in() + r->n_out(), 64), 64,
-                   [&] { evaluate(pool_rows(x, r, mode)); }});
+                   [&] { evaluate(reduce_edges(x, r, mode)); }});
 }
 
 void segments(Machine& machine, int64_t mean) {

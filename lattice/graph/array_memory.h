@@ -3,7 +3,7 @@
 // All memory of arrays comes from MLX's allocator, so that an operation of MLX may write its result
 // in place into a result of ours. On a CPU the allocator keeps 32 MB for reuse unless
 // mx.set_cache_limit says more. A large network then touches fresh pages in every layer; programs
-// raise the limit when they start (`mlx_lattice.keep_memory`, docs/performance.md).
+// raise the limit when they start (`mlx_lattice.devices.keep_memory`, docs/performance.md).
 #pragma once
 
 #include <mlx/array.h>

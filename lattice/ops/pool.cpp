@@ -10,7 +10,7 @@
 #include "lattice/kernels/cpu/geometry/keys.h"
 #include "lattice/ops/check.h"
 #include "lattice/ops/columns.h"
-#include "lattice/ops/pool_rows.h"
+#include "lattice/ops/reduce_edges.h"
 #include "lattice/routes/capability.h"
 
 namespace lattice {
@@ -29,7 +29,7 @@ SparseTensor upsample(const std::string& op, const SparseTensor& x,
   const RelationKind kind = target ? RelationKind::target_transposed : RelationKind::transposed;
   const Relation::Ptr r = relation(kind, x, spec, target, s, op);
   return result_on(x, *r->out_key(),
-                   pool_rows(x.feats(), r, PoolMode::mean, weights, s, Ties::split, op));
+                   reduce_edges(x.feats(), r, PoolMode::mean, weights, s, Ties::split, op));
 }
 
 // Rows grouped by the batch column.
@@ -83,7 +83,7 @@ SparseTensor pool3d(const SparseTensor& x, Reduction mode, const KernelSpec& spe
   const PoolMode how = mode == Reduction::sum    ? PoolMode::sum
                        : mode == Reduction::mean ? PoolMode::mean
                                                  : PoolMode::max;
-  return result_on(x, *r->out_key(), pool_rows(x.feats(), r, how, {}, s, ties, caller));
+  return result_on(x, *r->out_key(), reduce_edges(x.feats(), r, how, {}, s, ties, caller));
 }
 
 SparseTensor pool_transpose3d(const SparseTensor& x, const std::optional<TargetCoords>& target,

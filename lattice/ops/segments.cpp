@@ -7,7 +7,7 @@
 
 #include "lattice/core/arrays.h"
 #include "lattice/ops/check.h"
-#include "lattice/ops/pool_rows.h"
+#include "lattice/ops/reduce_edges.h"
 
 namespace lattice {
 namespace {
@@ -126,7 +126,7 @@ mx::array indexed_segment_reduce(const mx::array& x, const mx::array& indices,
   const Relation::Ptr r =
       Relation::from_edges(from, adopt(std::move(to), {n_entries}),
                            adopt(std::move(zeros), {n_entries}), x.shape(0), n, 1);
-  const mx::array y = pool_rows(rows, r, pool_mode(options.reduction), {}, s, options.ties);
+  const mx::array y = reduce_edges(rows, r, pool_mode(options.reduction), {}, s, options.ties);
   return unflat(fill_empty(y, offsets.data(), n, options, s), x, s);
 }
 

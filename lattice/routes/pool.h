@@ -14,7 +14,7 @@
 namespace lattice::routes {
 
 // mean_adjoint: the adjoint of mean. max_match and tie_share: the two halves of the gradient of max
-// (ops/pool_rows.h).
+// (ops/reduce_edges.h).
 enum class ReduceMode { sum, mean, max, min, mean_adjoint, max_match, tie_share };
 const char* name(ReduceMode mode);
 // The mode whose kernels run: adjoints run on those of a sum.

@@ -31,7 +31,7 @@ struct Edge {
   double weight;
 };
 
-// mode on the edges: what every formula of pool_rows.h says. Inputs are x; of max_match and
+// mode on the edges: what every formula of reduce_edges.h says. Inputs are x; of max_match and
 // tie_share top, value and x. rows: which row has the maximum.
 void expect(OracleCase& test, ReduceMode mode, bool rows, const std::vector<Edge>& edges,
             const std::vector<Values>& inputs, int64_t n_in, int64_t n_out, int64_t c) {

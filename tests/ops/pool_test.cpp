@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "lattice/ops/pool_rows.h"
+#include "lattice/ops/reduce_edges.h"
 #include "lattice/selftest/selftest.h"
 #include "tests/ops/arrays.h"
 
@@ -41,7 +41,7 @@ TEST(Pool, LinearModesAreTheirOwnJvpAndHaveAdjoints) {
     for (const PoolMode mode : {PoolMode::sum, PoolMode::mean, PoolMode::mean_adjoint})
       for (const auto& w : {std::vector<float>{}, weights_of(r)}) {
         const auto f = [&](const std::vector<mx::array>& in) {
-          return std::vector<mx::array>{pool_rows(in[0], r, mode, w)};
+          return std::vector<mx::array>{reduce_edges(in[0], r, mode, w)};
         };
         const mx::array x = normal({static_cast<int>(r->n_in()), 6}, 1),
                         g = normal({static_cast<int>(r->n_out()), 6}, 2);
@@ -60,7 +60,7 @@ TEST(Pool, MaxGradientIsSharedByTies) {
       const mx::array x = mx::astype(coarse({n_in, c}, 4), dtype),
                       g = mx::astype(coarse({n_out, c}, 5), dtype);
       const auto f = [&](const std::vector<mx::array>& in) {
-        return std::vector<mx::array>{pool_rows(in[0], r, PoolMode::max)};
+        return std::vector<mx::array>{reduce_edges(in[0], r, PoolMode::max)};
       };
       auto [y, grads] = mx::vjp(f, {x}, {g});
       mx::array xf = mx::astype(x, mx::float32), gf = mx::astype(g, mx::float32),
@@ -97,7 +97,7 @@ TEST(Pool, MaxJvpTakesTheTieWithTheSmallestRow) {
   const mx::array x = mx::array({9.f, 2.f, 5.f, 5.f}, {4, 1}),
                   t = mx::array({1.f, 2.f, 3.f, 4.f}, {4, 1});
   const auto f = [&](const std::vector<mx::array>& a) {
-    return std::vector<mx::array>{pool_rows(a[0], r, PoolMode::max)};
+    return std::vector<mx::array>{reduce_edges(a[0], r, PoolMode::max)};
   };
   const auto [y, tangents] = mx::jvp(f, {x}, {t});
   EXPECT_TRUE(mx::array_equal(y[0], mx::array({5.f, 9.f, 0.f}, {3, 1})).item<bool>());
@@ -109,13 +109,13 @@ TEST(Pool, SecondDerivatives) {
   for (const Relation::Ptr& r : some_relations()) {
     const mx::array x = normal({static_cast<int>(r->n_in()), 3}, 1), v = normal(x.shape(), 2);
     const auto loss = [&](const mx::array& a) {
-      return mx::sum(mx::square(pool_rows(a, r, PoolMode::max)));
+      return mx::sum(mx::square(reduce_edges(a, r, PoolMode::max)));
     };
     const auto slope = [&](const mx::array& a) {
       return mx::sum(mx::multiply(mx::grad(loss)(a), v));
     };
     const auto f = [&](const std::vector<mx::array>& a) {
-      return std::vector<mx::array>{pool_rows(a[0], r, PoolMode::max)};
+      return std::vector<mx::array>{reduce_edges(a[0], r, PoolMode::max)};
     };
     const auto [y, tangents] = mx::jvp(f, {x}, {v});
     EXPECT_NEAR(product(mx::grad(slope)(x), v), 2 * product(tangents[0], tangents[0]), 1e-2)

@@ -1,4 +1,4 @@
-#include "lattice/ops/pool_rows.h"
+#include "lattice/ops/reduce_edges.h"
 
 #include <mlx/ops.h>
 
@@ -71,7 +71,7 @@ mx::array max_gradient(const mx::array& x, const mx::array& y, const mx::array& 
 
 }  // namespace
 
-mx::array pool_rows(const mx::array& x, const Relation::Ptr& relation, PoolMode mode,
+mx::array reduce_edges(const mx::array& x, const Relation::Ptr& relation, PoolMode mode,
                     const std::vector<float>& offset_weights, mx::StreamOrDevice s, Ties ties,
                     std::string_view caller) {
   const bool extreme = mode == PoolMode::max || mode == PoolMode::min;
@@ -89,11 +89,11 @@ mx::array pool_rows(const mx::array& x, const Relation::Ptr& relation, PoolMode 
     const PoolMode back = mode == PoolMode::mean           ? PoolMode::mean_adjoint
                           : mode == PoolMode::mean_adjoint ? PoolMode::mean
                                                            : PoolMode::sum;
-    return {pool_rows(ct[0], relation->reversed(), back, offset_weights, s)};
+    return {reduce_edges(ct[0], relation->reversed(), back, offset_weights, s)};
   };
   const auto jvp = [=](const graph::Arrays& in, const graph::Arrays& t) -> graph::Arrays {
     if (extreme) return {gather_by_index(t[0], argmax(in[0], relation, mode, s), s)};
-    return {pool_rows(t[0], relation, mode, offset_weights, s)};
+    return {reduce_edges(t[0], relation, mode, offset_weights, s)};
   };
   return graph::differentiable({x}, forward, vjp, jvp)[0];
 }
