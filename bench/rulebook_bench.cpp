@@ -128,83 +128,104 @@ void buckets(const std::vector<std::array<int32_t, 4>>& rows, int per) {
   }
 }
 
-}  // namespace
+// Rows of the sweep in the order of their batches; the points at the centers of the voxels, and
+// five points in each voxel.
+struct Scene {
+  std::vector<std::array<int32_t, 4>> rows;
+  std::vector<float> centers, dense;
+  std::vector<int32_t> lengths, dense_lengths;
+};
 
-int main() {
-  mx::set_cache_limit(size_t{4} << 30);  // MLX's CPU cache holds 32 MB; page faults would be timed
-  mx::set_default_device(mx::Device::cpu);
-  cpu::set_thread_count(1);
+Scene make_scene() {
   const support::Coords coords = support::scene("lidar").coords;
-  const int n = static_cast<int>(coords.size() / 4);
-  std::vector<std::array<int32_t, 4>> rows(static_cast<size_t>(n));
-  std::memcpy(rows.data(), coords.data(), coords.size() * sizeof(int32_t));
-  std::stable_sort(rows.begin(), rows.end(),
+  Scene scene;
+  scene.rows.resize(coords.size() / 4);
+  std::memcpy(scene.rows.data(), coords.data(), coords.size() * sizeof(int32_t));
+  std::stable_sort(scene.rows.begin(), scene.rows.end(),
                    [](const auto& a, const auto& b) { return a[0] < b[0]; });
   support::Random random(1);
-  std::vector<float> centers, dense;
-  std::vector<int32_t> lengths(static_cast<size_t>(rows.back()[0] + 1)),
-      dense_lengths(lengths.size());
-  for (const auto& r : rows) {
-    ++lengths[static_cast<size_t>(r[0])];
-    dense_lengths[static_cast<size_t>(r[0])] += 5;
-    for (size_t a = 1; a < 4; ++a) centers.push_back(static_cast<float>(r[a]) + 0.5f);
+  scene.lengths.resize(static_cast<size_t>(scene.rows.back()[0] + 1));
+  scene.dense_lengths.resize(scene.lengths.size());
+  for (const auto& r : scene.rows) {
+    ++scene.lengths[static_cast<size_t>(r[0])];
+    scene.dense_lengths[static_cast<size_t>(r[0])] += 5;
+    for (size_t a = 1; a < 4; ++a) scene.centers.push_back(static_cast<float>(r[a]) + 0.5f);
     for (int i = 0; i < 5; ++i)
       for (size_t a = 1; a < 4; ++a)
-        dense.push_back(static_cast<float>(r[a]) + static_cast<float>(random.below(1000)) * 1e-3f);
+        scene.dense.push_back(static_cast<float>(r[a]) +
+                              static_cast<float>(random.below(1000)) * 1e-3f);
   }
-  const auto ints = [](const std::vector<int32_t>& v) {
-    return mx::array(v.data(), {static_cast<int>(v.size())}, mx::int32);
-  };
-  const PointSet points(mx::array(centers.data(), {n, 3}), ints(lengths), 1);
-  const PointSet scan(mx::array(dense.data(), {5 * n, 3}), ints(dense_lengths), 1);
-  const CoordinateSet voxels(mx::array(rows[0].data(), {n, 4}, mx::int32), "rulebook_bench");
-  const Relation::Ptr voxel =
-      relate(RelationKind::submanifold, voxels, KernelSpec(), std::nullopt, "rulebook_bench");
-  Rulebook r = build_rulebook(points, points, 3), d = build_rulebook(scan, scan, 3);
+  return scene;
+}
+
+PointSet point_set(const std::vector<float>& points, const std::vector<int32_t>& lengths) {
+  return PointSet(mx::array(points.data(), {static_cast<int>(points.size() / 3), 3}),
+                  mx::array(lengths.data(), {static_cast<int>(lengths.size())}, mx::int32), 1);
+}
+
+void rulebooks(const PointSet& points, const PointSet& scan, Rulebook& r, Rulebook& d) {
   std::printf(
-      "centers: %d points, %lld edges, rulebook %.1f ms; dense: %d points, %lld edges, %lld "
-      "buckets, rulebook %.1f "
-      "ms\n",
-      n, static_cast<long long>(r.relation->edge_count()),
-      bench::best(3, [&] { r = build_rulebook(points, points, 3); }) * 1e3, 5 * n,
-      static_cast<long long>(d.relation->edge_count()), static_cast<long long>(d.n_buckets()),
+      "centers: %lld points, %lld edges, rulebook %.1f ms; dense: %lld points, %lld edges, %lld "
+      "buckets, rulebook %.1f ms\n",
+      static_cast<long long>(points.size()), static_cast<long long>(r.relation->edge_count()),
+      bench::best(3, [&] { r = build_rulebook(points, points, 3); }) * 1e3,
+      static_cast<long long>(scan.size()), static_cast<long long>(d.relation->edge_count()),
+      static_cast<long long>(d.n_buckets()),
       bench::best(2, [&] { d = build_rulebook(scan, scan, 3); }) * 1e3);
   const FullCover cover = build_full_cover_rulebook(scan, 2, 5);
   const Generated made = build_generative_rulebook(points, 3);
   std::printf(
       "full cover of dense at stride 2: %lld targets, %lld of them added, %lld edges, %.1f ms; "
-      "generated from centers: "
-      "%lld "
-      "targets, %lld edges, %.1f ms\n",
+      "generated from centers: %lld targets, %lld edges, %.1f ms\n",
       static_cast<long long>(cover.targets.size()), static_cast<long long>(cover.n_added),
       static_cast<long long>(cover.rulebook.relation->edge_count()),
       bench::best(2, [&] { build_full_cover_rulebook(scan, 2, 5); }) * 1e3,
       static_cast<long long>(made.targets.size()),
       static_cast<long long>(made.rulebook.relation->edge_count()),
       bench::best(3, [&] { build_generative_rulebook(points, 3); }) * 1e3);
-  for (const int c : {32, 64}) {
-    mx::array x = mx::random::normal({n, c}), w = mx::random::normal({27, 1, c, c}),
-              xs = mx::random::normal({5 * n, c});
-    const mx::array kernel = mx::squeeze(w, 1);
-    mx::eval({x, w, xs});
-    const auto voxel_conv = [&] { evaluate({conv(x, kernel, voxel)}); };
-    const auto center_conv = [&] { evaluate({point_conv(x, w, r.relation)}); };
-    const auto dense_conv = [&] { evaluate({point_conv(xs, w, d.relation)}); };
-    voxel_conv(), center_conv(), dense_conv();
-    const double a = bench::best(7, voxel_conv), b = bench::best(7, center_conv),
-                 e = bench::best(4, dense_conv);
-    const double flop = 2.0 * c * c;
-    std::printf(
-        "C = %d: voxels %.2f ms, centers %.2f ms (%.2f times), forward + backward %.2f times "
-        "forward; dense %.2f ms, "
-        "%.1f GFLOP/s\n",
-        c, a * 1e3, b * 1e3, b / a, backward(x, w, r.relation) / b, e * 1e3,
-        flop * static_cast<double>(d.relation->edge_count()) / e * 1e-9);
-    memory(xs, w, d.relation);
-    std::fflush(stdout);
-  }
+}
+
+void convolutions(int c, const Relation::Ptr& voxel, const Relation::Ptr& centers,
+                  const Relation::Ptr& dense) {
+  mx::array x = mx::random::normal({static_cast<int>(centers->n_in()), c}),
+            w = mx::random::normal({27, 1, c, c}),
+            xs = mx::random::normal({static_cast<int>(dense->n_in()), c});
+  const mx::array kernel = mx::squeeze(w, 1);
+  mx::eval({x, w, xs});
+  const auto voxel_conv = [&] { evaluate({conv(x, kernel, voxel)}); };
+  const auto center_conv = [&] { evaluate({point_conv(x, w, centers)}); };
+  const auto dense_conv = [&] { evaluate({point_conv(xs, w, dense)}); };
+  voxel_conv(), center_conv(), dense_conv();
+  const double a = bench::best(7, voxel_conv), b = bench::best(7, center_conv),
+               e = bench::best(4, dense_conv);
+  std::printf(
+      "C = %d: voxels %.2f ms, centers %.2f ms (%.2f times), forward + backward %.2f times "
+      "forward; dense %.2f ms, %.1f GFLOP/s\n",
+      c, a * 1e3, b * 1e3, b / a, backward(x, w, centers) / b, e * 1e3,
+      2.0 * c * c * static_cast<double>(dense->edge_count()) / e * 1e-9);
+  memory(xs, w, dense);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main() {
+  mx::set_cache_limit(size_t{4} << 30);  // MLX's CPU cache holds 32 MB; page faults would be timed
+  mx::set_default_device(mx::Device::cpu);
+  cpu::set_thread_count(1);
+  Scene scene = make_scene();
+  const PointSet points = point_set(scene.centers, scene.lengths),
+                 scan = point_set(scene.dense, scene.dense_lengths);
+  const CoordinateSet voxels(
+      mx::array(scene.rows[0].data(), {static_cast<int>(scene.rows.size()), 4}, mx::int32),
+      "rulebook_bench");
+  const Relation::Ptr voxel =
+      relate(RelationKind::submanifold, voxels, KernelSpec(), std::nullopt, "rulebook_bench");
+  Rulebook r = build_rulebook(points, points, 3), d = build_rulebook(scan, scan, 3);
+  rulebooks(points, scan, r, d);
+  for (const int c : {32, 64}) convolutions(c, voxel, r.relation, d.relation);
   // A part of the scene that is whole in itself, so many points per voxel fit.
-  std::sort(rows.begin(), rows.end());
-  rows.resize(rows.size() / 4);
-  for (const int per : {2, 5, 11}) buckets(rows, per);
+  std::sort(scene.rows.begin(), scene.rows.end());
+  scene.rows.resize(scene.rows.size() / 4);
+  for (const int per : {2, 5, 11}) buckets(scene.rows, per);
 }

@@ -210,7 +210,7 @@ def chart(rows: list[tuple[str, dict[str, float]]], path: Path) -> None:
     path.write_text("\n".join([*lines, "</svg>"]) + "\n", encoding="utf-8")
 
 
-def main() -> None:
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -226,7 +226,21 @@ def main() -> None:
     parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)))
     parser.add_argument("--python", help="a Python that has the other libraries already")
     parser.add_argument("--svg", type=Path, default=WORK / "peers.svg")
-    arguments = parser.parse_args()
+    return parser.parse_args()
+
+
+def tell(title: str, times: dict[str, float], gflop: float) -> None:
+    gemm = 2 * 1024**3 * 1e-9 / times["sgemm"]
+    parts = []
+    for name in sorted(set(times) - {"sgemm"}, key=lambda n: times[n]):
+        share = f" ({gflop / times[name] / gemm:.2f} of sgemm)" if gflop else ""
+        ratio = "" if name == "ours" else f", {times[name] / times['ours']:.2f} x ours"
+        parts.append(f"{name} {times[name] * 1e3:.1f} ms{share}{ratio}")
+    print(f"{title}: " + "; ".join(parts), flush=True)
+
+
+def main() -> None:
+    arguments = parse_arguments()
 
     import numpy as np
 
@@ -245,13 +259,7 @@ def main() -> None:
 
     def report(title: str, times: dict[str, float], gflop: float) -> None:
         rows.append((title, times))
-        gemm = 2 * 1024**3 * 1e-9 / times["sgemm"]
-        parts = []
-        for name in sorted(set(times) - {"sgemm"}, key=lambda n: times[n]):
-            share = f" ({gflop / times[name] / gemm:.2f} of sgemm)" if gflop else ""
-            ratio = "" if name == "ours" else f", {times[name] / times['ours']:.2f} x ours"
-            parts.append(f"{name} {times[name] * 1e3:.1f} ms{share}{ratio}")
-        print(f"{title}: " + "; ".join(parts), flush=True)
+        tell(title, times, gflop)
 
     try:
         for scene in arguments.scenes:
