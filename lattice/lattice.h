@@ -53,3 +53,4 @@
 #include "lattice/ops/voxels.h"
 #include "lattice/program/program.h"
 #include "lattice/program/segmenter.h"
+#include "lattice/program/tiles.h"

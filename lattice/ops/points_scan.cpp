@@ -91,7 +91,8 @@ mx::array crop_points(const mx::array& given, const std::array<double, 3>& low,
 }
 
 VoxelScan voxel_features(const mx::array& given, const std::vector<mx::array>& given_columns,
-                         double voxel, mx::StreamOrDevice s) {
+                         double voxel, mx::StreamOrDevice s,
+                         const std::optional<ScanFrame>& frame) {
   const mx::array points = checked_cloud(given, "voxel_features");
   const auto side = static_cast<float>(voxel);
   if (!(side > 0) || !std::isfinite(side)) {
@@ -111,10 +112,11 @@ VoxelScan voxel_features(const mx::array& given, const std::vector<mx::array>& g
   const int m = static_cast<int>(kept.size());
   Buffer<float> local(int64_t{m} * 3);
   visit_points(points, [&](const auto* p) {
-    cpu::local_points(p, kept.span(), cpu::low_corner(p, kept.span()), local.data());
+    cpu::local_points(p, kept.span(), frame ? frame->low : cpu::low_corner(p, kept.span()),
+                      local.data());
   });
   Buffer<float> table(m * width);
-  cpu::scan_table(local.data(), m, side, width, table.data());
+  cpu::scan_table(local.data(), m, side, width, table.data(), frame ? &frame->ground : nullptr);
   copy_columns(columns, kept.span(), width, table.data());
   const SparseQuantization q =
       sparse_quantize(adopt(std::move(local), {m, 3}), {{side, side, side}, {0, 0, 0}, {}}, {}, s);

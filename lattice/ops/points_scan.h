@@ -13,6 +13,7 @@
 #include <mlx/utils.h>
 
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "lattice/core/sparse_tensor.h"
@@ -29,13 +30,19 @@ struct VoxelScan {
   SparseTensor tensor;  ///< one row per voxel, first seen first, 6 + W float32 features
   mx::array rows;       ///< (N,) int32: the voxel of each point; -1 where the point is not finite
 };
+/// Of a cloud of which the points are a part: then a part has the voxels of the whole.
+struct ScanFrame {
+  std::array<double, 3> low{0, 0, 0};  ///< the low corner of the finite points
+  float ground = 0;                    ///< the second percentile of z - low[2], in voxels
+};
 /// points (N, 3), float32 or float64; the low corner of the finite ones becomes the origin.
 /// columns: (N,) or (N, k) numbers each, W together; uint8 is divided by 255, uint16 by 65535.
 /// A feature vector is 1, the mean offset of the points from the center of the voxel (3), the
 /// height above the second percentile of z divided by 10, log(1 + points) / 2, and the means of
 /// the columns. Throws std::invalid_argument for shapes and dtypes that do not fit.
 LATTICE_API VoxelScan voxel_features(const mx::array& points, const std::vector<mx::array>& columns,
-                                     double voxel, mx::StreamOrDevice s = {});
+                                     double voxel, mx::StreamOrDevice s = {},
+                                     const std::optional<ScanFrame>& frame = std::nullopt);
 
 /// values (V, ...) at rows (P,) int32 below V; fill where a row is negative.
 LATTICE_API mx::array to_points(const mx::array& values, const mx::array& rows, double fill,

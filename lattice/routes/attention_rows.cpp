@@ -148,7 +148,8 @@ const Table<AttentionVjpAsked, graph::Arrays>& attention_vjp_rows() {
         "any segments: MLX's gradient of the formula",
         counted<attention_vjp_with_mlx>,
         nullptr,
-        always_float32}});
+        always_float32}},
+      Answer::sums);
   return table;
 }
 

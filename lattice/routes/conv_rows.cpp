@@ -83,7 +83,7 @@ struct When {
     return channels() +
            All{{Step::shape, shared_words(),
                 [](const Asked& a) { return cpu::conv_buckets_pay(a.relation->lists(), a); },
-                [](const Asked& a) { return edges_and_buckets(a); }}};
+                [](const Asked& a) { return edges_and_buckets(a); }, true}};
   }
   static All outer_shared() {
     return channels() +
@@ -92,7 +92,7 @@ struct When {
                     " edges per (offset, output row), " + number(cpu::kOuterShared.columns) +
                     " output channels per group, rows in a local order",
                 [](const Asked& a) { return cpu::buckets_pay(a.relation->lists(), a); },
-                [](const Asked& a) { return edges_and_buckets(a); }}};
+                [](const Asked& a) { return edges_and_buckets(a); }, true}};
   }
 
   static All few_groups() {
@@ -143,16 +143,17 @@ struct When {
          [](const Asked& a) {
            return std::to_string(tile_lists(*a.relation)) + " lists of a tile and an offset for " +
                   std::to_string(a.n_edges()) + " edges: most would be empty";
-         }}};
+         },
+         true}};
   }
 
   static All many_edges() {
     return {{Step::relation, many_edges_words(), [](const Asked& a) { return has_many_edges(a); },
-             [](const Asked&) { return few_edges_words(); }}};
+             [](const Asked&) { return few_edges_words(); }, true}};
   }
   static All few_edges() {
     return {{Step::relation, few_edges_words(), [](const Asked& a) { return !has_many_edges(a); },
-             [](const Asked&) { return many_edges_words(); }}};
+             [](const Asked&) { return many_edges_words(); }, true}};
   }
 };
 
@@ -438,7 +439,8 @@ const OuterTable& outer_rows() {
         "any shape: gather, matmul and scatter-add of MLX, in float32",
         counted<outer_with_mlx>,
         nullptr,
-        is_float32}});
+        is_float32}},
+      Answer::sums);
   return table;
 }
 
@@ -501,7 +503,8 @@ const OuterTable& per_edge_outer_rows() {
         "gpu.mlx",
         {},
         "any shape: gather, products and scatter-add of MLX, in float32",
-        counted<per_edge_outer_with_mlx>}});
+        counted<per_edge_outer_with_mlx>}},
+      Answer::sums);
   return table;
 }
 

@@ -40,9 +40,12 @@ std::string channels_text(int64_t c_in, int64_t c_out, int64_t groups) {
 }
 
 Rejection Frame::refusal(const Route& row) const {
-  if (row.device == device) return {};
-  return {Step::device,
-          row.device == kGpu ? "the call is not on a GPU" : "the call is not on the CPU"};
+  if (row.device != device)
+    return {Step::device,
+            row.device == kGpu ? "the call is not on a GPU" : "the call is not on the CPU"};
+  if (rows_alone && !row.row_independent)
+    return {Step::relation, "its bits depend on the rows beside a row, and this run is tiled"};
+  return {};
 }
 
 void fail_to_choose(const Frame& frame, const Decision& decision) {
@@ -85,6 +88,7 @@ std::string Decision::text() const {
                                   : "no GPU");
   line("work", work_text(facts));
   line("chosen", chosen->name + ": " + chosen->predicate);
+  if (rows_alone) line("tiled run", "each row has the bits of the whole run");
   if (!note.empty()) line("note", note);
   if (probed) line("probe", "a small case ran here and agreed with the CPU");
   for (const auto& [row, why] : rejected)

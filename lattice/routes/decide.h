@@ -37,8 +37,9 @@ struct LATTICE_API Decision {
   bool forced = false;
   std::vector<std::pair<const Route*, Rejection>> rejected = {};
   Facts facts = {};
-  std::string note = {};  // of the chosen row
-  bool probed = false;    // a small case of the chosen row ran on this machine
+  std::string note = {};    // of the chosen row
+  bool probed = false;      // a small case of the chosen row ran on this machine
+  bool rows_alone = false;  // a tiled run asked
   std::string text() const;
 };
 
@@ -47,9 +48,10 @@ struct LATTICE_API Decision {
 struct Frame {
   mx::Device::DeviceType device;
   std::optional<std::string> forced;
+  bool rows_alone;  // core/row_independent.h
   Frame(const AnyTable& table, mx::StreamOrDevice s);
   bool considers(const Route& row) const { return !forced || row.name == *forced; }
-  Rejection refusal(const Route& row) const;  // by the device
+  Rejection refusal(const Route& row) const;  // by the device, or because rows must stand alone
 };
 
 // Whether a log of this thread is open, and an entry for all of them.
@@ -72,6 +74,7 @@ template <class Asked, class Made>
 Decision described(const Table<Asked, Made>& table, const Asked& asked, const Frame& frame,
                    const Row<Asked, Made>* chosen) {
   Decision decision{&table, chosen, frame.forced.has_value()};
+  decision.rows_alone = frame.rows_alone;
   for (const Row<Asked, Made>& row : table.rows) {
     if (&row == chosen) break;
     if (!frame.considers(row)) continue;
@@ -92,7 +95,8 @@ template <class Asked, class Made>
 const Row<Asked, Made>& first_fit(const Table<Asked, Made>& table, const Asked& asked,
                                   const Frame& frame) {
   for (const Row<Asked, Made>& row : table.rows) {
-    bool fits = frame.considers(row) && row.device == frame.device && has_backend(row.code);
+    bool fits = frame.considers(row) && row.device == frame.device && has_backend(row.code) &&
+                (row.row_independent || !frame.rows_alone);
     for (const Condition<Asked>& condition : row.fits) fits = fits && condition.holds(asked);
     if (fits && passes_probe(table, row, asked)) return row;
   }

@@ -8,6 +8,7 @@
 
 #include <mlx/device.h>
 
+#include <algorithm>
 #include <atomic>
 #include <string>
 #include <utility>
@@ -38,6 +39,9 @@ struct Condition {
   std::string words;  // of a question that passes: "8 or more channels"; may be empty
   bool (*holds)(const Asked&);
   std::string (*found)(const Asked&);  // what a question has that does not pass
+  // Whether the answer changes with rows that a given row of the result does not depend on. Then
+  // so may the bits of that row.
+  bool of_all_rows = false;
 };
 
 template <class Asked>
@@ -74,6 +78,9 @@ struct Route {
   Code code;
   std::string name;       // "cpu.tiles"
   std::string predicate;  // when it fits and what it does, in words
+  // Whether a row of the result has the same bits whatever rows stand beside it: a tiled run takes
+  // only such routes.
+  bool row_independent = false;
   RunCount runs = {};
   // A kernel of this row runs now.
   void count_run() const { runs.n.fetch_add(1, std::memory_order_relaxed); }
@@ -103,6 +110,10 @@ struct Row : Route {
       if (!condition.words.empty())
         predicate.append(predicate.empty() ? "" : ", ").append(condition.words);
     predicate.append(predicate.empty() ? "" : ": ").append(how);
+    // MLX's products on a GPU are cut by the number of rows.
+    row_independent =
+        code != Code::mlx &&
+        std::none_of(fits.begin(), fits.end(), [](const auto& c) { return c.of_all_rows; });
   }
 
   // Why the conditions do not hold; fits if they do.
@@ -126,6 +137,10 @@ Made counted(const Asked& asked, const Route& row) {
   return kRun(asked);
 }
 
+// Whether rows of the operands become rows of the answer, or are added up, as in the gradient of a
+// weight.
+enum class Answer { rows, sums };
+
 // The rows of one operation without their types.
 struct AnyTable {
   std::string operation, family;  // "conv", "convolution"
@@ -141,7 +156,8 @@ struct Table : AnyTable {
 
   // Behind each run of rows of Metal stand their twins for CUDA. The tensor operations of Metal
   // have none.
-  Table(std::string operation, std::string family, const std::vector<Row<Asked, Made>>& given)
+  Table(std::string operation, std::string family, const std::vector<Row<Asked, Made>>& given,
+        Answer answer = Answer::rows)
       : AnyTable{std::move(operation), std::move(family)} {
     std::vector<Row<Asked, Made>> twins;
     const auto end_run = [&] {
@@ -157,6 +173,7 @@ struct Table : AnyTable {
     end_run();
     for (Row<Asked, Made>& row : rows) {
       row.operation = this->operation;
+      if (answer == Answer::sums) row.row_independent = false;
       routes.push_back(&row);
     }
   }

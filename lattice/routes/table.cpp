@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "lattice/core/errors.h"
+#include "lattice/core/row_independent.h"
 #include "lattice/routes/attention.h"
 #include "lattice/routes/capability.h"
 #include "lattice/routes/conv.h"
@@ -41,7 +42,9 @@ std::optional<std::string> forced_route(const std::string& operation) {
 }  // namespace
 
 Frame::Frame(const AnyTable& table, mx::StreamOrDevice s)
-    : device(on_gpu(s) ? kGpu : kCpu), forced(forced_route(table.operation)) {}
+    : device(on_gpu(s) ? kGpu : kCpu),
+      forced(forced_route(table.operation)),
+      rows_alone(RowIndependent::is_asked()) {}
 
 const std::vector<const AnyTable*>& tables() {
   static const std::vector<const AnyTable*> all = {

@@ -44,5 +44,6 @@ void bind_rulebook(nb::module_& m);
 void bind_segments(nb::module_& m);
 void bind_surface(nb::module_& m);
 void bind_tensor(nb::module_& m);
+void bind_tiles(nb::module_& m);
 void bind_triplets(nb::module_& m);
 void bind_voxels(nb::module_& m);

@@ -44,4 +44,5 @@ NB_MODULE(_ext, m) {
   bind_boxes(m);
   bind_voxels(m);
   bind_program(m);
+  bind_tiles(m);
 }

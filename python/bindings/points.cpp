@@ -119,6 +119,15 @@ void bind_voxelization(nb::module_& m) {
         return std::pair(scan.tensor, scan.rows);
       },
       "points"_a, "columns"_a, "voxel"_a, "stream"_a, Unlocked());
+  def(
+      m, "voxel_features_of_part",
+      [](Array points, const std::vector<mx::array>& columns, double voxel, Numbers low,
+         double ground, Stream s) {
+        const VoxelScan scan = voxel_features(points, columns, voxel, s,
+                                              ScanFrame{low, static_cast<float>(ground)});
+        return std::pair(scan.tensor, scan.rows);
+      },
+      "points"_a, "columns"_a, "voxel"_a, "low"_a, "ground"_a, "stream"_a, Unlocked());
 }
 
 void bind_interpolation(nb::module_& m) {

@@ -38,6 +38,8 @@ void bind_table(nb::module_& m) {
       .def_prop_ro("device", [](const Route& r) { return device_name(r.device); })
       .def_ro("name", &Route::name)
       .def_ro("predicate", &Route::predicate, "When it fits, in words.")
+      .def_ro("row_independent", &Route::row_independent,
+              "Whether a row of the result has the same bits whatever rows stand beside it.")
       .def("__repr__", [](const Route& r) {
         return "Route(" + r.operation + ", " + r.name + ": " + r.predicate + ")";
       });

@@ -41,7 +41,9 @@ class Explanation:
 def routes() -> list[Route]:
     """All rows of the route table, in the order in which they are tried.
 
-    A `Route` has operation, device, name and predicate: when it fits, in words.
+    A `Route` has operation, device, name and predicate: when it fits, in words; and
+    row_independent: whether a row of the result has the same bits whatever rows stand beside it. A
+    tiled run takes only such routes.
 
     >>> import mlx_lattice as ml
     >>> sorted({r.device for r in ml.routes()})

@@ -84,10 +84,17 @@ def markdown() -> str:
         "`python -m mlx_lattice routes --markdown` makes this page; a test compares the page with",
         "the table in the library.",
         "",
-        "| operation | device | route | fits |",
-        "|---|---|---|---|",
+        "Rows alone: a row of the result has the same bits whatever rows stand beside it. A",
+        "[tiled run](../larger-than-memory.md) takes only such routes.",
+        "",
+        "| operation | device | route | rows alone | fits |",
+        "|---|---|---|---|---|",
     ]
-    lines += [f"| {r.operation} | {r.device} | `{r.name}` | {r.predicate} |" for r in routes()]
+    lines += [
+        f"| {r.operation} | {r.device} | `{r.name}` | {'yes' if r.row_independent else 'no'} "
+        f"| {r.predicate} |"
+        for r in routes()
+    ]
     return "\n".join(lines) + "\n"
 
 

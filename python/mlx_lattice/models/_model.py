@@ -30,6 +30,7 @@ from ..nn._arrays import load_arrays, named_arrays, save_arrays
 from ..nn._quantized import _Quantized
 
 if TYPE_CHECKING:
+    from ..programs.tiles import ReceptiveField
     from collections.abc import Sequence
 
     from mlx.nn import Module
@@ -124,6 +125,22 @@ class Model(mlx.nn.Module):
         from ..programs import export
 
         export(self, path, example, pipeline=pipeline, classes=classes, keep_example=keep_example)
+
+    def receptive_field(self) -> ReceptiveField:
+        """How far a row of the output looks, from the recorded graph of the network.
+
+        Raises:
+            ValueError: Some operation is not local, such as global pooling or attention; the
+                message names it.
+
+        Examples:
+            >>> from mlx_lattice import models
+            >>> models.MinkUNet(4, 3, depth=14, width=4).eval().receptive_field().before
+            (94, 94, 94)
+        """
+        from ..programs.tiles import receptive_field, tile_program
+
+        return receptive_field(tile_program(self, self._config["in_channels"]))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

@@ -229,6 +229,7 @@ def voxel_features(
     voxel: float,
     columns: Sequence[ArrayLike] = (),
     *,
+    frame: tuple[Sequence[float], float] | None = None,
     stream: StreamOrDevice = None,
 ) -> tuple[SparseTensor, mx.array]:
     """The voxels of a cloud with the features that networks here are trained on.
@@ -238,7 +239,9 @@ def voxel_features(
     columns are (P,) or (P, k) each; uint8 is divided by 255 and uint16 by 65535. With lengths in
     voxels the features of a voxel are 1, the mean offset of its points from its center (3), its
     height above the second percentile of z divided by 10, log(1 + points) / 2, and the means of
-    the columns.
+    the columns. `frame`: of points that are a part of a cloud, the low corner of the cloud and the
+    second percentile of its z above that corner, in voxels; the part then has the voxels of the
+    whole.
 
     Returns the tensor and, for each point, the row of its voxel or -1, int32 (P,).
 
@@ -247,6 +250,8 @@ def voxel_features(
     >>> x.feats.shape, rows.tolist()
     ((2, 6), [0, 0, 1])
     """
+    if frame is not None:
+        return _ext.voxel_features_of_part(points, columns, voxel, *frame, stream)
     return _ext.voxel_features(points, columns, voxel, stream)
 
 

@@ -27,6 +27,7 @@ from .metrics import Confusion, PartIoU
 from .optimizers import AdamW
 from .recompute import checkpoint_stages
 from .sync_norm import SyncBatchNorm, synchronize_batch_norm
+from .tiled import predict_tiled
 from .trainer import Trainer, adamw, warm_cosine
 from .voxel_pipeline import Scan, VoxelPipeline
 
@@ -60,6 +61,7 @@ __all__ = [
     "optimizers",
     "pipeline_of",
     "predict_points",
+    "predict_tiled",
     "predict_voxels",
     "probabilities",
     "progress",

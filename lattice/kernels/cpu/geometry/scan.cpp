@@ -70,7 +70,8 @@ float quantile(std::span<float> values, double share) {
   return t < 0.5 ? low + step * static_cast<float>(t) : high - step * static_cast<float>(1 - t);
 }
 
-void scan_table(const float* points, int64_t n, float voxel, int64_t width, float* table) {
+void scan_table(const float* points, int64_t n, float voxel, int64_t width, float* table,
+                const float* known_ground) {
   Buffer<float> heights(n);
   parallel_range(n, kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
@@ -81,7 +82,7 @@ void scan_table(const float* points, int64_t n, float voxel, int64_t width, floa
       heights[p] = table[p * width + 3] = points[p * 3 + 2] / voxel;
     }
   });
-  const float ground = quantile(heights.span(), 0.02);
+  const float ground = known_ground ? *known_ground : quantile(heights.span(), 0.02);
   parallel_range(n, kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p)
       table[p * width + 3] = (table[p * width + 3] - ground) / 10.0f;

@@ -32,8 +32,10 @@ void local_points(const T* points, std::span<const int32_t> rows,
 // the values.
 float quantile(std::span<float> values, double share);
 
-// The first four numbers of each row of the table, whose rows have `width` numbers.
-void scan_table(const float* points, int64_t n, float voxel, int64_t width, float* table);
+// The first four numbers of each row of the table, whose rows have `width` numbers. `ground`: the
+// second percentile of z in voxels, if it is known; otherwise that of these points.
+void scan_table(const float* points, int64_t n, float voxel, int64_t width, float* table,
+                const float* ground = nullptr);
 
 // feats (m, width + 2) from the means of the table (m, width) and the points of each voxel.
 void scan_features(const float* means, const int32_t* counts, int64_t m, int64_t width,
