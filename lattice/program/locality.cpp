@@ -356,7 +356,7 @@ class Reader {
   LocalGraph made_;
 };
 
-int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && a < 0); }
+int64_t floor_div(int64_t a, int64_t b) { return floor_to(a, b) / b; }
 
 // The rows of the operand that rows of the result read, along one axis.
 Interval reached(const Local& local, const Interval& out, size_t axis) {
@@ -465,6 +465,38 @@ Needs needs_of(const LocalGraph& graph, const Loaded& program, const Box& own) {
     }
   }
   return needs;
+}
+
+int64_t floor_to(int64_t value, int64_t step) {
+  return (value / step - (value % step != 0 && value < 0)) * step;
+}
+
+Box box_of(const TileBox& tile, const Triple& ratio) {
+  Box box;
+  for (size_t a = 0; a < 3; ++a) {
+    const int64_t low = floor_to(tile.low[a], ratio[a]) / ratio[a];
+    const int64_t high = -floor_to(-tile.high[a], ratio[a]) / ratio[a];
+    const bool cut = tile.low[a] > -kFar || tile.high[a] < kFar;
+    if (cut && (low * ratio[a] != tile.low[a] || high * ratio[a] != tile.high[a]))
+      throw Error(ErrorCode::argument,
+                  "[run_tile] a corner of the tile is " + triple_text(tile.low) + " .. " +
+                      triple_text(tile.high) + ", expected multiples of the output stride " +
+                      triple_text(ratio),
+                  "run_tile", "own");
+    box[a] = {low, high};
+  }
+  return box;
+}
+
+TileBox tile_input(const Loaded& program, const LocalGraph& graph, const TileBox& own) {
+  const Box box = needs_of(graph, program, box_of(own, graph.output_ratio())).stage[0];
+  TileBox input;
+  for (size_t a = 0; a < 3; ++a) {
+    // A row of a part may lie before it, never inside of nothing.
+    input.low[a] = std::min(box[a].low, own.low[a]);
+    input.high[a] = std::max(box[a].high, own.high[a]);
+  }
+  return input;
 }
 
 }  // namespace lattice::program

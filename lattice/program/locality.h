@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lattice/program/loaded.h"
+#include "lattice/program/tile_box.h"
 
 namespace lattice::program {
 
@@ -70,5 +71,15 @@ struct Needs {
   std::vector<std::vector<Box>> enters;  // [from][to]: the rows of a stage that make another
 };
 Needs needs_of(const LocalGraph& graph, const Loaded& program, const Box& own);
+
+// Corners of an axis that is not cut.
+constexpr int64_t kFar = int64_t{1} << 40;
+
+// The largest multiple of step that is not above value.
+int64_t floor_to(int64_t value, int64_t step);
+// A tile in steps of the output. Throws Error unless its corners are multiples of the ratio.
+Box box_of(const TileBox& tile, const Triple& ratio);
+// The rows of the input that a tile needs.
+TileBox tile_input(const Loaded& program, const LocalGraph& graph, const TileBox& own);
 
 }  // namespace lattice::program

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "lattice/program/error.h"
-#include "lattice/program/executor.h"
+#include "lattice/program/locality.h"
 
 namespace lattice {
 
@@ -16,6 +16,13 @@ struct Cell {
   Triple at;
   int64_t rows;
 };
+
+int64_t bytes_of_row(const Program& program) {
+  // Values at their most, and a quarter more for coordinates, relations and kernels (measured on
+  // MinkUNets of depth 14 to 34; docs/notebook.md).
+  constexpr int64_t kRows = 1024;
+  return std::max<int64_t>(1, program.bytes_for(kRows) / kRows * 5 / 4);
+}
 
 class Planner {
  public:
@@ -149,13 +156,6 @@ class Planner {
 
 }  // namespace
 
-int64_t program::bytes_of_row(const Program& program) {
-  // Values at their most, and a quarter more for coordinates, relations and kernels (measured on
-  // MinkUNets of depth 14 to 34; docs/notebook.md).
-  constexpr int64_t kRows = 1024;
-  return std::max<int64_t>(1, program.bytes_for(kRows) / kRows * 5 / 4);
-}
-
 std::vector<TileBox> plan_tiles(const Program& program, std::span<const int64_t> cells,
                                 std::span<const int64_t> counts, const Triple& side,
                                 const TileOptions& options) {
@@ -170,6 +170,11 @@ std::vector<TileBox> plan_tiles(const Program& program, std::span<const int64_t>
   std::sort(counted.begin(), counted.end(),
             [](const Cell& a, const Cell& b) { return a.at < b.at; });
   return Planner(program, std::move(counted), side, options).plan();
+}
+
+TileBox tile_input(const Program& program, const TileBox& own) {
+  const LocalGraph graph = local_graph(*program.loaded());
+  return program::tile_input(*program.loaded(), graph, own);
 }
 
 }  // namespace lattice

@@ -1,17 +1,38 @@
-// Tiles from counted rows.
+/// @file
+/// Tiles from counted rows, so that each fits into memory.
 #pragma once
 
-#include "lattice/program/locality.h"
-#include "lattice/program/tiles.h"
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
 
-namespace lattice::program {
+#include "lattice/program/program.h"
+#include "lattice/program/tile_box.h"
 
-// Corners of an axis that is not cut.
-constexpr int64_t kFar = int64_t{1} << 40;
+namespace lattice {
 
-TileBox tile_input(const Loaded& program, const LocalGraph& graph, const TileBox& own);
+/// How a cloud is cut.
+struct TileOptions {
+  /// The largest side along x, y and z; 0: the whole axis.
+  Triple tile{0, 0, 0};
+  /// The low corner of some tile.
+  Triple origin{0, 0, 0};
+  /// Bytes that a tile may take; tiles with more rows are split. 0: no limit.
+  int64_t bytes = 0;
+  /// Called after each tile with the rows that are done and all rows. An exception ends the run.
+  std::function<void(int64_t, int64_t)> progress = {};
+};
 
-// Bytes that a tile takes for each row of its input.
-int64_t bytes_of_row(const Program& program);
+/// The tiles of a cloud whose rows are counted in cells: cell k, at cells[3 k], covers `side` steps
+/// from cells[3 k] * side on, and holds counts[k] rows. Empty tiles are left out. `side` must be a
+/// multiple of the alignment. Throws Error with the code `limit` if the rows around the smallest
+/// tile do not fit into options.bytes.
+LATTICE_API std::vector<TileBox> plan_tiles(const Program& program, std::span<const int64_t> cells,
+                                            std::span<const int64_t> counts, const Triple& side,
+                                            const TileOptions& options);
 
-}  // namespace lattice::program
+/// The rows of the input that a tile needs.
+LATTICE_API TileBox tile_input(const Program& program, const TileBox& own);
+
+}  // namespace lattice

@@ -15,34 +15,12 @@
 #include "lattice/ops/reduce_rows.h"
 #include "lattice/program/executor.h"
 #include "lattice/program/locality.h"
-#include "lattice/program/tile_plan.h"
 
 namespace lattice {
 
 using namespace program;
 
 namespace {
-
-int64_t floor_to(int64_t value, int64_t step) {
-  return (value / step - (value % step != 0 && value < 0)) * step;
-}
-
-Box box_of(const TileBox& tile, const Triple& ratio) {
-  Box box;
-  for (size_t a = 0; a < 3; ++a) {
-    const int64_t low = floor_to(tile.low[a], ratio[a]) / ratio[a];
-    const int64_t high = -floor_to(-tile.high[a], ratio[a]) / ratio[a];
-    const bool cut = tile.low[a] > -kFar || tile.high[a] < kFar;
-    if (cut && (low * ratio[a] != tile.low[a] || high * ratio[a] != tile.high[a]))
-      throw Error(ErrorCode::argument,
-                  "[run_tile] a corner of the tile is " + triple_text(tile.low) + " .. " +
-                      triple_text(tile.high) + ", expected multiples of the output stride " +
-                      triple_text(ratio),
-                  "run_tile", "own");
-    box[a] = {low, high};
-  }
-  return box;
-}
 
 bool inside(const Box& box, const int64_t* c) {
   for (size_t a = 0; a < 3; ++a)
@@ -282,22 +260,6 @@ ReceptiveField receptive_field(const Program& program) {
     field.after[a] = needed.high[a] - own.high[a];
   }
   return field;
-}
-
-TileBox tile_input(const Program& program, const TileBox& own) {
-  const LocalGraph graph = local_graph(*program.loaded());
-  return program::tile_input(*program.loaded(), graph, own);
-}
-
-TileBox program::tile_input(const Loaded& program, const LocalGraph& graph, const TileBox& own) {
-  const Box box = needs_of(graph, program, box_of(own, graph.output_ratio())).stage[0];
-  TileBox input;
-  for (size_t a = 0; a < 3; ++a) {
-    // A row of a part may lie before it, never inside of nothing.
-    input.low[a] = std::min(box[a].low, own.low[a]);
-    input.high[a] = std::max(box[a].high, own.high[a]);
-  }
-  return input;
 }
 
 SparseTensor run_tile(const Program& program, const SparseTensor& x, const TileBox& own) {

@@ -14,6 +14,7 @@ from ..io.cloud import labels_of
 from ..programs import Program
 from ..training import Confusion, Scan, VoxelPipeline, predict_voxels
 from ..training.progress import Progress
+from . import large
 from .options import (
     FORMATS,
     Commands,
@@ -40,6 +41,7 @@ def add_command(commands: Commands) -> None:
         "examples:\n"
         "  mlx-lattice predict run scan.ply labeled.ply\n"
         "  mlx-lattice predict --program net.lattice.safetensors scan.ply labeled.ply\n"
+        "  mlx-lattice predict run city.laz labeled.laz --memory 2GB\n"
         f"  mlx-lattice predict run scan.ply look.html\n\n{FORMATS}; "
         "also .html and .png for the output",
     )
@@ -49,16 +51,20 @@ def add_command(commands: Commands) -> None:
     parser.add_argument(
         "--program", action="store_true", help="the model is a program that `export` wrote"
     )
-    parser.add_argument("cloud", help="file to read")
+    parser.add_argument("cloud", help="file to read; with --memory also a folder")
     parser.add_argument("output", help="file to write; the extension is its format")
     add_format(parser)
     add_device(parser)
+    large.add_options(parser)
     parser.set_defaults(run=_predict)
 
 
 def _predict(arguments: argparse.Namespace) -> None:
     if arguments.program:
         _predict_program(arguments)
+        return
+    if large.is_large(arguments):
+        large.predict(arguments)
         return
     output = arguments.output
     picture = Path(output).suffix.lower() in (".html", ".htm", ".png")

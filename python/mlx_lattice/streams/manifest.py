@@ -1,0 +1,112 @@
+"""What a run on a large cloud has done, so that the same command goes on after a kill.
+
+The folder of a run holds `manifest.json` and the files of its passes. A file is either whole or not
+there: it is written beside its place, flushed to the disk and renamed. Appended files of the first
+pass are thrown away if the pass did not end.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .. import __version__
+from .._ext import backend_info
+from ..io.atomic_files import write_bytes
+
+NAME = "manifest.json"
+
+
+def file_hash(path: Path, tell: Callable[[int], object] = lambda n: None) -> str:
+    """SHA-256 of a file; `tell` hears of the bytes that were read."""
+    made = hashlib.sha256()
+    with open(path, "rb") as file:
+        while data := file.read(16 << 20):
+            made.update(data)
+            tell(len(data))
+    return made.hexdigest()
+
+
+def settings(
+    files: Sequence[Path], hashes: Sequence[str], weights: str, others: dict[str, Any]
+) -> dict[str, Any]:
+    """Everything that the results depend on, by the words that an error uses."""
+    made = {f"the input {p}": h for p, h in zip(files, hashes, strict=True)}
+    made |= {
+        "the weights": weights,
+        "the version of mlx_lattice": __version__,
+        "the instruction set": str(backend_info()["simd"]),
+    }
+    return made | {f"the setting {name}": value for name, value in others.items()}
+
+
+class Run:
+    """The folder of a run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def begin(self, asked: dict[str, Any]) -> None:
+        """Makes the folder, or checks that it was made for the same.
+
+        Raises:
+            ValueError: The folder was made for something else; the message says what changed.
+        """
+        asked = json.loads(json.dumps(asked))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self.locked():
+            if not (self.folder / NAME).exists():
+                self.write({"asked": asked})
+                return
+            before = self.read()["asked"]
+        changed = sorted(k for k in before.keys() | asked.keys() if before.get(k) != asked.get(k))
+        if changed:
+            raise ValueError(
+                f"{self.folder} holds the beginning of another run: {', '.join(changed)} changed; "
+                f"give what was given before, or begin again: rm -r {self.folder}"
+            )
+
+    def read(self) -> dict[str, Any]:
+        """The manifest; ValueError if it is none."""
+        path = self.folder / NAME
+        try:
+            return dict(json.loads(path.read_text(encoding="utf-8")))
+        except ValueError as error:
+            raise ValueError(
+                f"{path}: not a manifest: {error}; begin again: rm -r {self.folder}"
+            ) from None
+
+    def write(self, manifest: dict[str, Any]) -> None:
+        """Puts a manifest in place of the one before."""
+        write_bytes(self.folder / NAME, json.dumps(manifest).encode())
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """One process at a time; the system frees the lock of a killed process."""
+        handle = os.open(self.folder / "lock", os.O_CREAT | os.O_RDWR, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+    def remove(self) -> None:
+        """Deletes the folder."""
+        shutil.rmtree(self.folder)
+
+
+def check_space(folder: Path, needed: int, what: str) -> None:
+    """ValueError unless the disk of the folder has so many bytes."""
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise ValueError(
+            f"{folder}: {what} need about {needed / 1e9:.1f} GB, and the disk has "
+            f"{free / 1e9:.1f} GB; free some space, or name another folder with --work"
+        )
