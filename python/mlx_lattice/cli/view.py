@@ -22,6 +22,7 @@ from .options import (
     size_of,
 )
 from .outputs import check_output
+from .view_large import view_large
 
 
 def add_command(commands: Commands) -> None:
@@ -34,11 +35,17 @@ def add_command(commands: Commands) -> None:
         "  mlx-lattice view scan.ply scan.html\n"
         "  mlx-lattice view scan.ply scan.png --color height\n"
         "  mlx-lattice view truth.ply predicted.ply compare.html --color label "
-        "--classes road,car,tree\n\n"
+        "--classes road,car,tree\n"
+        "  mlx-lattice view city.laz --output city/   a folder, for clouds larger than memory\n\n"
         f"several files stand side by side under one camera\n{FORMATS}",
     )
     parser.add_argument("input", nargs="+", help="files to read")
-    parser.add_argument("output", help=".html or .png")
+    parser.add_argument("page", nargs="?", metavar="output", help=".html or .png")
+    parser.add_argument(
+        "--output",
+        metavar="FOLDER",
+        help="write a page that draws chunks of an octree, for a file or folder of any size",
+    )
     parser.add_argument(
         "--color",
         metavar="C",
@@ -61,10 +68,18 @@ def add_command(commands: Commands) -> None:
     )
     parser.add_argument("--title", default="", help="default: the names of the files")
     add_format(parser)
-    parser.set_defaults(run=_view)
+    parser.set_defaults(run=_view, usage_error=parser.error)
 
 
 def _view(arguments: argparse.Namespace) -> None:
+    if arguments.output is not None:
+        view_large(arguments)
+        return
+    if arguments.page is None:  # argparse gives every word to `input`
+        if len(arguments.input) < 2:
+            arguments.usage_error("the following arguments are required: output")
+        arguments.page = arguments.input.pop()
+    arguments.output = arguments.page
     if not 0 < arguments.point_size <= 64:
         raise ValueError(f"--point-size: found {arguments.point_size}, expected 0 to 64 pixels")
     check_output(arguments.output, *arguments.input)
