@@ -123,8 +123,8 @@ void bind_voxelization(nb::module_& m) {
       m, "voxel_features_of_part",
       [](Array points, const std::vector<mx::array>& columns, double voxel, Numbers low,
          double ground, Stream s) {
-        const VoxelScan scan = voxel_features(points, columns, voxel, s,
-                                              ScanFrame{low, static_cast<float>(ground)});
+        const VoxelScan scan =
+            voxel_features(points, columns, voxel, s, ScanFrame{low, static_cast<float>(ground)});
         return std::pair(scan.tensor, scan.rows);
       },
       "points"_a, "columns"_a, "voxel"_a, "low"_a, "ground"_a, "stream"_a, Unlocked());

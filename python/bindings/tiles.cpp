@@ -39,9 +39,8 @@ void bind_tiles(nb::module_& m) {
       [](const Program& program, const std::vector<int64_t>& cells,
          const std::vector<int64_t>& counts, const Triple& side, const Triple& tile,
          const Triple& origin, int64_t bytes) {
-        const auto boxes = unlocked([&] {
-          return plan_tiles(program, cells, counts, side, {tile, origin, bytes});
-        });
+        const auto boxes = unlocked(
+            [&] { return plan_tiles(program, cells, counts, side, {tile, origin, bytes}); });
         nb::list made;
         for (const TileBox& box : boxes) made.append(pair_of(box));
         return made;

@@ -7,7 +7,6 @@ import re
 import numpy as np
 import pytest
 from browser import CHROMIUM, browse
-
 from mlx_lattice import io
 from mlx_lattice.cli.main import main
 from mlx_lattice.viewer import large_page

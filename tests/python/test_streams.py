@@ -1,4 +1,4 @@
-"""`predict --memory`: the labels of the whole run from files, after a kill, in parts, or an error."""
+"""`predict --memory`: the labels of the whole run, from files, after a kill, and in parts."""
 
 import json
 import re
@@ -11,11 +11,10 @@ import time
 import mlx.core as mx
 import numpy as np
 import pytest
-from test_tiled import random_statistics
-
 from mlx_lattice import io, models, training
 from mlx_lattice.cli.main import main
 from mlx_lattice.streams.cells import Smallest, ground_of
+from test_tiled import random_statistics
 
 laspy = pytest.importorskip("laspy")
 CLASSES = tuple((i, f"c{i}") for i in range(5))
@@ -237,6 +236,20 @@ def test_a_full_disk_is_found_before_the_work(yard, tmp_path, capsys, monkeypatc
     assert predict(yard, yard / "yard.las", tmp_path / "out.las") == 1
     assert "the disk has 0.0 GB" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_evaluate_counts_as_in_memory(yard, capsys):
+    words = ["evaluate", str(yard / "run"), "--data", str(yard / "tiles" / "a.laz")]
+    assert main([*words, "--memory", "1GB"]) == 0
+    tiled = capsys.readouterr().out
+    cloud = io.read(yard / "tiles" / "a.laz")
+    pipeline = training.VoxelPipeline.load(yard / "run" / "pipeline.json")
+    net = models.load(yard / "run" / "model.safetensors")
+    confusion = training.Confusion(pipeline.names, unit="points")
+    confusion.add(cloud.columns["label"], training.predict_points(net, pipeline, cloud))
+    assert str(confusion) in tiled
+    assert main([*words, "--memory", "1GB", "--views", "2"]) == 1
+    assert "--views" in capsys.readouterr().err
 
 
 def test_options_need_memory(yard, tmp_path, capsys):

@@ -1,11 +1,10 @@
 """Tiles give the bits of the whole run, and what is not local is refused by name."""
 
 import mlx.core as mx
+import mlx_lattice as ml
 import numpy as np
 import pytest
 from mlx.utils import tree_map
-
-import mlx_lattice as ml
 from mlx_lattice import SparseTensor, _ext, models, nn, training
 from mlx_lattice.programs.tiles import receptive_field, tile_program
 
@@ -124,7 +123,7 @@ def test_full_tiles_are_split_for_a_budget(street):
     )
     assert len(seen) > 3
     assert same_bits(few, many)
-    with pytest.raises(ValueError, match="smallest tile .* larger voxels"):
+    with pytest.raises(ValueError, match=r"smallest tile .* larger voxels"):
         training.predict_tiled(net, street, memory="100 KB")
 
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import tempfile
+from pathlib import Path
 
 import numpy as np
 
 from .. import datasets
-from ..training import inference
+from ..datasets.folder import clouds_below
+from ..nn import pack
+from ..streams import Job, Prediction
+from ..training import Confusion, inference
 from ..training.progress import Progress
+from ..training.tiled import bytes_of
 from .options import Commands, add_device, add_parser, say_next
 from .run_folder import RunFolder
 
@@ -43,6 +49,11 @@ def add_command(commands: Commands) -> None:
         metavar="S",
         help="side of windows, half overlapping, for clouds that do not fit",
     )
+    parser.add_argument(
+        "--memory",
+        metavar="SIZE",
+        help="run by tiles in so much memory, such as 2GB, for clouds that do not fit",
+    )
     parser.add_argument("--submission", metavar="FOLDER", help="where predictions are written")
     add_device(parser)
     parser.set_defaults(run=_evaluate)
@@ -52,6 +63,9 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     if not 1 <= arguments.views <= 8:
         raise ValueError(f"--views: found {arguments.views}, expected 1 to 8")
     folder = RunFolder.of(arguments.folder)
+    if arguments.memory:
+        _evaluate_large(arguments, folder)
+        return
     model, pipeline = folder.load()
     dataset = folder.dataset(arguments.data, arguments.split)
     if not dataset.labeled and not arguments.submission:
@@ -82,3 +96,34 @@ def _evaluate(arguments: argparse.Namespace) -> None:
         datasets.write_submission_notes(dataset, arguments.submission)
         print(f"predictions: {arguments.submission}")
     say_next("predict", arguments.folder, dataset.source(0)[0], "look.html")
+
+
+def _evaluate_large(arguments: argparse.Namespace, folder: RunFolder) -> None:
+    """The same on labeled files that do not fit into memory, one after the other, by tiles."""
+    for name in ("submission", "window", "split"):
+        if getattr(arguments, name) is not None:
+            raise ValueError(f"--memory: found --{name} beside it, expected one of the two")
+    if arguments.views != 1:
+        raise ValueError("--memory: found --views beside it, expected one of the two")
+    model, pipeline = folder.load()
+    pack(model.eval())
+    given = Path(arguments.data)
+    clouds = clouds_below(given) if given.is_dir() else [given]
+    total = Confusion(pipeline.names, unit="points")
+    for cloud in clouds:
+        with tempfile.TemporaryDirectory(prefix="mlx-lattice-") as work:
+            memory = bytes_of("evaluate", "--memory", arguments.memory)
+            job = Job(model, pipeline, folder.model, cloud, None, Path(work) / "run", memory)
+            prediction = Prediction(job)
+            prediction.begin()
+            manifest = prediction.points()
+            prediction.tiles(manifest)
+            found = prediction.write(manifest)
+        if found is None:
+            print(f"{cloud}: no labels")
+        else:
+            total.counts += found.counts
+    if not total.counts.any():
+        raise ValueError(f"{given}: no labels of the classes of the network")
+    print(total)
+    print(f"mean IoU {total.mean_iou:.4f}  accuracy {total.accuracy:.4f}")

@@ -74,9 +74,7 @@ def predict(arguments: argparse.Namespace) -> None:
     try:
         _passes(prediction, arguments, begin)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            f"{work} keeps what is done; the same command goes on"
-        ) from None
+        raise KeyboardInterrupt(f"{work} keeps what is done; the same command goes on") from None
 
 
 def _passes(prediction: Prediction, arguments: argparse.Namespace, begin: float) -> None:
@@ -118,4 +116,6 @@ def _part(text: str | None) -> tuple[int, int]:
         k, n = map(int, words)
         if 0 <= k < n:
             return (k, n)
-    raise ValueError(f"--part: found {shlex.quote(text)}, expected K/N with 0 <= K < N, such as 0/4")
+    raise ValueError(
+        f"--part: found {shlex.quote(text)}, expected K/N with 0 <= K < N, such as 0/4"
+    )

@@ -38,7 +38,9 @@ def view_large(arguments: argparse.Namespace) -> None:
         bounds = _bounds(files, bar)
     folder = Path(arguments.output)
     with Progress("octree", 2 * total, "points") as bar:
-        octree = large_page.build(folder, lambda: _pieces(files), bounds, total, columns, bar.advance)
+        octree = large_page.build(
+            folder, lambda: _pieces(files), bounds, total, columns, bar.advance
+        )
     page = large_page.write_page(octree, arguments.title or Path(given).name, color, classes)
     print(f"{page}: {sum(octree.nodes.values()):,} points in {len(octree.nodes):,} chunks")
     print(f"next: open {shlex.quote(str(page))}")

@@ -30,13 +30,13 @@ from ..nn._arrays import load_arrays, named_arrays, save_arrays
 from ..nn._quantized import _Quantized
 
 if TYPE_CHECKING:
-    from ..programs.tiles import ReceptiveField
     from collections.abc import Sequence
 
     from mlx.nn import Module
     from typing_extensions import Self
 
     from ..core import SparseTensor
+    from ..programs.tiles import ReceptiveField
     from ..training import VoxelPipeline
 
 FORMAT, VERSION = "mlx-lattice-model", 1

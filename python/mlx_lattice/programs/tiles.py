@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 
 from .. import _ext
+from .._ext import LoadedProgram
 from ..core import SparseTensor
 from ..core.types import Triple
 from ..models._model import packed_layers
@@ -39,7 +40,7 @@ class ReceptiveField:
 
 def tile_program(
     model: Module, channels: int, dtype: mx.Dtype = mx.float32, stride: Triple = (1, 1, 1)
-) -> _ext.LoadedProgram:
+) -> LoadedProgram:
     """The program of a network of one sparse tensor, recorded on a few rows.
 
     Raises:
@@ -57,9 +58,9 @@ def tile_program(
         first,
         examples.second(first),
     )
-    return _ext.LoadedProgram.load_memory(data)
+    return LoadedProgram.load_memory(data)
 
 
-def receptive_field(program: _ext.LoadedProgram) -> ReceptiveField:
+def receptive_field(program: LoadedProgram) -> ReceptiveField:
     """The receptive field of a program with one sparse input and one output with rows."""
     return ReceptiveField(*_ext.receptive_field(program))

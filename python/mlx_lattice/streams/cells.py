@@ -121,8 +121,8 @@ def check_far(high: np.ndarray, low: np.ndarray, voxel: float, name: str) -> Non
     if span > FAR * voxel:
         raise ValueError(
             f"{name}: the points span {span:,.0f}, from {np.round(low, 3).tolist()} to "
-            f"{np.round(high, 3).tolist()}, more than {FAR:,} voxels of {voxel:g}; drop far points, "
-            "or cut the cloud into parts"
+            f"{np.round(high, 3).tolist()}, more than {FAR:,} voxels of {voxel:g}; "
+            "drop far points, or cut the cloud into parts"
         )
 
 
@@ -168,7 +168,7 @@ class PointPass:
             if values.dtype.itemsize > 4 or values.dtype.kind == "i":
                 values = values.astype(np.float32)
             columns.append(values if finite.all() else values[finite])
-        dtype = [("p", "<f4", 3)]
+        dtype: list[Any] = [("p", "<f4", 3)]
         dtype += [(f"c{i}", v.dtype.str, (v.shape[1],)) for i, v in enumerate(columns)]
         rows = np.empty(len(positions), dtype)
         rows["p"] = positions

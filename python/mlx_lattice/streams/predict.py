@@ -1,8 +1,8 @@
 """A trained network labels a cloud that is larger than memory: three passes over files.
 
-    1  points go into cells on disk, cells become voxels      cells.py
-    2  the network runs tile by tile                          tiles.py
-    3  labels and scores go to the points                     results.py
+1  points go into cells on disk, cells become voxels      cells.py
+2  the network runs tile by tile                          tiles.py
+3  labels and scores go to the points                     results.py
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..training.progress import Progress
 from . import cells as first_pass
 from . import results as third_pass
 from .cells import Cell, Moved, PointPass
-from .clouds import CloudFile, files_of
+from .clouds import LAS, CloudFile, files_of
 from .manifest import Run, check_space, file_hash, settings
 from .tiles import TilePass, cells_from, plan, tile_path
 
@@ -42,7 +42,7 @@ class Job:
         pipeline: How it sees clouds.
         weights: Its file, whose hash goes into the manifest.
         cloud: A file, or a folder whose files count as one cloud.
-        output: The file to write.
+        output: The file to write; None only counts how right the labels are.
         work: The folder of the run; it is deleted at the end.
         memory: Bytes that the process may take.
         tile: The largest side of a tile, in voxels.
@@ -54,7 +54,7 @@ class Job:
     pipeline: VoxelPipeline
     weights: Path
     cloud: Path
-    output: str
+    output: str | None
     work: Path
     memory: int
     tile: int = 2048
@@ -82,8 +82,9 @@ class Prediction:
                 "whole cloud, which a run by tiles does not do; train without normalization"
             )
         _ext.receptive_field(self.program)  # an error names what is not local
-        self.output_format = io.format_of(job.output, write=True)
-        third_pass.check_output(self.files, job.output, self.output_format, job.pipeline.values)
+        if job.output is not None:
+            self.output_format = io.format_of(job.output, write=True)
+            third_pass.check_output(self.files, job.output, self.output_format, job.pipeline.values)
         mx.set_cache_limit(64 << 20)
 
     def begin(self) -> None:
@@ -132,18 +133,14 @@ class Prediction:
         cells = [done.cells[at] for at in sorted(done.cells)]
         with Progress("pass 1 of 3, voxels", sum(c.points for c in cells), "points") as bar:
             for cell in cells:
-                first_pass.make_voxels(
-                    self.job.work, cell, done.dtype, self.job.pipeline, ground
-                )
+                first_pass.make_voxels(self.job.work, cell, done.dtype, self.job.pipeline, ground)
                 _ext.release_memory()
                 mx.clear_cache()
                 bar.advance(cell.points)
         voxels = 0
         for cell in cells:
             cell.first, voxels = voxels, voxels + cell.voxels
-        tiles = plan(
-            self.program, self.job.work, cells, self.job.tile, self.job.memory - OWN
-        )
+        tiles = plan(self.program, self.job.work, cells, self.job.tile, self.job.memory - OWN)
         return {
             "low": low.tolist(),
             "side": side,
@@ -189,7 +186,7 @@ class Prediction:
         return [i for i in tiles if not tile_path(self.job.work, i).exists()]
 
     def write(self, manifest: dict[str, Any]) -> Confusion | None:
-        """Pass 3: writes the output; returns how right the labels are if the cloud has some."""
+        """Pass 3: writes the output; returns how right the labels are, None without labels."""
         cells: list[Cell] = cells_from(manifest)
         results = third_pass.Results(self.job.work, cells, manifest["side"])
         with Progress("pass 3 of 3, tiles", len(manifest["tiles"]), "tiles") as bar:
@@ -200,7 +197,10 @@ class Prediction:
         pieces = third_pass.labeled(self.files, results, pipeline, low)
         counted = _counted(pieces, pipeline, confusion)
         with Progress("pass 3 of 3, points", self.total, "points") as bar:
-            if self.output_format in third_pass.LAS:
+            if self.job.output is None:
+                for _, (cloud, _labels, _scores) in counted:
+                    bar.advance(len(cloud))
+            elif self.output_format in LAS:
                 third_pass.write_las(self.job.output, self.files, counted, bar.advance)
             else:
                 third_pass.write_rows(

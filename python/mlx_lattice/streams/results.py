@@ -188,7 +188,7 @@ def write_rows(
     label: str,
     tell: Tell,
 ) -> None:
-    """PLY or NPY: the columns of the first piece, `label`, `score`, and the old label as `truth`."""
+    """PLY or NPY: the columns of the cloud, `label`, `score`, and the old label as `truth`."""
     dtypes = {np.dtype(code) for code in ply.NAMES}
     with atomic_path(output) as path, open(path, "wb") as file:
         dtype = None

@@ -10,6 +10,7 @@ import mlx.core as mx
 import numpy as np
 
 from .. import _ext
+from .._ext import LoadedProgram
 from ..core import SparseTensor
 from ..io.atomic_files import atomic_file
 from .cells import SIDE, Cell, count_rows
@@ -22,7 +23,7 @@ RESULT = np.dtype([("cell", "<i4"), ("row", "<i4"), ("class", "<i2"), ("score", 
 
 
 def plan(
-    program: _ext.LoadedProgram, folder: Path, cells: Sequence[Cell], tile: int, memory: int
+    program: LoadedProgram, folder: Path, cells: Sequence[Cell], tile: int, memory: int
 ) -> list[tuple[Triple, Triple]]:
     """The tiles, (low, high) each, from the counted voxels."""
     alignment = _ext.receptive_field(program)[2]
@@ -55,7 +56,7 @@ class TilePass:
     """Runs tiles of one folder; one for each process."""
 
     def __init__(
-        self, program: _ext.LoadedProgram, folder: Path, cells: Sequence[Cell], side: int = SIDE
+        self, program: LoadedProgram, folder: Path, cells: Sequence[Cell], side: int = SIDE
     ) -> None:
         self._program, self._folder, self._side = program, folder, side
         self._cells = {cell.at: (i, cell) for i, cell in enumerate(cells)}

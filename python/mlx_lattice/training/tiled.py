@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .. import _ext
@@ -14,7 +14,6 @@ from ..programs.tiles import tile_program
 if TYPE_CHECKING:
     from mlx.nn import Module
 
-    from ..core.types import Triple
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -37,9 +36,9 @@ def predict_tiled(
     model: Module,
     x: SparseTensor,
     *,
-    tile: int | Triple = 512,
+    tile: int | tuple[int, int, int] = 512,
     memory: str | int | None = None,
-    origin: Triple = (0, 0, 0),
+    origin: tuple[int, int, int] = (0, 0, 0),
     progress: Callable[[int, int], object] | None = None,
 ) -> SparseTensor:
     """`model(x)` tile by tile: the same rows in the same order with the same bits.
@@ -75,19 +74,24 @@ def predict_tiled(
     pack(_checks.model(who, model).eval())
     _checks.instance(who, "x", x, SparseTensor, "a SparseTensor")
     sides = _sides(who, tile)
-    corner = _checks.sizes(who, "origin", [n + (1 << 30) for n in origin], 3)
+    corner = _three(who, "origin", origin, -(1 << 30))
+    if progress is not None:
+        _checks.function(who, "progress", progress)
     limit = 0 if memory is None else bytes_of(who, "memory", memory)
     program = tile_program(model, x.channels, x.dtype, x.stride)
-    return _ext.run_tiled(
-        program, x, sides, tuple(n - (1 << 30) for n in corner), limit, progress
-    )
+    return _ext.run_tiled(program, x, sides, corner, limit, progress)
 
 
-def _sides(who: str, tile: int | Triple) -> Triple:
-    if isinstance(tile, int):
-        side = _checks.integer(who, "tile", tile, 0)
-        return (side, side, 0)
-    sides = [_checks.integer(who, "tile", n, 0) for n in tile]
-    if len(sides) != 3:
-        _checks.wrong_value(who, "tile", tile, "one side, or three")
-    return (sides[0], sides[1], sides[2])
+def _sides(who: str, tile: int | tuple[int, int, int]) -> tuple[int, int, int]:
+    if isinstance(tile, (tuple, list)):
+        return _three(who, "tile", tile, 0)
+    side = _checks.integer(who, "tile", tile, 0)
+    return (side, side, 0)
+
+
+def _three(who: str, name: str, values: Sequence[int], least: int) -> tuple[int, int, int]:
+    found = _checks.listed(who, name, values, "three integers")
+    if len(found) != 3:
+        _checks.wrong_value(who, name, values, "three integers")
+    x, y, z = (_checks.integer(who, name, n, least, 1 << 30) for n in found)
+    return (x, y, z)

@@ -206,9 +206,7 @@ def write_page(
 
 
 def _entries(most: int, classes: Mapping[int, str]) -> list[list[Any]]:
-    return [
-        [v, classes.get(v, str(v)), list(CLASSES[v % len(CLASSES)])] for v in range(most + 1)
-    ]
+    return [[v, classes.get(v, str(v)), list(CLASSES[v % len(CLASSES)])] for v in range(most + 1)]
 
 
 def build(
