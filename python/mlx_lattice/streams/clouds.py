@@ -12,12 +12,10 @@ import numpy as np
 
 from .. import io
 from ..datasets.folder import clouds_below
-from ..io import ply
-from ..io._check import file_size, fits, header_lines, naming, require
+from ..io._check import naming, require
 from ..io.cloud import PointCloud, gather
 from ..io.las import _check_header, _check_items
-from ..io.pcd import PADDING
-from ..io.pcd import _header as pcd_header
+from .rows import fields_of, mapped
 
 PIECE = 1 << 20  # points
 LAS = ("las", "laz")
@@ -38,7 +36,7 @@ class CloudFile:
         if self.format in LAS:
             yield from _las_pieces(self.path, size)
             return
-        rows = _mapped(self.path, self.format)
+        rows = mapped(self.path, self.format)
         if rows is None:  # a form that cannot be mapped: text, or compressed by column
             cloud = io.read(self.path, self.format)
             for begin in range(0, len(cloud), size):
@@ -74,7 +72,7 @@ def _file(path: Path, format: str) -> CloudFile:
                     _check_items(header, header.point_format.size)
                 low, high = np.array(header.mins), np.array(header.maxs)
                 return CloudFile(path, format, int(header.point_count), low, high)
-    rows = _mapped(path, format)
+    rows = mapped(path, format)
     return CloudFile(path, format, len(io.read(path, format)) if rows is None else len(rows))
 
 
@@ -108,45 +106,8 @@ def las_cloud(record: Any) -> PointCloud:
     return gather(fields, "points")
 
 
-def _mapped(path: Path, format: str) -> np.ndarray | None:
-    """The rows of a file of fixed rows, mapped; None for other forms."""
-    with naming(path, format.upper()), open(path, "rb") as file:
-        if format == "npy":
-            rows = np.load(path, mmap_mode="r", allow_pickle=False)
-            return rows if rows.dtype.names or rows.ndim == 2 else None
-        if format == "ply":
-            return _mapped_ply(path, file)
-        if format == "pcd":
-            count, dtype, form = pcd_header(header_lines(file, "DATA", "PCD"))
-            return _rows(path, file, dtype, count) if form == "binary" else None
-    return None
-
-
-def _mapped_ply(path: Path, file: Any) -> np.ndarray | None:
-    form, elements = ply._header(header_lines(file, "end_header", "PLY"))
-    name, count, properties = elements[0] if elements else ("", 0, [])
-    if form == "ascii" or name != "vertex" or any(code is None for _, code in properties):
-        return None
-    order = ply.ORDERS[form]
-    return _rows(path, file, np.dtype([(p, order + str(c)) for p, c in properties]), count)
-
-
-def _rows(path: Path, file: Any, dtype: np.dtype[Any], count: int) -> np.ndarray:
-    at = file.tell()
-    fits(count, dtype.itemsize, file_size(file) - at, "points")
-    if not count:
-        return np.empty(0, dtype)
-    return np.memmap(path, dtype, "r", at, (count,))
-
-
 def _cloud(rows: np.ndarray, format: str) -> PointCloud:
     if rows.dtype.names is None:
         features = {"features": np.array(rows[:, 3:])} if rows.shape[1] > 3 else {}
         return PointCloud(np.array(rows[:, :3]), features)
-    kept = {n: np.array(rows[n]) for n in rows.dtype.names if not n.startswith(PADDING)}
-    if format == "pcd":
-        for packed, width in (("rgb", 3), ("rgba", 4)):
-            if packed in kept and kept[packed].dtype.itemsize == 4 and kept[packed].ndim == 1:
-                bgra = np.ascontiguousarray(kept.pop(packed)).view(np.uint8).reshape(-1, 4)
-                kept.setdefault("color", bgra[:, [2, 1, 0, 3][:width]])
-    return gather(kept, "points")
+    return gather(fields_of(rows, format), "points")

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ..io import ply
-from ..io._check import require, write_array
+from ..io._check import require
 from ..io.atomic_files import atomic_path
-from ..io.cloud import PointCloud, scatter
+from ..io.cloud import PointCloud
 from ..training import VoxelPipeline
 from .cells import Cell, by_cell, cells_of, local
 from .clouds import LAS, PIECE, CloudFile, las_cloud
+from .rows import head_of, to_rows
 from .tiles import tile_path
 
 Tell = Callable[[int], object]
@@ -189,7 +189,6 @@ def write_rows(
     tell: Tell,
 ) -> None:
     """PLY or NPY: the columns of the cloud, `label`, `score`, and the old label as `truth`."""
-    dtypes = {np.dtype(code) for code in ply.NAMES}
     with atomic_path(output) as path, open(path, "wb") as file:
         dtype = None
         for _, (cloud, labels, scores) in pieces:
@@ -197,30 +196,16 @@ def write_rows(
             if label in cloud.columns:
                 kept["truth"] = cloud.columns[label]
             kept |= {"label": labels.astype(np.int32), "score": scores}
-            rows = scatter(PointCloud(cloud.points, kept), dtypes, format.upper())
+            rows = to_rows(PointCloud(cloud.points, kept), format)
             if dtype is None:
                 dtype = rows.dtype
-                file.write(_head(format, dtype, total))
+                file.write(head_of(format, dtype, total))
             elif rows.dtype != dtype:
                 raise ValueError(
                     f"{output}: the files have different columns: {rows.dtype.names} and "
                     f"{dtype.names}"
                 )
-            write_array(file, rows)
+            file.write(rows.tobytes())
             tell(len(rows))
         if dtype is None:
             raise ValueError(f"{output}: no points, so there is nothing to label")
-
-
-def _head(format: str, dtype: np.dtype[Any], total: int) -> bytes:
-    if format == "npy":
-        import io
-
-        made = io.BytesIO()
-        about = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False}
-        np.lib.format.write_array_header_1_0(made, {**about, "shape": (total,)})
-        return made.getvalue()
-    lines = ["ply", "format binary_little_endian 1.0", "comment written by mlx_lattice"]
-    lines += [f"element vertex {total}"]
-    lines += [f"property {ply.NAMES[dtype[n].str[1:]]} {n}" for n in dtype.names or ()]
-    return ("\n".join([*lines, "end_header"]) + "\n").encode("ascii")
