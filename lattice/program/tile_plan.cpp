@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "lattice/program/error.h"
+#include "lattice/core/errors.h"
 #include "lattice/program/locality.h"
 
 namespace lattice {
