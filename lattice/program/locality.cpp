@@ -7,8 +7,8 @@
 #include <tuple>
 #include <utility>
 
-#include "lattice/core/relation.h"
 #include "lattice/core/errors.h"
+#include "lattice/core/relation.h"
 #include "lattice/program/executor.h"
 #include "lattice/program/ops_common.h"
 
