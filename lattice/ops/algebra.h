@@ -71,6 +71,8 @@ LATTICE_API SparseTensor prune(const SparseTensor& x, const mx::array& rows,
 /// Rows where the mask, (N,) booleans, is true.
 LATTICE_API SparseTensor prune_mask(const SparseTensor& x, const mx::array& mask,
                                     mx::StreamOrDevice s = {});
+/// (K,) int32: the rows where the mask, (N,) booleans, is true, ascending. The mask is evaluated.
+LATTICE_API mx::array rows_where(const mx::array& mask);
 /// Rows with min_coord <= c <= max_coord on each axis.
 LATTICE_API SparseTensor crop(const SparseTensor& x, const Triple& min_coord,
                               const Triple& max_coord, mx::StreamOrDevice s = {});

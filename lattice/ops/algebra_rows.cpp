@@ -82,6 +82,15 @@ SparseTensor prune_mask(const SparseTensor& x, const mx::array& mask, mx::Stream
   return pruned("prune_mask", x, std::move(rows), s);
 }
 
+mx::array rows_where(const mx::array& mask) {
+  if (mask.ndim() != 1 || mask.dtype() != mx::bool_)
+    fail("rows_where", "mask must be bool of shape (N,), got " + graph::dtype_name(mask.dtype()) +
+                           " of shape " + shape_text(mask.shape()));
+  const mx::array keep = evaluated(mask, "rows_where", "mask");
+  if (keep.size() == 0) return mx::zeros({0}, mx::int32, mx::Device::cpu);
+  return adopt(cpu::rows_where({reinterpret_cast<const uint8_t*>(keep.data<bool>()), keep.size()}));
+}
+
 SparseTensor crop(const SparseTensor& x, const Triple& min_coord, const Triple& max_coord,
                   mx::StreamOrDevice s) {
   cpu::Buffer<int32_t> rows;

@@ -38,6 +38,13 @@ cpu::VoxelGrid grid_of(const std::array<double, 3>& low, const std::array<double
 
 }  // namespace
 
+mx::array PointVoxels::dropped() const {
+  const std::array<int32_t, 3> counts{static_cast<int32_t>(outside),
+                                      static_cast<int32_t>(full_voxel),
+                                      static_cast<int32_t>(full_grid)};
+  return new_array(counts.data(), {3}, mx::int32);
+}
+
 PointVoxels point_voxels(const mx::array& points, const std::array<double, 3>& low,
                          const std::array<double, 3>& high, const std::array<double, 3>& size,
                          int64_t max_points, int64_t max_voxels) {

@@ -27,6 +27,9 @@ struct PointVoxels {
   int64_t outside = 0;     ///< points outside of the grid or not finite
   int64_t full_voxel = 0;  ///< points of voxels that had max_points
   int64_t full_grid = 0;   ///< points of new cells when there were max_voxels
+
+  /// (3,) int32: outside, full_voxel, full_grid.
+  LATTICE_API mx::array dropped() const;
 };
 
 /// points (N, F >= 3) begin with x, y, z. Limits of -1 mean none. Throws std::invalid_argument for

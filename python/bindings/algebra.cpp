@@ -25,6 +25,7 @@ void def_binary(nb::module_& m, const char* name, BinaryOp op) {
 void bind_rows(nb::module_& m) {
   def(m, "prune", &prune, "x"_a, "rows"_a, "stream"_a, Unlocked());
   def(m, "prune_mask", &prune_mask, "x"_a, "mask"_a, "stream"_a, Unlocked());
+  def(m, "rows_where", &rows_where, "mask"_a, Unlocked());
   def(m, "crop", &crop, "x"_a, "min_coord"_a, "max_coord"_a, "stream"_a, Unlocked());
   def(
       m, "replace_feature", [](X x, const mx::array& feats) { return x.with_feats(feats); }, "x"_a,

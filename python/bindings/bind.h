@@ -31,6 +31,7 @@ void bind_integer(nb::module_& m);
 void bind_io(nb::module_& m);
 void bind_layouts(nb::module_& m);
 void bind_manager(nb::module_& m);
+void bind_maps(nb::module_& m);
 void bind_neighbors(nb::module_& m);
 void bind_plan(nb::module_& m);
 void bind_points(nb::module_& m);

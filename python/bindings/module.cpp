@@ -28,6 +28,7 @@ NB_MODULE(_ext, m) {
   bind_plan(m);
   bind_points(m);
   bind_layouts(m);
+  bind_maps(m);
   bind_entropy(m);
   bind_codec(m);
   bind_io(m);

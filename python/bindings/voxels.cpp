@@ -16,7 +16,8 @@ void bind_voxels(nb::module_& m) {
       .def_ro("owner", &PointVoxels::owner, "(N,) int32: the voxel of each cell; -1: none.")
       .def_ro("outside", &PointVoxels::outside, "Points outside of the grid or not finite.")
       .def_ro("full_voxel", &PointVoxels::full_voxel, "Points of voxels that were full.")
-      .def_ro("full_grid", &PointVoxels::full_grid, "Points of new cells behind max_voxels.");
+      .def_ro("full_grid", &PointVoxels::full_grid, "Points of new cells behind max_voxels.")
+      .def_prop_ro("dropped", &PointVoxels::dropped, "(3,) int32: outside, full_voxel, full_grid.");
   def(m, "point_voxels", &point_voxels, "points"_a, "low"_a, "high"_a, "size"_a, "max_points"_a,
       "max_voxels"_a, Unlocked());
 }

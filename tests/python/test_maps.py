@@ -33,10 +33,20 @@ def test_dense_transposed_convolution():
     assert mx.allclose(y, mx.conv_transpose2d(x, w, stride=2), atol=1e-5)
 
 
+def test_map_of_missing_rows():
+    x = ops.planar([[0, 1, 2], [1, 0, 0]], mx.array([[1.0, 2], [3, 4]]), shape=(2, 3))
+    expected = np.zeros((2, 2, 3, 2), np.float32)
+    expected[0, 1, 2], expected[1, 0, 0] = [1, 2], [3, 4]
+    assert np.array_equal(ops.to_map(x), expected)
+    assert np.array_equal(ops.to_map(x, channels_first=True), expected.transpose(0, 3, 1, 2))
+    with pytest.raises(ValueError, match=r"\[to_map\] shape"):
+        ops.to_map(x, (1, 2, 3))
+
+
 def test_explain_says_what_runs():
     x, w = mx.ones((1, 8, 8, 16)), mx.ones((16, 3, 3, 16))
     text = str(explain(lambda: ops.subm_conv2d(ops.from_map(x), w)))
-    assert "conv" in text
+    assert "cpu.tiles" in text
 
 
 def test_sum_over_and_merge():

@@ -34,6 +34,7 @@ __all__ = [
     "prune_mask",
     "reindex_sparse",
     "replace_feature",
+    "rows_where",
     "sparse_add",
     "sparse_binary",
     "sparse_binary_op",
@@ -219,6 +220,17 @@ def crop(
 ) -> SparseTensor:
     """The rows with `min_coord <= (x, y, z) <= max_coord`, both included."""
     return _ext.crop(x, min_coord, max_coord, stream)
+
+
+def rows_where(mask: ArrayLike) -> mx.array:
+    """(K,) int32: the rows where mask (N,) is true, ascending. The mask is evaluated.
+
+    >>> import mlx.core as mx
+    >>> from mlx_lattice import ops
+    >>> ops.rows_where(mx.array([False, True, True])).tolist()
+    [1, 2]
+    """
+    return _ext.rows_where(mask)
 
 
 def replace_feature(

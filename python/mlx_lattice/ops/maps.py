@@ -1,4 +1,4 @@
-"""Sparse maps in two dimensions; docs/ops/relations.md.
+"""Sparse maps in two dimensions; docs/ops/maps.md.
 
 A map is a `SparseTensor` whose coordinates are (batch, 0, y, x). Its kernels have one cell along
 the first axis, so that this axis costs nothing: it has no bits in the keys that are sorted, and no
@@ -7,16 +7,15 @@ offsets that are walked.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
+from .. import _ext
 from .._ext import SparseTensor
 from ..core._checks import MOST, array, integer, listed, sparse_input, told
 from .conv import conv3d, conv_transpose3d, inverse_conv3d, subm_conv3d
 from .pool import max_pool3d, pool3d
-from .segments import segment_reduce
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -244,32 +243,7 @@ def sum_over(x: SparseTensor, axis: int, *, stream: StreamOrDevice = None) -> Sp
     ([[0, 0, 1, 2]], [[3.0]])
     """
     sparse_input("sum_over", x)
-    axis = integer("sum_over", "axis", axis, least=0, most=2)
-    keep = mx.array([column != axis + 1 for column in range(4)])
-    flat = SparseTensor(mx.where(keep, x.coords, 0), x.feats, stride=x.stride)
-    ordered, order = flat.sorted()
-    rows = ordered.coords
-    n = rows.shape[0]
-    if n == 0:
-        return _with_bounds(ordered, x, axis)
-    starts = mx.concatenate([mx.array([True]), mx.any(rows[1:] != rows[:-1], axis=1)])
-    count = int(starts.sum())
-    first = mx.sort(mx.where(starts, mx.arange(n), n))[:count]
-    lengths = mx.concatenate([first[1:], mx.array([n])]) - first
-    total = segment_reduce(x.feats[order], lengths, "sum", stream=stream)
-    return _with_bounds(SparseTensor(rows[first], total, stride=x.stride), x, axis)
-
-
-def _with_bounds(y: SparseTensor, x: SparseTensor, axis: int) -> SparseTensor:
-    if x.bounds is None:
-        return y
-    low, high = x.bounds
-    return y.with_bounds((_replaced(low, axis, 0), _replaced(high, axis, 1)))
-
-
-def _replaced(corner: Sequence[int], axis: int, value: int) -> tuple[int, int, int]:
-    a, b, c = (value if i == axis else n for i, n in enumerate(corner))
-    return a, b, c
+    return _ext.sum_over(x, integer("sum_over", "axis", axis, least=0, most=2), stream)
 
 
 def merge_levels(levels: Sequence[SparseTensor]) -> SparseTensor:
@@ -282,37 +256,9 @@ def merge_levels(levels: Sequence[SparseTensor]) -> SparseTensor:
         ValueError: There is no level, or a stride is no multiple.
     """
     levels = listed("merge_levels", "levels", levels, "a list of SparseTensors")
-    if not levels:
-        raise ValueError("[merge_levels] levels must hold at least one tensor")
     for level in levels:
         sparse_input("merge_levels", level)
-    first = levels[0]
-    coords, feats = [], []
-    for level in levels:
-        ratio = [b // a for a, b in zip(first.stride, level.stride)]
-        if any(a * r != b for a, b, r in zip(first.stride, level.stride, ratio)):
-            raise ValueError(
-                f"[merge_levels] stride {level.stride} is no multiple of {first.stride}"
-            )
-        coords.append(level.coords * mx.array([1, *ratio], level.coords.dtype))
-        feats.append(level.feats)
-    merged = SparseTensor(mx.concatenate(coords), mx.concatenate(feats), stride=first.stride)
-    return merged if first.bounds is None else merged.with_bounds(first.bounds)
-
-
-@lru_cache(maxsize=16)
-def _full_map(batch: int, height: int, width: int, stride: int) -> SparseTensor:
-    """A tensor without channels on all cells; its manager keeps the relations of all who ask."""
-    b, y, x = mx.meshgrid(mx.arange(batch), mx.arange(height), mx.arange(width), indexing="ij")
-    rows = mx.stack([b, mx.zeros_like(b), y, x], axis=-1).reshape(-1, 4).astype(mx.int32)
-    step = (1, stride, stride)
-    full = SparseTensor(
-        rows,
-        mx.zeros((rows.shape[0], 0)),
-        stride=step,
-        batch_counts=(height * width,) * batch,
-    )
-    return full.with_bounds(((0, 0, 0), (1, height, width)))
+    return _ext.merge_levels(levels)
 
 
 def from_map(dense: mx.array, *, stride: int = 1) -> SparseTensor:
@@ -328,25 +274,23 @@ def from_map(dense: mx.array, *, stride: int = 1) -> SparseTensor:
     (1, 2, 3, 3)
     """
     rows = array("from_map", "dense", dense, "B", "H", "W", "C")
-    stride = integer("from_map", "stride", stride)
-    b, h, w, c = rows.shape
-    return _full_map(b, h, w, stride).with_feats(rows.reshape(b * h * w, c))
+    return _ext.from_map(rows, integer("from_map", "stride", stride))
 
 
 def to_map(
-    x: SparseTensor, shape: tuple[int, int] | None = None, *, batch_size: int | None = None
+    x: SparseTensor,
+    shape: tuple[int, int] | None = None,
+    *,
+    batch_size: int | None = None,
+    channels_first: bool = False,
+    stream: StreamOrDevice = None,
 ) -> mx.array:
-    """(B, H, W, C) of a sparse map; 0 where it has no row. shape: by default its bounds."""
+    """(B, H, W, C) of a sparse map, or (B, C, H, W); 0 where it has no row.
+
+    shape: by default that of the bounds. batch_size: by default that of x.
+    """
     sparse_input("to_map", x)
-    bounds = x.bounds if shape is None else _bounds("to_map", shape)
-    if bounds is None:
-        raise ValueError("[to_map] the tensor has no bounds; give shape=(H, W)")
-    _, height, width = bounds[1]
-    batch = x.batch_size if batch_size is None else integer("to_map", "batch_size", batch_size, 0)
-    if x.active_count == batch * height * width and x.active_count:
-        ordered, order = x.sorted()
-        # As many rows as cells are all cells only if none is outside or occurs twice.
-        if mx.array_equal(ordered.coords, _full_map(batch, height, width, 1).coords):
-            feats = x.feats if ordered.coord_key == x.coord_key else x.feats[order]
-            return feats.reshape(batch, height, width, x.channels)
-    return x.to_dense((batch, 1, height, width))[:, 0]
+    bounds = _bounds("to_map", shape)
+    batch = None if batch_size is None else integer("to_map", "batch_size", batch_size, 0)
+    dense = _ext.to_map(x, None if bounds is None else bounds[1][1:], batch, stream)
+    return mx.moveaxis(dense, 3, 1, stream=stream) if channels_first else dense
