@@ -78,7 +78,7 @@ void dry_run(const std::shared_ptr<Loaded>& program, const std::vector<ProgramVa
   for (const ProgramValues& inputs : trials) {
     ProgramStats stats;
     const Frame frame = frame_of(program, inputs, limits);
-    const auto values = execute(frame, {limits, stats, false, nullptr});
+    const auto values = execute(frame, {limits, stats, false, nullptr, true});
     for (size_t i = 0; i < program->outputs.size(); ++i) {
       const ProgramType found =
           type_of(values[static_cast<size_t>(program->graph.outputs[i].second)]);

@@ -1,5 +1,6 @@
 #include "lattice/program/executor.h"
 
+#include <mlx/ops.h>
 #include <mlx/transforms.h>
 
 #include <algorithm>
@@ -144,6 +145,7 @@ class Runner {
     const Node& node = program_.graph.nodes[index];
     const Phase phase = node.operation->phase;
     if (phase == Phase::points && !execution_.prepare_only && !computed_) compute_features();
+    if (phase == Phase::decision && execution_.without_values) forget_values(node);
     const auto began = Clock::now();
     std::vector<ProgramValue> results = program::run_node(program_, index, values_);
     ProgramStats& stats = execution_.stats;
@@ -161,6 +163,16 @@ class Runner {
       values_[static_cast<size_t>(node.results[i])] = std::move(results[i]);
     }
     check_bytes(view);
+  }
+
+  // Rows are numbers that something before has decided, and stay.
+  void forget_values(const Node& node) {
+    for (const Reference& operand : node.operands) {
+      if (operand.kind != Reference::Kind::value) continue;
+      auto* array = std::get_if<mx::array>(&values_[static_cast<size_t>(operand.value)]);
+      if (array && (array->dtype() == mx::bool_ || mx::issubdtype(array->dtype(), mx::floating)))
+        *array = mx::zeros(array->shape(), array->dtype(), mx::Device::cpu);
+    }
   }
 
   void check_rows(const NodeView& view, const ProgramValue& value) const {
@@ -328,7 +340,7 @@ int64_t memory_bound(const std::shared_ptr<const Loaded>& program, int64_t rows)
   const ProgramLimits none;
   ProgramStats stats;
   const Frame frame = frame_of(program, few_rows(program->graph.inputs, true), none);
-  execute(frame, {none, stats, false, nullptr, rows});
+  execute(frame, {none, stats, false, nullptr, true, rows});
   return stats.bytes;
 }
 

@@ -26,6 +26,8 @@ struct Execution {
   ProgramStats& stats;
   bool prepare_only = false;          // build what depends on coordinates; evaluate nothing
   const std::vector<int>* keep = {};  // values that stay beside the outputs
+  // Features have no values: what decides from them sees zeros, so that nothing is computed.
+  bool without_values = false;
   // Counts bytes as if the inputs had so many rows: no level has more, but where rows are made.
   int64_t bound_rows = 0;
 };

@@ -344,10 +344,20 @@ class Writer {
 
   void write(const Node& node) {
     const std::string name = node.operation->name;
+    refuse_reached(node);
     if (name == "conv_norm") return set(conv_norm());
     if (name.find("conv") != std::string::npos && name != "point_conv") return write_conv(name);
     if (write_features(name) || write_pool(name) || write_join(name) || write_older(name)) return;
     refuse("has no operation for `" + name + "`");
+  }
+
+  void refuse_reached(const Node& node) const {
+    for (size_t i = 0; i < node.attributes.size(); ++i)
+      if (const auto* word = std::get_if<std::string>(&node.attributes[i]);
+          word && word->starts_with("reached"))
+        refuse("has no reached supports");
+    if (std::string_view(node.operation->name) == "inverse_conv3d")
+      refuse("has no operation for `inverse_conv3d`");
   }
 
   void write_conv(std::string name) {

@@ -136,6 +136,7 @@ ProgramValue object_value(const char* kind, T held) {
 
 std::vector<Operation> array_operations();
 std::vector<Operation> conv_operations();
+std::vector<Operation> detection_operations();
 std::vector<Operation> feature_operations();
 std::vector<Operation> layout_operations();
 std::vector<Operation> older_operations();

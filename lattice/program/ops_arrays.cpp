@@ -64,6 +64,7 @@ void add_unary(std::vector<Operation>& rows) {
 
 void add_binary(std::vector<Operation>& rows) {
   const std::pair<const char*, Binary> all[] = {{"add", mx::add},
+                                                {"arctan2", mx::arctan2},
                                                 {"divide", mx::divide},
                                                 {"equal", mx::equal},
                                                 {"greater", mx::greater},
@@ -120,6 +121,10 @@ void add_reductions(std::vector<Operation>& rows) {
                     return {mx::argmax(call.array("a"), static_cast<int>(call.integer("axis")),
                                        call.flag("keepdims"))};
                   }});
+  rows.push_back(
+      {"argsort", 1, {kA}, {kAxis}, {"array"}, Phase::features, [](const Call& call) -> Results {
+         return {mx::argsort(call.array("a"), static_cast<int>(call.integer("axis")))};
+       }});
   rows.push_back({"cumsum",
                   1,
                   {kA},

@@ -17,6 +17,12 @@ constexpr Attribute kDilation{"dilation", Type::integers, false, 3, 1};
 
 // The kernel of a node from those of the four that it has. Throws Error above 32,768 offsets.
 KernelSpec kernel_of(const Call& call);
+// The same with `bounds` and `order` of a reached support, and whether it is one.
+KernelSpec reached_kernel_of(const Call& call);
+Support support_of(const Call& call);
+// What versions 2 of convolutions and pools have beside their sizes.
+constexpr Attribute kSupport{"support", Type::text}, kOrder{"order", Type::text},
+    kBounds{"bounds", Type::integers, true, 6};
 // Where the output lies, if the operand is given: a sparse tensor, or coordinates (N, 4).
 std::optional<TargetCoords> target_of(const Call& call, const char* operand);
 

@@ -21,6 +21,16 @@ void add_pool(std::vector<Operation>& rows, const char* name, Reduction mode) {
                   [name, mode](const Call& call) -> Results {
                     return {pool3d(call.sparse("x"), mode, kernel_of(call), {}, name)};
                   }});
+  rows.push_back({name,
+                  2,
+                  {kX},
+                  {kKernelSize, kStride, kPadding, kDilation, kSupport, kBounds, kOrder},
+                  {"sparse"},
+                  Phase::features,
+                  [name, mode](const Call& call) -> Results {
+                    return {pool3d(call.sparse("x"), mode, reached_kernel_of(call), {}, name,
+                                   support_of(call))};
+                  }});
 }
 
 void add_global(std::vector<Operation>& rows, const char* name, Reduction mode) {
@@ -54,6 +64,11 @@ Results run_pool(const Call& call) {
                  kernel_of(call))};
 }
 
+Results run_reaching_pool(const Call& call) {
+  return {pool3d(call.sparse("x"), parse_reduction(call.text("mode"), "pool3d", "mode"),
+                 reached_kernel_of(call), {}, "pool3d", support_of(call))};
+}
+
 Results run_global_pool(const Call& call) {
   return {global_pool(call.sparse("x"), parse_reduction(call.text("mode"), "global_pool", "mode"),
                       call.optional_integer("batch_size"))};
@@ -71,6 +86,13 @@ std::vector<Operation> pool_operations() {
        {"sparse"},
        Phase::features,
        run_pool},
+      {"pool3d",
+       2,
+       {kX},
+       {mode, kKernelSize, kStride, kPadding, kDilation, kSupport, kBounds, kOrder},
+       {"sparse"},
+       Phase::features,
+       run_reaching_pool},
       {"pool_transpose3d",
        1,
        {kX, kTarget},

@@ -339,7 +339,7 @@ def test_commands(tmp_path, capsys):
         labels.append(io.read(out).columns["label"])
     assert np.array_equal(*labels)
     text = capsys.readouterr().out
-    for word in ("input points", "f32[?, 3]", "conv_norm@1", "MiB", "0 ground", "stored result"):
+    for word in ("input points", "f32[?, 3]", "conv_norm@2", "MiB", "0 ground", "stored result"):
         assert word in text
 
 

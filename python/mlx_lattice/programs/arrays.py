@@ -95,6 +95,12 @@ def argmax(
     return _writer(recorder, "argmax", [recorder.array(a)], [axis % a.ndim, bool(keepdims)])
 
 
+def argsort(recorder: Recorder, a: mx.array, axis: int | None = -1, **_: Any) -> Write:
+    if axis is None:
+        recorder.refuse("argsort", "needs an axis")
+    return _writer(recorder, "argsort", [recorder.array(a)], [axis % a.ndim])
+
+
 def cumsum(
     recorder: Recorder,
     a: mx.array,
@@ -290,6 +296,7 @@ _UNARY = [
 ]
 _BINARY = [
     "add",
+    "arctan2",
     "divide",
     "equal",
     "greater",
@@ -325,6 +332,7 @@ _SHAPES: dict[str, Maker] = {
     "addmm": addmm,
     "softmax": softmax,
     "argmax": argmax,
+    "argsort": argsort,
     "cumsum": cumsum,
 }
 

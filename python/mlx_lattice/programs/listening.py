@@ -91,6 +91,12 @@ _PROPERTIES: list[tuple[type, str, str]] = [
     (NeighborRelation, "query_counts", "neighbor_counts"),
     (_ext.PointSet, "positions", "point_positions"),
     (_ext.PointSet, "lengths", "point_lengths"),
+    (_ext.PointVoxels, "voxels", "voxel_slots"),
+    (_ext.PointVoxels, "mean", "voxel_mean"),
+    (_ext.PointVoxels, "coords", "voxel_coords"),
+    (_ext.PointVoxels, "counts", "voxel_counts"),
+    (_ext.PointVoxels, "owner", "voxel_owner"),
+    (_ext.PointVoxels, "dropped", "voxel_dropped"),
     (_ext.Rulebook, "relation", "rulebook_relation"),
 ]
 _SPARSE_JOINS = {
@@ -254,6 +260,7 @@ class _Patches:
             (_ext.PointSet, "__init__", "point_set"),
             (_ext.Rulebook, "transposed", "rulebook_transposed"),
             (SparseTensor, "to_dense", "to_dense"),
+            (SparseTensor, "with_bounds", "with_bounds"),
         ):
             before = getattr(owner, name)
             self._set(owner, name, self._wrap(before, self._method_note(operation)), before)
@@ -295,6 +302,7 @@ class _Patches:
             "point_set": ("positions", "lengths", "grid"),
             "rulebook_transposed": ("rulebook", "negate"),
             "to_dense": ("x", "shape", "min_coord"),
+            "with_bounds": ("x", "bounds"),
         }[operation]
         defaults: dict[str, dict[str, Any]] = {
             "rulebook_transposed": {"negate": False},

@@ -52,7 +52,7 @@ class Shape:
 #: Operands of the table that the functions of the extension call otherwise.
 ALIASES = {"feats": "x", "array": "x", "weight": "scale", "x": "input"}
 #: Arguments that a program does not hold; another value than this one is refused.
-DEFAULTS: dict[str, Any] = {"order": "sorted", "support": "floor", "bounds": None, "ties": "split"}
+DEFAULTS: dict[str, Any] = {"ties": "split"}
 
 Reference: TypeAlias = "Value | Tensor | float | list[Reference] | None"
 
@@ -191,17 +191,24 @@ class Recorder:
         return Tensor(name)
 
     def sparse(self, x: SparseTensor, what: str) -> Value:
-        """The value of a tensor, or a new one with other features on known coordinates."""
+        """The value of a tensor, or a new one: of other features, or of an array of coordinates."""
         key = self._sparse_key(x)
         if key in self._sparse:
             return self._sparse[key]
-        if x.coord_key not in self._coords:
-            self.refuse(what, "takes a SparseTensor that no recorded operation made")
-        feats = self.array(x.feats)
+        if x.coord_key in self._coords:
+            operation, where, attributes = "with_feats", self._coords[x.coord_key], []
+        else:  # SparseTensor(coords, feats, stride)
+            operation, attributes = "sparse_tensor", [tuple(x.stride)]
+            found = self._values.get(array_id(x.coords))
+            if found is None or x.batch_counts is not None:
+                self.refuse(what, "takes a SparseTensor that no recorded operation made")
+            where = found
+        operands: list[Reference] = [where, self.array(x.feats)]
         value = self.new_value()
-        self._add("with_feats", [self._coords[x.coord_key], feats], [], [value])
+        self._add(operation, operands, attributes, [value])
         self._kept.append(x)
         self._sparse[key] = value
+        self._coords.setdefault(x.coord_key, value)
         return value
 
     # calls
@@ -284,6 +291,9 @@ def _spelled_out(given: dict[str, Any]) -> dict[str, Any]:
         given.update(
             kernel_size=size.size, stride=size.stride, padding=size.padding, dilation=size.dilation
         )
+    bounds = given.get("bounds")
+    if isinstance(bounds, tuple) and len(bounds) == 2 and not isinstance(bounds[0], int):
+        given["bounds"] = (*bounds[0], *bounds[1])
     if "mask" in given and "offsets" in given:
         given["causal"] = given["mask"] == "causal" if isinstance(given["mask"], str) else False
         if given["causal"]:
