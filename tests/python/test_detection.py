@@ -29,9 +29,10 @@ from mlx_lattice.training.detection import (
     street_config,
     varied,
 )
+from torch_files import save
 
 GOLDENS = Path(__file__).parent / "goldens"
-NAMES = ("second", "pointpillars", "voxelnext", "centerpoint_det3d")
+NAMES = ("second", "pointpillars", "centerpoint", "voxelnext", "centerpoint_det3d")
 
 
 class Recorded:
@@ -89,7 +90,7 @@ def recorded_classes(recorded):
     return detection.read_settings(recorded.config).class_names
 
 
-@pytest.mark.parametrize("name", ["second", "voxelnext"])
+@pytest.mark.parametrize("name", ["second", "centerpoint", "voxelnext"])
 def test_rows_as_recorded(name):
     recorded = Recorded(name)
     net = recorded.net("spconv")
@@ -143,6 +144,21 @@ def test_load_a_checkpoint(tmp_path):
     assert np.array_equal(
         again.detect(recorded.frames[0]).scores, net.detect(recorded.frames[0]).scores
     )
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_files_of_openpcdet_and_det3d(tmp_path, legacy):
+    recorded = Recorded("pointpillars")
+    state = {**recorded.state, "global_step": np.array([7])}
+    file = {"epoch": 80, "it": 9, "model_state": state, "optimizer_state": None, "version": "0.6"}
+    save(tmp_path / "net.pth", file, legacy)
+    net = detection.load(tmp_path / "net.pth", recorded.config)
+    assert near(net.detect(recorded.frames[0]).scores, recorded.data["final/0/scores"])
+    recorded = Recorded("centerpoint_det3d")
+    state = {f"module.{k}": v for k, v in recorded.state.items()}
+    save(tmp_path / "net.pth", {"meta": {"epoch": 20}, "state_dict": state}, legacy)
+    net = detection.load(tmp_path / "net.pth", recorded.config)
+    assert near(net.detect(recorded.frames[0]).scores, recorded.data["final_rotated/0/scores"])
 
 
 def test_bad_checkpoints_and_configurations():
@@ -255,7 +271,8 @@ def test_targets_and_augmentation():
     assert (labels == 1).sum() >= 2
     assert (labels == 2).sum() >= 1
     anchors = detection.Detector(recorded.config).dense_head.anchors.reshape(-1, 7)
-    back = decode_boxes(codes[labels == 2], anchors[labels == 2])
+    columns = [mx.array(column) for column in anchors[labels == 2].T]
+    back = np.array(decode_boxes(mx.array(codes[labels == 2]), columns))
     assert np.abs(back - frame.boxes[2]).max() < 1e-4
     rng = np.random.default_rng(0)
     turned = varied(frame, [flip("x", 1), flip("y", 1), rotate(), scale()], rng)

@@ -47,12 +47,13 @@ def add_command(commands: Commands) -> None:
     parser.set_defaults(run=_detect)
 
 
-def _columns(cloud: io.PointCloud, count: int) -> np.ndarray:
-    """x, y, z, intensity, and zeros for what the scan lacks, such as the time of a sweep."""
-    made = np.zeros((len(cloud), count), np.float32)
+def _columns(cloud: io.PointCloud, names: tuple[str, ...]) -> np.ndarray:
+    """x, y, z and columns, with zeros for what the scan lacks, such as the time of a sweep."""
+    made = np.zeros((len(cloud), 3 + len(names)), np.float32)
     made[:, :3] = cloud.points
-    if count > 3 and "intensity" in cloud.columns:
-        made[:, 3] = cloud.columns["intensity"]
+    for i, name in enumerate(names, 3):
+        if name in cloud.columns:
+            made[:, i] = cloud.columns[name]
     return made
 
 
@@ -65,7 +66,7 @@ def _detect(arguments: argparse.Namespace) -> None:
         bar.advance(1, f"reading {arguments.input}")
         cloud = io.read(arguments.input, arguments.format)
         bar.advance(1, "finding boxes")
-        found = net.detect(_columns(cloud, net.config["in_channels"]))
+        found = net.detect(_columns(cloud, net.columns))
         bar.advance(1)
     keep = found.scores >= arguments.score
     boxes, labels, scores = found.boxes[keep], found.labels[keep], found.scores[keep]

@@ -11,8 +11,8 @@ import mlx.nn
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import nn
-from .results import Candidates, Detections, detections, joined, sigmoid, suppressed
+from ... import nn, ops
+from .results import Candidates, joined, suppressed
 from .settings import Settings
 
 Floats = NDArray[np.float32]
@@ -49,17 +49,22 @@ def make_anchors(settings: Settings) -> list[Floats]:
     return made
 
 
-def decode_boxes(codes: Floats, anchors: Floats) -> Floats:
-    """Boxes of codes relative to anchors, both (..., 7 or more)."""
-    diagonal = np.sqrt(anchors[..., 3] ** 2 + anchors[..., 4] ** 2)
-    boxes = np.empty_like(codes)
-    boxes[..., 0] = codes[..., 0] * diagonal + anchors[..., 0]
-    boxes[..., 1] = codes[..., 1] * diagonal + anchors[..., 1]
-    boxes[..., 2] = codes[..., 2] * anchors[..., 5] + anchors[..., 2]
-    boxes[..., 3:6] = np.exp(codes[..., 3:6]) * anchors[..., 3:6]
-    boxes[..., 6] = codes[..., 6] + anchors[..., 6]
-    boxes[..., 7:] = codes[..., 7:] + anchors[..., 7 : codes.shape[-1]]
-    return boxes
+def decode_boxes(codes: mx.array, anchors: Sequence[mx.array]) -> mx.array:
+    """Boxes (..., 7 or 9) of codes relative to anchors, given as x, y, z, dx, dy, dz, heading.
+
+    Of 8 or 10 codes two are the cosine and sine of the heading, each less that of the anchor.
+    """
+    x, y, z, dx, dy, dz, turn = anchors
+    code = [codes[..., i] for i in range(codes.shape[-1])]
+    diagonal = mx.sqrt(dx * dx + dy * dy)
+    boxes = [code[0] * diagonal + x, code[1] * diagonal + y, code[2] * dz + z]
+    boxes += [mx.exp(code[i]) * size for i, size in ((3, dx), (4, dy), (5, dz))]
+    if len(code) % 2:
+        boxes += [code[6] + turn, *code[7:]]
+    else:
+        heading = mx.arctan2(code[7] + mx.sin(turn), code[6] + mx.cos(turn))
+        boxes += [heading, *code[8:]]
+    return mx.stack(boxes, axis=-1)
 
 
 def encode_boxes(boxes: Floats, anchors: Floats) -> Floats:
@@ -96,7 +101,8 @@ class AnchorHead(mlx.nn.Module):
         self.conv_cls = nn.Linear(in_channels, per_cell * self._classes)
         # Training begins with scores of 0.01, because almost all anchors are background.
         self.conv_cls.bias = mx.full(self.conv_cls.bias.shape, -math.log(99))
-        self.conv_box = nn.Linear(in_channels, per_cell * 7)
+        self.code_size = _code_size(config)
+        self.conv_box = nn.Linear(in_channels, per_cell * self.code_size)
         self._bins = int(config.get("NUM_DIR_BINS", 2))
         if config.get("USE_DIRECTION_CLASSIFIER", True):
             self.conv_dir_cls = nn.Linear(in_channels, per_cell * self._bins)
@@ -122,54 +128,59 @@ class AnchorHead(mlx.nn.Module):
             outputs["dir_cls_preds"] = self.conv_dir_cls
         return {name: layer(rows).reshape(b, h, w, -1) for name, layer in outputs.items()}
 
-    def decode(self, outputs: dict[str, mx.array]) -> tuple[Floats, Floats]:
-        """Scores before the sigmoid (B, A, classes) and boxes (B, A, 7) of all anchors."""
-        batch = outputs["cls_preds"].shape[0]
-        scores = np.array(outputs["cls_preds"]).reshape(batch, -1, self._classes)
-        codes = np.array(outputs["box_preds"]).reshape(batch, -1, 7)
-        boxes = decode_boxes(codes, self.anchors.reshape(1, -1, 7))
+    def decode(self, outputs: dict[str, mx.array]) -> tuple[mx.array, mx.array]:
+        """Scores before the sigmoid (B, A, classes) and boxes (B, A, 7 or 9) of all anchors."""
+        batch, ny, nx, _ = outputs["cls_preds"].shape
+        grid = self.anchors
+        anchors = [grid[0, :, :, 0], grid[:, :1, :, 1], *grid[0, 0].T[2:]]  # without what repeats
+        codes = outputs["box_preds"].reshape(batch, ny, nx, grid.shape[2], self.code_size)
+        boxes = decode_boxes(codes, [mx.array(a) for a in anchors])
         if "dir_cls_preds" in outputs:
             config = self._settings.model["DENSE_HEAD"]
-            offset = np.float32(config.get("DIR_OFFSET", 0.78539))
-            limit = np.float32(config.get("DIR_LIMIT_OFFSET", 0.0))
-            bins = np.array(outputs["dir_cls_preds"]).reshape(batch, -1, self._bins).argmax(-1)
-            period = np.float32(2 * np.pi / self._bins)
-            v = boxes[..., 6] - offset
-            turn = v - np.floor(v / period + limit) * period
-            boxes[..., 6] = turn + offset + period * bins.astype(np.float32)
-        return scores, boxes
+            offset = float(config.get("DIR_OFFSET", 0.78539))
+            limit = float(config.get("DIR_LIMIT_OFFSET", 0.0))
+            logits = outputs["dir_cls_preds"].reshape(batch, ny, nx, -1, self._bins)
+            period = 2 * math.pi / self._bins
+            v = boxes[..., 6:7] - offset
+            turn = v - mx.floor(v / period + limit) * period
+            bins = mx.argmax(logits, axis=-1, keepdims=True).astype(mx.float32)
+            heading = turn + offset + period * bins
+            boxes = mx.concatenate([boxes[..., :6], heading, boxes[..., 7:]], axis=-1)
+        scores = outputs["cls_preds"].reshape(batch, -1, self._classes)
+        return scores, boxes.reshape(batch, -1, boxes.shape[-1])
 
-    def detect(
-        self, outputs: dict[str, mx.array], dropped: Sequence[dict[str, int]] = ()
-    ) -> list[Detections]:
-        """The boxes of each frame."""
+    def choose(self, outputs: dict[str, mx.array], filled: Sequence[mx.array]) -> list[Candidates]:
+        """The boxes of each frame; filled says whether it has a voxel at all."""
         raw, boxes = self.decode(outputs)
         post = self._settings.model["POST_PROCESSING"]
-        made = []
-        for i, (scores, rows) in enumerate(zip(sigmoid(raw), boxes)):
-            chosen = choose(rows, scores, post)
-            lost = dropped[i] if dropped else None
-            made.append(detections(chosen, self._settings.class_names, lost))
-        return made
+        return [choose(boxes[i], mx.sigmoid(raw[i]), post, some) for i, some in enumerate(filled)]
 
 
-def choose(boxes: Floats, scores: Floats, post: dict[str, Any]) -> Candidates:
-    """The rules of POST_PROCESSING on boxes (N, 7) with scores (N, classes) in 0..1."""
+def _code_size(config: dict[str, Any]) -> int:
+    assign = config.get("TARGET_ASSIGNER_CONFIG", {})
+    coder = assign.get("BOX_CODER", "ResidualCoder")
+    if coder != "ResidualCoder":
+        raise ValueError(f"[AnchorHead] BOX_CODER must be ResidualCoder, got {coder!r}")
+    options = assign.get("BOX_CODER_CONFIG") or {}
+    size = int(options.get("code_size", 7))
+    if size not in (7, 9):
+        raise ValueError(f"[AnchorHead] code_size must be 7, or 9 with velocities, got {size}")
+    return size + int(bool(options.get("encode_angle_by_sincos", False)))
+
+
+def choose(boxes: mx.array, scores: mx.array, post: dict[str, Any], some: mx.array) -> Candidates:
+    """The rules of POST_PROCESSING on boxes (N, 7 or 9) with scores (N, classes) in 0..1."""
     nms = post["NMS_CONFIG"]
-    least = post.get("SCORE_THRESH", 0.0)
+    least = float(post.get("SCORE_THRESH", 0.0))
     limits = {"pre": int(nms["NMS_PRE_MAXSIZE"]), "post": int(nms["NMS_POST_MAXSIZE"])}
     kind, threshold = nms.get("NMS_TYPE", "nms_gpu"), float(nms["NMS_THRESH"])
+
+    def above(values: mx.array, classes: mx.array) -> Candidates:
+        rows = ops.rows_where(mx.logical_and(values >= least, some))
+        found = Candidates(boxes[rows], values[rows], classes[rows])
+        return suppressed(found, threshold, kind, **limits)
+
     if not nms.get("MULTI_CLASSES_NMS", False):
-        classes = scores.argmax(-1).astype(np.int32)
-        best = scores.max(-1)
-        rows = np.flatnonzero(best >= least)
-        return suppressed(
-            Candidates(boxes[rows], best[rows], classes[rows]), threshold, kind, **limits
-        )
-    parts = []
-    for c in range(scores.shape[1]):
-        limit = least[c] if isinstance(least, (list, tuple)) else least
-        rows = np.flatnonzero(scores[:, c] >= limit)
-        alone = Candidates(boxes[rows], scores[rows, c], np.full(len(rows), c, np.int32))
-        parts.append(suppressed(alone, threshold, kind, **limits))
-    return joined(parts)
+        return above(mx.max(scores, axis=1), mx.argmax(scores, axis=1).astype(mx.int32))
+    zeros = mx.zeros_like(scores[:, 0]).astype(mx.int32)
+    return joined([above(scores[:, c], zeros + c) for c in range(scores.shape[1])])

@@ -4,33 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import mlx.core as mx
 import mlx.nn
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import nn
+from ... import nn, ops
 from .bev import FLAT, rows_of
 from .layers import MOMENTUM, run, subm
-from .results import (
-    Candidates,
-    Detections,
-    detections,
-    joined,
-    per_class,
-    rectified,
-    sigmoid,
-    suppressed,
-)
+from .results import Candidates, joined, per_class, rectified, suppressed
 from .settings import Settings
 
 if TYPE_CHECKING:
     from ...core import SparseTensor
 
-Floats = NDArray[np.float32]
-Outputs = "list[dict[str, mx.array]]"
+Outputs: TypeAlias = "list[dict[str, mx.array]]"
 
 
 class GroupHead(mlx.nn.Module):
@@ -97,56 +87,52 @@ class _CenterHead(mlx.nn.Module):
     def _stride(self) -> int:
         return int(self._config["TARGET_ASSIGNER_CONFIG"]["FEATURE_MAP_STRIDE"])
 
-    def _boxes(self, out: dict[str, Floats], rows: NDArray[Any], cells: NDArray[Any]) -> Floats:
-        """(K, 7 or 9) of rows whose cells (K, 2) are y, x."""
-        low, size, stride = self._settings.low, self._settings.voxel_size, self._stride()
-        pick = {name: values[rows] for name, values in out.items()}
-        step = np.float32(stride) * np.array(size[:2], np.float32)
-        place = cells[:, ::-1].astype(np.float32) + pick["center"]
-        xy = place * step + np.array(low[:2], np.float32)
-        dim, rot = np.exp(pick["dim"]), pick["rot"]
+    def _boxes(self, pick: dict[str, mx.array], cells: mx.array) -> mx.array:
+        """(K, 7 or 9) of outputs (K, width) at cells (K, 2) as x, y."""
+        low, size = np.array(self._settings.low[:2]), np.array(self._settings.voxel_size[:2])
+        step = mx.array((self._stride() * size).astype(np.float32))
+        xy = (cells + pick["center"]) * step + mx.array(low.astype(np.float32))
+        dim, rot = mx.exp(pick["dim"]), pick["rot"]
         if self._settings.family == "det3d":  # w, l, h and (sin, cos) of another angle
-            dim = dim[:, [1, 0, 2]]
-            turn = -np.arctan2(rot[:, 0], rot[:, 1]) - np.float32(np.pi / 2)
+            dim = mx.concatenate([dim[:, 1:2], dim[:, :1], dim[:, 2:]], axis=1)
+            turn = -mx.arctan2(rot[:, :1], rot[:, 1:]) - math.pi / 2
         else:
-            turn = np.arctan2(rot[:, 1], rot[:, 0])
-        parts = [xy, pick["center_z"], dim, turn[:, None]]
+            turn = mx.arctan2(rot[:, 1:], rot[:, :1])
+        parts = [xy, pick["center_z"], dim, turn]
         if "vel" in pick:
             parts.append(pick["vel"])
-        return np.concatenate(parts, axis=1).astype(np.float32)
+        return mx.concatenate(parts, axis=1).astype(mx.float32)
 
-    def _candidates(self, group: int, out: dict[str, Floats], cells: NDArray[Any]) -> Candidates:
-        """Boxes of one group and frame that are in range and above the least score."""
+    def candidates(
+        self, group: int, out: dict[str, mx.array], cells: mx.array, some: mx.array
+    ) -> Candidates:
+        """Boxes of one group and frame that are in range and above the least score.
+
+        out: the rows of the frame by name; cells (N, 2): x, y of the rows; some: whether the frame
+        has a voxel at all.
+        """
         post = self._config["POST_PROCESSING"]
-        heat = sigmoid(out["hm"])
+        out = {name: values.astype(mx.float32) for name, values in out.items()}
+        heat = mx.sigmoid(out["hm"])
         if self._settings.family == "det3d":
-            rows, classes = np.arange(len(heat)), heat.argmax(1).astype(np.int32)
-            scores = heat.max(1)
+            classes, scores = mx.argmax(heat, axis=1).astype(mx.int32), mx.max(heat, axis=1)
         else:
             rows, classes, scores = _best(heat, int(post["MAX_OBJ_PER_SAMPLE"]))
-        boxes = self._boxes(out, rows, cells[rows])
+            out, cells = {name: values[rows] for name, values in out.items()}, cells[rows]
+        boxes = self._boxes(out, cells)
+        keep = mx.logical_and(scores > float(post.get("SCORE_THRESH", -1.0)), some)
         limit = post.get("POST_CENTER_LIMIT_RANGE")
-        keep = scores > post.get("SCORE_THRESH", -1.0)
         if limit is not None:
-            bound = np.array(limit, np.float32)
-            keep &= (boxes[:, :3] >= bound[:3]).all(1) & (boxes[:, :3] <= bound[3:]).all(1)
-        numbers = np.array([self._settings.class_names.index(n) for n in self._groups[group]])
-        iou = out["iou"][rows, 0][keep] if "iou" in out else None
-        return Candidates(boxes[keep], scores[keep], numbers[classes[keep]].astype(np.int32), iou)
+            low, high = mx.array(limit[:3], mx.float32), mx.array(limit[3:], mx.float32)
+            inside = mx.logical_and(boxes[:, :3] >= low, boxes[:, :3] <= high)
+            keep = mx.logical_and(keep, mx.min(inside.astype(mx.int32), axis=1) > 0)
+        kept = ops.rows_where(keep)
+        numbers = [self._settings.class_names.index(n) for n in self._groups[group]]
+        iou = out["iou"][:, 0][kept] if "iou" in out else None
+        labels = mx.array(numbers, mx.int32)[classes[kept]]
+        return Candidates(boxes[kept], scores[kept], labels, iou)
 
-    def candidates(self, outputs: list[dict[str, mx.array]], cells: NDArray[Any],
-                   frames: Sequence[NDArray[Any]]) -> list[list[Candidates]]:  # fmt: skip
-        """[frame][group]: before non-maximum suppression."""
-        arrays = [{k: np.array(v, np.float32) for k, v in out.items()} for out in outputs]
-        return [
-            [
-                self._candidates(g, {k: v[rows] for k, v in out.items()}, cells[rows])
-                for g, out in enumerate(arrays)
-            ]
-            for rows in frames
-        ]
-
-    def choose(self, groups: Sequence[Candidates]) -> Candidates:
+    def _suppressed(self, groups: Sequence[Candidates]) -> Candidates:
         """Suppression in each group, or over all groups where the network rates its own boxes."""
         post = self._config["POST_PROCESSING"]
         nms = post["NMS_CONFIG"]
@@ -173,25 +159,30 @@ class _CenterHead(mlx.nn.Module):
             )
         return joined(made)
 
-    def _detect(self, outputs: list[dict[str, mx.array]], cells: NDArray[Any],
-                frames: Sequence[NDArray[Any]],
-                dropped: Sequence[dict[str, int]]) -> list[Detections]:  # fmt: skip
-        found = self.candidates(outputs, cells, frames)
-        return [
-            detections(
-                self.choose(groups), self._settings.class_names, dropped[i] if dropped else None
-            )
-            for i, groups in enumerate(found)
-        ]
+    def _choose_in(
+        self, outputs: Outputs, rows: slice | mx.array, cells: mx.array, some: mx.array
+    ) -> Candidates:
+        """The boxes of one frame, whose rows and cells these are."""
+        return self._suppressed(
+            [
+                self.candidates(g, {k: v[rows] for k, v in out.items()}, cells, some)
+                for g, out in enumerate(outputs)
+            ]
+        )
 
 
-def _best(heat: Floats, count: int) -> tuple[NDArray[Any], NDArray[Any], Floats]:
+def _best(heat: mx.array, count: int) -> tuple[mx.array, mx.array, mx.array]:
     """Rows, classes and scores of the best `count` cells of each class, then of these."""
-    k = min(count, len(heat))
-    per = np.argsort(-heat, axis=0, kind="stable")[:k].T  # (classes, k)
-    scores = np.take_along_axis(heat.T, per, 1).reshape(-1)
-    best = np.argsort(-scores, kind="stable")[:count]
-    return per.reshape(-1)[best], (best // max(k, 1)).astype(np.int32), scores[best]
+    rows, classes, scores = [], [], []
+    for c in range(heat.shape[1]):
+        column = heat[:, c]
+        order = mx.argsort(-column, axis=0)[:count].astype(mx.int32)
+        rows.append(order)
+        classes.append(mx.zeros_like(order) + c)
+        scores.append(column[order])
+    every = mx.concatenate(scores)
+    best = mx.argsort(-every, axis=0)[:count]
+    return mx.concatenate(rows)[best], mx.concatenate(classes)[best], every[best]
 
 
 class DenseCenterHead(_CenterHead):
@@ -211,14 +202,16 @@ class DenseCenterHead(_CenterHead):
         x = run(self.shared_conv, rows_of(dense))
         return [head(x) for head in self.heads_list]
 
-    def detect(
-        self,
-        outputs: list[dict[str, mx.array]],
-        shape: tuple[int, int, int],
-        dropped: Sequence[dict[str, int]] = (),
-    ) -> list[Detections]:
-        """The boxes of each frame; shape is (B, H, W) of the map."""
-        return self._detect(outputs, *map_cells(shape), dropped)
+    def choose(
+        self, outputs: Outputs, shape: tuple[int, int], filled: Sequence[mx.array]
+    ) -> list[Candidates]:
+        """The boxes of each frame; shape is (H, W) of the map."""
+        cells = mx.array(map_cells((1, *shape))[0][:, ::-1].astype(np.float32))
+        n = shape[0] * shape[1]
+        return [
+            self._choose_in(outputs, slice(i * n, (i + 1) * n), cells, some)
+            for i, some in enumerate(filled)
+        ]
 
 
 def map_cells(shape: tuple[int, int, int]) -> tuple[NDArray[Any], list[NDArray[Any]]]:
@@ -242,15 +235,17 @@ class SparseCenterHead(_CenterHead):
         """For each group the rows (N, width) by name."""
         return [head(x) for head in self.heads_list]
 
-    def detect(
-        self,
-        outputs: list[dict[str, mx.array]],
-        x: SparseTensor,
-        batch: int,
-        dropped: Sequence[dict[str, int]] = (),
-    ) -> list[Detections]:
+    def choose(
+        self, outputs: Outputs, x: SparseTensor, filled: Sequence[mx.array]
+    ) -> list[Candidates]:
         """The boxes of each frame."""
-        return self._detect(outputs, *sparse_cells(x, batch), dropped)
+        made = []
+        for i, some in enumerate(filled):
+            rows = ops.rows_where(x.coords[:, 0] == i)
+            cells = x.coords[rows]
+            place = mx.concatenate([cells[:, 3:], cells[:, 2:3]], axis=1).astype(mx.float32)
+            made.append(self._choose_in(outputs, rows, place, some))
+        return made
 
 
 def sparse_cells(x: SparseTensor, batch: int) -> tuple[NDArray[Any], list[NDArray[Any]]]:

@@ -17,7 +17,7 @@ from .backbones import VoxelBackbone, VoxelNeXtBackbone
 from .bev import BevBackbone, height_to_channels
 from .center_head import DenseCenterHead, SparseCenterHead
 from .pillars import PillarFeatures
-from .results import Detections, empty_detections
+from .results import Candidates, Detections, detections
 from .settings import Settings, read_settings
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ class Voxels:
     mean: mx.array
     cells: mx.array
     counts: mx.array
-    rows: tuple[int, ...]  # voxels of each frame
-    dropped: tuple[dict[str, int], ...]
+    dropped: tuple[mx.array, ...]  # of each frame: see ops.point_voxels
 
 
 class Detector(Model):
@@ -143,6 +142,14 @@ class Detector(Model):
         """Classes, grid and parts."""
         return self._settings
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns behind x, y, z: those of the configuration, else intensity, time."""
+        given = self._settings.columns or ("intensity", "time")
+        count = self._config["in_channels"] - 3
+        more = tuple(f"column{i}" for i in range(len(given), count))
+        return (*given, *more)[:count]
+
     def voxels(self, frames: Sequence[Points]) -> Voxels:
         """The voxels of frames of points (N, in_channels)."""
         s, columns = self._settings, self._config["in_channels"]
@@ -165,7 +172,7 @@ class Detector(Model):
                 )
             )
         cells = [
-            mx.concatenate([mx.full((len(f.coords), 1), i, mx.int32), f.coords], axis=1)
+            mx.concatenate([mx.zeros_like(f.coords[:, :1]) + i, f.coords], axis=1)
             for i, f in enumerate(found)
         ]
         return Voxels(
@@ -173,24 +180,20 @@ class Detector(Model):
             mx.concatenate([f.mean for f in found]),
             mx.concatenate(cells),
             mx.concatenate([f.counts for f in found]),
-            tuple(len(f.counts) for f in found),
-            tuple(
-                {"outside": f.outside, "full_voxel": f.full_voxel, "full_grid": f.full_grid}
-                for f in found
-            ),
+            tuple(f.dropped for f in found),
         )
 
     def stages(self, voxels: Voxels) -> dict[str, Any]:
         """What each part computes, by the name of the part; the last is "dense_head"."""
         made: dict[str, Any] = {}
-        batch = len(voxels.rows)
+        batch = len(voxels.dropped)
         nx, ny, nz = self._settings.grid
         if "vfe" in self:
             made["vfe"] = self.vfe(voxels.slots, voxels.counts, voxels.cells[:, 1:])
-            pillars = SparseTensor(voxels.cells, made["vfe"], batch_counts=voxels.rows)
+            pillars = SparseTensor(voxels.cells, made["vfe"])
             made["bev"] = pillars.to_dense((batch, nz, ny, nx))[:, 0]
         else:
-            x = SparseTensor(voxels.cells, voxels.mean, batch_counts=voxels.rows)
+            x = SparseTensor(voxels.cells, voxels.mean)
             made["backbone_3d"] = self.backbone_3d(x.with_bounds(((0, 0, 0), (nz + 1, ny, nx))))
             if "backbone_2d" in self:
                 made["bev"] = height_to_channels(made["backbone_3d"]["conv_out"], batch)
@@ -214,19 +217,24 @@ class Detector(Model):
 
     def detect_frames(self, frames: Sequence[Points]) -> list[Detections]:
         """The boxes of several frames, computed together."""
-        return self.detect_voxels(self.voxels(frames)) if len(frames) else []
+        if not len(frames):
+            return []
+        voxels = self.voxels(frames)
+        names = self._settings.class_names
+        chosen = self.choose(voxels)
+        return [detections(found, names, lost) for found, lost in zip(chosen, voxels.dropped)]
 
-    def detect_voxels(self, voxels: Voxels) -> list[Detections]:
-        """The same from voxels."""
-        if len(voxels.cells) == 0:
-            wide = self._settings.model["DENSE_HEAD"]["NAME"] != "AnchorHeadSingle"
-            return [empty_detections(wide, lost) for lost in voxels.dropped]
+    def choose(self, voxels: Voxels) -> list[Candidates]:
+        """The boxes of each frame as arrays; classes count from 0. A frame without voxels has none.
+
+        What an exported detector computes.
+        """
         made = self.stages(voxels)
+        batch = voxels.cells[:, 0]
+        filled = [mx.sum((batch == i).astype(mx.int32)) > 0 for i in range(len(voxels.dropped))]
         outputs, head = made["dense_head"], self.dense_head
         if isinstance(head, AnchorHead):
-            return head.detect(outputs, voxels.dropped)
+            return head.choose(outputs, filled)
         if isinstance(head, DenseCenterHead):
-            b, h, w, _ = made["backbone_2d"].shape
-            return head.detect(outputs, (b, h, w), voxels.dropped)
-        rows = made["backbone_3d"]["shared_conv"]
-        return head.detect(outputs, rows, len(voxels.rows), voxels.dropped)
+            return head.choose(outputs, made["backbone_2d"].shape[1:3], filled)
+        return head.choose(outputs, made["backbone_3d"]["shared_conv"], filled)

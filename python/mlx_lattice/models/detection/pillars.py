@@ -27,11 +27,11 @@ class PillarLayer(mlx.nn.Module):
 
     def __call__(self, x: mx.array) -> mx.array:
         """(V, M, C) -> (V, C') of the last layer, else (V, M, C')."""
-        v, m, c = x.shape
-        y = self.linear(x.reshape(v * m, c))
+        _, m, c = x.shape
+        y = self.linear(x.reshape(-1, c))
         if "norm" in self:
             y = self.norm(y)
-        y = mx.maximum(y, 0).reshape(v, m, -1)
+        y = mx.maximum(y, 0).reshape(-1, m, y.shape[1])
         # Slots without a point take part: they are relu(norm(0)).
         top = mx.max(y, axis=1, keepdims=not self._last)
         if self._last:
@@ -69,7 +69,8 @@ class PillarFeatures(mlx.nn.Module):
         kept = mx.maximum(counts, 1).astype(mx.float32)[:, None, None]
         mean = mx.sum(xyz, axis=1, keepdims=True) / kept
         size, low = mx.array(self._size), mx.array(self._low)
-        center = (cells[:, ::-1].astype(mx.float32) + 0.5) * size + low
+        xyz_cells = mx.take(cells, mx.array([2, 1, 0]), axis=1)
+        center = (xyz_cells.astype(mx.float32) + 0.5) * size + low
         parts = [voxels if self._absolute else voxels[:, :, 3:]]
         parts += [xyz - mean, xyz - center[:, None]]
         if self._distance:

@@ -1,4 +1,8 @@
-"""Boxes that a detector found, and the rules by which they are chosen."""
+"""Boxes that a detector found, and the rules by which they are chosen.
+
+The rules are written with operations that a program can hold, so that an exported detector chooses
+the same boxes.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -51,14 +56,14 @@ class Detections:
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Boxes (N, 7 or 9), scores (N,) and classes (N,), counted from 0 over all groups."""
+    """Boxes (N, 7 or more), scores (N,) and classes (N,) int32, counted from 0 over all groups."""
 
-    boxes: Floats
-    scores: Floats
-    classes: Integers
-    iou: Floats | None = None
+    boxes: mx.array
+    scores: mx.array
+    classes: mx.array
+    iou: mx.array | None = None
 
-    def take(self, rows: NDArray[Any]) -> Candidates:
+    def take(self, rows: mx.array) -> Candidates:
         """Some of the rows."""
         iou = None if self.iou is None else self.iou[rows]
         return Candidates(self.boxes[rows], self.scores[rows], self.classes[rows], iou)
@@ -66,14 +71,14 @@ class Candidates:
 
 def joined(parts: Sequence[Candidates]) -> Candidates:
     """The rows of all parts, one after the other."""
-    iou = None
-    if parts and all(p.iou is not None for p in parts):
-        iou = np.concatenate([p.iou for p in parts if p.iou is not None])
+    if len(parts) == 1:
+        return parts[0]
+    qualities = [p.iou for p in parts if p.iou is not None]
     return Candidates(
-        np.concatenate([p.boxes for p in parts]),
-        np.concatenate([p.scores for p in parts]),
-        np.concatenate([p.classes for p in parts]),
-        iou,
+        mx.concatenate([p.boxes for p in parts]),
+        mx.concatenate([p.scores for p in parts]),
+        mx.concatenate([p.classes for p in parts]),
+        mx.concatenate(qualities) if len(qualities) == len(parts) else None,
     )
 
 
@@ -91,7 +96,7 @@ def suppressed(
     rows = ops.nms(
         found.boxes[:, :7], found.scores, float(threshold), kind=kinds[kind], pre=pre, post=post
     )
-    return found.take(np.array(rows))
+    return found.take(rows)
 
 
 def per_class(
@@ -109,9 +114,9 @@ def per_class(
 
     parts = []
     for c in range(n_classes):
-        rows = np.flatnonzero(found.classes == c)
+        alone = found.take(ops.rows_where(found.classes == c))
         limits = {"pre": int(of(pre, c)), "post": int(of(post, c))}
-        parts.append(suppressed(found.take(rows), float(of(threshold, c)), kind, **limits))
+        parts.append(suppressed(alone, float(of(threshold, c)), kind, **limits))
     return joined(parts)
 
 
@@ -119,32 +124,27 @@ def rectified(found: Candidates, exponents: float | Sequence[float]) -> Candidat
     """score^(1 - a) q^a with q = clip((iou + 1) / 2, 0, 1) and a per class."""
     if found.iou is None:
         raise ValueError("[detection] scores cannot be rectified: the head has no output iou")
-    quality = np.clip((found.iou + np.float32(1)) * np.float32(0.5), 0, 1)
+    quality = mx.minimum(mx.maximum((found.iou + 1) * 0.5, 0), 1)
     given = np.asarray(exponents, np.float32).reshape(-1)
-    a = given[found.classes] if len(given) > 1 else np.full(len(quality), given[0])
-    scores = found.scores ** (1 - a) * quality**a
-    return Candidates(found.boxes, scores.astype(np.float32), found.classes, found.iou)
+    if len(given) > 1:
+        a = mx.array(given)[found.classes]
+        scores = found.scores ** (1 - a) * quality**a
+    else:
+        scores = found.scores ** (1 - float(given[0])) * quality ** float(given[0])
+    return Candidates(found.boxes, scores, found.classes, found.iou)
 
 
-def detections(
-    found: Candidates, class_names: Sequence[str], dropped: dict[str, int] | None = None
-) -> Detections:
-    """The result for a user."""
-    names = tuple(class_names[c] for c in found.classes)
-    wide = found.boxes.shape[1] >= 9
-    velocities = np.ascontiguousarray(found.boxes[:, 7:9]) if wide else None
-    boxes = np.ascontiguousarray(found.boxes[:, :7], np.float32)
-    return Detections(boxes, found.scores, found.classes + 1, names, velocities, dropped)
-
-
-def sigmoid(x: Floats) -> Floats:
-    """1 / (1 + exp(-x)) without overflow."""
-    e = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1 / (1 + e), e / (1 + e)).astype(np.float32)
-
-
-def empty_detections(with_velocities: bool, dropped: dict[str, int] | None = None) -> Detections:
-    """No boxes."""
-    none = np.zeros((0, 9 if with_velocities else 7), np.float32)
-    found = Candidates(none, np.zeros(0, np.float32), np.zeros(0, np.int32))
-    return detections(found, (), dropped)
+def detections(found: Candidates, class_names: Sequence[str], dropped: mx.array) -> Detections:
+    """The result for a user; dropped is that of `ops.point_voxels`."""
+    mx.eval(found.boxes, found.scores, found.classes)
+    boxes, classes = np.array(found.boxes), np.array(found.classes)
+    outside, full_voxel, full_grid = map(int, np.array(dropped))
+    lost = {"outside": outside, "full_voxel": full_voxel, "full_grid": full_grid}
+    return Detections(
+        np.ascontiguousarray(boxes[:, :7]),
+        np.array(found.scores),
+        classes + 1,
+        tuple(class_names[c] for c in classes),
+        np.ascontiguousarray(boxes[:, 7:9]) if boxes.shape[1] >= 9 else None,
+        lost,
+    )

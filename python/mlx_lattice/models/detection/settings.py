@@ -30,6 +30,7 @@ class Settings:
             POST_PROCESSING.
         family: "openpcdet" or "det3d": the order of sizes and angles in the outputs of a center
             head, and its choice of candidates.
+        columns: Names of what a point has behind x, y, z, if the configuration says them.
     """
 
     class_names: tuple[str, ...]
@@ -40,6 +41,7 @@ class Settings:
     max_voxels: int
     model: dict[str, Any] = field(repr=False)
     family: str = "openpcdet"
+    columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "class_names", tuple(names(self, "class_names", self.class_names)))
@@ -77,6 +79,7 @@ class Settings:
             "max_voxels": self.max_voxels,
             "model": self.model,
             "family": self.family,
+            "columns": list(self.columns),
         }
 
 
@@ -113,6 +116,7 @@ def read_settings(config: Config | str | Path) -> Settings:
         int(data.get("max_voxels", 160000)),
         copy.deepcopy(dict(data["model"])),
         str(data.get("family", "openpcdet")),
+        tuple(map(str, data.get("columns", ()))),
     )
     _check(settings)
     return settings
@@ -171,6 +175,8 @@ def _from_openpcdet(data: Config) -> dict[str, Any]:
     made: dict[str, Any] = {"class_names": data.get("CLASS_NAMES", ()), "model": data["MODEL"]}
     if "POINT_CLOUD_RANGE" in source:
         made["point_cloud_range"] = source["POINT_CLOUD_RANGE"]
+    encoding = source.get("POINT_FEATURE_ENCODING", {})
+    made["columns"] = encoding.get("used_feature_list", ())[3:]
     for step in source.get("DATA_PROCESSOR", ()):
         if step.get("NAME", "").startswith("transform_points_to_voxels"):
             made["voxel_size"] = step["VOXEL_SIZE"]

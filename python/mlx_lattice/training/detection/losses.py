@@ -52,6 +52,11 @@ def anchor_loss(net: Detector, outputs: dict[str, mx.array], frame: BoxFrame) ->
     """Class, box and direction losses of an anchor head, weighted by LOSS_WEIGHTS."""
     settings = net.settings
     config = settings.model["DENSE_HEAD"]
+    if net.dense_head.code_size != 7:
+        raise ValueError(
+            f"[anchor_loss] the head has {net.dense_head.code_size} codes per box; training is for "
+            "7: leave BOX_CODER_CONFIG out"
+        )
     weights = config.get("LOSS_CONFIG", {}).get("LOSS_WEIGHTS", {})
     labels, codes = anchor_targets(settings, frame)
     found = np.flatnonzero(labels > 0)
