@@ -32,6 +32,20 @@ for language in c cpp; do
 done
 echo "the labels of C and C++ are those of Python"
 
+echo "== points to boxes in C and C++"
+cmake -G Ninja -S examples/detect_cpp -B "$build/detect_cpp" -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
+cmake --build "$build/detect_cpp" -- --quiet
+cp -R examples/detect_c "$build/detect_c"
+make -s -C "$build/detect_c" PKG_CONFIG_PATH="$prefix/lib/pkgconfig"
+python examples/write_detector.py "$build/boxes"
+for language in c cpp; do
+  env -i "$build/detect_$language/detect" "$build/boxes/net.lattice.safetensors" \
+    "$build/boxes/scan.bin" >"$build/boxes.txt"
+  cmp "$build/boxes.txt" "$build/boxes/boxes.txt"
+done
+[ -s "$build/boxes.txt" ]
+echo "the boxes of C and C++ are those of Python"
+
 if [ "$(id -u)" = 0 ] && [ "$(uname -s)" = Linux ]; then
   alone=$build/alone
   mkdir -p "$alone"

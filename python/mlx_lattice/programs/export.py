@@ -49,7 +49,9 @@ def export(
         path: The file, which ends in `.lattice.safetensors`.
         example: What the network is called with: one value, a tuple, or a dict by argument.
         pipeline: With a VoxelPipeline the program takes raw points and columns, and gives `labels`
-            and `scores` of the points; the example is a PointCloud.
+            and `scores` of the points; the example is a PointCloud. A detector needs none: its
+            example is a PointCloud or points (N, C), and its program gives `boxes`, `scores`,
+            `labels`, `dropped` and, where it has them, `velocities`.
         classes: Pairs (label value, name), kept in the file; by default those of the pipeline.
         keep_example: Whether the example and its result go into the file, for `selftest`.
 
@@ -62,13 +64,24 @@ def export(
     if not Path(path).name.endswith(ENDING):
         raise ValueError(f"[export] path must end in {ENDING}, found {Path(path).name!r}")
     _check_evaluation(model)
-    if pipeline is None:
+    from ..models.detection import Detector
+    from . import detectors
+    from . import pipeline as clouds
+
+    if isinstance(model, Detector):
+        if pipeline is not None:
+            raise ValueError("[export] pipeline is for networks that label points; leave it out")
+        inputs = detectors.inputs_of(model, example)
+        other = clouds.fewer_points(inputs)
+        run: Callable[[examples.Inputs], Any] = functools.partial(detectors.boxes_of, model)
+        if classes is None:
+            classes = list(enumerate(model.settings.class_names, 1))
+    elif pipeline is None:
         inputs = examples.inputs_of(model, example)
         other = examples.second(inputs)
-        run: Callable[[examples.Inputs], Any] = functools.partial(examples.call, model)
+        run = functools.partial(examples.call, model)
     else:
         from ..io import PointCloud
-        from . import pipeline as clouds
 
         _checks.instance("export", "example", example, PointCloud, "a PointCloud")
         inputs = clouds.cloud_inputs(pipeline, example)

@@ -17,20 +17,22 @@ if TYPE_CHECKING:
     from ..training import VoxelPipeline
 
 
-def cloud_values(widths: dict[str, int], cloud: PointCloud) -> dict[str, mx.array]:
+def cloud_values(
+    widths: dict[str, int], cloud: PointCloud, keep_place: bool = False
+) -> dict[str, mx.array]:
     """The inputs of a program by name: `points`, and columns of these widths, all float32.
 
-    Points that lie far from 0 are taken relative to their low corner, as the pipeline does; 8 and
-    16 bits of a column become 0..1.
+    float64 points are taken relative to their low corner, as the pipeline does, unless they keep
+    their place; 8 and 16 bits of a column become 0..1.
     """
     import numpy as np
 
     points = cloud.points
-    if points.dtype != np.float32:
+    if points.dtype != np.float32 and not keep_place:
         finite = cloud.finite()
         low = points[finite].min(axis=0) if finite.any() else 0.0
-        points = (points - low).astype(np.float32)
-    values = {"points": mx.array(points)}
+        points = points - low
+    values = {"points": mx.array(np.asarray(points, np.float32))}
     scales = {np.dtype(np.uint8): 255.0, np.dtype(np.uint16): 65535.0}
     for name, width in widths.items():
         if name not in cloud.columns:

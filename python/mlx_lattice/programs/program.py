@@ -114,7 +114,8 @@ class Program:
         widths = {
             n: int(k.split(", ")[1].rstrip("]")) if ", " in k else 1 for n, k in shapes.items()
         }
-        return cloud_values(widths, cloud)
+        keep_place = any(f" = {name}@" in self.text for name in ("crop_points", "point_voxels"))
+        return cloud_values(widths, cloud, keep_place)
 
     def session(self, max_points: int = 0, max_rows: int = 0, max_bytes: int = 0) -> Session:
         """A state with limits, timings and inner values for one thread; 0 is no limit."""
