@@ -66,12 +66,16 @@ def read(path: str) -> tuple[dict[str, np.ndarray], VoxelBackbone]:
     return data, net
 
 
-def fresh(data: dict[str, np.ndarray]) -> SparseTensor:
-    """The sweep with a manager of its own, so that relations are built again."""
+def arrays_of(data: dict[str, np.ndarray]) -> tuple[mx.array, mx.array]:
+    """Coordinates and features of the sweep."""
     cells = np.insert(data["indices_zyx"].astype(np.int32), 0, 0, axis=1)
-    feats = mx.array(data["features_times_8"].astype(np.float32) / 8)
+    return mx.array(cells), mx.array(data["features_times_8"].astype(np.float32) / 8)
+
+
+def fresh(data: dict[str, np.ndarray], arrays: tuple[mx.array, mx.array]) -> SparseTensor:
+    """The sweep with a manager of its own, so that relations are built again."""
     shape = tuple(int(n) for n in data["sparse_shape"])
-    return SparseTensor(mx.array(cells), feats).with_bounds(((0, 0, 0), shape))
+    return SparseTensor(*arrays).with_bounds(((0, 0, 0), shape))
 
 
 def compare(data: dict[str, np.ndarray], stages: dict[str, SparseTensor]) -> None:
@@ -85,8 +89,8 @@ def compare(data: dict[str, np.ndarray], stages: dict[str, SparseTensor]) -> Non
             raise SystemExit(f"{name}: {len(found)} rows, relative error {error}")
 
 
-def flop_of(x: SparseTensor, net: VoxelBackbone) -> float:
-    """Twice the multiply-adds of all relations that the network has built on x."""
+def backbone_flop() -> float:
+    """Twice the multiply-adds of all edges of the backbone on the sweep."""
     total = 0.0
     channels = [(5, 16), (16, 16), (16, 32), (32, 32), (32, 32), (32, 64), (64, 64), (64, 64)]
     channels += [(64, 64), (64, 64), (64, 64), (64, 128)]
@@ -101,12 +105,13 @@ def backbone(data: dict[str, np.ndarray], net: VoxelBackbone, rate: float) -> No
     def run(x: SparseTensor) -> None:
         mx.eval([stage.feats for stage in net(x).values()])
 
-    compare(data, net(fresh(data)))
-    whole = best(lambda: run(fresh(data)))
-    kept = fresh(data)
+    arrays = arrays_of(data)
+    compare(data, net(fresh(data, arrays)))
+    whole = best(lambda: run(fresh(data, arrays)), 9)
+    kept = fresh(data, arrays)
     run(kept)
-    products = best(lambda: run(kept))
-    flop = flop_of(kept, net)
+    products = best(lambda: run(kept), 9)
+    flop = backbone_flop()
     print(f"backbone          {whole * 1e3:7.1f} ms, {SPCONV / rate / whole:.2f} times spconv")
     print(f"  products        {products * 1e3:7.1f} ms, {flop / products / rate:.2f} of sgemm")
     print(f"  index building  {(whole - products) * 1e3:7.1f} ms")
@@ -116,14 +121,13 @@ def network(data: dict[str, np.ndarray], rate: float) -> None:
     config = detection.read_settings("second_kitti").as_dict()
     config |= {"point_cloud_range": [-54, -54, -5, 54, 54, 3], "voxel_size": [0.075, 0.075, 0.2]}
     net = detection.Detector(config, in_channels=5).eval()
-    cells = mx.array(np.insert(data["indices_zyx"].astype(np.int32), 0, 0, axis=1))
-    mean = mx.array(data["features_times_8"].astype(np.float32) / 8)
+    cells, mean = arrays_of(data)
     nothing = mx.zeros((3,), mx.int32)
     voxels = detection.Voxels(mean[:, None], mean, cells, mx.ones(len(cells)), (nothing,))
     levels = ((180, 256, 128), (90, 128, 256))
     maps = sum(n * n * 9.0 * (c_in * c + 5 * c * c) for n, c_in, c in levels)
     maps += 180 * 180 * 256.0 * (128 + 256) + 180 * 180 * 512.0 * 72
-    flop = flop_of(fresh(data), net.backbone_3d) + 2 * maps
+    flop = backbone_flop() + 2 * maps
 
     def run() -> None:
         mx.eval(net.stages(voxels)["dense_head"])
