@@ -98,7 +98,7 @@ RULES = {
         "lattice/graph/dtype.h",
     ],
     "tests/support": ["gtest/", "hwy/", "tests/support/", "lattice/kernels/"],
-    "tests/kernels": ["gtest/", "hwy/", "tests/support/", "lattice/kernels/"],
+    "tests/kernels": ["gtest/", "hwy/", "tests/support/", "tests/kernels/", "lattice/kernels/"],
 }
 # System headers that kernels may use for memory, threads and cache sizes.
 SYSTEM = {"pthread.h", "sched.h", "sys/mman.h", "sys/sysctl.h", "sys/wait.h", "unistd.h"}
