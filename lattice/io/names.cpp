@@ -69,6 +69,13 @@ void stack_as(const std::vector<const Column*>& parts, char* to) {
       values[r * width + j] = static_cast<T>(parts[j]->at(r, 0));
 }
 
+template <size_t kBytes>
+void interleave(const Column& from, int64_t width, char* to) {
+  const char* value = static_cast<const char*>(from.data);
+  for (int64_t r = 0; r < from.rows; ++r)
+    std::memcpy(to + r * width * static_cast<int64_t>(kBytes), value + r * from.row_bytes, kBytes);
+}
+
 // Columns of one value side by side.
 Column stack(const std::vector<const Column*>& parts, Number type) {
   char* to = nullptr;
@@ -79,10 +86,11 @@ Column stack(const std::vector<const Column*>& parts, Number type) {
   if (same) {
     const int64_t bytes = number_bytes(type);
     for (int64_t j = 0; j < width; ++j) {
-      const char* from = static_cast<const char*>(parts[j]->data);
-      for (int64_t r = 0; r < rows; ++r)
-        std::memcpy(to + (r * width + j) * bytes, from + r * parts[j]->row_bytes,
-                    static_cast<size_t>(bytes));
+      char* place = to + j * bytes;
+      if (bytes == 1) interleave<1>(*parts[j], width, place);
+      if (bytes == 2) interleave<2>(*parts[j], width, place);
+      if (bytes == 4) interleave<4>(*parts[j], width, place);
+      if (bytes == 8) interleave<8>(*parts[j], width, place);
     }
     return made;
   }

@@ -90,13 +90,6 @@ void put(const Column& source, int64_t row, int64_t value, char* to) {
 }
 
 void put_value(const Out& field, int64_t row, int64_t value, char* to) {
-  if (field.source.type == field.type) {
-    std::memcpy(to,
-                static_cast<const std::byte*>(field.source.data) + row * field.source.row_bytes +
-                    value * field.source.value_bytes,
-                static_cast<size_t>(number_bytes(field.type)));
-    return;
-  }
   switch (field.type) {
     case Number::uint8:
       return put<uint8_t>(field.source, row, value, to);
@@ -113,6 +106,29 @@ void put_value(const Out& field, int64_t row, int64_t value, char* to) {
     default:
       return put<double>(field.source, row, value, to);
   }
+}
+
+// Values that keep their type, record after record.
+template <size_t kBytes>
+void spread(const Column& from, int64_t record, bool swapped, char* to) {
+  for (int64_t r = 0; r < from.rows; ++r) {
+    const auto* value = static_cast<const char*>(from.data) + r * from.row_bytes;
+    char* place = to + r * record;
+    for (int64_t j = 0; j < from.width; ++j, value += from.value_bytes, place += kBytes) {
+      std::memcpy(place, value, kBytes);
+      if (swapped) std::reverse(place, place + kBytes);
+    }
+  }
+}
+
+void spread_as(const Out& field, int64_t record, bool swapped, char* to) {
+  const int64_t bytes = number_bytes(field.type);
+  for (int64_t r = 0; r < field.source.rows; ++r)
+    for (int64_t j = 0; j < field.source.width; ++j) {
+      char* place = to + r * record + j * bytes;
+      put_value(field, r, j, place);
+      if (swapped) std::reverse(place, place + bytes);
+    }
 }
 
 // Names are unique, ASCII and without spaces.
@@ -200,16 +216,23 @@ int64_t record_bytes(const std::vector<Out>& fields) {
 
 void append_records(std::string& out, const std::vector<Out>& fields, bool swapped) {
   const int64_t rows = fields[0].source.rows;
-  size_t at = out.size();
+  const size_t at = out.size();
   out.resize(at + static_cast<size_t>(rows * record_bytes(fields)));
   char* to = out.data() + at;
-  for (int64_t r = 0; r < rows; ++r)
-    for (const Out& field : fields)
-      for (int64_t j = 0; j < field.source.width; ++j) {
-        put_value(field, r, j, to);
-        if (swapped) std::reverse(to, to + number_bytes(field.type));
-        to += number_bytes(field.type);
-      }
+  for (const Out& field : fields) {
+    const int64_t bytes = number_bytes(field.type), record = record_bytes(fields);
+    if (field.source.type != field.type)
+      spread_as(field, record, swapped, to);
+    else if (bytes == 1)
+      spread<1>(field.source, record, swapped, to);
+    else if (bytes == 2)
+      spread<2>(field.source, record, swapped, to);
+    else if (bytes == 4)
+      spread<4>(field.source, record, swapped, to);
+    else
+      spread<8>(field.source, record, swapped, to);
+    to += field.source.width * bytes;
+  }
 }
 
 void append_lines(std::string& out, const std::vector<Out>& fields, const std::string& separator) {

@@ -91,7 +91,9 @@ TEST_F(CloudFiles, RoundTripsAndParts) {
       // Voxels count from the low corner, so that their centers lie half a voxel further.
       const double shift = std::string(form.name) == "a.mlat" ? 0.5 * (1 + 2 + 3) * n : 0;
       EXPECT_EQ(sum(read.points()), sum(cloud.points()) + shift) << form.name;
-      if (n) EXPECT_EQ(sum(*read.find("intensity")), sum(*cloud.find("intensity"))) << form.name;
+      if (n) {
+        EXPECT_EQ(sum(*read.find("intensity")), sum(*cloud.find("intensity"))) << form.name;
+      }
       CloudReader reader(place(form.name), options.format);
       ASSERT_EQ(reader.size(), n);
       double total = 0;
@@ -122,7 +124,9 @@ TEST_F(CloudFiles, ColumnsAndTypes) {
     EXPECT_EQ(read.find("label")->type, Number::int32);
     EXPECT_EQ(read.find("color")->at(1 - first, 2), 6) << form.name;
     EXPECT_EQ(read.find("time")->at(1 - first, 0), 1.0 / 3) << form.name;
-    if (std::string(form.name) != "a.mlat") EXPECT_EQ(read.points().at(0, 0), 0.1) << form.name;
+    if (std::string(form.name) != "a.mlat") {
+      EXPECT_EQ(read.points().at(0, 0), 0.1) << form.name;
+    }
   }
 }
 
@@ -166,7 +170,9 @@ TEST_F(CloudFiles, Lzf) {
       const std::string packed = io::lzf_compress(data);
       EXPECT_EQ(io::lzf_decompress(packed, size), data);
       EXPECT_THROW(io::lzf_decompress(packed, size + 1), std::invalid_argument);
-      if (values < 4 && size > 100) EXPECT_LT(packed.size(), 0.6 * data.size());
+      if (values < 4 && size > 100) {
+        EXPECT_LT(packed.size(), 0.6 * data.size());
+      }
     }
 }
 
