@@ -1,12 +1,17 @@
 // Convolution in integers against our float32 and a large sgemm, in one run, one thread.
 //
-//   integer_bench [lidar|room]
-//   LATTICE_SIMD=AVX2 integer_bench   the kernels of a machine without VNNI
+//   integer_bench [lidar|room [channels [sorted|shuffled [threads]]]]
+//   LATTICE_SIMD=AVX2 OPENBLAS_CORETYPE=Haswell integer_bench   as a machine without AVX-512
 //
-// FLOP = 2 * edges * C * C. Each line is timed in turns with the others; the best CPU time counts.
+// FLOP = 2 * edges * C * C. Every way to multiply bytes that the machine has is timed in turns with
+// float32 and sgemm; the best time counts, CPU time with one thread and elapsed time with several.
 // Integer figures include bias, residual, ReLU, rounding and the store; float32 has packed weights.
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -51,10 +56,14 @@ std::vector<Problem> problems(const support::Coords& coords) {
   return all;
 }
 
+double now() {
+  if (thread_count() == 1) return bench::cpu_seconds();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 double seconds(const std::function<void()>& work) {
-  const double begin = bench::cpu_seconds();
+  const double begin = now();
   work();
-  return bench::cpu_seconds() - begin;
+  return now() - begin;
 }
 
 // Data of one layer of C channels in both kinds of numbers.
@@ -89,10 +98,11 @@ class Layer {
   double flop() const {
     return 2.0 * static_cast<double>(p_.lists.n_edges * c_) * static_cast<double>(c_);
   }
-  void integers() {
+  void integers(IntDot dot) {
     IntConvArgs args{.weight = weight_.get(), .x = {x_.data(), c_}, .residual = r_.data()};
     args.y = y_.data();
     args.one_edge_each = p_.one_edge_each;
+    args.dot = dot;
     int_conv(p_.lists, bounds_, args);
   }
   void floats() {
@@ -124,21 +134,38 @@ double sgemm() {
 #endif
 }
 
-void measure(const std::string& scene) {
-  for (const Problem& p : problems(support::scene(scene).coords))
+// The rows in the order of their coordinates.
+support::Coords sorted(const support::Coords& coords) {
+  std::vector<std::array<int32_t, 4>> rows(coords.size() / 4);
+  std::memcpy(rows.data(), coords.data(), coords.size() * sizeof(int32_t));
+  std::sort(rows.begin(), rows.end());
+  support::Coords out(coords.size());
+  std::memcpy(out.data(), rows.data(), coords.size() * sizeof(int32_t));
+  return out;
+}
+
+void measure(const std::string& scene, int64_t channels, bool sort) {
+  const support::Coords coords = support::scene(scene).coords;
+  std::vector<IntDot> dots = int_dots();
+  dots.pop_back();  // plain C++ takes too long
+  for (const Problem& p : problems(sort ? sorted(coords) : coords))
     for (const int64_t c : {32, 64, 128, 256}) {
+      if (channels && c != channels) continue;
       Layer layer(p, c);
-      double best[3] = {1e30, 1e30, sgemm()};
+      std::vector<double> best(dots.size(), 1e30);
+      double floats = 1e30, gemm = sgemm();
       for (int turn = 0; turn < 5; ++turn) {
-        best[0] = std::min(best[0], seconds([&] { layer.integers(); }) / layer.flop());
-        best[1] = std::min(best[1], seconds([&] { layer.floats(); }) / layer.flop());
-        if (turn < 2) best[2] = std::min(best[2], sgemm());
+        for (size_t i = 0; i < dots.size(); ++i)
+          best[i] = std::min(best[i], seconds([&] { layer.integers(dots[i]); }) / layer.flop());
+        floats = std::min(floats, seconds([&] { layer.floats(); }) / layer.flop());
+        if (turn < 2) gemm = std::min(gemm, sgemm());
       }
-      std::printf(
-          "%-6s %-11s C = %-4lld integers %6.1f GFLOP/s, %4.2f of sgemm, %4.2f of float32; "
-          "float32 %4.2f of sgemm\n",
-          scene.c_str(), p.name.c_str(), static_cast<long long>(c), 1e-9 / best[0],
-          best[2] / best[0], best[1] / best[0], best[2] / best[1]);
+      std::printf("%-6s %-10s C = %-4lld float32 %6.1f GFLOP/s, %4.2f of sgemm", scene.c_str(),
+                  p.name.c_str(), static_cast<long long>(c), 1e-9 / floats, gemm / floats);
+      for (size_t i = 0; i < dots.size(); ++i)
+        std::printf("; %s %6.1f, %4.2f of sgemm, %4.2f of float32", name(dots[i]), 1e-9 / best[i],
+                    gemm / best[i], floats / best[i]);
+      std::printf("\n");
       std::fflush(stdout);
     }
 }
@@ -146,8 +173,9 @@ void measure(const std::string& scene) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  set_thread_count(1);
-  std::printf("instruction set of the integers: %s\n", int_conv_target());
+  set_thread_count(argc > 4 ? std::atoi(argv[4]) : 1);
+  const int64_t channels = argc > 2 ? std::atoll(argv[2]) : 0;
+  const bool sort = argc > 3 && std::string(argv[3]) == "sorted";
   for (const char* scene : {"lidar", "room"})
-    if (argc < 2 || std::string(argv[1]) == scene) measure(scene);
+    if (argc < 2 || std::string(argv[1]) == scene) measure(scene, channels, sort);
 }

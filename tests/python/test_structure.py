@@ -28,6 +28,9 @@ RULES = {
     "lattice/kernels/cpu": [
         "hwy/",
         "immintrin.h",  # instructions that Highway has no name for
+        "arm_neon.h",
+        "cpuid.h",  # whether the processor has them
+        "sys/auxv.h",
         "sanitizer/",
         "lattice/kernels/cpu/",
         "lattice/kernels/portable/",

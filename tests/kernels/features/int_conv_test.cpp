@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <functional>
@@ -13,6 +14,7 @@
 
 #include "lattice/kernels/cpu/base/simd.h"
 #include "lattice/kernels/cpu/base/threads.h"
+#include "lattice/kernels/cpu/features/int_pool.h"
 #include "lattice/kernels/cpu/geometry/edges.h"
 #include "lattice/kernels/cpu/geometry/relations.h"
 #include "tests/support/hwy_targets.h"
@@ -60,7 +62,8 @@ struct Problem {
   std::vector<int8_t> w;
   std::vector<int32_t> bias, factor;
   std::vector<float> scale;
-  std::vector<uint8_t> x, more, residual;  // bytes of either type
+  std::vector<uint8_t> x, more, residual;  // bytes of any type
+  std::vector<uint8_t> table;
   IntLayer layer;
   IntConvArgs args;
 };
@@ -68,7 +71,7 @@ struct Problem {
 std::vector<uint8_t> bytes(Random& random, int64_t n, IntType type, bool extreme) {
   std::vector<uint8_t> out;
   for (int64_t i = 0; i < n; ++i) {
-    if (type == IntType::u8) {
+    if (type != IntType::i16) {
       out.push_back(static_cast<uint8_t>(extreme ? 255 * random.below(2) : random.below(256)));
     } else {
       const int64_t v = extreme ? 65535 * random.below(2) - 32768 : random.between(-2100, 2100);
@@ -100,6 +103,7 @@ struct Shape {
   IntType in, out;
   int residual;  // 0 none, 1 u8, 2 int16
   bool extreme;
+  bool relu = false, table = false;
 };
 
 Problem make(const RelationLists& lists, const Shape& s, uint64_t seed) {
@@ -133,6 +137,9 @@ Problem make(const RelationLists& lists, const Shape& s, uint64_t seed) {
   if (s.residual) p.args.residual = p.residual.data();
   p.args.residual_type = residual;
   p.args.out = s.out;
+  p.args.relu = s.relu;
+  if (s.table)
+    for (int i = 0; i < 256; ++i) p.table.push_back(static_cast<uint8_t>(random.bits()));
   return p;
 }
 
@@ -143,6 +150,7 @@ std::vector<uint8_t> made(const RelationLists& lists, Problem& p,
       static_cast<size_t>(lists.n_out * p.layer.c_out * int_type_bytes(p.args.out)), 0xcd);
   IntConvArgs args = p.args;
   args.y = y.data();
+  if (!p.table.empty()) args.table = p.table.data();
   run(args);
   return y;
 }
@@ -164,16 +172,19 @@ void check(const RelationLists& lists, const Shape& shape, uint64_t seed,
   p.args.one_edge_each = one_edge_each;
   const int before = thread_count();
   support::on_each_target([&] {
-    for (const int threads : {1, 2, 7})
-      for (const int64_t rows : {32, 64, 200, 1024}) {
-        set_thread_count(threads);
-        p.args.step_rows = rows;
-        const TileBounds bounds = tile_bounds(lists, rows == 200 ? 100 : 32);
-        const auto found =
-            made(lists, p, [&](const IntConvArgs& a) { int_conv(lists, bounds, a); });
-        ASSERT_EQ(found, expected) << threads << " threads, " << rows << " rows";
-        ++comparisons;
-      }
+    for (const IntDot dot : int_dots())
+      for (const int threads : {1, 2, 7})
+        for (const int64_t rows : {32, 64, 200, 1024}) {
+          set_thread_count(threads);
+          p.args.step_rows = rows;
+          p.args.dot = dot;
+          const TileBounds bounds = tile_bounds(lists, rows == 200 ? 100 : 32);
+          const auto found =
+              made(lists, p, [&](const IntConvArgs& a) { int_conv(lists, bounds, a); });
+          ASSERT_EQ(found, expected)
+              << name(dot) << ", " << threads << " threads, " << rows << " rows";
+          ++comparisons;
+        }
   });
   set_thread_count(before);
 }
@@ -184,8 +195,11 @@ Shape random_shape(Random& random) {
           kOut[random.below(5)], IntType::u8,
           IntType::u8,           0,
           random.chance(0.4)};
+  if (random.chance(0.3)) s.in = IntType::s8;
   if (random.chance(0.25)) s.in = IntType::i16, s.c_in = kIn[random.below(4)], s.more = 0;
-  s.out = static_cast<IntType>(random.below(3));
+  s.out = static_cast<IntType>(random.below(4));
+  s.relu = random.chance(0.5);
+  s.table = s.out != IntType::i16 && s.out != IntType::f32 && random.chance(0.3);
   s.residual = static_cast<int>(random.below(3));
   return s;
 }
@@ -232,13 +246,12 @@ TEST(IntConv, SaturationIsSeen) {
   p.args.weight = &unproven;
   const auto expected =
       made(lists, p, [&](const IntConvArgs& a) { reference_int_conv(lists, p.layer, a); });
-  support::on_each_target([&] {
-    const bool saturates =
-        std::string(int_conv_target()) == "AVX2" || std::string(int_conv_target()) == "AVX3";
-    const TileBounds bounds = tile_bounds(lists, 64);
+  const TileBounds bounds = tile_bounds(lists, 64);
+  for (const IntDot dot : int_dots()) {
+    p.args.dot = dot;
     const auto found = made(lists, p, [&](const IntConvArgs& a) { int_conv(lists, bounds, a); });
-    EXPECT_EQ(found != expected, saturates) << int_conv_target();
-  });
+    EXPECT_EQ(found != expected, dot == IntDot::avx2) << name(dot);
+  }
 }
 
 TEST(IntConv, NoRowsAndNoEdges) {
@@ -280,12 +293,50 @@ TEST(IntConv, WeightsKeepAllRules) {
   EXPECT_THROW(round_weights(w.data(), n_k, c_in, c_out, least, {}, true), std::invalid_argument);
 }
 
-TEST(IntConv, FloatsBecomeInt16) {
+TEST(IntConv, FloatsBecomeCodes) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const std::vector<float> x = {0.5f, 1.5f, -2.5f, 1e30f, -1e30f, nan}, inverse = {1, 1, 1};
   std::vector<int16_t> y(6);
-  quantize_rows(x.data(), 2, 3, inverse.data(), 2047, y.data());
+  quantize_rows(x.data(), 2, 3, inverse.data(), IntType::i16, y.data());
   EXPECT_EQ(y, (std::vector<int16_t>{0, 2, -2, 2047, -2047, 0}));
+  std::vector<uint8_t> bytes(6);
+  quantize_rows(x.data(), 2, 3, inverse.data(), IntType::s8, bytes.data());
+  EXPECT_EQ(bytes, (std::vector<uint8_t>{128, 130, 126, 255, 1, 128}));
+}
+
+// Sums, means and maxima of bytes, one edge at a time.
+TEST(IntPool, EqualsTheDefinition) {
+  const support::Coords coords = support::random_set(300, 4, 2, 5);
+  const RelationLists lists = downward(coords);
+  const int64_t c = 21;
+  Random random(8);
+  const std::vector<uint8_t> x = bytes(random, lists.n_in * c, IntType::u8, false);
+  for (const Reduction mode : {Reduction::max, Reduction::sum, Reduction::mean}) {
+    std::vector<int64_t> sums(static_cast<size_t>(lists.n_out * c)), edges(sums.size());
+    for (const OffsetList& list : lists.lists)
+      for (int64_t e = 0; e < list.size; ++e) {
+        const int64_t i = lists.in_rows() ? lists.in_rows()[list.in_at(e)] : list.in_at(e);
+        const int64_t o = lists.out_rows() ? lists.out_rows()[list.out_at(e)] : list.out_at(e);
+        for (int64_t j = 0; j < c; ++j) {
+          const auto at = static_cast<size_t>(o * c + j);
+          const int64_t v = x[static_cast<size_t>(i * c + j)];
+          sums[at] = mode == Reduction::max ? std::max(sums[at], v) : sums[at] + v;
+          ++edges[at];
+        }
+      }
+    std::vector<uint8_t> expected;
+    for (size_t i = 0; i < sums.size(); ++i) {
+      const float m = mode == Reduction::mean ? 0.9f / static_cast<float>(edges[i])
+                                              : (mode == Reduction::max ? 1.0f : 0.9f);
+      const float v = static_cast<float>(sums[i]) * m;
+      expected.push_back(static_cast<uint8_t>(std::nearbyint(std::min(v, 255.0f))));
+    }
+    for (const int64_t tile : {1, 32, 4096}) {
+      std::vector<uint8_t> found(expected.size());
+      int_pool(lists, tile_bounds(lists, tile), x.data(), c, mode, 0.9f, IntType::u8, found.data());
+      EXPECT_EQ(found, expected) << "tile " << tile;
+    }
+  }
 }
 
 }  // namespace

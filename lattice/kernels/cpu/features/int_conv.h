@@ -4,15 +4,17 @@
 //             + factor[m] * residual[o, m]
 //   y[o, m] = convert(t[o, m])
 //
-// x is u8 (0 .. 255) or int16, clamped to 12 bits (-2047 .. 2047); W is s8, t is int32. Integer
-// sums do not depend on their order, and IntWeight proves that none overflows. So every instruction
-// set, tile and number of threads gives the same bits; reference_int_conv defines them. `convert`
-// is one rule:
+// x is u8 (0 .. 255), s8 (-127 .. 127, kept as a byte with 128 added) or int16, clamped to 12 bits
+// (-2047 .. 2047); W is s8, t is int32. Integer sums do not depend on their order, and IntWeight
+// proves that none overflows. So every instruction set, tile and number of threads gives the same
+// bits; reference_int_conv defines them. `convert` is one rule:
 //
-//   f32   float(t) * scale[m]
+//   f32   float(t) * scale[m], with relu at least 0
 //   u8    clamp(float(t) * scale[m], 0, 255) rounded to nearest, ties to even; 0 is the ReLU
+//   s8    clamp(float(t) * scale[m], -127, 127) rounded in the same way, then + 128
 //   i16   clamp(float(t) * scale[m], -32767, 32767) rounded in the same way
 //
+// A byte may then be replaced by table[byte]: GELU, sigmoid, any function of one value.
 // float(t), the product and the rounding are operations of IEEE 754, each rounded once. The value
 // is clamped before it is converted, because conversions out of range differ between processors.
 #pragma once
@@ -28,11 +30,11 @@
 
 namespace lattice::cpu {
 
-enum class IntType { u8, i16, f32 };
 int64_t int_type_bytes(IntType type);
 
 // Largest |x| and largest |residual| of a type.
 int64_t int_input_most(IntType type);     // 255, or 2047: input rows are clamped to 12 bits
+int64_t int_zero(IntType type);           // what stands for 0: 128 of s8
 int64_t int_residual_most(IntType type);  // 255, or 32767
 
 // What a layer is made of, by channel; W is (n_k, c_in, c_out).
@@ -72,6 +74,10 @@ class IntWeight {
   Buffer<uint8_t> blocks;
   Buffer<int32_t> bias, factor;  // panels * 32 values; factor is empty without a residual
   Buffer<float> scale;
+  // -128 (s8) or 128 (u8) times the sum of the weights of an offset and column, (n_k, panels * 32):
+  // what the products of unsigned inputs have too much of s8, and those of signed ones too little
+  // of u8. Empty for int16.
+  Buffer<int32_t> shift;
   // The block of offset k and panel p.
   const uint8_t* block(int64_t k, int64_t p) const {
     return blocks.data() + (k * panels + p) * row_bytes * kIntPanel;
@@ -90,24 +96,25 @@ struct IntConvArgs {
   const void* residual = nullptr;
   IntType residual_type = IntType::u8;  // as in the layer
   IntType out = IntType::u8;
-  void* y = nullptr;           // (n_out, c_out)
-  bool one_edge_each = false;  // every output row has exactly one edge
-  int64_t step_rows = 0;       // output rows that are summed together; 0: chosen here
+  bool relu = false;               // of out f32
+  const uint8_t* table = nullptr;  // of 256 bytes, for out u8 and s8; or null
+  void* y = nullptr;               // (n_out, c_out)
+  bool one_edge_each = false;      // every output row has exactly one edge
+  int64_t step_rows = 0;           // output rows that are summed together; 0: chosen here
+  IntDot dot = IntDot::plain;
 };
 
 // `bounds` are tile_bounds of these lists, of any tile. Throws std::invalid_argument when sizes do
-// not fit.
+// not fit or the machine does not have the products of `dot`.
 void int_conv(const RelationLists& lists, const TileBounds& bounds, const IntConvArgs& args);
 // One value at a time; its bits are the definition. `backwards`: edges in the other order.
 void reference_int_conv(const RelationLists& lists, const IntLayer& layer, const IntConvArgs& args,
                         bool backwards = false);
 
-// The instruction set of int_conv: "AVX3 with VNNI" where bytes have products of their own.
-const char* int_conv_target();
-
-// rint(clamp(x * inverse[c])) as int16, in [-most, most]; NaN becomes 0. x is (n, c).
-void quantize_rows(const float* x, int64_t n, int64_t c, const float* inverse, int32_t most,
-                   int16_t* y);
+// x * inverse[c] clamped and rounded: to int16 in [-most, most] with the most of i16, or to s8. NaN
+// becomes 0. x is (n, c).
+void quantize_rows(const float* x, int64_t n, int64_t c, const float* inverse, IntType type,
+                   void* y);
 
 // Weights of one layer, (n_k, c_in, c_out) float32, as s8 codes of the smallest unit per output
 // channel for which |q| <= 127, the lane rule holds (`lanes`) and unit >= least[m]. `whole`, if

@@ -1,25 +1,68 @@
-// What the list kernels of int_conv are given.
+// The list kernels of int_conv: what they are given, and which there are.
+//
+//   sums[out[e] - first, :] += x[in[e], :] W
+//
+// A step takes 4 bytes of each of M rows, four bytes or two int16, times 4 bytes of each of 32
+// output columns. The packed weights are the same for every instruction set.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace lattice::cpu {
 
 inline constexpr int64_t kIntPanel = 32;  // output columns of a packed block
+enum class IntType { u8, s8, i16, f32 };  // of rows; s8 is kept as a byte with 128 added
 
 struct IntListCall {
-  const uint8_t* x;
-  int64_t pitch;  // bytes of a row of x
-  const int32_t* in;
-  const int32_t* out;
-  int64_t n;
-  int64_t bytes;  // that are read of each row, a multiple of 16
-  const uint8_t* w;
-  int32_t* sums;
-  int32_t first;
-  const int32_t* start;  // what the sums begin with, if the list writes them (put)
+  const uint8_t* x = nullptr;
+  int64_t pitch = 0;  // bytes of a row of x
+  const int32_t* in = nullptr;
+  const int32_t* out = nullptr;
+  int64_t n = 0;
+  int64_t bytes = 0;  // that are read of each row, a multiple of 16
+  const uint8_t* w = nullptr;
+  int32_t* sums = nullptr;
+  int32_t first = 0;
+  const int32_t* start = nullptr;  // see IntStart
 };
+
+// What the sums of an edge begin with: the sums so far; `start`, so that memory is written and not
+// read; or both added.
+enum class IntStart { sums, given, both };
+
 // once: no two edges of the list share an output row, so that blocks of edges are independent.
 using IntListKernel = void (*)(const IntListCall&, bool once);
+
+// How bytes are multiplied.
+//   plain    C++, one value at a time
+//   avx2     pairs with saturation at 16 bits, two or four pairs added there: the lane rule
+//   vnni256  AVX-VNNI: four products and their sum in one instruction
+//   vnni512  AVX-512 VNNI: the same, twice as wide
+//   sdot     NEON: the same of signed bytes, so that 128 is taken off every input
+enum class IntDot { plain, avx2, vnni256, vnni512, sdot };
+const char* name(IntDot dot);
+// Whether this machine and this build have it; LATTICE_SIMD limits it like all kernels.
+bool has(IntDot dot);
+// Those that are there, best first; plain is always the last.
+std::vector<IntDot> int_dots();
+
+// The kernel of a list; null where the build has no code of this kind. bytes: rows of bytes, else
+// of int16; row_bytes: of a whole row.
+struct IntListForm {
+  bool bytes;
+  int64_t row_bytes;
+  IntStart start;
+};
+IntListKernel int_list_kernel(IntDot dot, const IntListForm& form);
+
+// One per instruction set, in a file of its own.
+IntListKernel avx2_list(const IntListForm& form);
+IntListKernel vnni256_list(const IntListForm& form);
+IntListKernel vnni512_list(const IntListForm& form);
+IntListKernel sdot_list(const IntListForm& form);
+bool machine_has_avx_vnni();
+bool machine_has_avx512_vnni();
+bool machine_has_sdot();
 
 }  // namespace lattice::cpu

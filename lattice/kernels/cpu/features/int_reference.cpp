@@ -10,20 +10,23 @@ namespace lattice::cpu {
 namespace {
 
 int32_t value_at(const void* data, IntType type, int64_t at) {
-  return type == IntType::u8 ? static_cast<const uint8_t*>(data)[at]
-                             : static_cast<const int16_t*>(data)[at];
+  if (type == IntType::i16) return static_cast<const int16_t*>(data)[at];
+  return static_cast<const uint8_t*>(data)[at] - static_cast<int32_t>(int_zero(type));
 }
+
+float rounded(float v, float low, float high) { return std::nearbyint(std::clamp(v, low, high)); }
 
 void put(const IntConvArgs& args, int64_t at, int32_t sum, float scale) {
   const float v = static_cast<float>(sum) * scale;
-  if (args.out == IntType::f32)
-    static_cast<float*>(args.y)[at] = v;
-  else if (args.out == IntType::u8)
-    static_cast<uint8_t*>(args.y)[at] =
-        static_cast<uint8_t>(std::nearbyint(std::clamp(v, 0.0f, 255.0f)));
-  else
-    static_cast<int16_t*>(args.y)[at] =
-        static_cast<int16_t>(std::nearbyint(std::clamp(v, -32767.0f, 32767.0f)));
+  if (args.out == IntType::f32) {
+    static_cast<float*>(args.y)[at] = args.relu ? std::max(v, 0.0f) : v;
+  } else if (args.out == IntType::i16) {
+    static_cast<int16_t*>(args.y)[at] = static_cast<int16_t>(rounded(v, -32767, 32767));
+  } else {
+    const auto byte = static_cast<uint8_t>(args.out == IntType::u8 ? rounded(v, 0, 255)
+                                                                   : rounded(v, -127, 127) + 128);
+    static_cast<uint8_t*>(args.y)[at] = args.table ? args.table[byte] : byte;
+  }
 }
 
 }  // namespace
@@ -64,15 +67,19 @@ void reference_int_conv(const RelationLists& lists, const IntLayer& layer, const
   }
 }
 
-void quantize_rows(const float* x, int64_t n, int64_t c, const float* inverse, int32_t most,
-                   int16_t* y) {
-  const auto limit = static_cast<float>(most);
+void quantize_rows(const float* x, int64_t n, int64_t c, const float* inverse, IntType type,
+                   void* y) {
+  const float limit = type == IntType::s8 ? 127 : static_cast<float>(int_input_most(type));
   parallel_range(n, 4096, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin * c; i < end * c; ++i) {
-      const float v = x[i] * inverse[i % c];
-      y[i] = std::isnan(v) ? int16_t{0}
-                           : static_cast<int16_t>(std::nearbyint(std::clamp(v, -limit, limit)));
-    }
+    for (int64_t i = begin; i < end; ++i)
+      for (int64_t j = i * c; j < (i + 1) * c; ++j) {
+        const float v = x[j] * inverse[j - i * c];
+        const float code = std::isnan(v) ? 0 : rounded(v, -limit, limit);
+        if (type == IntType::s8)
+          static_cast<uint8_t*>(y)[j] = static_cast<uint8_t>(code + 128);
+        else
+          static_cast<int16_t*>(y)[j] = static_cast<int16_t>(code);
+      }
   });
 }
 

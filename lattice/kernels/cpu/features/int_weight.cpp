@@ -114,13 +114,15 @@ double find_unit(Column& column, int64_t n_k, int64_t c_in, double least, double
 }  // namespace
 
 int64_t int_type_bytes(IntType type) {
-  return type == IntType::u8 ? 1 : type == IntType::i16 ? 2 : 4;
+  return type == IntType::f32 ? 4 : type == IntType::i16 ? 2 : 1;
 }
-int64_t int_input_most(IntType type) { return type == IntType::u8 ? 255 : 2047; }
-int64_t int_residual_most(IntType type) { return type == IntType::u8 ? 255 : 32767; }
+// Of s8 too: while sums are made, its bytes count as 0 .. 255.
+int64_t int_input_most(IntType type) { return type == IntType::i16 ? 2047 : 255; }
+int64_t int_residual_most(IntType type) { return type == IntType::i16 ? 32767 : 255; }
+int64_t int_zero(IntType type) { return type == IntType::s8 ? 128 : 0; }
 
 std::string lane_rule_broken(const IntLayer& layer) {
-  if (layer.in != IntType::u8) return {};
+  if (layer.in == IntType::i16) return {};
   for (int64_t m = 0; m < layer.c_out; ++m) {
     int64_t where[2] = {0, 0};
     const int32_t worst = worst_lane(layer.w, layer.n_k, layer.c_in, layer.c_out, m, where);
@@ -157,9 +159,16 @@ IntWeight::IntWeight(const IntLayer& layer, bool proven)
   panels = (c_out + kIntPanel - 1) / kIntPanel;
   blocks = Buffer<uint8_t>(n_k * panels * row_bytes * kIntPanel);
   std::fill(blocks.begin(), blocks.end(), uint8_t{0});
+  if (bytes == 1) {
+    shift = Buffer<int32_t>(n_k * panels * kIntPanel);
+    std::fill(shift.begin(), shift.end(), 0);
+  }
+  const int32_t toward = in == IntType::s8 ? -128 : 128;
   for (int64_t k = 0; k < n_k; ++k)
     for (int64_t c = 0; c < c_in; ++c)
       for (int64_t m = 0; m < c_out; ++m) {
+        if (bytes == 1)
+          shift[k * panels * kIntPanel + m] += toward * layer.w[(k * c_in + c) * c_out + m];
         const int8_t q = layer.w[(k * c_in + c) * c_out + m];
         const int64_t at = ((k * panels + m / kIntPanel) * row_bytes + c / group * 4) * kIntPanel +
                            m % kIntPanel * 4 + c % group * bytes;
