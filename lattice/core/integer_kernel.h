@@ -19,21 +19,29 @@
 /// @cond internal
 namespace lattice::cpu {
 class IntWeight;
+struct IntLayer;
+enum class IntType;
 }  // namespace lattice::cpu
 /// @endcond
 
 namespace lattice {
 
-/// What an IntegerKernel is made of.
+/// What an IntegerKernel is made of. As an input or output int8 stands for bytes in -127 .. 127
+/// that are kept as uint8 with 128 added, so that every array of bytes is uint8.
 struct IntegerParts {
   mx::array weight;                        ///< (K, C_in, C_out) int8
   mx::array bias;                          ///< (C_out,) int32, in the unit of the sums
   mx::array scale;                         ///< (C_out,) float32: unit of sums / step of y
   std::optional<mx::array> factor = {};    ///< (C_out,) int32: of the residual, if any
-  mx::Dtype input = mx::uint8;             ///< uint8; int16 is clamped to 12 bits
-  mx::Dtype output = mx::uint8;            ///< uint8, which is the ReLU; int16 or float32
+  mx::Dtype input = mx::uint8;             ///< uint8 or int8; int16 is clamped to 12 bits
+  mx::Dtype output = mx::uint8;            ///< uint8, which is the ReLU; int8, int16 or float32
   std::optional<mx::Dtype> residual = {};  ///< uint8 or int16, with a factor
+  bool relu = false;                       ///< of a float32 output
+  /// (256,) uint8: an output byte b becomes table[b]. GELU, sigmoid, any function of one value.
+  std::optional<mx::array> table = {};
 };
+/// The dtype of the array that holds a format: uint8 for int8, else the same.
+inline mx::Dtype stored_dtype(mx::Dtype format) { return format == mx::int8 ? mx::uint8 : format; }
 
 /// A proven layer. A value; copies share the memory.
 class LATTICE_API IntegerKernel {
@@ -50,6 +58,8 @@ class LATTICE_API IntegerKernel {
   int64_t in_channels() const { return parts_.weight.shape(1); }
   /// C_out.
   int64_t out_channels() const { return parts_.weight.shape(2); }
+  /// The arrays that were given, which a recording knows again; parts() are private copies.
+  const IntegerParts& given() const { return given_; }
   /// The largest part of int32 that a sum can use.
   double share_of_range() const { return share_; }
   /// @cond internal
@@ -57,10 +67,16 @@ class LATTICE_API IntegerKernel {
   /// @endcond
 
  private:
-  IntegerParts parts_;
+  IntegerParts given_, parts_;
   std::shared_ptr<const cpu::IntWeight> packed_;
   double share_ = 0;
 };
+
+/// @cond internal
+/// How kernels name a format, and a layer as they read it; its arrays belong to `parts`.
+cpu::IntType int_type(mx::Dtype format);
+cpu::IntLayer layer_of(const IntegerParts& parts);
+/// @endcond
 
 /// Codes of a weight and the unit of each output channel.
 struct IntegerCodes {

@@ -21,9 +21,30 @@ LATTICE_API SparseTensor integer_conv(RelationKind kind, const std::vector<Spars
                                       const std::optional<SparseTensor>& residual = std::nullopt,
                                       mx::StreamOrDevice s = {});
 
-/// Features (N, C) float32 as 12-bit int16: x * inverse, clamped to -2047 .. 2047 and rounded to
-/// nearest, ties to even; NaN becomes 0. inverse is (C,) float32: one over the step of a channel.
+/// The same of rows (N, C_in) alone: a linear layer.
+LATTICE_API mx::array integer_linear(const mx::array& x, const IntegerKernel& kernel,
+                                     mx::StreamOrDevice s = {});
+
+/// Features (N, C) float32 as int16 of 12 bits, or as int8 (bytes with 128 added): x * inverse,
+/// clamped to -2047 .. 2047 or -127 .. 127 and rounded to nearest, ties to even; NaN becomes 0.
+/// inverse is (C,) float32: one over the step of a channel.
 LATTICE_API mx::array quantize_features(const mx::array& feats, const mx::array& inverse,
-                                        mx::StreamOrDevice s = {});
+                                        mx::Dtype format = mx::int16, mx::StreamOrDevice s = {});
+
+/// Pooling of uint8 features over a kernel, exact:
+///
+///     max:   the largest byte, 0 without edges
+///     sum:   clamp(float(sum) * scale, 0, 255) rounded to nearest, ties to even
+///     mean:  the same with scale / float(number of edges)
+LATTICE_API SparseTensor integer_pool(const SparseTensor& x, Reduction mode, const KernelSpec& spec,
+                                      float scale = 1, mx::StreamOrDevice s = {});
+/// (B, C) of the rows of each batch item, as above; int16 (clamped to 0 .. 2047) keeps more of a
+/// mean. B: x.batch_counts, else the largest batch + 1.
+LATTICE_API mx::array integer_global_pool(const SparseTensor& x, Reduction mode, float scale = 1,
+                                          mx::Dtype output = mx::uint8, mx::StreamOrDevice s = {});
+
+/// uint8 features as float32: (byte - zero) * step, zero 128 of int8.
+LATTICE_API mx::array dequantize_features(const mx::array& feats, float step,
+                                          mx::Dtype format = mx::uint8, mx::StreamOrDevice s = {});
 
 }  // namespace lattice

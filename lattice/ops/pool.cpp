@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "lattice/core/arrays.h"
-#include "lattice/kernels/cpu/geometry/keys.h"
+#include "lattice/ops/batch_rows.h"
 #include "lattice/ops/check.h"
 #include "lattice/ops/columns.h"
 #include "lattice/ops/reduce_edges.h"
@@ -30,30 +30,6 @@ SparseTensor upsample(const std::string& op, const SparseTensor& x,
   const Relation::Ptr r = relation(kind, x, spec, target, s, op);
   return result_on(x, *r->out_key(),
                    reduce_edges(x.feats(), r, PoolMode::mean, weights, s, Ties::split, op));
-}
-
-// Rows grouped by the batch column.
-RowGroups::Ptr batch_groups(const SparseTensor& x, int64_t n_batches) {
-  cpu::Buffer<int32_t> batch(x.active_count());
-  x.coordinate_set().span().visit([&](const auto* c) {
-    for (int64_t r = 0; r < batch.size(); ++r) batch[r] = static_cast<int32_t>(c[r * 4]);
-  });
-  return RowGroups::create(std::move(batch), n_batches);
-}
-
-int64_t batches(const std::string& op, const SparseTensor& x,
-                const std::optional<int64_t>& batch_size) {
-  constexpr int64_t kMost = int64_t{1} << 24;
-  const int64_t needed =
-      x.batch_counts() ? static_cast<int64_t>(x.batch_counts()->size()) : x.batch_size();
-  if (needed > kMost)
-    fail(op, "coords hold batch " + std::to_string(needed - 1) + ", expected at most " +
-                 std::to_string(kMost - 1) + "; number the items 0, 1, 2, ...");
-  const int64_t n = x.batch_counts() ? needed : batch_size.value_or(needed);
-  if (n < needed || n < 0 || n > kMost)
-    fail(op, "batch_size must be " + std::to_string(needed) + ".." + std::to_string(kMost) +
-                 ", got " + std::to_string(n));
-  return n;
 }
 
 // per_batch on the rows of x.
@@ -125,7 +101,7 @@ mx::array global_pool(const SparseTensor& x, Reduction mode,
                       const std::optional<int64_t>& batch_size, mx::StreamOrDevice s,
                       const std::string& caller) {
   check_tensor(caller, x, s);
-  const RowGroups::Ptr groups = batch_groups(x, batches(caller, x, batch_size));
+  const RowGroups::Ptr groups = batch_groups(x, batch_items(caller, x, batch_size));
   if (mode == Reduction::max) {
     const cpu::Segments& segments = groups->segments();
     for (int64_t b = 0; b < segments.n; ++b)

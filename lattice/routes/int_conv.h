@@ -6,6 +6,7 @@
 
 #include "lattice/core/integer_kernel.h"
 #include "lattice/core/relation.h"
+#include "lattice/kernels/cpu/features/int_list.h"
 #include "lattice/routes/decide.h"
 
 namespace lattice::routes {
@@ -23,9 +24,7 @@ struct IntConvAsked {
 
 const Table<IntConvAsked, mx::array>& int_conv_rows();
 
-mx::array int_conv_tiles(const IntConvAsked& asked, const Route& route);
+mx::array int_conv_tiles(const IntConvAsked& asked, const Route& route, cpu::IntDot dot);
 mx::array int_conv_reference(const IntConvAsked& asked, const Route& route);
-// The products that the tiles are made of, for explain().
-std::string int_conv_note(const IntConvAsked& asked);
 
 }  // namespace lattice::routes

@@ -6,12 +6,6 @@
 namespace lattice::routes {
 namespace {
 
-cpu::IntType int_type(mx::Dtype dtype) {
-  return dtype == mx::uint8   ? cpu::IntType::u8
-         : dtype == mx::int16 ? cpu::IntType::i16
-                              : cpu::IntType::f32;
-}
-
 // A node that runs kernel(lists, arguments); inputs are x, what is behind it, the residual.
 template <typename Kernel>
 mx::array node(const IntConvAsked& asked, const Route& route, Kernel kernel) {
@@ -25,7 +19,7 @@ mx::array node(const IntConvAsked& asked, const Route& route, Kernel kernel) {
   const IntegerKernel& k = asked.kernel;
   const graph::OutputSpec spec{
       {static_cast<int>(asked.relation->n_out()), static_cast<int>(k.out_channels())},
-      k.parts().output};
+      stored_dtype(k.parts().output)};
   return cpu_node(route, asked.stream, contiguous(inputs, asked.stream), key, spec,
                   [kernel, k, r = asked.relation, more, residual](std::span<const graph::Input> in,
                                                                   const graph::Output& out) {
@@ -38,6 +32,8 @@ mx::array node(const IntConvAsked& asked, const Route& route, Kernel kernel) {
                       args.residual_type = int_type(*k.parts().residual);
                     }
                     args.out = int_type(k.parts().output);
+                    args.relu = k.parts().relu;
+                    if (k.parts().table) args.table = k.parts().table->data<uint8_t>();
                     args.y = out.data;
                     args.one_edge_each = r->has_one_edge_per_output();
                     kernel(*r, k, args);
@@ -46,32 +42,18 @@ mx::array node(const IntConvAsked& asked, const Route& route, Kernel kernel) {
 
 }  // namespace
 
-mx::array int_conv_tiles(const IntConvAsked& asked, const Route& route) {
-  return node(asked, route,
-              [](const Relation& r, const IntegerKernel&, const cpu::IntConvArgs& args) {
-                cpu::int_conv(r.lists(), r.tiles(), args);
-              });
+mx::array int_conv_tiles(const IntConvAsked& asked, const Route& route, cpu::IntDot dot) {
+  return node(asked, route, [dot](const Relation& r, const IntegerKernel&, cpu::IntConvArgs args) {
+    args.dot = dot;
+    cpu::int_conv(r.lists(), r.tiles(), args);
+  });
 }
 
 mx::array int_conv_reference(const IntConvAsked& asked, const Route& route) {
   return node(asked, route,
               [](const Relation& r, const IntegerKernel& k, const cpu::IntConvArgs& args) {
-                const IntegerParts& parts = k.parts();
-                cpu::IntLayer layer{.in = int_type(parts.input),
-                                    .n_k = k.n_k(),
-                                    .c_in = k.in_channels(),
-                                    .c_out = k.out_channels(),
-                                    .w = parts.weight.data<int8_t>(),
-                                    .bias = parts.bias.data<int32_t>(),
-                                    .scale = parts.scale.data<float>()};
-                if (parts.factor) layer.factor = parts.factor->data<int32_t>();
-                cpu::reference_int_conv(r.lists(), layer, args);
+                cpu::reference_int_conv(r.lists(), layer_of(k.parts()), args);
               });
-}
-
-std::string int_conv_note(const IntConvAsked&) {
-  return std::string("instruction set ") + cpu::int_conv_target() +
-         "; every instruction set gives the same bits";
 }
 
 }  // namespace lattice::routes

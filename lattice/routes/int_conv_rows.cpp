@@ -25,11 +25,54 @@ std::string IntConvAsked::variant() const {
          graph::dtype_name(kernel.parts().output);
 }
 
+namespace {
+
+using cpu::IntDot;
+using When = std::vector<Condition<IntConvAsked>>;
+
+// The machine has the products.
+template <IntDot kDot>
+When machine_has() {
+  return {{Step::capability, cpu::name(kDot), [](const IntConvAsked&) { return cpu::has(kDot); },
+           [](const IntConvAsked&) {
+             return std::string("this machine, or LATTICE_SIMD, has no ") + cpu::name(kDot);
+           }}};
+}
+
+template <IntDot kDot>
+mx::array tiles_with(const IntConvAsked& asked, const Route& route) {
+  return int_conv_tiles(asked, route, kDot);
+}
+mx::array tiles_with_best(const IntConvAsked& asked, const Route& route) {
+  return int_conv_tiles(asked, route, cpu::int_dots().front());
+}
+std::string best_note(const IntConvAsked&) {
+  return std::string("products of ") + cpu::name(cpu::int_dots().front());
+}
+
+const std::string kTiles = "tiles of output rows, panels of 32 columns";
+
+}  // namespace
+
 const Table<IntConvAsked, mx::array>& int_conv_rows() {
-  static const std::string kTiles = "any shape: tiles of output rows, panels of 32 columns";
   static const Table<IntConvAsked, mx::array> table(
       "integer_conv", "convolution in integers",
-      {{kCpu, Code::host, "cpu.tiles", {}, kTiles, int_conv_tiles, int_conv_note},
+      {{kCpu, Code::host, "cpu.vnni512", machine_has<IntDot::vnni512>(),
+        kTiles + "; four products of bytes and their sum in one instruction",
+        tiles_with<IntDot::vnni512>},
+       {kCpu, Code::host, "cpu.vnni256", machine_has<IntDot::vnni256>(),
+        kTiles + "; the same, half as wide", tiles_with<IntDot::vnni256>},
+       {kCpu, Code::host, "cpu.avx2", machine_has<IntDot::avx2>(),
+        kTiles + "; pairs of products in 16 bits, exact by the lane rule",
+        tiles_with<IntDot::avx2>},
+       {kCpu, Code::host, "cpu.sdot", machine_has<IntDot::sdot>(),
+        kTiles + "; products of signed bytes, 128 taken off the inputs", tiles_with<IntDot::sdot>},
+       {kCpu,
+        Code::host,
+        "cpu.tiles",
+        {},
+        "any machine: " + kTiles + ", plain C++",
+        tiles_with<IntDot::plain>},
        {kCpu,
         Code::host,
         "cpu.reference",
@@ -40,9 +83,9 @@ const Table<IntConvAsked, mx::array>& int_conv_rows() {
         Code::host,
         "cpu.unified",
         {},
-        kTiles + ", on the CPU",
-        int_conv_tiles,
-        int_conv_note}});
+        "any shape: the best of the rows above, on the CPU",
+        tiles_with_best,
+        best_note}});
   return table;
 }
 

@@ -34,15 +34,19 @@ mx::array random_integers(Random& random, mx::Shape shape, int64_t lo, int64_t h
 
 mx::array rows_of(Random& random, int64_t n, int c, mx::Dtype dtype, std::vector<int64_t>& values) {
   const mx::Shape shape = {static_cast<int>(n), c};
-  return dtype == mx::uint8 ? random_integers<uint8_t>(random, shape, 0, 255, values)
-                            : random_integers<int16_t>(random, shape, -2047, 2047, values);
+  if (dtype == mx::int16) return random_integers<int16_t>(random, shape, -2047, 2047, values);
+  mx::array rows = random_integers<uint8_t>(random, shape, 0, 255, values);
+  if (dtype == mx::int8)
+    for (int64_t& v : values) v -= 128;
+  return rows;
 }
 
 double converted(int64_t sum, float scale, mx::Dtype output) {
   const float v = static_cast<float>(static_cast<int32_t>(sum)) * scale;
   if (output == mx::float32) return double{v};
-  const float lo = output == mx::uint8 ? 0.0f : -32767.0f, hi = output == mx::uint8 ? 255 : 32767;
-  return double{std::nearbyint(std::clamp(v, lo, hi))};
+  const float hi = output == mx::uint8 ? 255.0f : output == mx::int8 ? 127.0f : 32767.0f;
+  const float lo = output == mx::uint8 ? 0.0f : -hi;
+  return double{std::nearbyint(std::clamp(v, lo, hi))} + (output == mx::int8 ? 128 : 0);
 }
 
 OracleCase integer_case(Random& random, const Relation::Ptr& r, const Shape& z) {
@@ -100,6 +104,8 @@ void add_integer_cases(std::vector<OracleCase>& cases) {
     for (const Shape& z : {Shape{16, 0, 32, mx::uint8, mx::uint8, false},
                            {20, 12, 33, mx::uint8, mx::uint8, true},
                            {4, 0, 5, mx::int16, mx::int16, false},
+                           {24, 0, 40, mx::int8, mx::int8, true},
+                           {32, 16, 7, mx::int8, mx::float32, false},
                            {96, 0, 20, mx::uint8, mx::float32, false}})
       cases.push_back(integer_case(random, make_relation(random, kind, 40), z));
   cases.push_back(
