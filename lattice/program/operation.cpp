@@ -26,9 +26,10 @@ namespace {
 // Of equal names the versions ascend.
 std::vector<Operation> collect() {
   std::vector<Operation> all;
-  for (auto group : {array_operations(), conv_operations(), detection_operations(),
-                     feature_operations(), layout_operations(), older_operations(),
-                     point_operations(), pool_operations(), scan_operations(), tensor_operations()})
+  for (auto group :
+       {array_operations(), conv_operations(), detection_operations(), feature_operations(),
+        integer_operations(), layout_operations(), older_operations(), point_operations(),
+        pool_operations(), scan_operations(), tensor_operations()})
     std::move(group.begin(), group.end(), std::back_inserter(all));
   std::sort(all.begin(), all.end(), [](const Operation& a, const Operation& b) {
     const int order = std::strcmp(a.name, b.name);

@@ -138,6 +138,7 @@ std::vector<Operation> array_operations();
 std::vector<Operation> conv_operations();
 std::vector<Operation> detection_operations();
 std::vector<Operation> feature_operations();
+std::vector<Operation> integer_operations();
 std::vector<Operation> layout_operations();
 std::vector<Operation> older_operations();
 std::vector<Operation> point_operations();

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import mlx.core as mx
 
-from .._ext import array_id, program_operations
+from .._ext import IntegerKernel, array_id, program_operations
 from ..core import KernelSpec, PackedKernel, QuantizedWeight, SparseTensor
 
 if TYPE_CHECKING:
@@ -246,6 +246,8 @@ class Recorder:
             return self.sparse(given, operation)
         if isinstance(given, (PackedKernel, QuantizedWeight)):
             given = given.weight
+        if isinstance(given, IntegerKernel) and id(given) not in self._objects:
+            self._integer_kernel(given)
         if "array" in kinds.split("|") or kinds == "weight":
             if isinstance(given, (bool, int, float)):
                 return float(given)
@@ -257,6 +259,13 @@ class Recorder:
                     self.refuse(operation, f"has a {name} that is computed; make it a parameter")
                 return found
         return self.held(given, operation)
+
+    def _integer_kernel(self, kernel: IntegerKernel) -> None:
+        """A node that proves and packs the arrays of a layer in integers, when the file loads."""
+        arrays = ("weight", "bias", "scale", "factor", "table")
+        form = ("input", "output", "residual", "relu")
+        given = {**dict(zip(arrays, kernel.arrays)), **dict(zip(form, kernel.form))}
+        self.add("integer_kernel", *self.call("integer_kernel", given), kernel)
 
     def add(
         self, operation: str, operands: list[Reference], attributes: list[Any], result: object

@@ -1,0 +1,137 @@
+// Layers in exact integers in programs; docs/ops/integer.md has the formulas. integer_kernel
+// depends on tensors of the file alone, so that it runs once, when the program loads: there the
+// lane rule and the bound of the sums are proven again, and a file that breaks them is refused.
+#include "lattice/graph/dtype.h"
+#include "lattice/ops/integer.h"
+#include "lattice/ops/reduce_rows.h"
+#include "lattice/program/error.h"
+#include "lattice/program/ops_common.h"
+
+namespace lattice::program {
+
+namespace {
+
+constexpr const char* kKernelKind = "integer_kernel";
+constexpr Operand kKernel{"kernel", kKernelKind};
+
+mx::Dtype format_of(const Call& call, const char* attribute) {
+  for (const mx::Dtype dtype : {mx::uint8, mx::int8, mx::int16, mx::float32})
+    if (call.text(attribute) == graph::dtype_name(dtype)) return dtype;
+  throw Error(ErrorCode::version,
+              "[Program] " + call.place() + ": unknown format \"" + call.text(attribute) + "\"",
+              "integer_kernel", attribute);
+}
+
+Reduction mode_of(const Call& call) {
+  return parse_reduction(call.text("mode"), call.node().operation->name, "mode");
+}
+
+Results run_kernel(const Call& call) {
+  IntegerParts parts{.weight = call.array("weight"),
+                     .bias = call.array("bias"),
+                     .scale = call.array("scale"),
+                     .factor = call.optional_array("factor"),
+                     .input = format_of(call, "input"),
+                     .output = format_of(call, "output"),
+                     .relu = call.flag("relu"),
+                     .table = call.optional_array("table")};
+  if (call.has("residual")) parts.residual = format_of(call, "residual");
+  return {object_value(kKernelKind, IntegerKernel(std::move(parts), call.place()))};
+}
+
+Results run_conv(const Call& call) {
+  for (const RelationKind kind :
+       {RelationKind::forward, RelationKind::submanifold, RelationKind::transposed,
+        RelationKind::generative, RelationKind::reached, RelationKind::reached_transposed})
+    if (call.text("kind") == kind_name(kind))
+      return {integer_conv(
+          kind, call.sparse_list("x"), call.object<IntegerKernel>("kernel", kKernelKind),
+          {kernel_of(call), target_of(call, "coordinates"), 1}, call.optional_sparse("residual"))};
+  throw Error(ErrorCode::version,
+              "[Program] " + call.place() + ": unknown kind \"" + call.text("kind") + "\"",
+              "integer_conv", "kind");
+}
+
+}  // namespace
+
+std::vector<Operation> integer_operations() {
+  const Operand feats{"feats", "array"}, x{"x", "sparse"};
+  const Attribute scale{"scale", Type::number}, mode{"mode", Type::text},
+      format{"format", Type::text}, output{"output", Type::text};
+  return {
+      {"integer_kernel",
+       1,
+       {{"weight", "array"},
+        {"bias", "array"},
+        {"scale", "array"},
+        {"factor", "array", Form::optional},
+        {"table", "array", Form::optional}},
+       {{"input", Type::text}, output, {"residual", Type::text, true}, {"relu", Type::flag}},
+       {kKernelKind},
+       Phase::features,
+       run_kernel},
+      {"integer_conv",
+       1,
+       {{"x", "sparse", Form::list},
+        kKernel,
+        {"residual", "sparse", Form::optional},
+        {"coordinates", "sparse|array", Form::optional}},
+       {{"kind", Type::text}, kKernelSize, kStride, kPadding, kDilation},
+       {"sparse"},
+       Phase::features,
+       run_conv},
+      {"integer_linear",
+       1,
+       {{"x", "array"}, kKernel},
+       {},
+       {"array"},
+       Phase::features,
+       [](const Call& call) -> Results {
+         return {
+             integer_linear(call.array("x"), call.object<IntegerKernel>("kernel", kKernelKind))};
+       }},
+      {"quantize_features",
+       1,
+       {feats, {"inverse", "array"}},
+       {format},
+       {"array"},
+       Phase::features,
+       [](const Call& call) -> Results {
+         return {quantize_features(call.array("feats"), call.array("inverse"),
+                                   format_of(call, "format"))};
+       }},
+      {"dequantize_features",
+       1,
+       {feats},
+       {{"step", Type::number}, format},
+       {"array"},
+       Phase::features,
+       [](const Call& call) -> Results {
+         return {dequantize_features(call.array("feats"), static_cast<float>(call.number("step")),
+                                     format_of(call, "format"))};
+       }},
+      {"integer_pool",
+       1,
+       {x},
+       {mode, kKernelSize, kStride, kPadding, kDilation, scale},
+       {"sparse"},
+       Phase::features,
+       [](const Call& call) -> Results {
+         return {integer_pool(call.sparse("x"), mode_of(call), kernel_of(call),
+                              static_cast<float>(call.number("scale")))};
+       }},
+      {"integer_global_pool",
+       1,
+       {x},
+       {mode, scale, output},
+       {"array"},
+       Phase::features,
+       [](const Call& call) -> Results {
+         return {integer_global_pool(call.sparse("x"), mode_of(call),
+                                     static_cast<float>(call.number("scale")),
+                                     format_of(call, "output"))};
+       }},
+  };
+}
+
+}  // namespace lattice::program
