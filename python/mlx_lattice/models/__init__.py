@@ -10,6 +10,7 @@ from types import ModuleType
 
 from . import convert
 from ._hierarchy import Level, upcast
+from ._integer_layers import Leave
 from ._model import Model, load
 from .integer import IntegerNetwork, quantize
 from .litept import LitePT
@@ -25,6 +26,7 @@ from .window_unet import WindowUNet
 _POINT_NETWORKS = ("PointClassifier", "PointResNet", "PointUNet")
 __all__ = [
     "IntegerNetwork",
+    "Leave",
     "Level",
     "LitePT",
     "MinkUNet",

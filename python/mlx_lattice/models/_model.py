@@ -61,6 +61,8 @@ class Model(mlx.nn.Module):
         {'channels': 8}
     """
 
+    _integer_part = ""  # layers whose names begin so become integers: see models.quantize
+
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         _REGISTRY[cls.__name__] = cls

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import nn, ops
+from .. import nn
 from ..core._checks import integer, sparse_input
 from ._blocks import BasicBlock, Block, Bottleneck, Encoder, checked, choose
 from ._model import Model
@@ -67,6 +67,7 @@ class SparseResNet(Model):
             config["stem_kernel_size"],
         )
         if out_channels is not None:
+            self.pool = nn.GlobalAvgPool()
             self.head = nn.Linear(self.encoder.channels[-1], config["out_channels"])
 
     def pyramid(self, x: SparseTensor) -> list[SparseTensor]:
@@ -77,4 +78,4 @@ class SparseResNet(Model):
         y = self.pyramid(x)[-1]
         if "head" not in self:
             return y
-        return self.head(ops.global_avg_pool(y))
+        return self.head(self.pool(y))

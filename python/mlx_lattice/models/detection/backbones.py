@@ -14,6 +14,7 @@ import mlx.nn
 
 from ... import ops
 from ...devices import async_eval
+from .._integer_layers import Leave
 from .layers import ResidualBlock, reached, run, subm
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class VoxelNeXtBackbone(mlx.nn.Module):
         for i, (c_in, c_out, size) in enumerate(zip(widths, widths[1:6], kernels)):
             first = reached(c_in, c_out, size, 2, size // 2, order)
             setattr(self, f"conv{i + 2}", [first, ResidualBlock(c_out), ResidualBlock(c_out)])
+        self.leave = [Leave() for _ in range(3)]
         out = widths[6]
         self.conv_out = reached(widths[5], out, (1, 3, 3), 1, (0, 1, 1), order)
         self.shared_conv = subm(out, out, (1, 3, 3), bias=True, eps=1e-5)
@@ -99,7 +101,8 @@ class VoxelNeXtBackbone(mlx.nn.Module):
             for layer in self[f"conv{i}"]:
                 y = run(layer, y) if isinstance(layer, list) else layer(y)
             stages[f"conv{i}"] = y = async_eval(y)
-        stages["merged"] = ops.merge_levels([stages["conv4"], stages["conv5"], stages["conv6"]])
+        coarse = [leave(stages[n]) for leave, n in zip(self.leave, ("conv4", "conv5", "conv6"))]
+        stages["merged"] = ops.merge_levels(coarse)
         stages["bev"] = ops.sum_over(stages["merged"], 0)
         stages["conv_out"] = run(self.conv_out, stages["bev"])
         stages["shared_conv"] = run(self.shared_conv, stages["conv_out"])

@@ -65,6 +65,8 @@ class Detector(Model):
         (432, 496, 1)
     """
 
+    _integer_part = "backbone_3d."  # what `quantize` makes integers of
+
     def __init__(
         self,
         config: Mapping[str, Any] | str,
