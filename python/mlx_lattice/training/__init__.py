@@ -20,6 +20,7 @@ from .inference import (
     predict_voxels,
     probabilities,
 )
+from .integer_rounding import integer_rounding
 from .labeled_clouds import pipeline_of
 from .loader import ClassBalanced, Loader, LoaderError, class_counts
 from .losses import balanced_weights, class_weights, classification_loss, segmentation_loss
@@ -56,6 +57,7 @@ __all__ = [
     "evaluate_points",
     "evaluate_voxels",
     "inference",
+    "integer_rounding",
     "losses",
     "metrics",
     "optimizers",
