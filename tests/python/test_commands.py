@@ -44,7 +44,9 @@ def test_selftest(capsys):
 def test_quick_selftest_runs_every_route():
     quick, routes = ml.selftest("cpu", quick=True), ml.routes()
     names = {(operation, route) for operation, _, route in quick.routes}
-    assert quick.ok and names >= {(r.operation, r.name) for r in routes if r.device == "cpu"}
+    products = ("cpu.vnni512", "cpu.vnni256", "cpu.avx2", "cpu.sdot")  # no machine has all
+    missing = {(r.operation, r.name) for r in routes if r.device == "cpu"} - names
+    assert quick.ok and missing <= {("integer_conv", name) for name in products}
     assert len(quick.rows) < 10 * len(names)
 
 

@@ -1,5 +1,6 @@
 """`quantize model.safetensors`: what packed weights would save and cost per layer.
 
+`--integer net scans/` makes the whole network exact integers (quantize_integer.py).
 `--output` writes the packed weights.
 """
 
@@ -20,6 +21,7 @@ from ..nn._arrays import load_arrays, named_arrays, save_arrays
 from ..training import evaluate_voxels
 from .options import Commands, add_parser, read_cloud, say_next
 from .outputs import check_output
+from .quantize_integer import quantize_integer
 from .run_folder import PIPELINE, RunFolder
 
 _FLOATS = (mx.float32, mx.float16, mx.bfloat16)
@@ -30,6 +32,15 @@ def add_command(commands: Commands) -> None:
     parser = add_parser(commands, "quantize", what)
     add = parser.add_argument
     add("model", help="a .safetensors file that save_weights wrote, or a folder that `train` wrote")
+    add("scans", nargs="*", metavar="CLOUD", help="with --integer: clouds, or folders of clouds")
+    add(
+        "--integer",
+        action="store_true",
+        help="makes all layers exact integers: ranges from the first four clouds, then accuracy and"
+        " mean IoU before and after on all that have labels",
+    )
+    share = "with --integer: larger values than this percentile are clamped; default: none are"
+    add("--percentile", type=float, default=100, help=share)
     add("--bits", type=int, choices=[4, 8], default=4)
     groups = "default: 64 when C_in >= 64, else 32"
     add("--group-size", type=int, choices=[32, 64, 128], help=groups)
@@ -121,6 +132,10 @@ def _relative_error(weight: mx.array, restored: mx.array) -> float:
 
 
 def _quantize(arguments: argparse.Namespace) -> None:
+    if arguments.integer:
+        return quantize_integer(arguments)
+    if arguments.scans:
+        raise ValueError(f"found {arguments.scans[0]}; only --integer takes clouds there")
     folder = RunFolder.of(arguments.model)
     source, target = folder.model, Path(arguments.output) if arguments.output else None
     arrays = _load(source)

@@ -14,6 +14,7 @@ from typing import TypeAlias
 import mlx.core as mx
 
 from .. import SparseTensor, explain, ops, routes, selftest, supported_on
+from ..models._integer_checksum import EXPECTED, checksums
 from ..programs import Program
 from ..training.progress import Progress
 from .options import Commands, add_device, say_next
@@ -63,6 +64,8 @@ def add_command(commands: Commands) -> None:
     )
     add_device(test, text="only routes of this device")
     test.add_argument("--quick", action="store_true", help="few cases per route: seconds")
+    whole = "a network in exact integers, by every kernel; prints a number that all machines share"
+    test.add_argument("--integer", action="store_true", help=whole)
     test.add_argument(
         "--report",
         metavar="FILE",
@@ -165,9 +168,21 @@ def _selftest_program(path: str) -> int:
     return 0 if found else 1
 
 
+def _selftest_integer() -> int:
+    found = checksums()
+    width = max(len(row) for row in found)
+    for row, value in found.items():
+        print(f"{row:{width}}  {value}  {'' if value == EXPECTED else 'DIFFERS'}".rstrip())
+    equal = set(found.values()) == {EXPECTED}
+    print(f"integers: {EXPECTED}" if equal else f"integers: expected {EXPECTED} everywhere")
+    return 0 if equal else 1
+
+
 def _selftest(arguments: argparse.Namespace) -> int:
     if arguments.program:
         return _selftest_program(arguments.program)
+    if arguments.integer:
+        return _selftest_integer()
     if arguments.report:
         check_output(arguments.report)
     with Progress("selftest", 1, "test of all routes") as bar, bar.step("") as tell:

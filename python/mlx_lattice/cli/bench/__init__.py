@@ -8,7 +8,7 @@ from functools import partial
 
 from ..._ext import limit_simd
 from ..options import Commands, add_device, say_next
-from . import codec, conv, model, program, train, transformer
+from . import codec, conv, integer, model, program, train, transformer
 
 
 def _instruction_set(name: str) -> str:
@@ -28,7 +28,7 @@ def add_command(commands: Commands) -> None:
         help="limits kernels to an instruction set, as the variable LATTICE_SIMD does",
     )
     topics = parser.add_subparsers(dest="topic", required=True, metavar="topic")
-    for topic in (conv, codec, model, program, train, transformer):
+    for topic in (conv, codec, integer, model, program, train, transformer):
         topic.add_topics(topics)
     add_device(parser)
     names = list(topics.choices)
