@@ -91,7 +91,7 @@ def learn_streets(
 ) -> tuple[Detector, dict[str, float]]:
     """A detector of cars and people, and the share of unseen boxes that it finds, by class.
 
-    Two cores take some minutes for the default numbers.
+    The default numbers take one core a minute or two.
     """
     mx.random.seed(0)
     config = street_config()
