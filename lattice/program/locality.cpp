@@ -267,6 +267,8 @@ class Reader {
 
   void read_kernel(const NodeView& view, Local& local, Reach reach) {
     local.inputs = with_rows(view.node().operands[0]);
+    if (has_attribute(view.node(), "support") && view.text("support") != "floor")
+      refuse(view, "its output has every cell that a kernel reaches");
     const std::string_view name = view.node().operation->name;
     const bool pools = name == "pool_transpose3d" || name == "trilinear_upsample3d";
     set_kernel(view, local, reach, pools ? "target" : "coordinates");

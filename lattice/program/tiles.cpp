@@ -271,8 +271,8 @@ SparseTensor run_tiled(const Program& program, const SparseTensor& x, const Tile
   const LocalGraph graph = local_graph(loaded);
   if (!graph.keeps_order())
     throw Error(ErrorCode::argument,
-                "[run_tiled] the rows of the output are made by a generative convolution, whose "
-                "order only the whole run knows; run the network on the whole cloud",
+                "[run_tiled] the output has rows that a convolution makes, and only the whole run "
+                "knows their order; run the network on the whole cloud",
                 "run_tiled");
   TileOptions options = given;
   const Triple side = counted_side(receptive_field(program).alignment, options);

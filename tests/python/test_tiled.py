@@ -147,9 +147,19 @@ class BatchStatistics(models.MinkUNet):
         return y.with_feats(y.feats - mx.mean(y.feats, axis=0))
 
 
+class Reached(models.MinkUNet):
+    def __init__(self):
+        super().__init__(4, 3, depth=14, width=4)
+        self.last = nn.Conv3d(3, 3, 3, 2, support="reached")
+
+    def __call__(self, x):
+        return self.last(super().__call__(x))
+
+
 @pytest.mark.parametrize(
     ("make", "name"),
     [
+        (Reached, "conv"),
         (lambda: models.SparseResNet(4, 3, depth=14, width=8), "global_"),
         (lambda: models.WindowUNet(4, 3), "attention_windows"),
         (lambda: BatchStatistics(4, 3, depth=14, width=4), "mean@1"),
