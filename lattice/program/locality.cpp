@@ -187,7 +187,7 @@ class Reader {
       for (const int value : with_rows(operand)) all.push_back(value);
     if (all.empty()) return;  // of tensors alone
     const std::string_view name = node.operation->name;
-    if (kByRow.contains(name)) {
+    if (kByRow.contains(name) && node.operation->version == 1) {
       local.reach = Reach::rows;
       local.beside = all;
       check_by_row(view);
