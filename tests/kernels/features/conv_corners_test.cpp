@@ -13,9 +13,9 @@
 #include "lattice/kernels/cpu/features/outer.h"
 #include "lattice/kernels/cpu/geometry/edges.h"
 #include "lattice/kernels/cpu/geometry/relations.h"
-#include "tests/kernels/features/lists.h"
 #include "tests/support/hwy_targets.h"
 #include "tests/support/random.h"
+#include "tests/support/relation_lists.h"
 #include "tests/support/workloads.h"
 
 namespace lattice::cpu {

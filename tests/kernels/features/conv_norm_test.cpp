@@ -9,8 +9,8 @@
 #include "lattice/kernels/cpu/features/conv.h"
 #include "lattice/kernels/cpu/features/norm.h"
 #include "lattice/kernels/cpu/geometry/relations.h"
-#include "tests/kernels/features/lists.h"
 #include "tests/support/hwy_targets.h"
+#include "tests/support/relation_lists.h"
 #include "tests/support/values.h"
 #include "tests/support/workloads.h"
 

@@ -14,9 +14,9 @@
 #include "lattice/kernels/cpu/features/reference.h"
 #include "lattice/kernels/cpu/geometry/edges.h"
 #include "lattice/kernels/cpu/geometry/relations.h"
-#include "tests/kernels/features/lists.h"
 #include "tests/support/hwy_targets.h"
 #include "tests/support/random.h"
+#include "tests/support/relation_lists.h"
 #include "tests/support/values.h"
 #include "tests/support/workloads.h"
 
