@@ -6,6 +6,7 @@
 #include <mlx/transforms.h>
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 #include <stdexcept>
 
@@ -14,6 +15,8 @@
 namespace lattice::graph {
 namespace mx = mlx::core;
 namespace {
+
+std::atomic<int64_t> launches{0};
 
 [[noreturn]] void refuse(const GpuCall& call, const std::string& text) {
   throw std::invalid_argument("[" + call.name + "] " + text);
@@ -92,11 +95,12 @@ std::vector<mx::array> launch(const Ready& ready, const std::vector<mx::array>& 
     shapes.push_back(spec.shape);
     dtypes.push_back(spec.dtype);
   }
+  const bool dense = call.strided.empty();  // then MLX makes the copies
   auto kernel = ready.backend == GpuBackend::cuda
                     ? mx::fast::cuda_kernel(call.name, call.input_names, call.output_names,
-                                            call.source, std::string(call.header.cuda))
+                                            call.source, std::string(call.header.cuda), dense)
                     : mx::fast::metal_kernel(call.name, call.input_names, call.output_names,
-                                             call.source, std::string(call.header.metal));
+                                             call.source, std::string(call.header.metal), dense);
   const auto& g = call.grid;
   const auto& t = call.threadgroup;
   return kernel(inputs, shapes, dtypes, {g[0], g[1], g[2]}, {t[0], t[1], t[2]}, call.template_args,
@@ -104,11 +108,19 @@ std::vector<mx::array> launch(const Ready& ready, const std::vector<mx::array>& 
                 /*verbose=*/false, s);
 }
 
-std::vector<mx::array> run_on_stand_in(const Ready& ready, mx::StreamOrDevice s) {
+// The inputs with copies of those that must be dense and may not be.
+std::vector<mx::array> dense_inputs(const Ready& ready, mx::StreamOrDevice s) {
   std::vector<mx::array> inputs;
   inputs.reserve(ready.inputs.size());
-  for (const mx::array& input : ready.inputs) inputs.push_back(row_contiguous(input, s));
-  mx::eval(inputs);
+  for (size_t i = 0; i < ready.inputs.size(); ++i) {
+    const bool strided = std::ranges::count(ready.call.strided, ready.call.input_names[i]) > 0;
+    inputs.push_back(strided ? ready.inputs[i] : row_contiguous(ready.inputs[i], s));
+  }
+  return inputs;
+}
+
+std::vector<mx::array> run_on_stand_in(const Ready& ready, mx::StreamOrDevice s) {
+  const std::vector<mx::array> inputs = dense_inputs(ready, s);
   return stand_in().run(ready.call, inputs, [&ready](const std::vector<mx::array>& in) {
     return launch(ready, in, mx::Device::gpu);
   });
@@ -120,6 +132,8 @@ StandIn& stand_in() {
   static auto* machine = new StandIn;
   return *machine;
 }
+
+int64_t gpu_launches() { return launches; }
 
 GpuBackend gpu_backend() {
   if (stand_in().run) return stand_in().backend;
@@ -139,11 +153,13 @@ std::vector<mx::array> gpu_call(const GpuCall& call, const std::vector<mx::array
     }
     return filled;
   }
+  ++launches;
   const GpuBackend backend = gpu_backend();
   const Ready ready =
       backend == GpuBackend::cuda ? for_cuda(call, inputs) : for_metal(call, inputs);
   if (stand_in().run) return run_on_stand_in(ready, s);
-  if (backend != GpuBackend::none) return launch(ready, ready.inputs, s);
+  if (backend != GpuBackend::none)
+    return launch(ready, call.strided.empty() ? ready.inputs : dense_inputs(ready, s), s);
   // Without a GPU, MLX builds a node of Metal only while a function is exported: that is how tests
   // read the text.
   try {

@@ -18,6 +18,7 @@
 #include <mlx/utils.h>
 
 #include <array>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -53,13 +54,19 @@ struct GpuCall {
   std::array<int, 3> threadgroup = {1, 1, 1};
   std::optional<float> init_value = {};
   std::vector<SharedArray> shared = {};  // with it, every group must be whole
+  // Inputs that may be any view. The source reads `<name>_strides`, as MLX gives them.
+  std::vector<std::string> strided = {};
 };
 
-// Inputs are made row-contiguous by MLX. An empty grid launches nothing: outputs are init_value,
-// else zero. Throws std::runtime_error where MLX has no such GPU.
+// Inputs are row-contiguous, if necessary by a copy, but for those that `strided` names. An empty
+// grid launches nothing: outputs are init_value, else zero. Throws std::runtime_error where MLX has
+// no such GPU.
 std::vector<mlx::core::array> gpu_call(const GpuCall& call,
                                        const std::vector<mlx::core::array>& inputs,
                                        mlx::core::StreamOrDevice s = {});
+// Kernels that gpu_call() launched in this process: nodes that were made, also such that nobody
+// evaluated.
+int64_t gpu_launches();
 
 // The tensor API of Metal 4. 8 x 8 simdgroup matrices are there on every tier.
 enum class TensorOps {
@@ -72,9 +79,9 @@ enum class TensorOps {
 // fills it lives in tests/ (tests/metal runs the text of the kernels on the CPU).
 struct StandIn {
   using Arrays = std::vector<mlx::core::array>;
-  // Runs a kernel. The call is in the words of the backend, and the inputs are evaluated and
-  // row-contiguous. `launch` asks MLX for the node that a real GPU would run. While it is set,
-  // every stream counts as one of a GPU for the choice of routes; arrays stay on the CPU.
+  // Runs a kernel. The call is in the words of the backend, and the inputs are row-contiguous
+  // when they are evaluated. `launch` asks MLX for the node that a real GPU would run. While it is
+  // set, every stream counts as one of a GPU for the choice of routes; arrays stay on the CPU.
   std::function<Arrays(const GpuCall& call, const Arrays& inputs,
                        const std::function<Arrays(const Arrays&)>& launch)>
       run = {};

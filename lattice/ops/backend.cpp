@@ -52,7 +52,9 @@ BackendInfo backend_info() {
                    name(mlx_products()),
                    {},
                    kMetalStatus,
-                   kCudaStatus};
+                   kCudaStatus,
+                   graph::gpu_launches(),
+                   started()};
   for (const routes::Probe& probe : routes::probes())
     info.probes.emplace_back(probe.label, probe.failure);
   return info;

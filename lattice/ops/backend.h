@@ -27,6 +27,8 @@ struct BackendInfo {
   std::vector<std::pair<std::string, std::string>> probes;
   std::string metal_status;  ///< what is proven of the Metal kernels, and what not
   std::string cuda_status;   ///< the same of the CUDA kernels
+  int64_t launches = 0;      ///< kernels of a GPU that were launched in this process
+  int64_t starts = 0;        ///< asynchronous evaluations that the library started
 };
 /// Looks at the machine and at MLX.
 LATTICE_API BackendInfo backend_info();

@@ -5,6 +5,7 @@
 #include <mlx/device.h>
 #include <mlx/transforms.h>
 
+#include <atomic>
 #include <variant>
 
 #include "lattice/core/errors.h"
@@ -16,6 +17,8 @@ namespace {
 // The first generation whose family has the tensor API, and the first with neural accelerators.
 // GPUs whose name ends in p (phones) have them one generation later. MLX asks the same.
 constexpr int kTensorGeneration = 13, kAccelerated = 17, kAcceleratedPhone = 18;
+
+std::atomic<int64_t> starts{0};
 
 bool has_tensor_api() {
 #ifdef __APPLE__
@@ -66,10 +69,17 @@ bool on_gpu(mx::StreamOrDevice s) {
   return graph::stand_in().run || mx::to_stream(s).device == mx::Device::gpu;
 }
 
+void start(const std::vector<mx::array>& arrays) {
+  mx::async_eval(arrays);
+  ++starts;
+}
+
+int64_t started() { return starts; }
+
 bool start_on_gpu(const std::vector<mx::array>& arrays, mx::StreamOrDevice s) {
   if (!on_gpu(s)) return false;
   try {
-    mx::async_eval(arrays);
+    start(arrays);
   } catch (const std::exception&) {  // thrown before anything starts
     for (const mx::array& a : arrays)
       if (a.is_tracer()) return false;

@@ -25,8 +25,11 @@ bool has_metal();
 bool has_cuda();
 
 // Whether operations on s take rows of a GPU.
-bool on_gpu(mlx::core::StreamOrDevice s);
+LATTICE_API bool on_gpu(mlx::core::StreamOrDevice s);
 
+// mx::async_eval, counted; and the count.
+LATTICE_API void start(const std::vector<mlx::core::array>& arrays);
+int64_t started();
 // Starts to compute the arrays if s is a stream of a GPU, and returns whether it did. Arrays
 // without values yet, inside compile or vmap, are left alone.
 LATTICE_API bool start_on_gpu(const std::vector<mlx::core::array>& arrays,

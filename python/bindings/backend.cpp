@@ -4,6 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bind.h"
+#include "lattice/ops/device.h"
 #include "lattice/routes/capability.h"
 
 void bind_backend(nb::module_& m) {
@@ -15,6 +16,16 @@ void bind_backend(nb::module_& m) {
       },
       nb::arg("arrays"),
       "Starts to compute arrays if the default device is a GPU; returns whether it did.");
+  m.def("running_statistics", &lattice::running_statistics, nb::arg("arrays"), nb::arg("momentum"),
+        nb::arg("wider"), "Running mean and variance after a step on a GPU.");
+  m.def("on_gpu", [] { return lattice::default_is_gpu(); }, "Whether the default device is a GPU.");
+  m.def(
+      "start",
+      [](const std::vector<mlx::core::array>& arrays) {
+        Release release;
+        lattice::start(arrays);
+      },
+      nb::arg("arrays"), "Starts to compute arrays on any device and returns.");
   m.def(
       "backend_info",
       [] {
@@ -36,6 +47,8 @@ void bind_backend(nb::module_& m) {
         for (const auto& [label, failure] : info.probes)
           probes[label.c_str()] = failure.empty() ? std::string("passed") : "failed: " + failure;
         result["probes"] = probes;
+        result["launches"] = info.launches;
+        result["starts"] = info.starts;
         result["metal_status"] = info.metal_status;
         result["cuda_status"] = info.cuda_status;
         return result;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -11,6 +12,7 @@ import mlx.core as mx
 from . import _ext
 from ._ext import start_on_gpu
 
+_thread = threading.local()  # planning: whether nothing may start
 Lazy = TypeVar("Lazy")  # anything that holds arrays
 _answers: dict[
     tuple[Any, ...], tuple[Any, ...]
@@ -22,8 +24,9 @@ def backend_info() -> dict[str, Any]:
     """What this build can do on this machine, by name.
 
     version, mlx (built for, running), capabilities (cpu, metal, cuda), simd (the instruction set
-    that runs), threads, tensor_ops (unavailable, gpu or neural_accelerator), and the checks that
-    Metal and CUDA passed.
+    that runs), threads, tensor_ops (unavailable, gpu or neural_accelerator), the checks that Metal
+    and CUDA passed, launches (kernels of a GPU that this process launched) and starts (evaluations
+    that the library started without waiting for them).
 
     >>> import mlx_lattice as ml
     >>> info = ml.backend_info()
@@ -99,7 +102,8 @@ def _signature(value: object) -> object:
     return repr(value)
 
 
-def _arrays(value: object) -> list[mx.array]:
+def arrays_of(value: object) -> list[mx.array]:
+    """The arrays that a value holds: of tensors, lists and dicts."""
     if isinstance(value, mx.array):
         return [value]
     if hasattr(value, "feats"):
@@ -107,7 +111,7 @@ def _arrays(value: object) -> list[mx.array]:
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
-        return [a for v in value for a in _arrays(v)]
+        return [a for v in value for a in arrays_of(v)]
     return []
 
 
@@ -117,10 +121,23 @@ def async_eval(x: Lazy) -> Lazy:
     Geometry is made at once, on the CPU. A network that calls this after each level lets the CPU
     build the relations of the next level while the GPU computes this one. Where the default device
     is the CPU the call does nothing, because kernels and geometry share the same threads. Inside
-    `mx.compile` and `mx.vmap`, where there are no values yet, the call does nothing either.
+    `mx.compile` and `mx.vmap`, where there are no values yet, the call does nothing either. The
+    same holds inside a gradient, and while a network is planned.
     """
-    start_on_gpu(_arrays(x))
+    if not getattr(_thread, "planning", False):
+        start_on_gpu(arrays_of(x))
     return x
+
+
+@contextlib.contextmanager
+def planning() -> Iterator[None]:
+    """A network that is called in this context, in this thread, starts nothing on the GPU."""
+    before = getattr(_thread, "planning", False)
+    _thread.planning = True
+    try:
+        yield
+    finally:
+        _thread.planning = before
 
 
 def supported_on(
@@ -141,7 +158,7 @@ def supported_on(
     if key not in _answers:
         try:
             with on(target):
-                mx.eval(*_arrays(fn(*args, **kwargs)))
+                mx.eval(*arrays_of(fn(*args, **kwargs)))
             answer = True
         except Exception:  # whatever it was, it did not run
             answer = False

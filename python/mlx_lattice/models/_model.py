@@ -25,6 +25,7 @@ import mlx.nn
 from ..core import GeometryPlan, QuantizedWeight
 from ..core._checks import flag
 from ..core._checks import path as check_path
+from ..devices import planning
 from ..nn import pack
 from ..nn._arrays import load_arrays, named_arrays, save_arrays
 from ..nn._quantized import _Quantized
@@ -80,12 +81,14 @@ class Model(mlx.nn.Module):
         """All relations that this network needs on x's coordinates, as a GeometryPlan.
 
         The relations stay with the coordinate manager of x. Afterwards the network builds nothing
-        on x and on `plan.bind(feats)`. `gradients=False` leaves out what only training reads.
+        on x and on `plan.bind(feats)`. `gradients=False` leaves out what only training reads. No
+        feature is computed, so that a thread that prepares the next scan may plan it.
         """
         modes = [(module, module.training) for module in self.modules()]
-        super().train(False)  # nothing is evaluated, and running statistics stay
+        super().train(False)  # running statistics stay
         try:
-            self(x)
+            with planning():
+                self(x)
         finally:
             for module, mode in modes:
                 module._training = mode

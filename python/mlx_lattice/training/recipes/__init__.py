@@ -27,6 +27,7 @@ from ... import models
 from ...core import GeometryPlan
 from ...datasets import DATASETS, Cached
 from ...datasets.base import Dataset
+from ...devices import planning
 from ...transforms import Voxelize, build
 from .. import losses, schedules
 from ..loader import ClassBalanced, Loader, class_counts
@@ -303,7 +304,8 @@ def planned(network: Module, pipeline: VoxelPipeline) -> Callable[[PointCloud, s
         scan = pipeline.scan(cloud, name)
         if scan.labels is None:
             raise ValueError("no column label")
-        network(scan.tensor)  # nothing is evaluated; the relations stay with the coordinates
+        with planning():
+            network(scan.tensor)  # the relations stay with the coordinates
         GeometryPlan.record(scan.tensor, True)
         return scan
 
