@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <set>
 #include <stdexcept>
@@ -85,7 +86,7 @@ CoordinateMapKey get_set(cpu::ByteReader& in, CoordinateManager& manager) {
 
 }  // namespace
 
-GeometryPlan GeometryPlan::record(const SparseTensor& x, bool gradients) {
+GeometryPlan GeometryPlan::record(const SparseTensor& x, bool gradients, bool gpu) {
   GeometryPlan plan;
   plan.manager_ = x.coord_manager();
   plan.batch_counts_ = x.batch_counts();
@@ -108,17 +109,24 @@ GeometryPlan GeometryPlan::record(const SparseTensor& x, bool gradients) {
   // A target that nothing makes was given by the user; it is taken only when no step is ready.
   while (take(ready) || take(reached)) {
   }
-  plan.prepare(gradients);
+  plan.prepare(gradients, gpu);
   return plan;
 }
 
 // Each view is a task of its own.
-void GeometryPlan::prepare(bool gradients) const {
-  const int64_t views = gradients ? 2 : 1;
-  cpu::parallel_for(static_cast<int64_t>(steps_.size()) * views, [&](int64_t i) {
-    const Relation::Ptr& r = steps_[static_cast<size_t>(i / views)].relation;
-    (i % views ? r->reversed() : r)->tiles();
-  });
+void GeometryPlan::prepare(bool gradients, bool gpu) const {
+  std::vector<std::function<void()>> tasks;
+  for (const CachedRelation& step : steps_) {
+    const Relation::Ptr r = step.relation;
+    if (gpu) {
+      for (auto& view : views_for_gpu(r, gradients)) tasks.push_back(std::move(view));
+      continue;
+    }
+    tasks.emplace_back([r] { r->tiles(); });
+    if (gradients) tasks.emplace_back([r] { r->reversed()->tiles(); });
+  }
+  cpu::parallel_for(static_cast<int64_t>(tasks.size()),
+                    [&](int64_t i) { tasks[static_cast<size_t>(i)](); });
 }
 
 SparseTensor GeometryPlan::bind(const mx::array& feats) const {
@@ -187,7 +195,7 @@ std::vector<uint8_t> GeometryPlan::encode() const {
 }
 
 GeometryPlan GeometryPlan::decode(std::span<const uint8_t> data, bool gradients,
-                                  const RelationBuilder& build) {
+                                  const RelationBuilder& build, bool gpu) {
   cpu::ByteReader in(data, kDecode);
   const auto bad = [](const std::string& text) { cpu::throw_bad_data(kDecode, text); };
   if (!std::ranges::equal(in.bytes(sizeof kMagic), kMagic)) bad("is no geometry plan");
@@ -245,7 +253,7 @@ GeometryPlan GeometryPlan::decode(std::span<const uint8_t> data, bool gradients,
     if (makes_coordinates(kind)) slots.push_back(*relation->out_key());
   }
   if (!in.rest().empty()) bad("goes on after its end");
-  plan.prepare(gradients);
+  plan.prepare(gradients, gpu);
   return plan;
 }
 

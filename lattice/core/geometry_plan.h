@@ -24,12 +24,13 @@ namespace lattice {
 /// Everything a network needs to know about the coordinates of one scan.
 class LATTICE_API GeometryPlan {
  public:
-  /// `gradients`: also what the gradients read (reversed lists and their tiles).
-  static GeometryPlan record(const SparseTensor& x, bool gradients = true);
+  /// `gradients`: also what the gradients read, such as reversed lists. `gpu`: what kernels of a
+  /// GPU read in place of what those of the CPU do.
+  static GeometryPlan record(const SparseTensor& x, bool gradients = true, bool gpu = false);
   /// `build` makes the relations: relation_builder() of ops/relations.h asks the routes. Throws
   /// std::invalid_argument for bytes that are no plan.
   static GeometryPlan decode(std::span<const uint8_t> data, bool gradients,
-                             const RelationBuilder& build);
+                             const RelationBuilder& build, bool gpu = false);
   /// The coordinates and the steps as bytes, for decode().
   std::vector<uint8_t> encode() const;
 
@@ -51,7 +52,7 @@ class LATTICE_API GeometryPlan {
 
  private:
   GeometryPlan() = default;
-  void prepare(bool gradients) const;
+  void prepare(bool gradients, bool gpu) const;
 
   ManagerPtr manager_;
   std::vector<CoordinateMapKey> roots_;

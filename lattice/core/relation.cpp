@@ -42,6 +42,7 @@ struct Relation::Views {
   Lazy<Edges> edges;
   std::optional<mx::array> row_offsets;  // made with the edges, by output row
   Lazy<EdgeGroups> output_csr, input_csr, kernel_csr;
+  Lazy<OffsetEdges> offset_edges;
   Lazy<ImplicitGemm> implicit_gemm;
   Lazy<SortedImplicitGemm> sorted_implicit_gemm;
   Lazy<TileLists> tile_lists;
@@ -146,7 +147,9 @@ Relation::Ptr Relation::identity(int64_t n) {
   cpu::RelationLists lists;
   lists.n_in = lists.n_out = lists.n_edges = n;
   lists.lists = {{nullptr, nullptr, n}};
-  return from_lists(std::move(lists));
+  const Fresh r = from_lists(std::move(lists));
+  r->is_identity_ = true;
+  return r;
 }
 
 const CoordinateSet& Relation::out_coords() const {
@@ -186,6 +189,7 @@ Relation::Ptr Relation::reversed() const {
     r->n_k_ = n_k_;
     r->n_edges_ = n_edges_;
     r->is_reversed_ = !is_reversed_;
+    r->is_identity_ = is_identity_;
     if (given_edges_) {  // lists are made when they are needed: with a matrix for each edge they
                          // are not
       r->given_edges_ = true;
@@ -223,19 +227,23 @@ const EdgeGroups& Relation::kernel_csr() const {
   return views_->kernel_csr.get([&] { return group_edges(edges().kernel_ids, n_k_); });
 }
 
+const OffsetEdges& Relation::offset_edges() const {
+  return views_->offset_edges.get([&]() -> OffsetEdges {
+    if (const Ptr original = views_->from.lock()) {
+      const OffsetEdges& e = original->offset_edges();
+      return {e.row_offsets, e.out_rows, e.in_rows};
+    }
+    return make_offset_edges(lists());
+  });
+}
+
 const ImplicitGemm& Relation::implicit_gemm() const {
   return views_->implicit_gemm.get([&] { return make_implicit_gemm(lists()); });
 }
 
 const SortedImplicitGemm& Relation::sorted_implicit_gemm() const {
-  const bool fits = kind_ == RelationKind::forward || kind_ == RelationKind::target ||
-                    kind_ == RelationKind::submanifold;
-  if (n_k_ > 32 || !fits || is_reversed_)
-    fail(kName,
-         "sorted_implicit_gemm needs at most 32 offsets and a forward, target or "
-         "submanifold relation, got " +
-             std::to_string(n_k_) + " offsets and kind " + (is_reversed_ ? "reversed " : "") +
-             kind_name(kind_));
+  if (n_k_ > 32)
+    fail(kName, "sorted_implicit_gemm needs at most 32 offsets, got " + std::to_string(n_k_));
   return views_->sorted_implicit_gemm.get([&] { return make_sorted_implicit_gemm(lists()); });
 }
 
@@ -245,12 +253,15 @@ const TileLists& Relation::tile_lists() const {
 
 const EdgeParts& Relation::edge_tiles() const {
   return views_->edge_tiles.get(
-      [&] { return make_edge_parts(kernel_csr().row_offsets, kTileEdges); });
+      [&] { return make_edge_parts(offset_edges().row_offsets, kTileEdges); });
 }
 
 const EdgeParts& Relation::edge_parts() const {
-  return views_->edge_parts.get(
-      [&] { return make_edge_parts(kernel_csr().row_offsets, kPartEdges); });
+  return views_->edge_parts.get([&] {
+    if (!is_identity_) return make_edge_parts(offset_edges().row_offsets, kPartEdges);
+    const int32_t all[] = {0, static_cast<int32_t>(n_edges_)};
+    return make_edge_parts(new_array(all, {2}, mx::int32), kPartEdges);
+  });
 }
 
 const std::vector<SegmentPieces>& Relation::output_pieces() const {
@@ -259,12 +270,7 @@ const std::vector<SegmentPieces>& Relation::output_pieces() const {
 
 bool Relation::has_one_edge_per_output() const {
   if (n_edges_ != n_out_) return false;
-  return views_->one_edge.get([&] {
-    const int32_t* begin = output_csr().row_offsets.data<int32_t>();
-    bool one = true;
-    for (int64_t row = 0; one && row < n_out_; ++row) one = begin[row + 1] - begin[row] == 1;
-    return one;
-  });
+  return views_->one_edge.get([&] { return cpu::has_one_edge_per_output(lists()); });
 }
 
 cpu::Coverage Relation::coverage() const { return cpu::coverage(lists()); }
@@ -275,14 +281,19 @@ size_t Relation::nbytes() const {
   const auto add = [&](const auto&... views) {
     ((total += views.peek() ? bytes_of(*views.peek()) : 0), ...);
   };
-  add(v.edges, v.output_csr, v.input_csr, v.kernel_csr, v.implicit_gemm, v.sorted_implicit_gemm,
-      v.tile_lists, v.edge_tiles, v.edge_parts, v.output_pieces);
+  const auto add_views = [&](const Views& of) {
+    add(of.edges, of.output_csr, of.input_csr, of.kernel_csr, of.implicit_gemm,
+        of.sorted_implicit_gemm, of.tile_lists, of.edge_tiles, of.edge_parts, of.output_pieces);
+  };
+  add_views(v);
+  add(v.offset_edges);  // the reversed relation shares them
   if (const auto* x = v.lists.peek()) total += x->nbytes();
   if (const auto* x = v.tiles.peek()) total += x->bounds.nbytes();
   // The reversed relation shares the lists when they are monotone.
   std::lock_guard lock(views_->reversed_mutex);
   if (v.reversed) {
     const Views& other = *v.reversed->views_;
+    add_views(other);
     if (const auto* x = other.tiles.peek()) total += x->bounds.nbytes();
     if (const auto* x = other.lists.peek(); x && v.lists.peek() && !v.lists.peek()->monotone)
       total += x->nbytes();
@@ -295,6 +306,38 @@ std::string Relation::text() const {
          kind_name(kind_) + ", n_in=" + std::to_string(n_in_) +
          ", n_out=" + std::to_string(n_out_) + ", n_kernels=" + std::to_string(n_k_) +
          ", edges=" + std::to_string(n_edges_) + ")";
+}
+
+namespace {
+
+constexpr int64_t kMaskBits = 32;  // of a mask that rows are sorted by
+
+// What a product on this relation reads.
+void make_product_views(const Relation& r) {
+  const bool map = r.kind() != RelationKind::custom && r.lists().out_once;
+  if (r.has_one_edge_per_output()) {
+    r.offset_edges(), r.edge_tiles();
+  } else if (map && r.n_kernels() <= kMaskBits) {
+    r.sorted_implicit_gemm();
+  } else if (map) {
+    r.implicit_gemm();
+  } else {
+    r.tile_lists();
+  }
+}
+
+}  // namespace
+
+std::vector<std::function<void()>> views_for_gpu(const Relation::Ptr& relation, bool gradients) {
+  std::vector<std::function<void()>> views = {[relation] { make_product_views(*relation); }};
+  if (!gradients) return views;
+  views.emplace_back([relation] { relation->edge_parts(); });
+  // A reversed submanifold relation is its own mirror image.
+  if (relation->kind() == RelationKind::submanifold || relation->n_kernels() > kMaskBits)
+    views.emplace_back([relation] { relation->reversed(); });
+  else
+    views.emplace_back([relation] { make_product_views(*relation->reversed()); });
+  return views;
 }
 
 // relate(): checks the arguments of each kind and calls its kernel.

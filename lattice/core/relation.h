@@ -6,6 +6,7 @@
 /// 8 bytes per edge. Every other view is made on first use, once, from any thread, and kept.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -76,6 +77,8 @@ class LATTICE_API Relation : public std::enable_shared_from_this<Relation> {
   RelationKind kind() const { return kind_; }
   /// The kernel; of a custom relation the default one.
   const KernelSpec& spec() const { return spec_; }
+  /// Whether it is identity(n_in()).
+  bool is_identity() const { return is_identity_; }
   /// Input rows.
   int64_t n_in() const { return n_in_; }
   /// Output rows.
@@ -116,13 +119,15 @@ class LATTICE_API Relation : public std::enable_shared_from_this<Relation> {
   /// The input row of every output row and offset. Throws std::invalid_argument when an output row
   /// has two edges with one offset.
   const ImplicitGemm& implicit_gemm() const;
-  /// n_kernels <= 32; kinds forward, target, submanifold.
+  /// n_kernels <= 32, and no output row has two edges with one offset; else std::invalid_argument.
   const SortedImplicitGemm& sorted_implicit_gemm() const;
   /// @cond internal
   /// Any relation, also with several edges of one offset in a row.
   const TileLists& tile_lists() const;
-  /// What kernels of a GPU read beside these. Edges of an offset are in parts of 64 and of 1,024,
-  /// long rows of output_csr() in pieces.
+  /// Edges by offset with their rows at hand, and what else kernels of a GPU read: edges of an
+  /// offset in parts of 64 and of 1,024, long rows of output_csr() in pieces. The reversed relation
+  /// has the same arrays.
+  const OffsetEdges& offset_edges() const;
   const EdgeParts& edge_tiles() const;
   const EdgeParts& edge_parts() const;
   const std::vector<SegmentPieces>& output_pieces() const;
@@ -150,11 +155,17 @@ class LATTICE_API Relation : public std::enable_shared_from_this<Relation> {
   std::optional<CoordinateSet> out_coords_;
   std::optional<CoordinateMapKey> out_key_;
   bool is_reversed_ = false;
+  bool is_identity_ = false;
   bool given_edges_ = false;  ///< made by from_edges: the edge arrays keep the user's order
   std::unique_ptr<Views> views_;
 };
 
 /// @cond internal
+/// Functions that make the views which the rows of a convolution on a GPU read first
+/// (routes/conv_rows.cpp). `gradients`: also those of its two gradients. Kernels of more than 32
+/// offsets, such as that of a first layer, whose input needs no gradient, get no reversed views.
+std::vector<std::function<void()>> views_for_gpu(const Relation::Ptr& relation, bool gradients);
+
 /// The checks of relate(): target given where it must be, dtypes, the specification of the kind.
 void check_relate(RelationKind kind, const CoordinateSet& in, const KernelSpec& spec,
                   const std::optional<CoordinateSet>& target, std::string_view operation);

@@ -86,6 +86,13 @@ EdgeGroups groups_in_order(const mx::array& row_offsets, int64_t n_edges) {
   return {row_offsets, ids};
 }
 
+OffsetEdges make_offset_edges(const cpu::RelationLists& lists) {
+  const int64_t n = checked_int(lists.n_edges, "offset_edges");
+  mx::array row_offsets = ints(lists.n_k() + 1), in = ints(n), out = ints(n);
+  cpu::offset_edges(lists, data(row_offsets), data(in), data(out));
+  return {row_offsets, in, out};
+}
+
 ImplicitGemm make_implicit_gemm(const cpu::RelationLists& lists) {
   const int64_t n_out = lists.n_out, n_k = lists.n_k(), words = (n_k + 31) / 32;
   checked_int(n_out * n_k, "implicit_gemm");
@@ -151,6 +158,7 @@ EdgeParts make_edge_parts(const mx::array& row_offsets, int32_t length) {
 
 size_t bytes_of(const Edges& e) { return sum_of({&e.in_rows, &e.out_rows, &e.kernel_ids}); }
 size_t bytes_of(const EdgeGroups& g) { return sum_of({&g.row_offsets, &g.edge_ids}); }
+size_t bytes_of(const OffsetEdges& e) { return sum_of({&e.row_offsets, &e.in_rows, &e.out_rows}); }
 size_t bytes_of(const ImplicitGemm& m) { return sum_of({&m.out_in_map, &m.row_masks}); }
 size_t bytes_of(const SortedImplicitGemm& m) {
   return sum_of({&m.sorted_kv_out_in_map, &m.reorder_rows, &m.tile_masks});

@@ -34,11 +34,18 @@ struct LATTICE_API SortedImplicitGemm {
   /// (n_out, n_k), a new array at each call: no kernel reads it.
   mx::array sorted_out_in_map() const;
 };
+/// Rows of both ends by offset: edges of offset k are row_offsets[k] .. row_offsets[k + 1] of
+/// in_rows and out_rows.
+struct OffsetEdges {
+  mx::array row_offsets;  ///< (n_k + 1,) int32
+  mx::array in_rows;      ///< (E,) int32
+  mx::array out_rows;     ///< (E,) int32
+};
 /// The edges of each offset in parts of a fixed length, for kernels with one group of threads per
 /// part.
 struct EdgeParts {
   /// (4 * count,) int32: offset, first edge, end, place in the result of each part. Edges count as
-  /// Relation::kernel_csr() has them. An offset without edges has one part too.
+  /// Relation::offset_edges() has them. An offset without edges has one part too.
   mx::array table;
   /// (n_k + 1,) int32: the parts of offset k are offsets[k] .. offsets[k + 1]; and their pieces.
   mx::array offsets;
@@ -67,6 +74,7 @@ Edges swapped(const Edges& edges, int64_t n_in, int64_t n_out, int64_t n_k);
 EdgeGroups group_edges(const mx::array& keys, int64_t n_groups);
 /// Edges that are in the order of their groups already.
 EdgeGroups groups_in_order(const mx::array& row_offsets, int64_t n_edges);
+OffsetEdges make_offset_edges(const cpu::RelationLists& lists);
 /// Both throw std::invalid_argument when an output row has two edges with one offset.
 ImplicitGemm make_implicit_gemm(const cpu::RelationLists& lists);
 SortedImplicitGemm make_sorted_implicit_gemm(const cpu::RelationLists& lists);
@@ -76,6 +84,7 @@ EdgeParts make_edge_parts(const mx::array& row_offsets, int32_t length);
 
 size_t bytes_of(const Edges& edges);
 size_t bytes_of(const EdgeGroups& groups);
+size_t bytes_of(const OffsetEdges& edges);
 size_t bytes_of(const ImplicitGemm& map);
 size_t bytes_of(const SortedImplicitGemm& map);
 size_t bytes_of(const TileLists& lists);

@@ -3,6 +3,7 @@
 
 #include "arguments.h"
 #include "bind.h"
+#include "lattice/ops/device.h"
 #include "lattice/ops/relations.h"
 
 using namespace lattice;
@@ -20,7 +21,7 @@ std::vector<uint8_t> encoded(const GeometryPlan& plan) {
 GeometryPlan decoded(const nb::bytes& data, bool gradients) {
   const std::span<const uint8_t> bytes(static_cast<const uint8_t*>(data.data()), data.size());
   Release release;
-  return GeometryPlan::decode(bytes, gradients, relation_builder());
+  return GeometryPlan::decode(bytes, gradients, relation_builder(), default_is_gpu());
 }
 
 void def_files(nb::class_<GeometryPlan>& c) {
@@ -67,7 +68,9 @@ which nothing is built any more. Plans can be saved beside the scans.
 (6, 3))");
   def_static(
       c, "record",
-      [](const SparseTensor& x, bool gradients) { return GeometryPlan::record(x, gradients); },
+      [](const SparseTensor& x, bool gradients) {
+        return GeometryPlan::record(x, gradients, default_is_gpu());
+      },
       "x"_a, "gradients"_a = true, Unlocked(),
       "What x's manager holds now, beginning from x; views that arithmetic reads are built.");
   def_method(

@@ -120,7 +120,7 @@ void check_maps(const Relation& r) {
   }
   EXPECT_EQ(map, expected);
   EXPECT_TRUE(bits.empty() || std::equal(bits.begin(), bits.end(), masks.data<uint32_t>()));
-  if (n_k > 32 || offsets_start_at_zero(r.kind())) {
+  if (n_k > 32) {
     EXPECT_THROW(r.sorted_implicit_gemm(), std::invalid_argument);
     return;
   }

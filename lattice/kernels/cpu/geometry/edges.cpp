@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 #include <stdexcept>
+#include <vector>
 
 #include "lattice/kernels/cpu/base/chunks.h"
 #include "lattice/kernels/cpu/base/threads.h"
@@ -195,6 +196,35 @@ void tile_lists(const RelationLists& lists, TileBounds& tiles, int32_t* in_rows,
       tiles.bounds[t * n_k + k] += static_cast<int32_t>(first);
     first += list.size;
   }
+}
+
+void offset_edges(const RelationLists& lists, int32_t* row_offsets, int32_t* in_rows,
+                  int32_t* out_rows) {
+  const int64_t n_k = lists.n_k();
+  row_offsets[0] = 0;
+  for (int64_t k = 0; k < n_k; ++k)
+    row_offsets[k + 1] =
+        row_offsets[k] + static_cast<int32_t>(lists.lists[static_cast<size_t>(k)].size);
+  parallel_for(n_k, [&](int64_t k) {
+    const OffsetList& list = lists.lists[static_cast<size_t>(k)];
+    const int32_t first = row_offsets[k];
+    for (int64_t e = 0; e < list.size; ++e) {
+      in_rows[first + e] = row_at(lists.in_order, list.in_at(e));
+      out_rows[first + e] = row_at(lists.out_order, list.out_at(e));
+    }
+  });
+}
+
+bool has_one_edge_per_output(const RelationLists& lists) {
+  if (lists.n_edges != lists.n_out) return false;
+  std::vector<bool> seen(static_cast<size_t>(lists.n_out));
+  for (const OffsetList& list : lists.lists)
+    for (int64_t e = 0; e < list.size; ++e) {
+      const auto row = static_cast<size_t>(list.out_at(e));
+      if (seen[row]) return false;
+      seen[row] = true;
+    }
+  return true;
 }
 
 RelationLists lists_of_edges(const int32_t* in_rows, const int32_t* out_rows,

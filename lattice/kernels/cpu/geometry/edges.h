@@ -28,6 +28,14 @@ bool implicit_map(const RelationLists& lists, int32_t* out_in_map, uint32_t* mas
 void tile_lists(const RelationLists& lists, TileBounds& tiles, int32_t* in_rows, int32_t* positions,
                 int32_t* order);
 
+// The same for kernels that take an offset at a time: rows of both ends, in the order of the lists.
+// The edges of offset k are row_offsets[k] .. row_offsets[k + 1] (n_k + 1 entries).
+void offset_edges(const RelationLists& lists, int32_t* row_offsets, int32_t* in_rows,
+                  int32_t* out_rows);
+
+// Whether each output row has exactly one edge.
+bool has_one_edge_per_output(const RelationLists& lists);
+
 // Lists of given edges: sorted by (k, out), given order within; positions are rows. Ids must be in
 // range.
 RelationLists lists_of_edges(const int32_t* in_rows, const int32_t* out_rows,
