@@ -1,8 +1,10 @@
 #include "lattice/ops/conv.h"
 
 #include <mlx/ops.h>
+#include <mlx/primitives.h>
 
 #include <cmath>
+#include <string_view>
 
 #include "lattice/core/arrays.h"
 #include "lattice/graph/differentiable.h"
@@ -85,10 +87,11 @@ struct ConvCall {
   std::optional<routes::Packing> packing;  // the weight is codes, scales and biases
   PackedKernel::Panels panels;
   mx::StreamOrDevice s;
+  bool transposed = false;  // the weight is a view of one with its sides exchanged
 
   size_t bias_at() const { return packing ? 4 : 2; }
   routes::ConvAsked asked(const graph::Arrays& in) const {
-    routes::ConvAsked asked{problem, in[0], {in[1], std::nullopt, panels}};
+    routes::ConvAsked asked{problem, in[0], {in[1], std::nullopt, panels, transposed && !packing}};
     if (packing) asked.weight.codes = {in[2], in[3], *packing};
     if (in.size() > bias_at()) asked.bias = in[bias_at()];
     asked.stream = s;
@@ -98,14 +101,28 @@ struct ConvCall {
   ConvCall without_panels() const { return {rows, problem, packing, nullptr, s}; }
   // The input gradient; the weight is read transposed.
   ConvCall reversed() const {
-    ConvCall back{rows, problem.reversed(), packing, nullptr, s};
+    ConvCall back{rows, problem.reversed(), packing, nullptr, s, !transposed};
     if (packing) back.packing->transposed = !packing->transposed;
     return back;
   }
 };
 
+// Whether no derivative can be asked of `a`: it has values, or is another form of one that has. MLX
+// copies what is differentiated first, or passes it through stop_gradient. The arrays of a relation
+// are made when a node is made, also one that nobody evaluates; so the gradient of a constant, such
+// as the features of a scan, gets no node.
+bool is_constant(mx::array a) {
+  while (a.has_primitive()) {
+    const std::string_view name = a.primitive().name();
+    if (a.inputs().size() != 1 || name == "StopGradient" || name == "Copy") return false;
+    a = mx::array(a.inputs()[0]);
+  }
+  return !a.is_tracer() || a.status() == mx::array::Status::available;
+}
+
 mx::array conv_of(const ConvCall& call, const graph::Arrays& inputs) {
   const mx::StreamOrDevice s = call.s;
+  const bool wants_x = !is_constant(inputs[0]);
   const auto forward = [=](const graph::Arrays& in) -> graph::Arrays {
     return {routes::run(call.rows, call.asked(in))};
   };
@@ -117,7 +134,9 @@ mx::array conv_of(const ConvCall& call, const graph::Arrays& inputs) {
       grads = {conv_of(call.reversed(), {ct[0], in[1], in[2], in[3]}), mx::zeros_like(in[1], s),
                mx::zeros_like(in[2], s), mx::zeros_like(in[3], s)};
     else
-      grads = {conv_of(call.reversed(), {ct[0], routes::transposed_weight(in[1], groups, s)}),
+      grads = {wants_x
+                   ? conv_of(call.reversed(), {ct[0], routes::transposed_weight(in[1], groups, s)})
+                   : mx::zeros_like(in[0], s),
                outer(in[0], ct[0], call.problem.relation, groups, s)};
     if (in.size() > call.bias_at()) grads.push_back(sum_rows(ct[0], s));
     return grads;

@@ -29,7 +29,7 @@ struct ConvNormInputs {
   Bias bias(const graph::Arrays& in) const { return has_bias ? Bias(in[bias_at()]) : Bias(); }
 };
 
-// One pass of a kernel on the CPU.
+// One pass of a kernel.
 mx::array conv_norm_pass(const ConvNormInputs& at, const graph::Arrays& in,
                          const routes::ConvWeight& weight, const Relation::Ptr& relation,
                          int64_t groups, const NormAfter& norm, mx::StreamOrDevice s) {
@@ -43,9 +43,10 @@ mx::array conv_norm_pass(const ConvNormInputs& at, const graph::Arrays& in,
   if (at.dense) asked.weight.w = in[at.parts];
   if (at.parts == 2) asked.more = in[1];
   if (at.has_bias) asked.bias = mx::astype(in[at.bias_at()], in[0].dtype(), s);
-  const mx::array scale = mx::multiply(
-      mx::rsqrt(mx::add(as_float32(n[3], s), mx::array(norm.eps), s), s), as_float32(n[0], s), s);
-  asked.norm = {as_float32(n[2], s), scale, as_float32(n[1], s), std::nullopt, norm.relu};
+  // Kernels of a GPU read any dtype.
+  const bool host = routes::conv_is_host_code(s);
+  const auto given = [&](int64_t i) { return host ? as_float32(n[i], s) : n[i]; };
+  asked.norm = {given(2), given(3), given(0), given(1), norm.eps, std::nullopt, norm.relu};
   if (at.has_residual) asked.norm->residual = in[at.residual_at()];
   asked.stream = s;
   const bool linear = !relation && groups == 1;
@@ -90,7 +91,9 @@ mx::array conv_norm_rows(graph::Arrays parts, const routes::ConvWeight& weight,
     if (at.has_residual) options.residual = in[at.residual_at()];
     return {launch_batch_norm(y, {n[0], n[1]}, n[2], n[3], options, s).y};
   };
-  if (!routes::conv_is_host_code(s) || (weight.codes && weight.codes->scales.dtype() != dtype))
+  // A linear layer on a GPU is MLX's product, with the norm behind it.
+  if ((!routes::conv_is_host_code(s) && !relation) ||
+      (weight.codes && weight.codes->scales.dtype() != dtype))
     return apart(inputs)[0];
   const auto together = [=](const graph::Arrays& in) -> graph::Arrays {
     return {conv_norm_pass(at, in, weight, relation, groups, norm, s)};

@@ -56,6 +56,8 @@ struct ConvWeight {
   };
   std::optional<Codes> codes = {};   // w is packed
   PackedKernel::Panels panels = {};  // of a dense weight, if the caller has them
+  bool strided = false;  // a transposed view, whose output channels lie side by side more often
+                         // than not: kernels of a GPU read it as it is
   // Codes of one offset lie by output channel (core/weights.h).
   int64_t c_out() const { return w.shape(codes && w.shape(0) == 1 ? 1 : 2); }
 };
@@ -66,11 +68,14 @@ struct ConvAsked : ConvProblem {
   ConvWeight weight;
   std::optional<mx::array> bias = {};
   std::optional<mx::array> more = {};  // the columns behind those of x
-  // A norm in the same pass (cpu::NormAfter): relu((y - mean) * scale + shift + residual).
+  // A norm in the same pass: relu((y - mean) * scale + shift + residual) with scale = weight /
+  // sqrt(var + eps). Arrays of channels are float32.
   struct Norm {
-    mx::array mean, scale, shift;
+    mx::array mean, var, weight, shift;
+    float eps = 0;
     std::optional<mx::array> residual = {};
     bool relu = false;
+    mx::array scale(mx::StreamOrDevice s) const;
   };
   std::optional<Norm> norm = {};
   mx::StreamOrDevice stream = {};
@@ -132,12 +137,21 @@ mx::array conv_metal_buckets(const ConvAsked& asked);
 mx::array outer_metal_rows(const OuterAsked& asked);
 mx::array outer_metal_tiles(const OuterAsked& asked);
 
+// What share of the columns of tiles are channels, for explain().
+std::string conv_tile_use(const ConvAsked& asked);
+std::string conv_tensor_use(const ConvAsked& asked);
+std::string outer_tile_use(const OuterAsked& asked);
+std::string outer_tensor_use(const OuterAsked& asked);
+
 // The same tiles with products on the tensor unit of Metal 4.
 mx::array conv_metal_tensor_same(const ConvAsked& asked);  // of linear
 mx::array conv_metal_tensor_sorted(const ConvAsked& asked);
 mx::array conv_metal_tensor_mirrored(const ConvAsked& asked);
 mx::array conv_metal_tensor_lists(const ConvAsked& asked);
 mx::array outer_metal_tensor(const OuterAsked& asked);
+
+// y with the norm of the question, if it has one, in MLX operations.
+mx::array with_norm(const ConvAsked& asked, const mx::array& y);
 
 // Plain MLX operations, offset by offset, in float32: for devices that have no kernel of ours, and
 // the yardstick for those that have.

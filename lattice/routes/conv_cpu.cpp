@@ -68,7 +68,7 @@ mx::array conv_node(const ConvAsked& asked, const Route& route, Kernel kernel) {
     inputs.insert(inputs.end(), {asked.weight.codes->scales, asked.weight.codes->biases});
   if (asked.bias) inputs.push_back(*asked.bias);
   if (const auto& norm = asked.norm) {
-    inputs.insert(inputs.end(), {norm->mean, norm->scale, norm->shift});
+    inputs.insert(inputs.end(), {norm->mean, norm->scale(asked.stream), norm->shift});
     if (norm->residual) inputs.push_back(*norm->residual);
   }
   inputs = contiguous(inputs, asked.stream);
@@ -128,18 +128,6 @@ ConvAsked plain(const ConvAsked& given) {
   return asked;
 }
 
-// What follows, in MLX operations.
-mx::array followed(const ConvAsked& asked, const mx::array& made) {
-  if (!asked.norm) return made;
-  const auto s = asked.stream;
-  const auto& [mean, scale, shift, residual, relu] = *asked.norm;
-  mx::array y = mx::subtract(as_float32(made, s), mean, s);
-  y = mx::add(mx::multiply(y, scale, s), shift, s);
-  if (residual) y = mx::add(y, as_float32(*residual, s), s);
-  if (relu) y = mx::maximum(y, mx::array(0.0f), s);
-  return mx::astype(y, made.dtype(), s);
-}
-
 // A node that runs kernel(problem, inputs, output).
 template <typename Kernel>
 mx::array outer_node(const OuterAsked& asked, const Route& route, Kernel kernel) {
@@ -190,7 +178,7 @@ mx::array conv_reference(const ConvAsked& asked, const Route& route) {
     cpu::reference_conv(z.relation->lists(), dense_weight(z, in[1]),
                         {.shape = z, .x = in[0].data, .bias = at.bias_data(in), .y = out.data});
   };
-  return followed(asked, conv_node(plain(asked), route, run));
+  return with_norm(asked, conv_node(plain(asked), route, run));
 }
 
 mx::array outer_buckets(const OuterAsked& asked, const Route& route) {

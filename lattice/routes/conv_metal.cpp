@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <initializer_list>
 
 #include "lattice/kernels/portable/conv_sizes.h"
 #include "lattice/routes/conv.h"
@@ -23,6 +24,8 @@ static_assert(kRows == kTileEdges);
 
 int as_int(int64_t n) { return static_cast<int>(n); }
 
+const char* flag(bool on) { return on ? "true" : "false"; }
+
 // Threads of kernels that have one for each element of rows of `columns`.
 std::array<int, 3> row_threads(int64_t columns) {
   const int across = std::min(256, as_int(std::bit_ceil(static_cast<uint64_t>(columns))));
@@ -34,8 +37,8 @@ bool is_empty(const ConvProblem& z) { return z.n_edges() == 0 || z.c_in == 0 || 
 // y with nothing to sum.
 mx::array bias_rows(const ConvAsked& z) {
   const mx::Shape shape = z.rows().shape;
-  return z.bias ? mx::broadcast_to(*z.bias, shape, z.stream)
-                : mx::zeros(shape, z.dtype(), z.stream);
+  return with_norm(z, z.bias ? mx::broadcast_to(*z.bias, shape, z.stream)
+                             : mx::zeros(shape, z.dtype(), z.stream));
 }
 
 // Of a weight: an offset, a group, an input channel.
@@ -57,8 +60,12 @@ Strides matrix_strides(const ConvProblem& z) {
 struct ConvKernel : KernelCall {
   std::string weight, arrays;
 
-  ConvKernel(const ConvAsked& z, const std::string& kernel, const char* topic, Strides strides)
+  // `mirrored`: offset k reads the weights of the k-th last one.
+  ConvKernel(const ConvAsked& z, const std::string& kernel, const char* topic, Strides strides,
+             bool mirrored = false)
       : KernelCall(kernel, topic) {
+    if (mirrored) call.name += "_mirrored";
+    const std::string flags = mirrored ? ", true>" : ", false>";
     call.template_args = {{"T", z.dtype()}};
     add_output("y", z.rows());
     add("x", z.x);
@@ -67,20 +74,25 @@ struct ConvKernel : KernelCall {
       const std::string bits = std::to_string(packing.bits),
                         transposed = packing.transposed ? "true" : "false";
       add("codes", z.weight.w), add("scales", scales), add("code_biases", biases);
-      weight = "lattice::packed_weight<T, " + bits + ", " + transposed +
-               ">(codes, scales, code_biases, sizes)";
+      weight = "lattice::packed_weight<T, " + bits + ", " + transposed + flags +
+               "(codes, scales, code_biases, sizes)";
       call.name += "_int" + bits + (packing.transposed ? "_transposed" : "");
       strides = {};  // its codes have a layout of their own
     } else {
       add("w", z.weight.w);
-      weight = "lattice::dense_weight<T>(w, sizes)";
+      weight = "lattice::dense_weight<T" + flags + "(w, sizes)";
+      if (z.weight.strided) {
+        call.strided = {"w"};
+        call.name += "_strided";
+        weight = "lattice::strided_weight<T" + flags + "(w, w_strides, sizes)";
+      }
     }
     if (z.bias) {
       add("bias", *z.bias);
       call.name += "_bias";
     }
-    arrays =
-        std::string("lattice::conv_arrays(x, ") + (z.bias ? "bias" : "lattice::NoBias{}") + ", y)";
+    arrays = std::string("lattice::conv_arrays(x, ") + (z.bias ? "bias" : "lattice::NoBias{}") +
+             ", y, " + norm_text(z) + ")";
     add_sizes(
         "ConvSizes",
         ConvSizes{.n_out = as_int(z.n_out()),
@@ -91,7 +103,20 @@ struct ConvKernel : KernelCall {
                   .stride_k = as_int(strides.k),
                   .stride_g = as_int(strides.g),
                   .stride_c = as_int(strides.c),
-                  .group_size = z.weight.codes ? as_int(z.weight.codes->packing.group_size) : 0});
+                  .group_size = z.weight.codes ? as_int(z.weight.codes->packing.group_size) : 0,
+                  .eps = z.norm ? z.norm->eps : 0});
+  }
+
+ private:
+  std::string norm_text(const ConvAsked& z) {
+    if (!z.norm) return "lattice::NoNorm{}";
+    const bool adds = z.norm->residual.has_value();
+    add("mean", z.norm->mean), add("var", z.norm->var);
+    add("norm_weight", z.norm->weight), add("shift", z.norm->shift);
+    if (adds) add("residual", *z.norm->residual);
+    call.name += std::string("_norm") + (adds ? "_add" : "") + (z.norm->relu ? "_relu" : "");
+    return std::string("lattice::norm_after<") + flag(adds) + ", " + flag(z.norm->relu) +
+           ">(mean, var, norm_weight, shift, " + (adds ? "residual" : "mean") + ", sizes)";
   }
 };
 
@@ -116,7 +141,19 @@ enum class View { same, map, sorted, lists, buckets };
 // Which unit multiplies tiles.
 enum class Unit { matrices, tensors };
 
-const char* flag(bool on) { return on ? "true" : "false"; }
+// The width of square tiles, or of tiles of rows, that wastes least of its products on channels
+// that are not there; of equals the widest.
+int tile_width(std::initializer_list<int64_t> sides, Unit unit) {
+  int best = 0;
+  int64_t least = 0;
+  for (const int width : {96, 64, 32}) {
+    if (width == 96 && unit == Unit::tensors) continue;
+    int64_t area = 1;
+    for (const int64_t side : sides) area *= (side + width - 1) / width * width;
+    if (best == 0 || area < least) best = width, least = area;
+  }
+  return best;
+}
 
 // Template arguments of a tile kernel behind its types: the width of a tile, channels or edges of a
 // step, and two flags. The flags say whether 8 channels of a row can be moved as one, on the input
@@ -124,8 +161,8 @@ const char* flag(bool on) { return on ? "true" : "false"; }
 struct TileShape {
   int width, depth;
   bool left, right;
-  TileShape(const ConvProblem& z, int64_t widest, int64_t steps, mx::Dtype tile)
-      : width(widest > 32 ? 64 : 32),
+  TileShape(const ConvProblem& z, int width, int64_t steps, mx::Dtype tile)
+      : width(width),
         depth(tile.size() == 2 && steps > 16 ? 32 : 16),
         left(z.in_group() % 8 == 0),
         right(z.out_group() % 8 == 0) {}
@@ -137,16 +174,17 @@ struct TileShape {
   }
 };
 
-mx::array tiles_with(const ConvAsked& z, View view, Unit unit = Unit::matrices) {
+mx::array tiles_with(const ConvAsked& z, View view, Unit unit = Unit::matrices,
+                     bool mirrored = false) {
   if (is_empty(z)) return bias_rows(z);
   static constexpr const char* kNames[] = {"same", "map", "sorted", "lists", "buckets"};
   const bool tensors = unit == Unit::tensors;
-  const TileShape shape(z, z.out_group(), z.in_group(),
+  const TileShape shape(z, tile_width({z.out_group()}, unit), z.in_group(),
                         view == View::buckets ? mx::float32 : z.dtype());
   const int columns = shape.width;
   const std::string function = tensors ? "conv_tensor" : "conv_tiles";
   ConvKernel kernel(z, function + "_" + kNames[static_cast<int>(view)] + shape.name(),
-                    tensors ? "conv_tensor" : "conv", weight_strides(z));
+                    tensors ? "conv_tensor" : "conv", weight_strides(z), mirrored);
   std::string rows = "lattice::SameRows{sizes.n_out}";
   int64_t tiles = (z.n_out() + kRows - 1) / kRows;
   if (view == View::map) {
@@ -160,10 +198,9 @@ mx::array tiles_with(const ConvAsked& z, View view, Unit unit = Unit::matrices) 
     rows = "lattice::sorted_rows(map, tile_masks, order, sizes)";
   } else if (view == View::lists) {
     const EdgeParts& parts = z.relation->edge_tiles();
-    kernel.add("edge_ids", z.relation->kernel_csr().edge_ids);
-    kernel.add("in_rows", z.relation->edges().in_rows);
-    kernel.add("out_rows", z.relation->edges().out_rows), kernel.add("parts", parts.table);
-    rows = "lattice::listed_rows(edge_ids, in_rows, out_rows, parts, threadgroup_position_in_grid)";
+    kernel.add("in_rows", z.relation->offset_edges().in_rows);
+    kernel.add("out_rows", z.relation->offset_edges().out_rows), kernel.add("parts", parts.table);
+    rows = "lattice::listed_rows(in_rows, out_rows, parts, threadgroup_position_in_grid)";
     tiles = parts.count;
   } else if (view == View::buckets) {
     const TileLists& lists = z.relation->tile_lists();
@@ -184,19 +221,11 @@ mx::array tiles_with(const ConvAsked& z, View view, Unit unit = Unit::matrices) 
   return kernel.run(z.stream)[0];
 }
 
-// The same on the relation before it was reversed: a submanifold's offsets in reverse order.
-ConvAsked mirrored(const ConvAsked& asked) {
+// On the relation before it was reversed: a submanifold's offsets in reverse order.
+mx::array mirrored(const ConvAsked& asked, Unit unit) {
   ConvAsked other = asked;
   other.relation = asked.relation->reversed();
-  const auto backwards = [&](mx::array& a) {
-    const mx::Shape shape = a.shape();
-    a = mx::slice(a, {shape[0] - 1, 0, 0}, {-shape[0] - 1, shape[1], shape[2]}, {-1, 1, 1},
-                  asked.stream);
-  };
-  backwards(other.weight.w);
-  if (other.weight.codes)
-    backwards(other.weight.codes->scales), backwards(other.weight.codes->biases);
-  return other;
+  return tiles_with(other, View::sorted, unit, /*mirrored=*/true);
 }
 
 // Result (K, matrix...), with the strides of a matrix in `strides`.
@@ -207,7 +236,8 @@ mx::array outer_with(const OuterAsked& asked, const mx::Shape& shape, Strides st
   if (is_empty(z)) return mx::zeros(shape, z.dtype(), s);
   const EdgeParts& parts = z.relation->edge_parts();
   const bool tensors = unit == Unit::tensors;
-  const TileShape tiles(z, std::max(z.in_group(), z.out_group()), kPartEdges, z.dtype());
+  const TileShape tiles(z, tile_width({z.in_group(), z.out_group()}, unit.value_or(Unit::matrices)),
+                        kPartEdges, z.dtype());
   const std::string function = tensors ? "outer_tensor" : unit ? "outer_tiles" : "outer_rows";
   graph::OutputSpec spec{shape, z.dtype()};
   if (!parts.direct) spec = {{parts.count, as_int(strides.k)}, mx::float32};
@@ -215,9 +245,14 @@ mx::array outer_with(const OuterAsked& asked, const mx::Shape& shape, Strides st
   kernel.call.template_args = {{"T", z.dtype()}, {"U", spec.dtype}};
   kernel.add_output("u", spec);
   kernel.add("x", asked.x), kernel.add("g", asked.g);
-  kernel.add("edge_ids", z.relation->kernel_csr().edge_ids);
-  kernel.add("in_rows", z.relation->edges().in_rows);
-  kernel.add("out_rows", z.relation->edges().out_rows), kernel.add("parts", parts.table);
+  const bool same = z.relation->is_identity();
+  if (same) {
+    kernel.call.name += "_same";
+  } else {
+    kernel.add("in_rows", z.relation->offset_edges().in_rows);
+    kernel.add("out_rows", z.relation->offset_edges().out_rows);
+  }
+  kernel.add("parts", parts.table);
   kernel.add_sizes("OuterSizes", OuterSizes{.groups = as_int(z.groups),
                                             .in = as_int(z.in_group()),
                                             .out = as_int(z.out_group()),
@@ -225,7 +260,8 @@ mx::array outer_with(const OuterAsked& asked, const mx::Shape& shape, Strides st
                                             .stride_g = as_int(strides.g),
                                             .stride_c = as_int(strides.c)});
   const std::string arguments =
-      "lattice::part_edges(edge_ids, in_rows, out_rows, parts), "
+      std::string(same ? "lattice::same_edges(parts), "
+                       : "lattice::part_edges(in_rows, out_rows, parts), ") +
       "lattice::outer_arrays(x, g, u), sizes, ";
   if (unit) {
     const std::string blocks = tensors ? "outer_tensor_blocks(" : "outer_blocks<T>(";
@@ -248,7 +284,27 @@ mx::array outer_with(const OuterAsked& asked, const mx::Shape& shape, Strides st
   return mx::reshape(sum, shape, s);
 }
 
+// "tiles are 96 wide; 100 % of their products are of channels".
+std::string use_text(std::initializer_list<int64_t> sides, Unit unit) {
+  const int width = tile_width(sides, unit);
+  double used = 100;
+  for (const int64_t side : sides)
+    if (side > 0)
+      used *= static_cast<double>(side) / static_cast<double>((side + width - 1) / width * width);
+  return "tiles are " + std::to_string(width) + " wide; " +
+         std::to_string(static_cast<int>(used + 0.5)) + " % of their products are of channels";
+}
+
 }  // namespace
+
+std::string conv_tile_use(const ConvAsked& z) { return use_text({z.out_group()}, Unit::matrices); }
+std::string conv_tensor_use(const ConvAsked& z) { return use_text({z.out_group()}, Unit::tensors); }
+std::string outer_tile_use(const OuterAsked& z) {
+  return use_text({z.in_group(), z.out_group()}, Unit::matrices);
+}
+std::string outer_tensor_use(const OuterAsked& z) {
+  return use_text({z.in_group(), z.out_group()}, Unit::tensors);
+}
 
 mx::array conv_metal_rows(const ConvAsked& asked) {
   return rows_with(asked, weight_strides(asked));
@@ -256,9 +312,7 @@ mx::array conv_metal_rows(const ConvAsked& asked) {
 mx::array conv_metal_tiles(const ConvAsked& asked) { return tiles_with(asked, View::map); }
 mx::array conv_metal_same(const ConvAsked& asked) { return tiles_with(asked, View::same); }
 mx::array conv_metal_sorted(const ConvAsked& asked) { return tiles_with(asked, View::sorted); }
-mx::array conv_metal_mirrored(const ConvAsked& asked) {
-  return tiles_with(mirrored(asked), View::sorted);
-}
+mx::array conv_metal_mirrored(const ConvAsked& asked) { return mirrored(asked, Unit::matrices); }
 mx::array conv_metal_tensor_same(const ConvAsked& asked) {
   return tiles_with(asked, View::same, Unit::tensors);
 }
@@ -266,7 +320,7 @@ mx::array conv_metal_tensor_sorted(const ConvAsked& asked) {
   return tiles_with(asked, View::sorted, Unit::tensors);
 }
 mx::array conv_metal_tensor_mirrored(const ConvAsked& asked) {
-  return tiles_with(mirrored(asked), View::sorted, Unit::tensors);
+  return mirrored(asked, Unit::tensors);
 }
 mx::array conv_metal_tensor_lists(const ConvAsked& asked) {
   return tiles_with(asked, View::lists, Unit::tensors);

@@ -36,6 +36,22 @@ mx::array by_group(const mx::array& rows, int groups, mx::StreamOrDevice s) {
 
 }  // namespace
 
+mx::array ConvAsked::Norm::scale(mx::StreamOrDevice s) const {
+  const mx::array root = mx::rsqrt(mx::add(as_float32(var, s), mx::array(eps), s), s);
+  return mx::multiply(root, as_float32(weight, s), s);
+}
+
+mx::array with_norm(const ConvAsked& asked, const mx::array& made) {
+  const auto s = asked.stream;
+  if (!asked.norm) return mx::astype(made, asked.dtype(), s);
+  const ConvAsked::Norm& norm = *asked.norm;
+  mx::array y = mx::subtract(as_float32(made, s), as_float32(norm.mean, s), s);
+  y = mx::add(mx::multiply(y, norm.scale(s), s), as_float32(norm.shift, s), s);
+  if (norm.residual) y = mx::add(y, as_float32(*norm.residual, s), s);
+  if (norm.relu) y = mx::maximum(y, mx::array(0.0f), s);
+  return mx::astype(y, asked.dtype(), s);
+}
+
 mx::array conv_with_mlx(const ConvAsked& asked) {
   const auto s = asked.stream;
   const int groups = static_cast<int>(asked.groups), c_out = static_cast<int>(asked.c_out);
@@ -59,7 +75,7 @@ mx::array conv_with_mlx(const ConvAsked& asked) {
                         mx::expand_dims(p, 1, s), {0}, s);
   }
   if (asked.bias) y = mx::add(y, mx::astype(*asked.bias, mx::float32, s), s);
-  return mx::astype(y, asked.dtype(), s);
+  return with_norm(asked, y);
 }
 
 mx::array outer_with_mlx(const OuterAsked& asked) {
@@ -92,7 +108,7 @@ mx::array linear_with_mlx(const ConvAsked& asked) {
   const auto exact = [&](const mx::array& a) { return asked.weight.codes ? as_float32(a, s) : a; };
   const mx::array x = exact(dense.x), w = mx::squeeze(exact(dense.weight.w), 0, s);
   const mx::array y = dense.bias ? product_plus(exact(*dense.bias), x, w, s) : product(x, w, s);
-  return mx::astype(y, asked.dtype(), s);
+  return with_norm(asked, y);
 }
 
 }  // namespace lattice::routes

@@ -27,8 +27,8 @@ bool both_sides_have(const ConvProblem& z, int64_t channels) {
   return z.in_group() >= channels && z.out_group() >= channels;
 }
 
-std::string or_more_channels(int64_t channels) {
-  return number(channels) + " or more channels on both sides of a group";
+std::string or_more_channels(int64_t channels, const char* sides) {
+  return number(channels) + " or more channels on " + sides + " of a group";
 }
 
 std::string edges_and_buckets(const ConvProblem& z) {
@@ -103,10 +103,10 @@ struct When {
              }}};
   }
 
-  // Channels of a group fill an 8 x 8 matrix.
+  // Channels of a group fill an 8 x 8 matrix on one side; zeros fill it on the other.
   static All tiles() {
-    return All{{Step::shape, or_more_channels(kMatrixSide),
-                [](const Asked& a) { return both_sides_have(a, kMatrixSide); },
+    return All{{Step::shape, or_more_channels(kMatrixSide, "one side"),
+                [](const Asked& a) { return std::max(a.in_group(), a.out_group()) >= kMatrixSide; },
                 [](const Asked& a) {
                   return channels_of_group(a) + ", a matrix unit takes " + number(kMatrixSide);
                 }}} +
@@ -126,7 +126,7 @@ struct When {
                 [](const Asked&) {
                   return std::string("float32: the tensor unit would round to fewer bits");
                 }},
-               {Step::shape, or_more_channels(kTensorSide),
+               {Step::shape, or_more_channels(kTensorSide, "both sides"),
                 [](const Asked& a) { return both_sides_have(a, kTensorSide); },
                 [](const Asked& a) {
                   return channels_of_group(a) + ", the tensor unit takes " + number(kTensorSide);
@@ -204,19 +204,11 @@ const ConvAll kShortMask = ConvAll{{Step::relation, "at most " + number(kMaskBit
                                     }}} +
                            kMapFits;
 const ConvAll kSorted =
-    ConvAll{{Step::relation, "forward, target or submanifold relation",
-             [](const ConvAsked& a) {
-               const RelationKind kind = a.relation->kind();
-               return !a.relation->is_reversed() &&
-                      (kind == RelationKind::forward || kind == RelationKind::target ||
-                       kind == RelationKind::submanifold);
-             },
-             [](const ConvAsked& a) {
-               return std::string(a.relation->is_reversed() ? "reversed " : "") +
-                      kind_name(a.relation->kind()) +
-                      " relation: only forward, target and submanifold rows are sorted by mask";
-             }}} +
-    kShortMask;
+    kMap + kShortMask +
+    ConvAll{{Step::relation, "", [](const ConvAsked& a) { return a.relation->lists().out_once; },
+             [](const ConvAsked&) {
+               return std::string("some output row has two edges of one offset");
+             }}};
 // The rows of the relation that is reversed may be sorted.
 const ConvAll kMirror =
     ConvAll{{Step::relation, "reversed submanifold relation",
@@ -272,45 +264,45 @@ std::vector<ConvRow> conv_on_tensor_unit() {
     return "the tiles of metal." + row + " on the tensor unit";
   };
   return {
-      {kGpu, Code::metal, "metal.tensor_sorted", kSorted + kDense + Conv::tensor(),
-       tiles_of("sorted"), counted<conv_metal_tensor_sorted>},
       {kGpu, Code::metal, "metal.tensor_mirrored", kMirror + kDense + Conv::tensor(),
-       tiles_of("mirrored"), counted<conv_metal_tensor_mirrored>},
+       tiles_of("mirrored"), counted<conv_metal_tensor_mirrored>, conv_tensor_use},
       {kGpu, Code::metal, "metal.tensor_lists", kOneEdge + kDense + Conv::tensor(),
-       tiles_of("lists"), counted<conv_metal_tensor_lists>},
+       tiles_of("lists"), counted<conv_metal_tensor_lists>, conv_tensor_use},
+      {kGpu, Code::metal, "metal.tensor_sorted", kSorted + kDense + Conv::tensor(),
+       tiles_of("sorted"), counted<conv_metal_tensor_sorted>, conv_tensor_use},
       {kGpu, Code::metal, "metal.tensor_packed_lists", kMap + kOneEdge + kPacked + Conv::tensor(),
-       tiles_of("packed_lists"), counted<conv_metal_tensor_lists>},
-      {kGpu, Code::metal, "metal.tensor_packed_sorted", kSorted + kPacked + Conv::tensor(),
-       tiles_of("packed_sorted"), counted<conv_metal_tensor_sorted>},
+       tiles_of("packed_lists"), counted<conv_metal_tensor_lists>, conv_tensor_use},
       {kGpu, Code::metal, "metal.tensor_packed_mirrored", kMirror + kPacked + Conv::tensor(),
-       tiles_of("packed_mirrored"), counted<conv_metal_tensor_mirrored>}};
+       tiles_of("packed_mirrored"), counted<conv_metal_tensor_mirrored>, conv_tensor_use},
+      {kGpu, Code::metal, "metal.tensor_packed_sorted", kSorted + kPacked + Conv::tensor(),
+       tiles_of("packed_sorted"), counted<conv_metal_tensor_sorted>, conv_tensor_use}};
 }
 
 std::vector<ConvRow> conv_on_metal() {
   const std::string expanded = "; codes are expanded as they are used";
-  return {{kGpu, Code::metal, "metal.sorted", kSorted + kDense + Conv::tiles(),
-           kTileRows + "sorted by mask; matrix units skip offsets that 16 rows lack",
-           counted<conv_metal_sorted>},
-          {kGpu, Code::metal, "metal.mirrored", kMirror + kDense + Conv::tiles(),
+  return {{kGpu, Code::metal, "metal.mirrored", kMirror + kDense + Conv::tiles(),
            "metal.sorted on the relation itself with the offsets in reverse order",
-           counted<conv_metal_mirrored>},
+           counted<conv_metal_mirrored>, conv_tile_use},
           {kGpu, Code::metal, "metal.lists", kOneEdge + kDense + Conv::tiles(),
            "tiles of " + number(kTileEdges) +
                " edges of one offset; up by 2 x 2 x 2, and the gradient of down by 2 x 2 x 2",
-           counted<conv_metal_lists>},
+           counted<conv_metal_lists>, conv_tile_use},
+          {kGpu, Code::metal, "metal.sorted", kSorted + kDense + Conv::tiles(),
+           kTileRows + "sorted by mask; matrix units skip offsets that 16 rows lack",
+           counted<conv_metal_sorted>, conv_tile_use},
           {kGpu, Code::metal, "metal.tiles", kMap + kDense + Conv::tiles(),
-           kTileRows + "in the given order", counted<conv_metal_tiles>},
+           kTileRows + "in the given order", counted<conv_metal_tiles>, conv_tile_use},
           {kGpu, Code::metal, "metal.buckets", Conv::full_tiles() + kDense + Conv::tiles(),
            kTileRows + "in local order; rows that share output and offset are added first",
-           counted<conv_metal_buckets>},
+           counted<conv_metal_buckets>, conv_tile_use},
           {kGpu, Code::metal, "metal.packed_lists", kMap + kOneEdge + kPacked + Conv::tiles(),
-           "the tiles of metal.lists" + expanded, counted<conv_metal_lists>},
+           "the tiles of metal.lists" + expanded, counted<conv_metal_lists>, conv_tile_use},
           {kGpu, Code::metal, "metal.packed_mirrored", kMirror + kPacked + Conv::tiles(),
-           "the tiles of metal.mirrored" + expanded, counted<conv_metal_mirrored>},
+           "the tiles of metal.mirrored" + expanded, counted<conv_metal_mirrored>, conv_tile_use},
           {kGpu, Code::metal, "metal.packed_sorted", kSorted + kPacked + Conv::tiles(),
-           "the tiles of metal.sorted" + expanded, counted<conv_metal_sorted>},
+           "the tiles of metal.sorted" + expanded, counted<conv_metal_sorted>, conv_tile_use},
           {kGpu, Code::metal, "metal.packed_tiles", kMap + kPacked + Conv::tiles(),
-           "the tiles of metal.tiles" + expanded, counted<conv_metal_tiles>},
+           "the tiles of metal.tiles" + expanded, counted<conv_metal_tiles>, conv_tile_use},
           {kGpu,
            Code::metal,
            "metal.rows",
@@ -352,11 +344,12 @@ Facts ConvProblem::facts() const {
 }
 Facts ConvAsked::facts() const {
   Facts facts = ConvProblem::facts();
-  const auto& [w, codes, panels] = weight;
+  const auto& codes = weight.codes;
   if (!codes) return facts;
-  facts.bytes = static_cast<double>(n_in() * c_in + n_out() * c_out) *
-                    static_cast<double>(mx::size_of(dtype())) +
-                static_cast<double>(w.nbytes() + codes->scales.nbytes() + codes->biases.nbytes());
+  facts.bytes =
+      static_cast<double>(n_in() * c_in + n_out() * c_out) *
+          static_cast<double>(mx::size_of(dtype())) +
+      static_cast<double>(weight.w.nbytes() + codes->scales.nbytes() + codes->biases.nbytes());
   facts.storage = codes->packing.text();
   return facts;
 }
@@ -364,8 +357,9 @@ Facts ConvAsked::facts() const {
 std::string ConvProblem::variant() const { return graph::dtype_name(dtype()); }
 std::string ConvAsked::variant() const {
   const auto& codes = weight.codes;
-  if (!codes) return ConvProblem::variant();
-  return ConvProblem::variant() + " int" + std::to_string(codes->packing.bits) +
+  const std::string after = std::string(norm ? " norm" : "") + (weight.strided ? " strided" : "");
+  if (!codes) return ConvProblem::variant() + after;
+  return ConvProblem::variant() + after + " int" + std::to_string(codes->packing.bits) +
          (codes->packing.transposed ? " transposed" : "");
 }
 
@@ -422,10 +416,11 @@ const OuterTable& outer_rows() {
         "rows copied once per part, sums in vector registers", outer_tiles, tiles_of},
        {kCpu, Code::host, "cpu.reference", {}, kSlow, outer_reference},
        {kGpu, Code::metal, "metal.tensor", Outer::tensor(),
-        "the tiles of metal.outer on the tensor unit", counted<outer_metal_tensor>},
+        "the tiles of metal.outer on the tensor unit", counted<outer_metal_tensor>,
+        outer_tensor_use},
        {kGpu, Code::metal, "metal.outer", Outer::tiles(),
         "edges of an offset in parts of " + number(kPartEdges) + ", added in order",
-        counted<outer_metal_tiles>},
+        counted<outer_metal_tiles>, outer_tile_use},
        {kGpu,
         Code::metal,
         "metal.rows",

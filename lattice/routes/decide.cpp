@@ -60,6 +60,8 @@ void fail_to_choose(const Frame& frame, const Decision& decision) {
        operation + "=" + *frame.forced + " does not fit: " + name(why.step) + ": " + why.text);
 }
 
+int64_t launches_so_far() { return graph::gpu_launches(); }
+
 bool rounds_to_tf32() { return mlx_products() == Products::tf32; }
 
 std::string tf32_note() {
@@ -90,6 +92,10 @@ std::string Decision::text() const {
   line("chosen", chosen->name + ": " + chosen->predicate);
   if (rows_alone) line("tiled run", "each row has the bits of the whole run");
   if (!note.empty()) line("note", note);
+  if (launches || views)
+    line("launched", std::to_string(launches) + (launches == 1 ? " kernel, " : " kernels, ") +
+                         (views ? scaled(static_cast<double>(views), "B") + " of views were built"
+                                : std::string("no view was built")));
   if (probed) line("probe", "a small case ran here and agreed with the CPU");
   for (const auto& [row, why] : rejected)
     line("rejected", row->name + ": " + name(why.step) + ": " + why.text);

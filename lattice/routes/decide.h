@@ -40,6 +40,8 @@ struct LATTICE_API Decision {
   std::string note = {};    // of the chosen row
   bool probed = false;      // a small case of the chosen row ran on this machine
   bool rows_alone = false;  // a tiled run asked
+  int64_t launches = 0;     // of kernels of a GPU
+  int64_t views = 0;        // bytes of index arrays that were built for it
   std::string text() const;
 };
 
@@ -111,13 +113,33 @@ Decision decide(const Table<Asked, Made>& table, const Asked& asked) {
   return described(table, asked, frame, &first_fit(table, asked, frame));
 }
 
+// Kernels of a GPU that were launched so far.
+LATTICE_API int64_t launches_so_far();
+
+// Bytes of the views of the relation that is asked about, of both directions.
+template <class Asked>
+int64_t view_bytes(const Asked& asked) {
+  if constexpr (requires { asked.relation->is_reversed(); }) {
+    if (!asked.relation) return 0;
+    const auto& r = *asked.relation;
+    return static_cast<int64_t>(r.is_reversed() ? r.reversed()->nbytes() : r.nbytes());
+  }
+  return 0;
+}
+
 // The answer to a question. No text is made unless a log is open.
 template <class Asked, class Made>
 Made run(const Table<Asked, Made>& table, const Asked& asked) {
   const Frame frame(table, asked.stream);
   const Row<Asked, Made>& row = first_fit(table, asked, frame);
-  if (is_logged()) log(described(table, asked, frame, &row));
-  return row.run(asked, row);
+  if (!is_logged()) return row.run(asked, row);
+  Decision decision = described(table, asked, frame, &row);
+  const int64_t launches = launches_so_far(), views = view_bytes(asked);
+  Made made = row.run(asked, row);
+  decision.launches = launches_so_far() - launches;
+  decision.views = view_bytes(asked) - views;
+  log(decision);
+  return made;
 }
 
 // While one lives, the decisions of the thread that made it are kept. Logs may end in any order and

@@ -77,6 +77,8 @@ void bind_log(nb::module_& m) {
       .def_prop_ro("edges", [](const Decision& d) { return d.facts.n_edges.value_or(0); })
       .def_prop_ro("flop", [](const Decision& d) { return d.facts.flop; })
       .def_prop_ro("bytes", [](const Decision& d) { return d.facts.bytes; })
+      .def_prop_ro("launches", [](const Decision& d) { return d.launches; })
+      .def_prop_ro("views", [](const Decision& d) { return d.views; })
       .def_prop_ro("text", &Decision::text)
       .def("__repr__", &Decision::text);
 
@@ -115,6 +117,8 @@ void bind_selftest(nb::module_& m) {
               "Largest error in units of the tolerance; at most 1 is right.")
       .def_ro("tf32", &SelftestRow::tf32, "Whether the tolerance is that of TF32 products.")
       .def_ro("failure", &SelftestRow::failure)
+      .def_ro("unsupported", &SelftestRow::unsupported,
+              "Whether the device refused the kernel, which is not the same as a wrong result.")
       .def_ro("bits", &SelftestRow::bits, "A hash of the result: the same for the same bits.")
       .def_ro("seconds", &SelftestRow::seconds,
               "Building, compiling if it is the first of its kind, and evaluating.")

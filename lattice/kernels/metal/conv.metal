@@ -21,17 +21,48 @@ struct NoBias {
   float operator[](int) const thread { return 0.0f; }
 };
 
+// What happens to a sum before it is stored: nothing, or the norm behind the layer with the
+// residual and the ReLU, relu((sum - mean) weight / sqrt(var + eps) + shift + residual).
+struct NoNorm {
+  float of(float sum, int, size_t) const thread { return sum; }
+};
+template <bool kAdd, bool kRelu, typename M, typename V, typename W, typename S, typename R>
+struct NormAfter {
+  M mean;
+  V var;
+  W weight;
+  S shift;
+  R residual;
+  float eps;
+  float of(float sum, int m, size_t at) const thread {
+    const float scale = rsqrt(float(var[m]) + eps) * float(weight[m]);
+    float value = (sum - float(mean[m])) * scale + float(shift[m]);
+    if (kAdd) value += float(residual[at]);
+    return kRelu ? max(value, 0.0f) : value;
+  }
+};
+template <bool kAdd, bool kRelu, typename M, typename V, typename W, typename S, typename R>
+METAL_FUNC NormAfter<kAdd, kRelu, M, V, W, S, R> norm_after(M mean, V var, W weight, S shift,
+                                                            R residual, ConvSizes sizes) {
+  return {mean, var, weight, shift, residual, sizes.eps};
+}
+
 // The arrays that a convolution reads and writes besides weights and indices.
-template <typename X, typename B, typename T>
+template <typename X, typename B, typename T, typename N>
 struct ConvArrays {
   X x;
   B bias;
   device T* y;
+  N norm;
+  // Stores the sum of output channel m at its place.
+  void put(size_t at, int m, float sum) const thread {
+    y[at] = T(norm.of(sum + float(bias[m]), m, at));
+  }
 };
 
-template <typename X, typename B, typename T>
-METAL_FUNC ConvArrays<X, B, T> conv_arrays(X x, B bias, device T* y) {
-  return {x, bias, y};
+template <typename X, typename B, typename T, typename N>
+METAL_FUNC ConvArrays<X, B, T, N> conv_arrays(X x, B bias, device T* y, N norm) {
+  return {x, bias, y, norm};
 }
 
 // Edges by output row.
@@ -49,8 +80,8 @@ METAL_FUNC OutputEdges<R, E, I, K> output_edges(R row_offsets, E edge_ids, I in_
   return {row_offsets, edge_ids, in_rows, kernel_ids};
 }
 
-template <typename W, typename Edges, typename X, typename B, typename T>
-METAL_FUNC void conv_rows(W w, Edges edges, ConvArrays<X, B, T> arrays, ConvSizes sizes, uint3 at) {
+template <typename W, typename Edges, typename Arrays>
+METAL_FUNC void conv_rows(W w, Edges edges, Arrays arrays, ConvSizes sizes, uint3 at) {
   const int groups = sizes.groups, in = sizes.in, out = sizes.out;
   const int column = int(at.x), row = int(at.y), g = column / out, m = column % out;
   float sum = 0.0f;
@@ -62,8 +93,7 @@ METAL_FUNC void conv_rows(W w, Edges edges, ConvArrays<X, B, T> arrays, ConvSize
       part += float(arrays.x[from + size_t(c)]) * float(w.at(k, g, c, m));
     sum += part;
   }
-  arrays.y[size_t(row) * size_t(groups * out) + size_t(column)] =
-      T(sum + float(arrays.bias[column]));
+  arrays.put(size_t(row) * size_t(groups * out) + size_t(column), column, sum);
 }
 
 // The row of x that a thread reads: what in_row() gave for position p and offset k. A row of x has
@@ -104,8 +134,9 @@ template <int kColumns, int kDepth, bool kX, bool kW, typename V, typename Rows,
           typename X>
 struct ConvStage {
   static constant constexpr int kThreads = 128, kLines = 8 * kThreads / kColumns;
-  static constant constexpr int kXEach = kDepth / 16,
-                                kWEach = kDepth > kLines ? kDepth / kLines : 1;
+  static constant constexpr int kXEach = kDepth / 16, kWEach = (kDepth + kLines - 1) / kLines;
+  // Whether some thread has no row of weights in some round.
+  static constant constexpr bool kRagged = kDepth % kLines != 0;
   Rows rows;
   W w;
   X x;
@@ -121,6 +152,9 @@ struct ConvStage {
   METAL_FUNC int c_own() const thread { return int(t % 2u * 8u); }
   METAL_FUNC int line() const thread { return int(t / uint(kColumns / 8)); }
   METAL_FUNC int m_own() const thread { return int(t % uint(kColumns / 8) * 8u); }
+  METAL_FUNC bool has_row(int i) const thread {
+    return !kRagged || (line() < kLines && line() + kLines * i < kDepth);
+  }
   // Turns to offset k.
   METAL_FUNC void visit(int offset) thread {
     at.k = offset;
@@ -139,7 +173,8 @@ struct ConvStage {
 #pragma clang loop unroll(full)
     for (int i = 0; i < kWEach; ++i) {
       const int c = c0 + line() + kLines * i;
-      wv[i] = w.template eight<kW, V>(w_from, at.k, g, c, m, c < sizes.in ? sizes.out - m : 0);
+      wv[i] = w.template eight<kW, V>(w_from, at.k, g, c, m,
+                                      has_row(i) && c < sizes.in ? sizes.out - m : 0);
     }
   }
   // Writes what was read.
@@ -150,7 +185,7 @@ struct ConvStage {
     to = ws + line() * w_stride + m_own();
 #pragma clang loop unroll(full)
     for (int i = 0; i < kWEach; ++i)
-      if (kDepth >= kLines || line() < kDepth) store_eight(to + kLines * i * w_stride, wv[i]);
+      if (has_row(i)) store_eight(to + kLines * i * w_stride, wv[i]);
   }
 };
 
@@ -200,17 +235,16 @@ METAL_FUNC void sum_offsets(Product product, thread Stage& stage, int first, Til
 }
 
 // Takes sums of conv_tiles: rounds and stores what lies inside y.
-template <typename Rows, typename X, typename B, typename T>
+template <typename Rows, typename Arrays>
 struct RowsOut {
   Rows rows;
-  ConvArrays<X, B, T> arrays;
+  Arrays arrays;
   ConvSizes sizes;
   int g;
   void put(int row, int column, float sum) const thread {
     if (row >= rows.end() || column >= sizes.out) return;
     const int m = g * sizes.out + column;
-    arrays.y[size_t(rows.out_row(row)) * size_t(sizes.groups * sizes.out) + size_t(m)] =
-        T(sum + float(arrays.bias[m]));
+    arrays.put(size_t(rows.out_row(row)) * size_t(sizes.groups * sizes.out) + size_t(m), m, sum);
   }
 };
 
@@ -234,8 +268,8 @@ METAL_FUNC constexpr int conv_blocks(int columns, int depth) {
 
 // The tiles have conv_blocks(). Each of the four simdgroups owns 16 rows.
 template <typename V, int kColumns, int kDepth, bool kX, bool kW, typename Rows, typename W,
-          typename X, typename B, typename T>
-METAL_FUNC void conv_tiles(Rows rows, W w, ConvArrays<X, B, T> arrays, ConvSizes sizes,
+          typename X, typename B, typename T, typename N>
+METAL_FUNC void conv_tiles(Rows rows, W w, ConvArrays<X, B, T, N> arrays, ConvSizes sizes,
                            TileMemory memory, ThreadPlace place) {
   const int first = rows.first(int(place.group.x)), column = int(place.group.y) * kColumns,
             g = int(place.group.z), strip = int(place.simdgroup);
@@ -246,7 +280,7 @@ METAL_FUNC void conv_tiles(Rows rows, W w, ConvArrays<X, B, T> arrays, ConvSizes
   ConvStage<kColumns, kDepth, kX, kW, V, Rows, W, X> stage = {
       rows, w, arrays.x, sizes, g, column, place.id, row_at(first, g, sizes, place.id)};
   sum_offsets<V, kDepth>(product, stage, first, memory, place);
-  const RowsOut<Rows, X, B, T> to = {rows, arrays, sizes, g};
+  const RowsOut<Rows, ConvArrays<X, B, T, N>> to = {rows, arrays, sizes, g};
   put_sums<2, kColumns / 8>(sums, (threadgroup float*)memory.tiles + 256 * strip, to,
                             first + 16 * strip, column, place.lane);
 }

@@ -22,17 +22,18 @@ METAL_FUNC constexpr int conv_tensor_blocks(int columns, int depth) {
 }
 
 template <typename T, int kColumns, int kDepth, bool kX, bool kW, typename Rows, typename W,
-          typename X, typename B>
-METAL_FUNC void conv_tensor(Rows rows, W w, ConvArrays<X, B, T> arrays, ConvSizes sizes,
+          typename X, typename B, typename N>
+METAL_FUNC void conv_tensor(Rows rows, W w, ConvArrays<X, B, T, N> arrays, ConvSizes sizes,
                             TileMemory memory, ThreadPlace place) {
   const int first = rows.first(int(place.group.x)), column = int(place.group.y) * kColumns,
             g = int(place.group.z);
   auto sums = tensor_sums<T, 16, kColumns, kDepth, false>();
+  clear_tensor(sums);
   const ConvTensors<kColumns, kDepth, T, decltype(sums)> product = {&sums};
   ConvStage<kColumns, kDepth, kX, kW, T, Rows, W, X> stage = {
       rows, w, arrays.x, sizes, g, column, place.id, row_at(first, g, sizes, place.id)};
   sum_offsets<T, kDepth>(product, stage, first, memory, place);
-  const RowsOut<Rows, X, B, T> to = {rows, arrays, sizes, g};
+  const RowsOut<Rows, ConvArrays<X, B, T, N>> to = {rows, arrays, sizes, g};
   put_tensor(sums, to, first + 16 * int(place.simdgroup), column);
 }
 

@@ -68,9 +68,8 @@ METAL_FUNC SortedRows<M, K, O> sorted_rows(M map, K masks, O order, ConvSizes si
 }
 
 // One edge for every output row, edges by offset: a tile is a part of the list of one offset.
-template <typename E, typename I, typename O>
+template <typename I, typename O>
 struct ListedRows {
-  E edge_ids;
   I in_rows;
   O out_rows;
   int offset, from, to;
@@ -79,15 +78,14 @@ struct ListedRows {
   int words() const thread { return 1; }
   int k(int, int) const thread { return offset; }
   uint mask(int p, int, uint) const thread { return p < to ? 1u : 0u; }
-  int in_row(int p, int) const thread { return in_rows[edge_ids[p]]; }
-  int out_row(int p) const thread { return out_rows[edge_ids[p]]; }
+  int in_row(int p, int) const thread { return in_rows[p]; }
+  int out_row(int p) const thread { return out_rows[p]; }
 };
 
 // parts: four numbers for each tile, offset, begin, end and one that is not read.
-template <typename E, typename I, typename O, typename P>
-METAL_FUNC ListedRows<E, I, O> listed_rows(E edge_ids, I in_rows, O out_rows, P parts, uint3 tile) {
-  return {
-      edge_ids, in_rows, out_rows, parts[4 * tile.x], parts[4 * tile.x + 1], parts[4 * tile.x + 2]};
+template <typename I, typename O, typename P>
+METAL_FUNC ListedRows<I, O> listed_rows(I in_rows, O out_rows, P parts, uint3 tile) {
+  return {in_rows, out_rows, parts[4 * tile.x], parts[4 * tile.x + 1], parts[4 * tile.x + 2]};
 }
 
 // Edges of 64 positions and offset k: bounds[tile, k] .. bounds[tile + 1, k] of in_rows and

@@ -27,12 +27,9 @@ METAL_FUNC OuterArrays<X, G, U> outer_arrays(X x, G g, device U* u) {
   return {x, g, u};
 }
 
-// Edges by offset, in parts.
-template <typename E, typename I, typename O, typename P>
-struct PartEdges {
-  E edge_ids;
-  I in_rows;
-  O out_rows;
+// The parts of the edges of each offset.
+template <typename P>
+struct PartTable {
   P parts;
   int begin(int part) const thread { return parts[4 * part + 1]; }
   int end(int part) const thread { return parts[4 * part + 2]; }
@@ -42,9 +39,32 @@ struct PartEdges {
   }
 };
 
-template <typename E, typename I, typename O, typename P>
-METAL_FUNC PartEdges<E, I, O, P> part_edges(E edge_ids, I in_rows, O out_rows, P parts) {
-  return {edge_ids, in_rows, out_rows, parts};
+// Edges by offset.
+template <typename I, typename O, typename P>
+struct PartEdges {
+  PartTable<P> table;
+  I in_rows;
+  O out_rows;
+  int in_row(int e) const thread { return in_rows[e]; }
+  int out_row(int e) const thread { return out_rows[e]; }
+};
+
+template <typename I, typename O, typename P>
+METAL_FUNC PartEdges<I, O, P> part_edges(I in_rows, O out_rows, P parts) {
+  return {{parts}, in_rows, out_rows};
+}
+
+// One offset, every row with itself.
+template <typename P>
+struct SameEdges {
+  PartTable<P> table;
+  int in_row(int e) const thread { return e; }
+  int out_row(int e) const thread { return e; }
+};
+
+template <typename P>
+METAL_FUNC SameEdges<P> same_edges(P parts) {
+  return {{parts}};
 }
 
 template <typename Edges, typename X, typename G, typename U>
@@ -52,13 +72,12 @@ METAL_FUNC void outer_rows(Edges edges, OuterArrays<X, G, U> arrays, OuterSizes 
   const int groups = sizes.groups, in = sizes.in, out = sizes.out;
   const int column = int(at.x), c = int(at.y), part = int(at.z), group = column / out;
   float sum = 0.0f;
-  for (int p = edges.begin(part); p < edges.end(part); ++p) {
-    const int e = edges.edge_ids[p];
-    const size_t from = size_t(edges.in_rows[e]) * size_t(groups * in) + size_t(group * in + c),
-                 to = size_t(edges.out_rows[e]) * size_t(groups * out) + size_t(column);
+  for (int e = edges.table.begin(part); e < edges.table.end(part); ++e) {
+    const size_t from = size_t(edges.in_row(e)) * size_t(groups * in) + size_t(group * in + c),
+                 to = size_t(edges.out_row(e)) * size_t(groups * out) + size_t(column);
     sum += float(arrays.x[from]) * float(arrays.g[to]);
   }
-  arrays.u[edges.place(part, group, sizes) + c * sizes.stride_c + column % out] = U(sum);
+  arrays.u[edges.table.place(part, group, sizes) + c * sizes.stride_c + column % out] = U(sum);
 }
 
 // The tile of u that a group computes: its part of the edges, its group of channels, and its first
@@ -89,7 +108,9 @@ struct MatrixOut {
 template <int kTile, int kEdges, bool kX, bool kG, typename T, typename Edges, typename Arrays>
 struct OuterStage {
   static constant constexpr int kThreads = 128, kLines = 8 * kThreads / kTile;
-  static constant constexpr int kEach = kEdges > kLines ? kEdges / kLines : 1;
+  static constant constexpr int kEach = (kEdges + kLines - 1) / kLines;
+  // Whether some thread has no edge in some round.
+  static constant constexpr bool kRagged = kEdges % kLines != 0;
   Edges edges;
   Arrays arrays;
   OuterSizes sizes;
@@ -100,20 +121,23 @@ struct OuterStage {
   // The first edge and the first channel of this thread.
   METAL_FUNC int line() const thread { return int(t / uint(kTile / 8)); }
   METAL_FUNC int own() const thread { return int(t % uint(kTile / 8) * 8u); }
+  METAL_FUNC bool has_edge(int i) const thread {
+    return !kRagged || (line() < kLines && line() + kLines * i < kEdges);
+  }
   // Reads edges p .. p + kEdges, those before `end`.
   METAL_FUNC void fetch(int p, int end) thread {
     const int in = sizes.in, out = sizes.out, c = tile.c0 + own(), m = tile.m0 + own();
 #pragma clang loop unroll(full)
     for (int i = 0; i < kEach; ++i) {
-      const int at = p + line() + kLines * i;
-      const int e = at < end ? int(edges.edge_ids[at]) : -1;
-      const int from = e < 0 ? 0 : int(edges.in_rows[e]), to = e < 0 ? 0 : int(edges.out_rows[e]);
+      const int e = p + line() + kLines * i;
+      const bool there = e < end && has_edge(i);
+      const int from = there ? edges.in_row(e) : 0, to = there ? edges.out_row(e) : 0;
       xv[i] = load_eight<kX, T>(
           arrays.x, size_t(from) * size_t(sizes.groups * in) + size_t(tile.group * in + c),
-          e < 0 ? 0 : in - c);
+          there ? in - c : 0);
       gv[i] = load_eight<kG, T>(
           arrays.g, size_t(to) * size_t(sizes.groups * out) + size_t(tile.group * out + m),
-          e < 0 ? 0 : out - m);
+          there ? out - m : 0);
     }
   }
   template <typename Product>
@@ -121,7 +145,7 @@ struct OuterStage {
 #pragma clang loop unroll(full)
     for (int i = 0; i < kEach; ++i) {
       const int e = line() + kLines * i;
-      if (kEdges < kLines && e >= kEdges) continue;
+      if (!has_edge(i)) continue;
       const int to = Product::place(e, own());
       store_eight(xs + to, xv[i]);
       store_eight(gs + to, gv[i]);
@@ -182,9 +206,9 @@ METAL_FUNC void outer_tiles(Edges edges, OuterArrays<X, G, U> arrays, OuterSizes
   OuterStage<kTile, kEdges, kX, kG, T, Edges, OuterArrays<X, G, U>> stage = {edges, arrays, sizes,
                                                                              tile, place.id};
   threadgroup T* xs = (threadgroup T*)memory;
-  sum_edges<kEdges>(product, stage, edges.begin(tile.part), edges.end(tile.part), xs,
+  sum_edges<kEdges>(product, stage, edges.table.begin(tile.part), edges.table.end(tile.part), xs,
                     xs + kEdges * Product::kStride);
-  const MatrixOut<U> to = {arrays.u + edges.place(tile.part, tile.group, sizes), sizes};
+  const MatrixOut<U> to = {arrays.u + edges.table.place(tile.part, tile.group, sizes), sizes};
   put_sums<kBlocks, kBlocks>(sums, (threadgroup float*)memory + 256 * quarter, to, tile.c0 + top,
                              tile.m0 + side, place.lane);
 }

@@ -29,14 +29,15 @@ METAL_FUNC void outer_tensor(Edges edges, OuterArrays<X, G, U> arrays, OuterSize
   const OuterTile tile = outer_tile<kTile>(place.group, sizes);
   const int upper = int(place.simdgroup / 2), right = int(place.simdgroup % 2);
   auto sums = tensor_sums<T, kHalf, kHalf, kEdges, true>();
+  clear_tensor(sums);
   const OuterTensors<kTile, kEdges, T, decltype(sums)> product = {&sums, upper * kEdges * kHalf,
                                                                   right * kEdges * kHalf};
   OuterStage<kTile, kEdges, kX, kG, T, Edges, OuterArrays<X, G, U>> stage = {edges, arrays, sizes,
                                                                              tile, place.id};
   threadgroup T* xs = (threadgroup T*)memory;
-  sum_edges<kEdges>(product, stage, edges.begin(tile.part), edges.end(tile.part), xs,
+  sum_edges<kEdges>(product, stage, edges.table.begin(tile.part), edges.table.end(tile.part), xs,
                     xs + kEdges * kTile);
-  const MatrixOut<U> to = {arrays.u + edges.place(tile.part, tile.group, sizes), sizes};
+  const MatrixOut<U> to = {arrays.u + edges.table.place(tile.part, tile.group, sizes), sizes};
   put_tensor(sums, to, tile.c0 + upper * kHalf, tile.m0 + right * kHalf);
 }
 

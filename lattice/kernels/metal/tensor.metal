@@ -31,14 +31,18 @@ METAL_FUNC auto tensor_unit() {
 template <typename T, int kWidth, int kRows>
 using TileTensor = tensor<threadgroup T, extents<int32_t, kWidth, kRows>, tensor_inline>;
 
+// Sums without values. The unit's own result goes out as it is: a tensor with a name might have to
+// be copied, which Metal does not promise.
 template <typename T, int kM, int kN, int kK, bool kTurned>
 METAL_FUNC auto tensor_sums() {
-  const auto unit = tensor_unit<kM, kN, kK, kTurned>();
-  auto sums = unit.template get_destination_cooperative_tensor<
-      TileTensor<T, kTurned ? kM : kK, kTurned ? kK : kM>, TileTensor<T, kN, kK>, float>();
+  return tensor_unit<kM, kN, kK, kTurned>()
+      .template get_destination_cooperative_tensor<
+          TileTensor<T, kTurned ? kM : kK, kTurned ? kK : kM>, TileTensor<T, kN, kK>, float>();
+}
+template <typename C>
+METAL_FUNC void clear_tensor(thread C& sums) {
   for (uint16_t i = 0; i < sums.get_capacity(); ++i)
     if (sums.is_valid_element(i)) sums[i] = 0.0f;
-  return sums;
 }
 
 template <typename T, int kM, int kN, int kK, bool kTurned, typename C>

@@ -45,7 +45,8 @@ METAL_FUNC void multiply(thread Sums* sums, const threadgroup T* a, int a_stride
 template <int kRows, int kColumns, typename To>
 METAL_FUNC void put_sums(thread Sums* sums, threadgroup float* strip, To to, int row, int column,
                          uint lane) {
-  constexpr int kWide = kColumns < 4 ? kColumns : 4;  // matrices side by side in the strip
+  // Matrices side by side in the strip.
+  constexpr int kWide = kColumns % 4 == 0 ? 4 : kColumns % 2 == 0 ? 2 : 1;
 #pragma clang loop unroll(full)
   for (int r = 0; r < kRows; ++r) {
 #pragma clang loop unroll(full)

@@ -8,44 +8,64 @@
 namespace lattice {
 using namespace metal;
 
-// Any layout whose output channels of a group lie side by side.
-template <typename T, typename P>
+// Any layout. kMirrored: offsets count from the last one. Without kStrided the output channels of a
+// group lie side by side.
+template <typename T, bool kMirrored, bool kStrided, typename P>
 struct DenseWeight {
   P data;
   long stride_k;
-  int stride_g, stride_c;
-  T at(int k, int g, int c, int m) const thread {
-    return data[k * stride_k + g * stride_g + c * stride_c + m];
-  }
+  int stride_g, stride_c, stride_m, last;
   // Where the matrix of offset k and group g begins.
-  size_t begin(int k, int g) const thread { return size_t(k * stride_k + g * stride_g); }
+  size_t begin(int k, int g) const thread {
+    return size_t((kMirrored ? last - k : k) * stride_k + g * stride_g);
+  }
+  T at(int k, int g, int c, int m) const thread {
+    return data[begin(k, g) + size_t(c * stride_c + (kStrided ? m * stride_m : m))];
+  }
   // n channels from m on, then zeros; kWhole as in load_eight.
   template <bool kWhole, typename V>
   METAL_FUNC Eight<V> eight(size_t begin, int, int, int c, int m, int n) const thread {
-    return load_eight<kWhole, V>(data, begin + size_t(c * stride_c + m), n);
+    if (!kStrided || stride_m == 1)
+      return load_eight<kWhole, V>(data, begin + size_t(c * stride_c + m), n);
+    Eight<V> result;
+#pragma clang loop unroll(full)
+    for (int j = 0; j < 8; ++j)
+      result.v[j] = j < n ? V(data[begin + size_t(c * stride_c + (m + j) * stride_m)]) : V(0);
+    return result;
   }
 };
 
-template <typename T, typename P>
-METAL_FUNC DenseWeight<T, P> dense_weight(P data, ConvSizes sizes) {
-  return {data, long(sizes.stride_k), sizes.stride_g, sizes.stride_c};
+template <typename T, bool kMirrored, typename P>
+METAL_FUNC DenseWeight<T, kMirrored, false, P> dense_weight(P data, ConvSizes sizes) {
+  return {data, long(sizes.stride_k), sizes.stride_g, sizes.stride_c, 1, sizes.n_k - 1};
+}
+
+// A view (offsets, rows, output channels) with the strides that MLX gives.
+template <typename T, bool kMirrored, typename P, typename S>
+METAL_FUNC DenseWeight<T, kMirrored, true, P> strided_weight(P data, S strides, ConvSizes sizes) {
+  return {
+      data,         long(strides[0]), sizes.out * int(strides[2]), int(strides[1]), int(strides[2]),
+      sizes.n_k - 1};
 }
 
 // T(scale * code + bias of the code's group), as kernels/cpu/features/packed.h says. A word holds
 // 32 / kBits input channels of one output channel, the first in the lowest bits. A scale of 16 bits
 // times a code is exact in float32, so a fused multiply-add has the same bits. With float32
 // scales the last bit may differ. kTurned: the weight is W^T of each group.
-template <typename T, int kBits, bool kTurned, typename C, typename A, typename B>
+template <typename T, int kBits, bool kTurned, bool kMirrored, typename C, typename A, typename B>
 struct PackedWeight {
   C codes;
   A scales;
   B biases;
   int group_size, n_words, n_groups, out_channels, rows;
   bool one_offset;  // (1, out_channels, words); else (n_k, words, out_channels)
+  int last;
   // Place of word or group i of n, of output channel m.
   size_t place(int k, int m, int i, int n) const thread {
-    return one_offset ? size_t(m) * size_t(n) + size_t(i)
-                      : (size_t(k) * size_t(n) + size_t(i)) * size_t(out_channels) + size_t(m);
+    return one_offset
+               ? size_t(m) * size_t(n) + size_t(i)
+               : (size_t(kMirrored ? last - k : k) * size_t(n) + size_t(i)) * size_t(out_channels) +
+                     size_t(m);
   }
   // The weight whose code is the lowest bits of a word.
   T expand(uint word, float scale, float bias) const thread {
@@ -109,9 +129,10 @@ struct PackedWeight {
   }
 };
 
-template <typename T, int kBits, bool kTurned, typename C, typename A, typename B>
-METAL_FUNC PackedWeight<T, kBits, kTurned, C, A, B> packed_weight(C codes, A scales, B biases,
-                                                                  ConvSizes sizes) {
+template <typename T, int kBits, bool kTurned, bool kMirrored, typename C, typename A, typename B>
+METAL_FUNC PackedWeight<T, kBits, kTurned, kMirrored, C, A, B> packed_weight(C codes, A scales,
+                                                                             B biases,
+                                                                             ConvSizes sizes) {
   const int in = kTurned ? sizes.out : sizes.in, out = kTurned ? sizes.in : sizes.out,
             group_size = sizes.group_size, n_groups = (in + group_size - 1) / group_size;
   return {codes,
@@ -122,7 +143,8 @@ METAL_FUNC PackedWeight<T, kBits, kTurned, C, A, B> packed_weight(C codes, A sca
           n_groups,
           sizes.groups * out,
           out,
-          sizes.n_k == 1};
+          sizes.n_k == 1,
+          sizes.n_k - 1};
 }
 
 }  // namespace lattice

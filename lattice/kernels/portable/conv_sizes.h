@@ -9,6 +9,7 @@ struct ConvSizes {
   int in, out;                       // channels of a group
   int stride_k, stride_g, stride_c;  // of a dense weight: an offset, a group, an input channel
   int group_size;                    // of a packed weight: codes that share a scale
+  float eps;                         // of a norm
 };
 
 struct OuterSizes {
