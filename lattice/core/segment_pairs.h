@@ -3,6 +3,8 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,12 +35,22 @@ class SegmentPairs {
   };
   std::vector<Run> runs() const;
 
+  // What kernels of a GPU read, made once: borders, pairs before each segment, and for both ends
+  // (n, 2) segment and first row of each kBlock rows.
+  static constexpr int kBlock = 32;
+  struct Arrays {
+    mx::array q_offsets, k_offsets, pairs, q_blocks, k_blocks;
+  };
+  const Arrays& arrays() const;
+
   std::string text() const;  // "7 segments, 1200 pairs of rows"
 
  private:
   SegmentPairs() = default;
   cpu::Buffer<int32_t> q_offsets_, k_offsets_;
   int64_t n_pairs_ = 0;
+  mutable std::once_flag once_;
+  mutable std::optional<Arrays> arrays_;
 };
 
 }  // namespace lattice

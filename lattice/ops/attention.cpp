@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <limits>
+#include <mutex>
+#include <tuple>
 
 #include "lattice/core/arrays.h"
 #include "lattice/kernels/cpu/features/attention.h"
@@ -55,6 +58,43 @@ SegmentPairs::Ptr checked_segments(const mx::array& q, const mx::array& k, const
     fail(kName, "k_offsets must have as many entries as offsets, " +
                     std::to_string(of_queries.size()) + ", got " + std::to_string(of_keys.size()));
   return SegmentPairs::create(std::move(of_queries), std::move(of_keys));
+}
+
+// The segments of borders that were given lately, so that the layers of a network that share a
+// layout share what kernels read of it. An array is known by its identity, and is kept alive.
+class RecentSegments {
+ public:
+  SegmentPairs::Ptr find(const mx::array& q, const mx::array& k, const mx::array& offsets,
+                         const std::optional<mx::array>& k_offsets) {
+    const Key key{offsets.id(), k_offsets ? k_offsets->id() : 0, q.shape(0), k.shape(0)};
+    {
+      const std::lock_guard lock(mutex_);
+      for (const Entry& entry : entries_)
+        if (entry.key == key) return entry.segments;
+    }
+    Entry made{key, offsets, k_offsets, checked_segments(q, k, offsets, k_offsets)};
+    const std::lock_guard lock(mutex_);
+    if (entries_.size() == kMostEntries) entries_.pop_front();
+    entries_.push_back(made);
+    return made.segments;
+  }
+
+ private:
+  static constexpr size_t kMostEntries = 32;
+  using Key = std::tuple<std::uintptr_t, std::uintptr_t, int, int>;
+  struct Entry {
+    Key key;
+    mx::array offsets;
+    std::optional<mx::array> k_offsets;
+    SegmentPairs::Ptr segments;
+  };
+  std::mutex mutex_;
+  std::deque<Entry> entries_;
+};
+
+RecentSegments& recent_segments() {
+  static auto* recent = new RecentSegments;
+  return *recent;
 }
 
 // Arrays of all pairs as one flat array. heads: leading axis of a segment, 0: none.
@@ -164,7 +204,7 @@ mx::array attention(const mx::array& q, const mx::array& k, const mx::array& v,
                     mx::StreamOrDevice s) {
   check_heads(q, k, v);
   routes::Attend a;
-  a.segments = checked_segments(q, k, offsets, options.k_offsets);
+  a.segments = recent_segments().find(q, k, offsets, options.k_offsets);
   const int heads = q.shape(1);
   a.scale = options.scale.value_or(1.0f / std::sqrt(static_cast<float>(q.shape(2))));
   if (!std::isfinite(a.scale)) fail(kName, "scale must be finite, got " + std::to_string(a.scale));

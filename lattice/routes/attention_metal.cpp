@@ -12,33 +12,7 @@ namespace lattice::routes {
 namespace {
 
 constexpr int kSpan = 32, kThreads = 256;  // of attention.metal
-
-mx::array integers(const std::vector<int32_t>& values, mx::Shape shape) {
-  return mx::array(values.data(), std::move(shape), mx::int32);
-}
-
-// (n, 2): segment and first row of each 32 rows of the segments that offsets gives.
-mx::array blocks_of(const int32_t* offsets, int64_t n_segments) {
-  std::vector<int32_t> blocks;
-  for (int64_t s = 0; s < n_segments; ++s)
-    for (int32_t first = 0; first < offsets[s + 1] - offsets[s]; first += kSpan)
-      blocks.insert(blocks.end(), {static_cast<int32_t>(s), first});
-  return integers(blocks, {static_cast<int>(blocks.size()) / 2, 2});
-}
-
-mx::array offsets_array(const int32_t* offsets, int64_t n_segments) {
-  return new_array(offsets, {static_cast<int>(n_segments) + 1}, mx::int32);
-}
-
-// Pairs of rows before each segment. They are read where there is a bias or mask of pairs, whose
-// size fits int32.
-mx::array pairs_array(const SegmentPairs& segments) {
-  std::vector<int32_t> pairs = {0};
-  int64_t sum = 0;
-  for (int64_t s = 0; s < segments.n_segments(); ++s)
-    pairs.push_back(static_cast<int32_t>(sum += segments.queries(s) * segments.keys(s)));
-  return integers(pairs, {static_cast<int>(pairs.size())});
-}
+static_assert(kSpan == SegmentPairs::kBlock);
 
 AttentionSizes sizes_of(const AttentionAsked& asked) {
   const Attend& a = asked.attend;
@@ -62,11 +36,11 @@ AttentionSizes sizes_of(const AttentionAsked& asked) {
 struct AttendKernel : KernelCall {
   std::string variant, terms, slopes;
 
-  AttendKernel(const AttentionAsked& asked, const std::string& function,
-               const int32_t* block_offsets, int heads)
+  AttendKernel(const AttentionAsked& asked, const std::string& function, int heads,
+               mx::array SegmentPairs::Arrays::* blocks)
       : KernelCall(function, function == "attention_tile" ? "attention" : "attention_backward") {
     const Attend& a = asked.attend;
-    const int64_t n = a.segments->n_segments();
+    const SegmentPairs::Arrays& kept = a.segments->arrays();
     const char* bias = !a.biased            ? "kNoBias"
                        : !a.positions       ? "kPairBias"
                        : a.positions->joint ? "kJointBias"
@@ -77,16 +51,15 @@ struct AttendKernel : KernelCall {
               flag(a.causal) + ">";
     call.name += "_" + parts + "_" + bias + (a.mask ? "_mask" : "") + (a.causal ? "_causal" : "");
     add("q", asked.q), add("k", asked.k), add("v", asked.v);
-    add("q_offsets", offsets_array(a.segments->q_offsets(), n));
-    add("k_offsets", offsets_array(a.segments->k_offsets(), n));
-    add("blocks", blocks_of(block_offsets, n));
+    add("q_offsets", kept.q_offsets), add("k_offsets", kept.k_offsets);
+    add("blocks", kept.*blocks);
     if (asked.bias) add("bias", *asked.bias);
     if (a.positions) {
       add("of_queries", a.positions->of_queries);
       add("of_keys", a.positions->of_keys);
     }
     if (a.mask) add("mask", *a.mask);
-    if (needs_pairs(a)) add("pairs", pairs_array(*a.segments));
+    if (needs_pairs(a)) add("pairs", kept.pairs);
     // What is switched off is not read: any pointer will do.
     terms = std::string("lattice::attend_terms(") + (a.biased ? "bias, " : "q, ") +
             (a.positions ? "of_queries, of_keys, " : "q_offsets, q_offsets, ") +
@@ -109,8 +82,8 @@ struct AttendKernel : KernelCall {
                     const std::vector<std::string>& tiles, mx::StreamOrDevice s) {
     std::string names;
     for (const std::string& tile : tiles) {
-      call.shared.push_back({"float", tile, "lattice::kSpan * lattice::kSpanPitch"});
-      names.append(names.empty() ? "" : ", ").append(tile);
+      call.shared.push_back({"float4", tile, "lattice::kSpan * lattice::kSpanPitch / 4"});
+      names.append(names.empty() ? "" : ", ").append("lattice::floats(" + tile + ")");
     }
     enter(variant, to + ", lattice::attend_rows(q, k, v), " + slopes + terms +
                        "lattice::" + memory + "{" + names + "}, " + kThreadPlace);
@@ -128,7 +101,7 @@ graph::Arrays attention_with_metal(const AttentionAsked& asked) {
   if (a.segments->n_keys() == 0)
     return {mx::zeros_like(q, asked.stream),
             mx::full({rows, heads}, INFINITY, mx::float32, asked.stream)};
-  AttendKernel kernel(asked, "attention_tile", a.segments->q_offsets(), heads);
+  AttendKernel kernel(asked, "attention_tile", heads, &SegmentPairs::Arrays::q_blocks);
   kernel.add_output("out", {q.shape(), q.dtype()});
   kernel.add_output("lse", {{rows, heads}, mx::float32});
   return kernel.run("out, lse", "AttendMemory", {"left", "right", "weights"}, asked.stream);
@@ -148,7 +121,7 @@ graph::Arrays attention_vjp_with_metal(const AttentionVjpAsked& asked) {
   if (lse.size() == 0) lse = attention_with_metal(forward)[1];
   const mx::array delta =
       sum_axis(mx::multiply(as_float32(g, s), as_float32(asked.out, s), s), -1, false, s);
-  AttendKernel of_queries(forward, "attention_dq", a.segments->q_offsets(), q.shape(1));
+  AttendKernel of_queries(forward, "attention_dq", q.shape(1), &SegmentPairs::Arrays::q_blocks);
   of_queries.add_slopes(g, lse, delta);
   of_queries.add_output("dq", {q.shape(), q.dtype()});
   if (forward.bias) of_queries.add_output("dbias", {forward.bias->shape(), mx::float32});
@@ -156,7 +129,7 @@ graph::Arrays attention_vjp_with_metal(const AttentionVjpAsked& asked) {
   const graph::Arrays found = of_queries.run(
       forward.bias ? "lattice::query_slopes(dq, dbias)" : "lattice::query_slopes(dq, dq)",
       "AttendMemory", {"left", "right", "weights"}, s);
-  AttendKernel of_keys(forward, "attention_dkv", a.segments->k_offsets(), k.shape(1));
+  AttendKernel of_keys(forward, "attention_dkv", k.shape(1), &SegmentPairs::Arrays::k_blocks);
   of_keys.add_slopes(g, lse, delta);
   of_keys.add_output("dk", {k.shape(), k.dtype()});
   of_keys.add_output("dv", {v.shape(), v.dtype()});

@@ -17,7 +17,7 @@ namespace lattice {
 using namespace metal;
 
 constant constexpr int kSpan = 32;              // queries and keys of a tile, lanes of a simdgroup
-constant constexpr int kSpanPitch = kSpan + 1;  // rows of a tile start in different banks
+constant constexpr int kSpanPitch = kSpan + 4;  // rows of a tile start at multiples of 16 bytes
 constant constexpr int kOwn = 4;                // queries of one simdgroup
 constant constexpr int kAttendThreads = 256;
 
@@ -87,6 +87,9 @@ struct AttendMemory {
   threadgroup float* weights;
 };
 
+// A tile is declared in blocks of 16 bytes, so that four values are one access.
+METAL_FUNC threadgroup float* floats(threadgroup float4* tile) { return (threadgroup float*)tile; }
+
 // bias(h, i, j) from the table; i and j are rows of the positions.
 template <bool kJoint, typename Terms>
 METAL_FUNC float table_bias(Terms terms, AttentionSizes sizes, int head, int i, int j) {
@@ -126,17 +129,35 @@ METAL_FUNC void read_tile(threadgroup float* tile, X x, HeadRows rows, int size,
 // Adds to sums[r] the products of row r of `left` with row `lane` of `right`: 32 channels.
 METAL_FUNC void add_products(thread float* sums, threadgroup float* left, threadgroup float* right,
                              int lane) {
-  for (int c = 0; c < kSpan; ++c)
-    for (int r = 0; r < kOwn; ++r)
-      sums[r] += left[r * kSpanPitch + c] * right[lane * kSpanPitch + c];
+  for (int c = 0; c < kSpan; c += 4) {
+    const float4 b = *(threadgroup float4*)(right + lane * kSpanPitch + c);
+#pragma clang loop unroll(full)
+    for (int r = 0; r < kOwn; ++r) {
+      const float4 a = *(threadgroup float4*)(left + r * kSpanPitch + c);
+      sums[r] += a.x * b.x;
+      sums[r] += a.y * b.y;
+      sums[r] += a.z * b.z;
+      sums[r] += a.w * b.w;
+    }
+  }
 }
 
-// sum + own row r of `weights` times column `lane` of `right`.
-METAL_FUNC float add_column(float sum, threadgroup float* weights, threadgroup float* right,
-                            int row, int lane) {
-  for (int t = 0; t < kSpan; ++t)
-    sum += weights[row * kSpanPitch + t] * right[t * kSpanPitch + lane];
-  return sum;
+// Adds to sums[r * kParts] the products of row r of `weights` with column `lane` of `right`.
+template <int kParts>
+METAL_FUNC void add_columns(thread float* sums, threadgroup float* weights,
+                            threadgroup float* right, int lane) {
+  for (int t = 0; t < kSpan; t += 4) {
+    threadgroup float* b = right + t * kSpanPitch + lane;
+    const float4 column = float4(b[0], b[kSpanPitch], b[2 * kSpanPitch], b[3 * kSpanPitch]);
+#pragma clang loop unroll(full)
+    for (int r = 0; r < kOwn; ++r) {
+      const float4 w = *(threadgroup float4*)(weights + r * kSpanPitch + t);
+      sums[r * kParts] += w.x * column.x;
+      sums[r * kParts] += w.y * column.y;
+      sums[r * kParts] += w.z * column.z;
+      sums[r * kParts] += w.w * column.w;
+    }
+  }
 }
 
 // Place of the pair (i, j) in a bias of pairs.
@@ -187,7 +208,8 @@ METAL_FUNC void attention_tile(device Out* out, device float* lse, Rows in, Term
     for (int r = 0; r < kOwn; ++r) logit[r] = 0.0f;
     for (int part = 0; part < kParts; ++part) {
       threadgroup_barrier(mem_flags::mem_threadgroup);
-      read_tile(memory.left, in.q, queries, size, part * kSpan, sizes.scale, id);
+      if (kParts > 1 || k0 == 0)  // a single part stays
+        read_tile(memory.left, in.q, queries, size, part * kSpan, sizes.scale, id);
       read_tile(memory.right, in.k, keys, size, part * kSpan, 1.0f, id);
       threadgroup_barrier(mem_flags::mem_threadgroup);
       add_products(logit, memory.left + own * kSpanPitch, memory.right, at);
@@ -206,9 +228,8 @@ METAL_FUNC void attention_tile(device Out* out, device float* lse, Rows in, Term
       threadgroup_barrier(mem_flags::mem_threadgroup);
       read_tile(memory.right, in.v, keys, size, part * kSpan, 1.0f, id);
       threadgroup_barrier(mem_flags::mem_threadgroup);
-      for (int r = 0; r < kOwn; ++r)
-        sum[r * kParts + part] =
-            add_column(sum[r * kParts + part] * keep[r], memory.weights, memory.right, own + r, at);
+      for (int r = 0; r < kOwn; ++r) sum[r * kParts + part] *= keep[r];
+      add_columns<kParts>(sum + part, memory.weights + own * kSpanPitch, memory.right, at);
     }
   }
   for (int r = 0; r < kOwn; ++r) {

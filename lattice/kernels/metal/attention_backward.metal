@@ -83,9 +83,7 @@ METAL_FUNC void attention_dq(To to, Rows in, Slopes slopes, Terms terms, Segment
       threadgroup_barrier(mem_flags::mem_threadgroup);
       read_tile(memory.right, in.k, keys, size, part * kSpan, 1.0f, id);
       threadgroup_barrier(mem_flags::mem_threadgroup);
-      for (int r = 0; r < kOwn; ++r)
-        sum[r * kParts + part] =
-            add_column(sum[r * kParts + part], memory.weights, memory.right, own + r, at);
+      add_columns<kParts>(sum + part, memory.weights + own * kSpanPitch, memory.right, at);
     }
   }
   for (int r = 0; r < kOwn; ++r) {
@@ -137,8 +135,10 @@ METAL_FUNC void attention_dkv(To to, Rows in, Slopes slopes, Terms terms, Segmen
     of_k[i] = 0.0f;
     of_v[i] = 0.0f;
   }
+  // The first block of queries that see the first key.
+  const int first = kCausal ? max(0, k0 - (z.n_k - z.n_q)) / kSpan * kSpan : 0;
   for (int head = kv_head * shared_by; head < (kv_head + 1) * shared_by; ++head)
-    for (int q0 = 0; q0 < z.n_q; q0 += kSpan) {
+    for (int q0 = first; q0 < z.n_q; q0 += kSpan) {
       const HeadRows queries = {z.q_first + q0, z.q_end(), heads, head};
       float logit[kOwn], dp[kOwn];
       for (int r = 0; r < kOwn; ++r) {
@@ -175,12 +175,8 @@ METAL_FUNC void attention_dkv(To to, Rows in, Slopes slopes, Terms terms, Segmen
         read_tile(memory.left, slopes.g, queries, size, part * kSpan, 1.0f, id);
         read_tile(memory.right, in.q, queries, size, part * kSpan, sizes.scale, id);
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        for (int r = 0; r < kOwn; ++r) {
-          of_v[r * kParts + part] =
-              add_column(of_v[r * kParts + part], memory.weights, memory.left, own + r, at);
-          of_k[r * kParts + part] =
-              add_column(of_k[r * kParts + part], memory.slopes, memory.right, own + r, at);
-        }
+        add_columns<kParts>(of_v + part, memory.weights + own * kSpanPitch, memory.left, at);
+        add_columns<kParts>(of_k + part, memory.slopes + own * kSpanPitch, memory.right, at);
       }
     }
   for (int r = 0; r < kOwn; ++r) {
