@@ -1,5 +1,5 @@
 // Batch norm with the sum and the ReLU that follow it in residual networks: its derivatives. The
-// launches of features_batch_norm.h compute; tangents and second derivatives come from the formula
+// rows of routes/norm.h compute; tangents and second derivatives come from the formula
 // in MLX operations.
 #include <mlx/ops.h>
 #include <mlx/transforms.h>
@@ -7,7 +7,7 @@
 #include "lattice/graph/differentiable.h"
 #include "lattice/ops/columns.h"
 #include "lattice/ops/features.h"
-#include "lattice/ops/features_batch_norm.h"
+#include "lattice/routes/norm.h"
 
 namespace lattice {
 namespace {
@@ -27,7 +27,9 @@ Arrays backward(const Norm& n, const Arrays& in, const mx::array& g, const Array
   Arrays all = in;
   all.push_back(g);
   all.insert(all.end(), made.begin(), made.end());
-  const auto forward = [=](const Arrays& a) { return launch_norm_vjp(n, a, s); };
+  const auto forward = [=](const Arrays& a) {
+    return routes::run(routes::norm_vjp_rows(), {n, a, s});
+  };
   const auto twice = [=](const Arrays& a) {
     return mx::vjp([&](const Arrays& x) { return formula(n, x, s); },
                    Arrays(a.begin(), a.begin() + count), {a[n.inputs()]})
@@ -46,7 +48,9 @@ Arrays backward(const Norm& n, const Arrays& in, const mx::array& g, const Array
 }
 
 Normalized normalize(const Norm& n, const Arrays& inputs, mx::StreamOrDevice s) {
-  const auto forward = [=](const Arrays& in) { return launch_norm(n, in, s); };
+  const auto forward = [=](const Arrays& in) {
+    return routes::run(routes::norm_rows(), {n, in, s});
+  };
   const auto vjp = [=](const Arrays& in, const Arrays& ct, const Arrays& out) {
     return backward(n, in, ct[0], {out[0], out[1], out[2]}, s);
   };

@@ -17,10 +17,14 @@ struct AdamwBetas {
 
 /// {parameter, m, v} after one step of AdamW. All arrays are float32, of one shape. rates (3,)
 /// float32 holds decay, rate and correction. So nobody has to wait for a learning rate that is
-/// itself computed.
+/// itself computed. Two more, (5,): whether the step counts, 1 or 0, where 0 keeps the old values;
+/// and a factor of the gradient.
 LATTICE_API std::vector<mx::array> adamw_step(const mx::array& parameter, const mx::array& gradient,
                                               const mx::array& m, const mx::array& v,
                                               const mx::array& rates, const AdamwBetas& betas = {},
                                               mx::StreamOrDevice s = {});
+
+/// Whether all values of all arrays are finite: a scalar, true or false.
+LATTICE_API mx::array all_finite(const std::vector<mx::array>& arrays, mx::StreamOrDevice s = {});
 
 }  // namespace lattice

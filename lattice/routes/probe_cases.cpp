@@ -1,4 +1,6 @@
 // Small cases for probes. Values are multiples of 1/16, so that sums are exact in float32.
+#include <mlx/ops.h>
+
 #include <array>
 
 #include "lattice/core/arrays.h"
@@ -6,6 +8,8 @@
 #include "lattice/routes/conv.h"
 #include "lattice/routes/distance.h"
 #include "lattice/routes/geometry.h"
+#include "lattice/routes/norm.h"
+#include "lattice/routes/optimizer.h"
 #include "lattice/routes/pool.h"
 
 namespace lattice::routes {
@@ -147,6 +151,16 @@ std::vector<ConvAsked> probe_cases(const ConvAsked& like) {
     const ConvProblem z = shape_on(r, like.dtype());
     ConvAsked asked{z, rows_in(z), {values({as_int(z.n_k()), kIn, kOut}, 2, z.dtype())}};
     if (like.weight.codes) pack(asked, like.weight.codes->packing);
+    if (like.weight.strided) {
+      asked.weight.w = mx::swapaxes(values({as_int(z.n_k()), kOut, kIn}, 2, z.dtype()), 1, 2);
+      asked.weight.strided = true;
+    }
+    if (like.norm) {
+      const auto channels = [](uint32_t seed) { return values({kOut}, seed, mx::float32); };
+      asked.norm = {channels(6), mx::ones({kOut}), channels(7), channels(8), 0.0f,
+                    {},          like.norm->relu};
+      if (like.norm->residual) asked.norm->residual = values(asked.rows().shape, 9, z.dtype());
+    }
     cases.push_back(std::move(asked));
   }
   return cases;
@@ -226,6 +240,42 @@ std::vector<NeighborsAsked> probe_cases(const NeighborsAsked& like) {
     rows = mx::array(places.data(), {kRows, 3}, mx::float32);
   }
   return {{{rows, std::nullopt, std::nullopt, std::nullopt}, {4, 3.0f}, 4, "probe"}};
+}
+
+namespace {
+
+constexpr int kNormRows = 700, kNormChannels = 40;
+
+graph::Arrays norm_inputs(const Norm& norm, const graph::Arrays& like) {
+  const mx::Dtype dtype = like[0].dtype();
+  const auto channels = [&](uint32_t seed, mx::Dtype of) {
+    return values({kNormChannels}, seed, of);
+  };
+  graph::Arrays in = {values({kNormRows, kNormChannels}, 1, dtype), channels(2, like[1].dtype()),
+                      channels(3, like[2].dtype())};
+  if (norm.given) in.insert(in.end(), {channels(4, mx::float32), mx::ones({kNormChannels})});
+  if (norm.residual) in.push_back(values({kNormRows, kNormChannels}, 5, dtype));
+  return in;
+}
+
+}  // namespace
+
+std::vector<NormAsked> probe_cases(const NormAsked& like) {
+  return {{like.norm, norm_inputs(like.norm, like.in)}};
+}
+std::vector<NormVjpAsked> probe_cases(const NormVjpAsked& like) {
+  NormVjpAsked asked{like.norm, norm_inputs(like.norm, like.in)};
+  const mx::Dtype dtype = like.in[0].dtype();
+  asked.in.push_back(values({kNormRows, kNormChannels}, 6, dtype));
+  asked.in.push_back(values({kNormRows, kNormChannels}, 7, dtype));
+  asked.in.push_back(values({kNormChannels}, 8, mx::float32));
+  asked.in.push_back(mx::ones({kNormChannels}));
+  return {asked};
+}
+
+std::vector<FiniteAsked> probe_cases(const FiniteAsked& like) {
+  const mx::Dtype dtype = like.arrays.empty() ? mx::float32 : like.arrays[0].dtype();
+  return {{{values({300, 7}, 1, dtype), values({9}, 2, dtype)}}};
 }
 
 }  // namespace lattice::routes

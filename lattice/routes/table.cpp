@@ -12,6 +12,8 @@
 #include "lattice/routes/distance.h"
 #include "lattice/routes/geometry.h"
 #include "lattice/routes/int_conv.h"
+#include "lattice/routes/norm.h"
+#include "lattice/routes/optimizer.h"
 #include "lattice/routes/pool.h"
 
 namespace lattice::routes {
@@ -52,7 +54,8 @@ const std::vector<const AnyTable*>& tables() {
       &per_edge_outer_rows(), &int_conv_rows(),      &pool_rows(),     &segments_rows(),
       &argmax_rows(),         &gather_rows(),        &map_rows_rows(), &distance_rows(),
       &attention_rows(),      &attention_vjp_rows(), &unique_rows(),   &lookup_rows(),
-      &relate_rows(),         &neighbors_rows()};
+      &relate_rows(),         &neighbors_rows(),     &norm_rows(),     &norm_vjp_rows(),
+      &all_finite_rows()};
   return all;
 }
 

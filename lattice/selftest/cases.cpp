@@ -118,6 +118,7 @@ std::vector<OracleCase> oracle_cases() {
   add_integer_cases(cases);
   add_distance_cases(cases);
   add_attention_cases(cases);
+  add_norm_cases(cases);
   return cases;
 }
 

@@ -147,6 +147,7 @@ void add_geometry_cases(std::vector<OracleCase>& cases);
 void add_integer_cases(std::vector<OracleCase>& cases);
 void add_distance_cases(std::vector<OracleCase>& cases);
 void add_attention_cases(std::vector<OracleCase>& cases);
+void add_norm_cases(std::vector<OracleCase>& cases);
 void add_features_cases(std::vector<PlainCase>& cases);
 void add_distance_gradient_cases(std::vector<PlainCase>& cases);
 void add_neighbor_attention_cases(std::vector<PlainCase>& cases);

@@ -1,5 +1,5 @@
-// Oracle cases of whole rows and columns: sum_rows, join_columns, take_columns, batch_norm and
-// row_norm with their gradients, gelu, adamw.
+// Oracle cases of whole rows and columns: sum_rows, join_columns, take_columns, row_norm with its
+// gradient, gelu, adamw.
 #include <mlx/ops.h>
 #include <mlx/transforms.h>
 
@@ -10,7 +10,6 @@
 #include "lattice/graph/dtype.h"
 #include "lattice/ops/columns.h"
 #include "lattice/ops/features.h"
-#include "lattice/ops/features_batch_norm.h"
 #include "lattice/ops/optimizer.h"
 #include "lattice/selftest/cases.h"
 
@@ -76,84 +75,6 @@ PlainCase columns_case(Random& random, const Shape& z, bool take, mx::Dtype dtyp
     return take ? take_columns(arrays[0], 1, 3, s) : join_columns(arrays, s);
   };
   test.magnitude.assign(test.expected.size(), 0.0);
-  return test;
-}
-
-// Mean and variance of each channel: of the rows, or given as float32.
-std::pair<Values, Values> moments(Random& random, const Shape& z, const Values& x, bool given) {
-  Values mean = random_values(random, {z.c}, mx::float32),
-         var = random_values(random, {z.c}, mx::float32);
-  const size_t channels = static_cast<size_t>(z.c), n = static_cast<size_t>(z.n);
-  const auto over = static_cast<double>(std::max<size_t>(n, 1));
-  std::vector<float> means(channels), vars(channels);
-  for (size_t c = 0; c < channels; ++c) {
-    if (given) {
-      var.exact[c] = std::fabs(var.exact[c]) + 0.25;
-    } else {
-      double sum = 0, squares = 0;
-      for (size_t r = 0; r < n; ++r) sum += x.exact[r * channels + c];
-      mean.exact[c] = sum / over;
-      for (size_t r = 0; r < n; ++r)
-        squares += std::pow(x.exact[r * channels + c] - mean.exact[c], 2);
-      var.exact[c] = squares / over;
-    }
-    means[c] = static_cast<float>(mean.exact[c]);
-    vars[c] = static_cast<float>(var.exact[c]);
-    if (given) mean.exact[c] = double{means[c]}, var.exact[c] = double{vars[c]};
-  }
-  mean.array = mx::array(means.data(), {z.c}, mx::float32);
-  var.array = mx::array(vars.data(), {z.c}, mx::float32);
-  return {mean, var};
-}
-
-// y of batch_norm, or the gradient of x for cotangent g.
-PlainCase norm_case(Random& random, const Shape& z, const Norm& norm, bool gradient,
-                    mx::Dtype dtype) {
-  PlainCase test = make_case(gradient ? "batch_norm_vjp" : "batch_norm", z, dtype,
-                             std::string(norm.given ? "given " : "") +
-                                 (norm.residual ? "residual " : "") + (norm.relu ? "relu " : ""));
-  const Values x = random_values(random, {z.n, z.c}, dtype),
-               residual = random_values(random, {z.n, z.c}, dtype);
-  const Values weight = random_values(random, {z.c}, mx::float32),
-               bias = random_values(random, {z.c}, mx::float32);
-  const auto [mean, var] = moments(random, z, x, norm.given);
-  graph::Arrays inputs = {x.array, weight.array, bias.array};
-  if (norm.given) inputs.insert(inputs.end(), {mean.array, var.array});
-  if (norm.residual) inputs.push_back(residual.array);
-  test.run = [norm, inputs](mx::StreamOrDevice s) { return launch_norm(norm, inputs, s)[0]; };
-  const Values g = random_values(random, {z.n, z.c}, dtype);
-  const size_t channels = static_cast<size_t>(z.c);
-  std::vector<float> y(x.exact.size());
-  std::vector<double> inner(y.size()), s0(channels), s1(channels);
-  for (size_t i = 0; i < y.size(); ++i) {
-    const size_t c = i % channels;
-    const double r = 1 / std::sqrt(var.exact[c] + double{norm.eps}),
-                 centered = x.exact[i] - mean.exact[c];
-    const double added = norm.residual ? residual.exact[i] : 0;
-    const double value = centered * r * weight.exact[c] + bias.exact[c] + added;
-    const bool on = !norm.relu || value > 0;
-    y[i] = static_cast<float>(on ? value : 0);
-    inner[i] = on ? g.exact[i] : 0;
-    s0[c] += inner[i], s1[c] += inner[i] * centered;
-    if (gradient) continue;
-    test.expected.push_back(on ? value : 0);
-    test.magnitude.push_back(8 * (std::fabs(centered * r * weight.exact[c]) +
-                                  std::fabs(bias.exact[c]) + std::fabs(added)));
-  }
-  if (!gradient) return test;
-  for (size_t i = 0; i < y.size(); ++i) {
-    const size_t c = i % channels;
-    const double r = 1 / std::sqrt(var.exact[c] + double{norm.eps}), a = weight.exact[c] * r;
-    const double centered = x.exact[i] - mean.exact[c], rows = static_cast<double>(z.n);
-    const double part = norm.given ? 0 : s0[c] / rows + centered * r * r * s1[c] / rows;
-    test.expected.push_back(a * (inner[i] - part));
-    test.magnitude.push_back(32 * std::fabs(a) *
-                             (std::fabs(inner[i]) + (norm.given ? 0 : 1 + std::fabs(part))));
-  }
-  const mx::array made = mx::array(y.data(), {z.n, z.c}, mx::float32);
-  inputs.insert(inputs.end(),
-                {g.array, mx::astype(made, dtype, mx::Device::cpu), mean.array, var.array});
-  test.run = [norm, inputs](mx::StreamOrDevice s) { return launch_norm_vjp(norm, inputs, s)[0]; };
   return test;
 }
 
@@ -249,13 +170,6 @@ void add_features_cases(std::vector<PlainCase>& cases) {
       cases.push_back(sum_case(random, z, dtype));
       for (const bool take : {false, true}) cases.push_back(columns_case(random, z, take, dtype));
     }
-    for (const bool given : {false, true})
-      for (const bool residual : {false, true})
-        for (const bool gradient : {false, true}) {
-          if (z.n < 7) continue;  // the variance of one row is 0
-          cases.push_back(
-              norm_case(random, z, {given, residual, residual, 1e-3f}, gradient, mx::float32));
-        }
     for (const mx::Dtype dtype : {mx::float32, mx::float16, mx::bfloat16})
       for (const bool other : {false, true}) {
         cases.push_back(gelu_case(random, z, other, dtype));

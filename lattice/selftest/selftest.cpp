@@ -1,5 +1,6 @@
 #include "lattice/selftest/selftest.h"
 
+#include <mlx/backend/metal/metal.h>
 #include <mlx/device.h>
 #include <mlx/ops.h>
 #include <mlx/transforms.h>
@@ -8,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <stdexcept>
+#include <variant>
 
 #include "lattice/core/errors.h"
 #include "lattice/graph/gpu_call.h"
@@ -27,6 +29,14 @@ uint64_t bits_of(const graph::Arrays& results) {
   return hash;
 }
 
+std::string gpu_name() {
+  if (!mx::metal::is_available()) return "";
+  const auto& info = mx::device_info(mx::Device::gpu);
+  const auto found = info.find("device_name");
+  const auto* name = found == info.end() ? nullptr : std::get_if<std::string>(&found->second);
+  return name ? *name : "";
+}
+
 using Run = std::function<graph::Arrays()>;
 
 // Runs one case. `row` says what it is.
@@ -42,6 +52,7 @@ SelftestRow tried(SelftestRow row, const Answer& test, bool tf32, const Run& run
     row.error = oracle_error(test, results, tf32 ? kTf32Part : kFloat32Part);
   } catch (const std::exception& e) {
     row.failure = e.what();
+    row.unsupported = is_refusal(row.failure, gpu_name());
   }
   return row;
 }
@@ -70,6 +81,15 @@ mx::Device place_of(mx::Device::DeviceType device) {
 }
 
 }  // namespace
+
+// The back end says so by name, or fails to make a pipeline of a library that was compiled.
+bool is_refusal(const std::string& error, const std::string& gpu) {
+  const auto has = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  return has(error, "unlowered function call") ||
+         (has(error, "Unable to load kernel") && has(gpu, "Paravirtual"));
+}
 
 std::vector<SelftestRow> selftest(const std::string& device, const std::string& prefix, int every,
                                   const std::function<void(double)>& tell) {

@@ -121,8 +121,11 @@ class SelftestReport:
 
     @property
     def ok(self) -> bool:
-        """Whether there are rows, and all of them are right."""
-        return bool(self.rows) and all(r.ok for r in self.rows)
+        """Whether there are rows, and none of them is wrong.
+
+        Rows that the device does not support are not wrong; `str` counts them.
+        """
+        return bool(self.rows) and all(r.ok or r.unsupported for r in self.rows)
 
     @property
     def routes(self) -> dict[tuple[str, str, str], list[SelftestRow]]:
@@ -133,22 +136,28 @@ class SelftestReport:
         return found
 
     def __str__(self) -> str:
-        wrong = [key for key, rows in self.routes.items() if not all(r.ok for r in rows)]
+        missing = [key for key, of in self.routes.items() if any(r.unsupported for r in of)]
+        wrong = [
+            key for key, rows in self.routes.items() if not all(r.ok or r.unsupported for r in rows)
+        ]
         verdict = (
             f"passed: {len(self.routes)} routes, {len(self.rows)} cases, all within tolerance"
             if self.ok
             else f"FAILED: {len(wrong)} of {len(self.routes)} routes are wrong: "
             + ", ".join(route for _, _, route in wrong)
         )
+        if missing:
+            verdict += f"; {len(missing)} routes are unsupported by this device"
         one, two = (max(len(key[i]) for key in self.routes) if self.routes else 10 for i in (0, 2))
         head = f"{'operation':{one}}  {'route':{two}}  cases  worst error / tolerance  result"
         lines = [verdict, "", head]
         for (operation, _, route), rows in self.routes.items():
-            bad = [r for r in rows if not r.ok]
+            bad = [r for r in rows if not r.ok and not r.unsupported]
+            refused = any(r.unsupported for r in rows)
             worst = max(r.error for r in rows)
             lines.append(
                 f"{operation:{one}}  {route:{two}}  {len(rows):5}  {worst:23.3f}  "
-                + ("FAIL" if bad else "ok")
+                + ("FAIL" if bad else "unsupported by this device" if refused else "ok")
             )
             lines += [f"    {r.label}: {r.failure or f'error {r.error:.3g}'}" for r in bad]
         return "\n".join(lines)

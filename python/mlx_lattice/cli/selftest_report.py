@@ -38,8 +38,11 @@ def describe(report: SelftestReport) -> dict[str, Any]:
         entry["seconds"] = sum(r.seconds for r in rows)
         entry["fastest_seconds"] = min(r.seconds for r in rows)
         entry["failed"] = [
-            {"case": r.label, "error": r.error, "failure": r.failure} for r in rows if not r.ok
+            {"case": r.label, "error": r.error, "failure": r.failure}
+            for r in rows
+            if not r.ok and not r.unsupported
         ]
+        entry["unsupported"] = sum(r.unsupported for r in rows)
         entries.append(entry)
     made = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
     return {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import mlx.core as mx
 import mlx.nn as nn
 
-from .. import ops
+from .. import _ext, ops
 from ..core import SparseTensor
 from ..core._checks import (
     flag,
@@ -30,6 +30,13 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from ..core.types import Rows
+
+
+def _moved(
+    old_mean: mx.array, old_var: mx.array, mean: mx.array, var: mx.array, m: float, wider: float
+) -> tuple[mx.array, mx.array]:
+    """Running statistics after a step; var is divided by n, the running one by n - 1."""
+    return (1 - m) * old_mean + m * mean, (1 - m) * old_var + m * var * wider
 
 
 def _on_rows(module: Module, x: Rows, run: Callable[[mx.array], mx.array]) -> Rows:
@@ -225,8 +232,13 @@ class BatchNorm(nn.Module):
         )
         if self.training and self._track and n > 1:
             m = self._momentum
-            self.running_mean = (1 - m) * self.running_mean + m * mean
-            self.running_var = (1 - m) * self.running_var + m * var * (n / (n - 1))
+            arrays = (self.running_mean, self.running_var, mean, var)
+            wider = n / (n - 1)
+            self.running_mean, self.running_var = (
+                _ext.running_statistics(arrays, m, wider)
+                if _ext.on_gpu()
+                else _moved(*arrays, m, wider)
+            )
         return y
 
     def _extra_repr(self) -> str:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 from .. import _ext
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import mlx.core as mx
 
     from ..core.types import ArrayLike, StreamOrDevice
 
-__all__ = ["adamw_step"]
+__all__ = ["adamw_step", "all_finite"]
 
 
 def adamw_step(
@@ -33,9 +35,26 @@ def adamw_step(
     Args:
         parameter, gradient: Arrays of one shape.
         m, v: First and second moment, of the same shape.
-        rates: (3,) float32: decay, rate and correction of this step.
+        rates: (3,) float32: decay, rate and correction of this step. Two more, (5,): 0 where the
+            step does not count, so that the old values stay, and a factor of the gradient.
         b1, b2: Decay of the moments.
         eps: Small number that is added before the division.
         stream: Stream or device of MLX.
     """
     return _ext.adamw_step(parameter, gradient, m, v, rates, b1, b2, eps, stream)
+
+
+def all_finite(arrays: Sequence[mx.array], stream: StreamOrDevice = None) -> mx.array:
+    """Whether all values of all arrays are finite, as a lazy scalar.
+
+    Args:
+        arrays: float32, float16 or bfloat16 arrays of any shapes.
+        stream: Stream or device of MLX.
+
+    Examples:
+        >>> import mlx.core as mx
+        >>> from mlx_lattice import ops
+        >>> ops.all_finite([mx.ones(3), mx.array([1.0, float("inf")])]).item()
+        False
+    """
+    return _ext.all_finite(list(arrays), stream)

@@ -31,7 +31,7 @@ Values make(int64_t n) {
 void run(Values& x) {
   adamw(static_cast<int64_t>(x.p.size()),
         {x.p.data(), x.g.data(), x.m.data(), x.v.data(), x.p_out.data(), x.m_out.data(),
-         x.v_out.data(), 0.99f, 0.02f, 1.5f, 1e-6f, 0.9, 0.99});
+         x.v_out.data(), 0.99f, 0.02f, 1.5f, 1e-6f, 1.0f, 0.9, 0.99});
 }
 
 TEST(AdamW, IsTheFormula) {

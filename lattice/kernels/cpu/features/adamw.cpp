@@ -20,7 +20,7 @@ void adamw_piece(const AdamW& call, int64_t begin, int64_t end) {
   const auto b1 = all(call.b1), b2 = all(call.b2), r1 = all(1 - call.b1), r2 = all(1 - call.b2);
   for (int64_t i = begin; i < end; i += lanes) {
     const auto at = [&](const float* x) { return load_until(d, x + i, x + end); };
-    const auto g = at(call.g);
+    const auto g = hn::Mul(all(double{call.factor}), at(call.g));
     const auto m = hn::Add(hn::Mul(b1, at(call.m)), hn::Mul(r1, g));
     const auto v = hn::Add(hn::Mul(b2, at(call.v)), hn::Mul(r2, hn::Mul(g, g)));
     const auto below =

@@ -1,4 +1,5 @@
-// Batch norm with the sum and the ReLU that follow it in residual networks, and its gradient.
+// Batch norm with the sum and the ReLU that follow it in residual networks, and its gradient: what
+// is asked, and who launches it.
 //
 //   y = relu((x - mean) / sqrt(var + eps) * weight + bias + residual)
 //   g' = g where y > 0;  s0 = sum g',  s1 = sum g' (x - mean),  r = 1 / sqrt(var + eps)
@@ -10,9 +11,11 @@
 #include <mlx/ops.h>
 
 #include <algorithm>
+#include <string>
 
 #include "lattice/core/arrays.h"
-#include "lattice/graph/differentiable.h"
+#include "lattice/graph/output_spec.h"
+#include "lattice/routes/decide.h"
 
 namespace lattice {
 
@@ -23,12 +26,6 @@ struct Norm {
   size_t residual_at() const { return given ? 5 : 3; }
   size_t inputs() const { return residual_at() + (residual ? 1 : 0); }
 };
-
-// {y, mean, var}: on the CPU one pass over memory.
-graph::Arrays launch_norm(const Norm& n, const graph::Arrays& in, mx::StreamOrDevice s);
-// Cotangents of the inputs of a norm, behind which `in` has the cotangent of y, y, mean and var. On
-// the CPU two passes over memory.
-graph::Arrays launch_norm_vjp(const Norm& n, const graph::Arrays& in, mx::StreamOrDevice s);
 
 // {y, mean, var} in MLX operations, differentiable as they are. sum(x): (N, C) -> (C,).
 template <typename Sum>
@@ -46,4 +43,42 @@ graph::Arrays norm_formula(const Norm& n, const graph::Arrays& in, const Sum& su
   return {mx::astype(y, in[0].dtype(), s), mean, var};
 }
 
+namespace routes {
+
+struct NormAsked {
+  Norm norm;
+  graph::Arrays in;
+  mx::StreamOrDevice stream = {};
+  Facts facts() const;
+  std::string variant() const;
+};
+// Cotangents of the inputs. Behind the inputs of the norm `in` has the cotangent of y, y, mean and
+// var.
+struct NormVjpAsked {
+  Norm norm;
+  graph::Arrays in;
+  mx::StreamOrDevice stream = {};
+  const mx::array& g() const { return in[norm.inputs()]; }
+  const mx::array& y() const { return in[norm.inputs() + 1]; }
+  const mx::array& mean() const { return in[norm.inputs() + 2]; }
+  const mx::array& var() const { return in[norm.inputs() + 3]; }
+  Facts facts() const;
+  std::string variant() const;
+};
+
+const Table<NormAsked, graph::Arrays>& norm_rows();
+const Table<NormVjpAsked, graph::Arrays>& norm_vjp_rows();
+std::vector<NormAsked> probe_cases(const NormAsked& like);
+std::vector<NormVjpAsked> probe_cases(const NormVjpAsked& like);
+
+// {y, mean, var}. On the CPU two passes over memory, one if the statistics are given.
+graph::Arrays norm_on_cpu(const NormAsked& asked);
+graph::Arrays norm_with_metal(const NormAsked& asked);
+graph::Arrays norm_with_mlx(const NormAsked& asked);
+// On the CPU two passes over memory.
+graph::Arrays norm_vjp_on_cpu(const NormVjpAsked& asked);
+graph::Arrays norm_vjp_with_metal(const NormVjpAsked& asked);
+graph::Arrays norm_vjp_with_mlx(const NormVjpAsked& asked);
+
+}  // namespace routes
 }  // namespace lattice

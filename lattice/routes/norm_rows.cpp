@@ -1,16 +1,14 @@
-#include "lattice/ops/features_batch_norm.h"
-
+// The rows of batch_norm and of its gradient, and the launches that are not kernels of a GPU.
 #include <mlx/transforms.h>
 
 #include <bit>
 
-#include "lattice/core/arrays.h"
+#include "lattice/graph/dtype.h"
 #include "lattice/kernels/cpu/features/norm.h"
-#include "lattice/ops/columns.h"
-#include "lattice/routes/capability.h"
 #include "lattice/routes/launch.h"
+#include "lattice/routes/norm.h"
 
-namespace lattice {
+namespace lattice::routes {
 namespace {
 
 using graph::Arrays;
@@ -21,14 +19,41 @@ std::string key_of(const Norm& n) {
 }
 
 cpu::Rows rows_of(const graph::Input& x) {
-  return {routes::float_type_of(x.dtype), x.shape[0], x.shape[1]};
+  return {float_type_of(x.dtype), x.shape[0], x.shape[1]};
 }
 
 Arrays formula(const Norm& n, const Arrays& in, mx::StreamOrDevice s) {
-  return norm_formula(n, in, [s](const mx::array& x) { return sum_rows_with_mlx(x, s); }, s);
+  return norm_formula(n, in, [s](const mx::array& x) { return sum_axis(x, 0, false, s); }, s);
 }
 
-Arrays norm_on_cpu(const Norm& n, const Arrays& in, mx::StreamOrDevice s) {
+std::string text_of(const Norm& norm, const mx::array& x) {
+  return graph::dtype_name(x.dtype()) + (norm.given ? " given" : "") +
+         (norm.residual ? " residual" : "") + (norm.relu ? " relu" : "");
+}
+
+Facts facts_of(const Norm& norm, const Arrays& in, size_t written) {
+  const mx::array& x = in[0];
+  Facts facts;
+  facts.dtype = x.dtype();
+  facts.n_in = x.shape(0), facts.n_out = x.shape(0), facts.n_edges = x.shape(0);
+  facts.flop = 8 * static_cast<double>(x.size());
+  for (const mx::array& a : in) facts.bytes += static_cast<double>(a.nbytes());
+  facts.bytes += static_cast<double>(written * x.nbytes());
+  facts.relation = "all rows of a channel";
+  facts.storage = norm.given ? "given statistics" : "statistics of the rows";
+  facts.shape = channels_text(x.shape(1), x.shape(1)) + ", " + graph::dtype_name(x.dtype());
+  return facts;
+}
+
+}  // namespace
+
+Facts NormAsked::facts() const { return facts_of(norm, in, 1); }
+std::string NormAsked::variant() const { return text_of(norm, in[0]); }
+Facts NormVjpAsked::facts() const { return facts_of(norm, in, norm.residual && norm.relu ? 2 : 1); }
+std::string NormVjpAsked::variant() const { return text_of(norm, in[0]); }
+
+Arrays norm_on_cpu(const NormAsked& asked) {
+  const auto& [n, in, s] = asked;
   const mx::array x = graph::row_contiguous(in[0], s);
   const mx::Shape channels = {x.shape(1)};
   Arrays moments;
@@ -58,15 +83,17 @@ Arrays norm_on_cpu(const Norm& n, const Arrays& in, mx::StreamOrDevice s) {
   return {y, moments[0], moments[1]};
 }
 
-Arrays norm_vjp_on_cpu(const Norm& n, const Arrays& in, mx::StreamOrDevice s) {
-  const mx::array& g = in[n.inputs()];
-  const Arrays made(in.begin() + static_cast<int64_t>(n.inputs()) + 1, in.end());
-  const auto times = [&](const mx::array& a, const mx::array& b) { return mx::multiply(a, b, s); };
+Arrays norm_vjp_on_cpu(const NormVjpAsked& asked) {
+  const auto& [n, in, s] = asked;
+  const mx::array& g = asked.g();
+  const auto times = [s = asked.stream](const mx::array& a, const mx::array& b) {
+    return mx::multiply(a, b, s);
+  };
   const mx::array x = graph::row_contiguous(in[0], s), gradient = graph::row_contiguous(g, s);
-  const mx::array mean = graph::row_contiguous(made[1], s);
+  const mx::array mean = graph::row_contiguous(asked.mean(), s);
   const mx::Shape channels = {x.shape(1)};
   Arrays inputs = {x, gradient, mean};
-  if (n.relu) inputs.push_back(graph::row_contiguous(made[0], s));
+  if (n.relu) inputs.push_back(graph::row_contiguous(asked.y(), s));
   const Arrays sums = graph::cpu_call(
       "norm_sums", key_of(n), inputs, {{channels, mx::float32}, {channels, mx::float32}},
       [](std::span<const graph::Input> in, std::span<const graph::Output> out) {
@@ -75,7 +102,7 @@ Arrays norm_vjp_on_cpu(const Norm& n, const Arrays& in, mx::StreamOrDevice s) {
                        out[1].as<float>());
       },
       s);
-  const mx::array r = mx::rsqrt(mx::add(made[2], mx::array(n.eps), s), s),
+  const mx::array r = mx::rsqrt(mx::add(asked.var(), mx::array(n.eps), s), s),
                   a = times(r, as_float32(in[1], s));
   const mx::array cubed = times(a, times(r, r)), none = mx::zeros(channels, mx::float32, s);
   const mx::array share(-1.0f / static_cast<float>(std::max(x.shape(0), 1)));
@@ -104,18 +131,45 @@ Arrays norm_vjp_on_cpu(const Norm& n, const Arrays& in, mx::StreamOrDevice s) {
   return grads;
 }
 
-}  // namespace
+Arrays norm_with_mlx(const NormAsked& asked) { return formula(asked.norm, asked.in, asked.stream); }
 
-Arrays launch_norm(const Norm& n, const Arrays& in, mx::StreamOrDevice s) {
-  return on_gpu(s) ? formula(n, in, s) : norm_on_cpu(n, in, s);
-}
-
-Arrays launch_norm_vjp(const Norm& n, const Arrays& in, mx::StreamOrDevice s) {
-  if (!on_gpu(s)) return norm_vjp_on_cpu(n, in, s);
+Arrays norm_vjp_with_mlx(const NormVjpAsked& asked) {
+  const auto& [n, in, s] = asked;
   return mx::vjp([&](const Arrays& a) { return Arrays{formula(n, a, s)[0]}; },
-                 Arrays(in.begin(), in.begin() + static_cast<int64_t>(n.inputs())),
-                 {in[n.inputs()]})
+                 Arrays(in.begin(), in.begin() + static_cast<int64_t>(n.inputs())), {asked.g()})
       .second;
 }
 
-}  // namespace lattice
+const Table<NormAsked, Arrays>& norm_rows() {
+  static const Table<NormAsked, Arrays> table(
+      "batch_norm", "batch norm",
+      {{kCpu, Code::host, "cpu.rows", {}, "statistics, then all values in one pass",
+        counted<norm_on_cpu>},
+       {kGpu,
+        Code::metal,
+        "metal.parts",
+        {},
+        "parts of 512 rows, combined in order; three launches, one if the statistics are given",
+        counted<norm_with_metal>},
+       {kGpu, Code::mlx, "gpu.mlx", {}, "the formula in operations of MLX", counted<norm_with_mlx>}});
+  return table;
+}
+
+const Table<NormVjpAsked, Arrays>& norm_vjp_rows() {
+  static const Table<NormVjpAsked, Arrays> table(
+      "batch_norm_vjp", "gradient of batch norm",
+      {{kCpu, Code::host, "cpu.rows", {}, "two sums per channel, then all values in one pass",
+        counted<norm_vjp_on_cpu>},
+       {kGpu,
+        Code::metal,
+        "metal.parts",
+        {},
+        "parts of 512 rows, combined in order; three launches",
+        counted<norm_vjp_with_metal>},
+       {kGpu, Code::mlx, "gpu.mlx", {}, "MLX's gradient of the formula",
+        counted<norm_vjp_with_mlx>}},
+      Answer::sums);
+  return table;
+}
+
+}  // namespace lattice::routes
