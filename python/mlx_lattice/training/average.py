@@ -57,6 +57,11 @@ class WeightAverage:
 
     def update(self) -> None:
         """Takes in the parameters after a step."""
+        self.mix()
+        mx.eval(self.values)
+
+    def mix(self) -> None:
+        """The same without evaluating it."""
         self.steps += 1
         d = min(self._decay, (1 + self.steps) / (10 + self.steps))
         now = dict(named_arrays(self._model.parameters()))
@@ -65,7 +70,6 @@ class WeightAverage:
             for k, v in named_arrays(self.values)
         ]
         self.values = tree_unflatten(mixed)
-        mx.eval(self.values)
 
     @contextmanager
     def applied(self) -> Iterator[Module]:

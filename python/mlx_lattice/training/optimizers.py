@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import mlx.core as mx
 import mlx.optimizers
+from mlx.utils import tree_map
 
 from .. import ops
 from ..core import _checks
+
+if TYPE_CHECKING:
+    from mlx.nn import Module
 
 __all__ = ["AdamW"]
 
@@ -36,6 +42,7 @@ class AdamW(mlx.optimizers.AdamW):
     """
 
     _made: tuple[mx.array, mx.array] | None = None  # a step, and its rates
+    _guard: mx.array | None = None  # (2,): whether the step counts, a factor of the gradients
 
     def apply_single(
         self, gradient: mx.array, parameter: mx.array, state: dict[str, mx.array]
@@ -43,17 +50,38 @@ class AdamW(mlx.optimizers.AdamW):
         """The parameter after a step; `state` holds its moments."""
         _checks.instance("AdamW", "state", state, dict, "a dict of moments")
         if any(a.dtype != mx.float32 for a in (gradient, parameter, state["m"])):
-            return super().apply_single(gradient, parameter, state)
+            return self._apply_other(gradient, parameter, state)
         b1, b2 = self.betas
         step, state["m"], state["v"] = ops.adamw_step(
             parameter, gradient, state["m"], state["v"], self._rates(), b1=b1, b2=b2, eps=self.eps
         )
         return step
 
+    def _apply_other(
+        self, gradient: mx.array, parameter: mx.array, state: dict[str, mx.array]
+    ) -> mx.array:
+        """MLX's step, for other dtypes than float32."""
+        if self._guard is None:
+            return super().apply_single(gradient, parameter, state)
+        old = dict(state)
+        step = super().apply_single(
+            (gradient * self._guard[1]).astype(gradient.dtype), parameter, state
+        )
+        counts = self._guard[0] != 0
+        state.update({name: mx.where(counts, state[name], old[name]) for name in old})
+        return mx.where(counts, step, parameter)
+
     def _rates(self) -> mx.array:
-        """(3,): decay, rate and correction of this step, for all parameters; see ops.adamw_step."""
+        """(3,): decay, rate and correction of this step, for all parameters; see ops.adamw_step.
+
+        Inside of `guarded_update` the guard stands behind them.
+        """
         if self._made is None or self._made[0] is not self.step:
-            self._made = self.step, self._new_rates()
+            rates = self._new_rates()
+            self._made = (
+                self.step,
+                rates if self._guard is None else mx.concatenate([rates, self._guard]),
+            )
         return self._made[1]
 
     def _new_rates(self) -> mx.array:
@@ -63,3 +91,40 @@ class AdamW(mlx.optimizers.AdamW):
             return mx.stack([decay, rate, one])
         b1, b2 = self.betas
         return mx.stack([decay, rate / (1 - b1**self.step), mx.rsqrt(1 - b2**self.step)])
+
+
+def guarded_update(
+    optimizer: mlx.optimizers.Optimizer,
+    model: Module,
+    gradients: dict[str, Any],
+    counts: mx.array,
+    factor: mx.array,
+) -> None:
+    """A step with gradients times `factor` that keeps all values where `counts` is false.
+
+    Nothing is evaluated: whether a step counts may still be unknown. `AdamW` reads both in its own
+    pass over memory; other optimizers take two more passes.
+    """
+    state = tree_map(lambda a: a, optimizer.state)
+
+    def chosen(new: Any, old: Any) -> Any:
+        """What is not in the old tree, such as the state of a first step, is new."""
+        if isinstance(new, dict):
+            return {k: chosen(v, old[k]) if k in old else v for k, v in new.items()}
+        if isinstance(new, list):
+            return [chosen(a, b) for a, b in zip(new, old)]
+        return mx.where(counts, new, old)
+
+    if isinstance(optimizer, AdamW):
+        optimizer._guard = mx.stack([counts.astype(mx.float32), factor])
+        try:
+            optimizer.update(model, gradients)
+        finally:
+            optimizer._guard = optimizer._made = None
+        for name in ("step", "learning_rate"):
+            optimizer.state[name] = chosen(optimizer.state[name], state[name])
+        return
+    parameters = model.trainable_parameters()
+    optimizer.update(model, tree_map(lambda g: g * factor.astype(g.dtype), gradients))
+    model.update(chosen(model.trainable_parameters(), parameters))
+    optimizer.state = chosen(optimizer.state, state)

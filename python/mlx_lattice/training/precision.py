@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import mlx.core as mx
 from mlx.utils import tree_map
 
+from .. import ops
 from ..nn._arrays import named_arrays
 
 if TYPE_CHECKING:
@@ -26,7 +27,11 @@ FIRST, LEAST, MOST, GROWTH = 2.0**15, 1.0, 2.0**24, 500
 
 
 class Precision:
-    """name: float32, bfloat16 or float16. `state` is what a checkpoint keeps."""
+    """name: float32, bfloat16 or float16. `state` is what a checkpoint keeps.
+
+    The scale is a lazy value: a step decides how it moves, and the next step may begin before
+    anybody has waited for that.
+    """
 
     def __init__(self, name: str = "float32") -> None:
         if name not in DTYPES:
@@ -34,22 +39,40 @@ class Precision:
                 f"[Precision] name: found {name!r}, expected one of {', '.join(DTYPES)}"
             )
         self.dtype = DTYPES[name]
-        self.scale = FIRST if name == "float16" else 1.0
-        self.good_steps = 0
-        self.left_out = 0
+        self._set(FIRST if name == "float16" else 1.0, 0, 0)
+
+    def _set(self, scale: float, good_steps: int, left_out: int) -> None:
+        self.lazy_scale = mx.array(float(scale))
+        self._good_steps, self._left_out = mx.array(int(good_steps)), mx.array(int(left_out))
 
     @property
     def plain(self) -> bool:
         return bool(self.dtype == mx.float32)
 
     @property
+    def scale(self) -> float:
+        return float(self.lazy_scale)
+
+    @property
+    def left_out(self) -> int:
+        return int(self._left_out)
+
+    @property
+    def arrays(self) -> list[mx.array]:
+        """What a step leaves to the next one."""
+        return [self.lazy_scale, self._good_steps, self._left_out]
+
+    @property
     def state(self) -> dict[str, float]:
-        return {"scale": self.scale, "good_steps": self.good_steps, "left_out": self.left_out}
+        return {
+            "scale": self.scale,
+            "good_steps": int(self._good_steps),
+            "left_out": self.left_out,
+        }
 
     @state.setter
     def state(self, values: dict[str, float]) -> None:
-        self.scale = float(values["scale"])
-        self.good_steps, self.left_out = int(values["good_steps"]), int(values["left_out"])
+        self._set(values["scale"], int(values["good_steps"]), int(values["left_out"]))
 
     def cast(self, tree: Tree) -> Tree:
         """float32 arrays of a tree in this precision; others as they are."""
@@ -71,20 +94,20 @@ class Precision:
         change: Callable[[Callable[[mx.array], mx.array]], object] = item.with_feats
         return change(lambda feats: feats.astype(self.dtype))
 
-    def usable(self, gradients: dict[str, Any]) -> bool:
-        """Whether all gradients are finite; adjusts the scale."""
+    def usable(self, gradients: dict[str, Any]) -> mx.array:
+        """Whether all gradients are finite, as a lazy scalar; adjusts the scale."""
         if self.dtype != mx.float16:
-            return True
-        finite = mx.stack([mx.isfinite(a).all() for _, a in named_arrays(gradients)]).all().item()
-        if finite:
-            self.good_steps += 1
-            if self.good_steps % GROWTH == 0:
-                self.scale = min(self.scale * 2, MOST)
-        else:
-            self.left_out += 1
-            self.good_steps = 0
-            self.scale = max(self.scale / 2, LEAST)
-        return bool(finite)
+            return mx.array(True)
+        finite = ops.all_finite([a for _, a in named_arrays(gradients)])
+        good = mx.where(finite, self._good_steps + 1, 0)
+        grown = mx.minimum(self.lazy_scale * 2, MOST)
+        scale = mx.where(good % GROWTH == 0, grown, self.lazy_scale)
+        self.lazy_scale = mx.where(finite, scale, mx.maximum(self.lazy_scale / 2, LEAST))
+        self._good_steps, self._left_out = (
+            good,
+            mx.where(finite, self._left_out, self._left_out + 1),
+        )
+        return finite
 
 
 def value_and_grad(
@@ -92,13 +115,19 @@ def value_and_grad(
     loss: Callable[..., mx.array | tuple[mx.array, object]],
     precision: Precision,
 ) -> Gradient:
-    """f(item) -> ((value, outputs), gradients) for the float32 trainable parameters."""
+    """f(item) -> ((value, outputs), gradients) for the float32 trainable parameters.
+
+    The gradients are those of value * scale: whoever uses them divides.
+    """
+
+    scaled_loss = precision.dtype == mx.float16
 
     def scaled(parameters: dict[str, Any], item: object) -> tuple[mx.array, object]:
         model.update(precision.cast(parameters))
         found = loss(model, precision.item(item))
         value, outputs = found if isinstance(found, tuple) else (found, None)
-        return value.astype(mx.float32) * precision.scale, outputs
+        value = value.astype(mx.float32)
+        return (value if not scaled_loss else value * precision.lazy_scale), outputs
 
     gradient = mx.value_and_grad(scaled)
 
@@ -108,10 +137,8 @@ def value_and_grad(
             (value, outputs), gradients = gradient(master, item)
         finally:
             model.update(master)
-        scale = precision.scale
-        if scale != 1:
-            value = value / scale
-            gradients = tree_map(lambda g: g / scale, gradients)
+        if scaled_loss:
+            value = value / precision.lazy_scale
         return (value, outputs), gradients
 
     return call

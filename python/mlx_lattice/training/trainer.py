@@ -18,6 +18,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -29,8 +30,9 @@ import mlx.optimizers
 import numpy as np
 from mlx.utils import tree_map, tree_unflatten
 
+from .._ext import start
 from ..core import _checks
-from ..devices import keep_memory
+from ..devices import arrays_of, keep_memory
 from ..nn import pack
 from ..nn._arrays import named_arrays
 from . import checkpoint
@@ -38,7 +40,7 @@ from .average import WeightAverage
 from .callbacks import HISTORY, write_history
 from .distributed import Ranks, TrainingError, check_ranks
 from .loader import Loader
-from .optimizers import AdamW
+from .optimizers import AdamW, guarded_update
 from .precision import Precision
 from .precision import value_and_grad as cast_value_and_grad
 from .progress import Progress
@@ -81,12 +83,24 @@ def _check_parts(model: object, optimizer: object, loss: object, ranks: object) 
     _checks.function("Trainer", "loss", loss)
 
 
+@dataclass(frozen=True)
+class _Step:
+    """A step that was started; loss and usable are lazy."""
+
+    loss: mx.array
+    usable: mx.array
+    seen: list[tuple[Any, mx.array, object]]  # item, loss and outputs
+    count: int  # items of all ranks
+    batch: int  # its number in the epoch
+
+
 class Trainer:
     """The training loop, with validation, checkpoints, resume and any number of ranks.
 
     One step takes `batch` items per rank, and its gradient is the mean over all items of all ranks.
-    `history` has one dict per epoch. A subclass may replace `seed_epoch`, `seed_step`, `batches`
-    and `observe`; `points.train_pointcnn` does.
+    `history` has one dict per epoch. The loss of a step is awaited while the next step runs, so
+    that a GPU finds work when it is done; results do not depend on it. A subclass may replace
+    `seed_epoch`, `seed_step`, `batches` and `observe`; `points.train_pointcnn` does.
 
     Args:
         model: The network.
@@ -170,6 +184,7 @@ class Trainer:
         self._path = checkpoint_file
         self._quiet = _checks.flag(self, "quiet", quiet) or not self.ranks.first
         self._batch_number = 0
+        self._failed = mx.array(False)  # whether the loss of a step was not finite
         self._within: dict[str, Any] | None = None  # where a resumed epoch goes on
         self._checkpoint_seconds = checkpoint_seconds if self.ranks.size == 1 else None
         self._history_path = None if directory is None else Path(directory) / HISTORY
@@ -346,11 +361,20 @@ class Trainer:
 
     def step(self, items: Sequence[Any], count: int | None = None) -> float:
         """One update with this rank's items of a batch of `count`; returns the mean loss."""
+        return self._finish(self._start(items, count))
+
+    def _start(self, items: Sequence[Any], count: int | None = None) -> _Step:
+        """Starts an update and waits for nothing, so that the next one can be prepared meanwhile.
+
+        Whether the update counts is a value like others: not if a gradient or the loss is not
+        finite, and not behind a step whose loss was not.
+        """
         items = _checks.listed(self, "items", items, "the items of a batch")
         count = _checks.integer(
             self, "count", len(items) * self.ranks.size if count is None else count
         )
         loss, gradients, seen = mx.array(0.0), None, []
+        scale = self.precision.lazy_scale
         for item in items:
             value, g = self._gradient(item)
             value, outputs = value if isinstance(value, tuple) else (value, None)
@@ -358,29 +382,49 @@ class Trainer:
             loss = loss + value
             gradients = g if gradients is None else tree_map(mx.add, gradients, g)
             if len(items) > 1:
-                mx.eval(loss, gradients)  # holds the memory of one item at a time
+                start(arrays_of([loss, gradients]))  # holds the memory of one item at a time
         if gradients is None:
             gradients = tree_map(mx.zeros_like, self.model.trainable_parameters())
-        if count != self.ranks.size:
-            gradients = tree_map(lambda g: g * (self.ranks.size / count), gradients)
-        gradients = self.ranks.average_gradients(gradients)
+        factor = mx.array(self.ranks.size / count) / scale
+        if self.ranks.size > 1:
+            gradients = tree_map(lambda g: g * factor, gradients)
+            gradients, factor = self.ranks.average_gradients(gradients), mx.array(1.0)
         loss = self.ranks.total(loss) / count
-        self.ranks.eval(loss, gradients)
-        mean = float(loss)
-        if not self.precision.usable(gradients):
+        if self.ranks.size > 1:
+            self.ranks.eval(loss, gradients)
+        usable = self.precision.usable(gradients)
+        if self._clip_norm is not None:
+            gradients = tree_map(lambda g: g * factor, gradients)
+            gradients, _ = mlx.optimizers.clip_grad_norm(gradients, self._clip_norm)
+            factor = mx.array(1.0)
+        sound = mx.isfinite(loss)
+        counts = usable & sound & ~self._failed
+        self._failed = self._failed | (usable & ~sound)
+        guarded_update(self.optimizer, self.model, gradients, counts, factor)
+        if self.average is not None:
+            self.average.mix()
+        kept = [] if self.average is None else self.average.values
+        start(
+            arrays_of(
+                [loss, usable, self._failed, self.precision.arrays, [s[1:] for s in seen]]
+                + [self.model.parameters(), self.optimizer.state, kept]
+            )
+        )
+        return _Step(loss, usable, seen, count, self._batch_number)
+
+    def _finish(self, step: _Step) -> float:
+        """Waits for a step that was started; returns its mean loss."""
+        self.ranks.eval(step.loss, step.usable)
+        mean = float(step.loss)
+        if not bool(step.usable):
             return mean if math.isfinite(mean) else 0.0  # the scale of the loss was too large
         if not math.isfinite(mean):
+            self._failed = mx.array(False)
             raise TrainingError(
-                f"the loss is {mean} in epoch {self.epoch + 1}, batch {self._batch_number}: "
+                f"the loss is {mean} in epoch {self.epoch + 1}, batch {step.batch}: "
                 "a smaller learning rate may help; weights and last checkpoint are unchanged"
             )
-        if self._clip_norm is not None:
-            gradients, _ = mlx.optimizers.clip_grad_norm(gradients, self._clip_norm)
-        self.optimizer.update(self.model, gradients)
-        mx.eval(self.model.parameters(), self.optimizer.state)
-        if self.average is not None:
-            self.average.update()
-        for item, value, outputs in seen:
+        for item, value, outputs in step.seen:
             self.observe(item, value, outputs)
         if self.on_step is not None:
             self.on_step()
@@ -393,22 +437,33 @@ class Trainer:
         within, self._within = self._within or {"batch": 0, "total": 0.0, "done": 0}, None
         total, done, self._batch_number = within["total"], within["done"], within["batch"]
         saved = time.monotonic()
+        pending: _Step | None = None  # one that was started and not finished
         stream = StringIO() if self._quiet else None  # no terminal: nothing is printed
         size = len(items) if isinstance(items, Sized) else None
         with Progress(f"epoch {self.epoch + 1}/{epochs}", size, self.unit, stream) as bar:
             bar.advance(done)
+
+            def finish(step: _Step) -> None:
+                nonlocal total, done
+                loss = self._finish(step)
+                total += loss * step.count
+                done += step.count
+                bar.advance(step.count, f"loss {loss:.4f}")
+
             for mine, count in self.batches(items):
                 self.seed_step()
                 self._batch_number += 1
-                loss = self.step(mine, count)
-                total += loss * count
-                done += count
-                bar.advance(count, f"loss {loss:.4f}")
+                last, pending = pending, self._start(mine, count)
+                if last is not None:
+                    finish(last)  # while this step runs
                 wait = self._checkpoint_seconds
                 if wait is not None and time.monotonic() - saved >= wait:
-                    within = {"batch": self._batch_number, "total": total, "done": done}
-                    self._save(within)
+                    finish(pending)
+                    pending = None
+                    self._save({"batch": self._batch_number, "total": total, "done": done})
                     saved = time.monotonic()
+            if pending is not None:
+                finish(pending)
         return total / done
 
     def _save(self, within: dict[str, Any] | None = None) -> None:
