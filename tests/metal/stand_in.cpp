@@ -2,6 +2,8 @@
 // is not there, and says what that machine can do.
 #include "lattice/graph/gpu_call.h"
 
+#include "counting.h"
+
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/function.h>
@@ -67,6 +69,7 @@ NB_MODULE(lattice_stand_in, m) {
       .def_prop_ro("outputs", &outputs_of);
   m.def("fill", &fill, nb::arg("run").none(), nb::arg("backend"), nb::arg("tier").none(),
         nb::arg("probing").none(), nb::arg("tf32"));
+  bind_counting(m);
   m.def("clear", [] {
     graph::stand_in() = {};
     routes::forget_probes();

@@ -4,6 +4,7 @@ It needs Xcode, but no GPU: a host that computes nothing stands in for it and co
 """
 
 import os
+import re
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -53,3 +54,17 @@ def test_every_kernel_compiles(standard, tmp_path):
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         done = pool.map(compiled, chosen, map(str, range(len(chosen))))
         assert [run.stderr for run in done if run.returncode] == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("xcrun") is None, reason="no Xcode here")
+def test_neighboring_values_are_loaded_at_once(tmp_path):
+    """In the code that Apple's compiler makes of a tile kernel with 8 channels per load."""
+    text = next(t for t in texts() if "conv_tiles_sorted" in t and "_in8_out8" in t)
+    path = Path(tmp_path / "kernel.metal")
+    path.write_text(PRELUDE + text)
+    command = ["xcrun", "metal", "-S", "-emit-llvm", "-O2", "-I", INCLUDE, str(path), "-o", "-"]
+    made = subprocess.run(command, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    loads = re.findall(r"= load (.+?), ", made.stdout)
+    assert any(found.startswith(("<4 x", "<8 x")) for found in loads), sorted(set(loads))

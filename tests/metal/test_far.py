@@ -41,7 +41,9 @@ def sorted_convolution(backend="metal", tensor=False):
     arrays = {
         "x": Far(ROWS, tail),
         "w": w,
-        "words": ints(ROWS, 27, 1, CHANNELS, CHANNELS, CHANNELS * CHANNELS, CHANNELS, CHANNELS, 0),
+        "words": ints(
+            ROWS, 27, 1, CHANNELS, CHANNELS, CHANNELS * CHANNELS, CHANNELS, CHANNELS, 0, 0
+        ),
         "map": Far(27 * ROWS, rows),
         "tile_masks": Far(ROWS // 16, np.full(4, 1 << 26, np.int32)),
         "order": Far(ROWS, rows[::-1]),
@@ -64,7 +66,7 @@ def convolution_by_rows(backend="metal"):
     arrays = {
         "x": Far(ROWS, tail),
         "w": w,
-        "words": ints(ROWS, 27, CHANNELS, 1, 1, CHANNELS, 1, CHANNELS, 0),
+        "words": ints(ROWS, 27, CHANNELS, 1, 1, CHANNELS, 1, CHANNELS, 0, 0),
         "row_offsets": Far(ROWS + 1, np.arange(65, dtype=np.int32)),
         "edge_ids": np.arange(64, dtype=np.int32),
         "in_rows": np.arange(ROWS - 1, ROWS - 65, -1, dtype=np.int32),
@@ -86,7 +88,7 @@ def packed_linear(backend="metal"):
         "codes": np.array(packed.weight),
         "scales": np.array(packed.scales),
         "code_biases": np.array(packed.biases),
-        "words": ints(ROWS, 1, 1, CHANNELS, CHANNELS, 0, 0, 0, packed.group_size),
+        "words": ints(ROWS, 1, 1, CHANNELS, CHANNELS, 0, 0, 0, packed.group_size, 0),
         "y": Far(ROWS, np.zeros((64, CHANNELS), np.float16)),
     }
     dense = np.array(ops.linear_features(mx.array(tail), packed).astype(mx.float32))
@@ -108,7 +110,6 @@ def weight_gradient(backend="metal"):
     arrays = {
         "x": Far(ROWS, left),
         "g": Far(ROWS, right),
-        "edge_ids": np.arange(40, dtype=np.int32),
         "in_rows": i + (ROWS - 64),
         "out_rows": o + (ROWS - 64),
         "parts": ints(0, 0, 40, 0),
@@ -154,7 +155,46 @@ def gathered_rows(backend="metal"):
     return launch, arrays, (CHANNELS // 4, ROWS, 1), 1, tail[rows]
 
 
+def norm_of(backend, kernel):
+    x = mx.array(numbers(600, CHANNELS))
+    return record(lambda: ops.batch_norm_act(x, eps=1e-3)[0], kernel, backend=backend)
+
+
+def norm_sums(backend="metal"):
+    """The last part has 64 rows: their mean and the squares around it."""
+    launch = norm_of(backend, "norm_parts")
+    tail, parts = numbers(64, CHANNELS), -(-ROWS // 512)
+    exact = tail.astype(np.float32)
+    expected = np.stack([exact.mean(0), ((exact - exact.mean(0)) ** 2).sum(0)])[None]
+    arrays = {
+        "x": Far(ROWS, tail),
+        "words": ints(ROWS, CHANNELS, 512, 0, 0, 0, 0, 0),
+        "parts": Far(parts, np.zeros((1, 2, CHANNELS), np.float32)),
+    }
+    return launch, arrays, (parts * 256, 2, 1), 1, expected
+
+
+def norm_values(backend="metal"):
+    launch = norm_of(backend, "norm_apply")
+    tail = numbers(64, CHANNELS)
+    channels = np.stack([numbers(CHANNELS).astype(np.float32) for _ in range(4)])
+    mean, var, weight, bias = channels[0], np.abs(channels[1]) + 1, channels[2], channels[3]
+    arrays = {
+        "x": Far(ROWS, tail),
+        "mean": mean,
+        "var": var,
+        "weight": weight,
+        "bias": bias,
+        "words": ints(ROWS, CHANNELS, 512, 0, 0, 0, 0, 0),
+        "y": Far(ROWS, np.zeros((32, CHANNELS), np.float16)),
+    }
+    expected = (tail[32:].astype(np.float32) - mean) / np.sqrt(var) * weight + bias
+    return launch, arrays, (CHANNELS // 8, ROWS, 1), 1, expected
+
+
 CASES = [
+    norm_sums,
+    norm_values,
     sorted_convolution,
     tensor_convolution,
     convolution_by_rows,
@@ -208,6 +248,11 @@ PLANTS = {
         weight_gradient,
         "size_t(to) * size_t(sizes.groups * out)",
         "size_t(to * (sizes.groups * out))",
+    ),
+    "rows of a norm": (
+        norm_values,
+        "size_t(row) * size_t(sizes.channels)",
+        "size_t(row * sizes.channels)",
     ),
     "rows of a segment": (segment_sum, "size_t(row) * size_t(channels)", "size_t(row * channels)"),
 }

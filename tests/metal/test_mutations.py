@@ -139,7 +139,10 @@ def test_text_that_is_no_msl(name, conv):
 
 def test_implicit_conversion_to_bfloat():
     case = convolution(mx.bfloat16)
-    mistake = plant("T(sum + float(arrays.bias[m]));", "sum + float(arrays.bias[m]);")
+    mistake = plant(
+        "y[at] = T(norm.of(sum + float(bias[m]), m, at));",
+        "y[at] = norm.of(sum + float(bias[m]), m, at);",
+    )
     assert "implicit conversion" in found(case, mistake, "fast")
 
 
@@ -345,8 +348,8 @@ OUTER = {
     ),
     "a tile that is written too early": (f"{BARRIER}  // the tiles are read", "", "race: "),
     "edges past the end": (
-        "at < end ? int(edges.edge_ids[at]) : -1",
-        "int(edges.edge_ids[at])",
+        "there = e < end && has_edge(i);",
+        "there = true;",
         "wrong|out of",
     ),
 }

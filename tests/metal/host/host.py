@@ -142,13 +142,15 @@ class MetalHost:
     def _inputs(self, launch, inputs):
         """Values, whether they are written, whether they are there: arrays, then their shapes."""
         for array, (shape, strides, ndim) in zip(inputs, launch.shape_info, strict=True):
-            yield _bytes(array), False, True
+            view = _bytes(array)
+            steps = [n // view.itemsize for n in view.strides]
+            # As it lies in memory: MLX hands a view over without a copy.
+            yield view.transpose(sorted(range(view.ndim), key=lambda a: -steps[a])), False, True
             if array.ndim == 0:
                 continue
             if shape:
                 yield self._axes(array.shape, np.int32), False, True
             if strides:
-                steps = np.cumprod([1, *array.shape[:0:-1]])[::-1]
                 yield self._axes(steps, np.int64), False, True
             if ndim:
                 yield np.array([array.ndim], np.int32), False, True

@@ -69,6 +69,7 @@ def standing_in(host=None, backend="metal", tier=None, probing=None, tf32=False)
     """
 
     def run(call, inputs, launch):
+        mx.eval(inputs)
         if backend == "cuda":
             return host(of_cuda(call), inputs)
         made = of_metal(lambda *arrays: launch(arrays), inputs, call.outputs, call.init_value)

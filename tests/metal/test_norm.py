@@ -1,0 +1,176 @@
+"""Batch norm, the test of gradients and layers with a norm where the tile is stored.
+
+test_routes.py runs norm.metal and finite.metal against the float64 oracle. Here are numbers of
+10^4 standard deviations from zero, planted mistakes, and layers that tests of rows do not reach.
+"""
+
+import re
+
+import mlx.core as mx
+import mlx_lattice as ml
+import numpy as np
+import pytest
+from metal.host import CompileError, CudaHost, MetalError, MetalHost
+from metal.planted import plant
+from mlx_lattice import _ext, nn, ops
+
+pytestmark = pytest.mark.usefixtures("needs_host")
+
+ROWS, CHANNELS = 1100, 40  # three parts, the last one short; two groups of channels
+BARRIER = "threadgroup_barrier(mem_flags::mem_threadgroup);"
+
+
+def rows(mean=0.0, scale=1.0, dtype=mx.float32):
+    random = np.random.default_rng(3)
+    return mx.array(
+        (mean + scale * random.standard_normal((ROWS, CHANNELS))).astype(np.float32)
+    ).astype(dtype)
+
+
+def norm(x, relu=True):
+    weight, bias = mx.linspace(0.5, 2, CHANNELS), mx.linspace(-1, 1, CHANNELS)
+    return ops.batch_norm_act(x, weight, bias, eps=1e-6, relu=relu)
+
+
+def gradients(x, relu=True):
+    weight, bias = mx.linspace(0.5, 2, CHANNELS), mx.linspace(-1, 1, CHANNELS)
+    g = mx.array(np.random.default_rng(4).standard_normal(x.shape).astype(np.float32))
+
+    def loss(x, weight, bias):
+        y, _, _ = ops.batch_norm_act(x, weight, bias, eps=1e-6, relu=relu, residual=x)
+        return (y.astype(mx.float32) * g).sum()
+
+    return mx.grad(loss, argnums=(0, 1, 2))(x, weight, bias)
+
+
+@pytest.mark.parametrize("host", [MetalHost, CudaHost])
+def test_a_mean_of_ten_thousand_deviations_costs_no_digit(host):
+    x = rows(mean=1e4, scale=1.0)
+    exact = np.array(x).astype(np.float64)
+    with host():
+        y, mean, var = norm(x, relu=False)
+        mx.eval(y, mean, var)
+    np.testing.assert_allclose(np.array(mean), exact.mean(0), rtol=2e-7)
+    np.testing.assert_allclose(np.array(var), exact.var(0), rtol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", [mx.float32, mx.float16, mx.bfloat16])
+def test_gradients_are_those_of_the_cpu(dtype):
+    x = rows(mean=0.3, dtype=dtype)
+    expected = gradients(x)
+    with MetalHost() as host:
+        found = gradients(x)
+        mx.eval(found)
+    assert sum("norm_" in ran.name for ran in host.launches) == 6
+    for a, b in zip(found, expected):
+        a, b = np.array(a.astype(mx.float32)), np.array(b.astype(mx.float32))
+        limit = {mx.float32: 1e-5, mx.float16: 4e-3, mx.bfloat16: 3e-2}[dtype]
+        np.testing.assert_allclose(a, b, rtol=limit, atol=limit * np.abs(b).max())
+
+
+SLOPE = "!kRelu || float(in.y[from]) > 0.0f ? float(in.g[from]) : 0.0f"
+MISTAKES = {
+    "sums that nobody waits for": (
+        f"memory[place.id] = own;\n  {BARRIER}",
+        "memory[place.id] = own;",
+        "race: ",
+    ),
+    "sums that are overwritten": (f"{BARRIER}  // the last sums are read", "", "race: "),
+    "rows behind the end": (
+        "min(sizes.rows, first + sizes.part)",
+        "first + sizes.part",
+        "out of|wrong",
+    ),
+    "a part counts as whole": (
+        "const float count = float(own.last - own.first);",
+        "const float count = float(sizes.part);",
+        "wrong",
+    ),
+    "squares around zero": (
+        "(float(x[norm_at(r, own.c, sizes)]) - mean);",
+        "(float(x[norm_at(r, own.c, sizes)]) - 0.0f);",
+        "wrong",
+    ),
+    "parts that are left out": (
+        "p < n; p += 32)\n    sum +=",
+        "p < 2; p += 32)\n    sum +=",
+        "wrong",
+    ),
+    "the shift forgotten": ("+ float(of.bias[c])", "", "wrong"),
+    "the slope of dead rows": (SLOPE, "float(in.g[from])", "wrong"),
+    "the share of s1 forgotten": ("share * a * r * r * s1", "share * a * r * s1", "wrong"),
+}
+
+
+def outcome(change):
+    """What is said of norm and its gradient with a mistake in the text."""
+    x = rows(mean=100.0)
+    expected = [norm(x)[0], *gradients(x)]
+    mx.eval(expected)
+
+    def planted(text):
+        return change(text) if "norm_at" in text else text
+
+    try:
+        with MetalHost("check", change=planted):
+            found = [norm(x)[0], *gradients(x)]
+            mx.eval(found)
+    except (CompileError, MetalError) as error:
+        return str(error)
+    for a, b in zip(found, expected):
+        if not np.allclose(
+            np.array(a), np.array(b), rtol=1e-3, atol=1e-3 * np.abs(np.array(b)).max()
+        ):
+            return "wrong numbers"
+    return "right"
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_planted_mistake_is_seen(name):
+    old, new, message = MISTAKES[name]
+    found = outcome(plant(old, new))
+    assert re.search(message, found), found
+
+
+def test_without_a_mistake_all_is_right():
+    assert outcome(lambda text: text) == "right"
+
+
+@pytest.mark.parametrize("c_out", [24, 96])
+@pytest.mark.parametrize(("residual", "relu"), [(False, False), (True, True)])
+def test_the_norm_where_the_tile_is_stored(c_out, residual, relu):
+    random = np.random.default_rng(5)
+    coords = np.unique(random.integers(0, 9, (300, 3)), axis=0)
+    coords = np.concatenate([np.zeros((len(coords), 1)), coords], 1).astype(np.int32)
+    feats = random.standard_normal((len(coords), 16)).astype(np.float16)
+    x = ml.SparseTensor(mx.array(coords), mx.array(feats))
+    layer, after = nn.SubmConv3d(16, c_out, bias=False), nn.BatchNorm(c_out)
+    after.running_mean = mx.linspace(-1, 1, c_out)
+    after.running_var = mx.linspace(0.5, 2, c_out)
+    layer.set_dtype(mx.float16)
+    for module in (layer, after):
+        module.eval()
+    added = x.replace(
+        feats=mx.array(random.standard_normal((len(coords), c_out)).astype(np.float16))
+    )
+    call = lambda: layer.with_norm(x, after, added if residual else None, relu).feats
+    expected = np.array(call())
+    with MetalHost("check") as host:
+        found = np.array(call())
+    assert len(host.launches) == 1 and "_norm" in host.launches[0].name
+    np.testing.assert_allclose(found, expected, rtol=4e-3, atol=4e-3)
+
+
+def test_flags_of_many_arrays_take_few_launches():
+    arrays = [mx.ones((7, i + 1)) for i in range(50)]
+    bad = [*arrays[:-1], mx.array([1.0, float("nan")])]
+    with MetalHost("check") as host:
+        assert _ext.all_finite(arrays, None).item() is True
+        assert _ext.all_finite(bad, None).item() is False
+    assert len(host.launches) == 2 * 3
+
+
+def test_a_missed_bit_of_an_infinity_is_seen():
+    arrays = [mx.array([1.0, float("-inf")] * 40)]
+    with MetalHost("check", change=plant("0x7f800000u) ==", "0xff800000u) ==")):
+        assert _ext.all_finite(arrays, None).item() is True
