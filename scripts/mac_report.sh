@@ -4,7 +4,7 @@
 # Without arguments all parts run, also behind one that failed. What they print is kept in
 # build/mac/*.txt. Send this folder back.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 . scripts/environment.sh
 mkdir -p build/mac
 
