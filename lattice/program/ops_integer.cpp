@@ -1,10 +1,10 @@
 // Layers in exact integers in programs; docs/ops/integer.md has the formulas. integer_kernel
 // depends on tensors of the file alone, so that it runs once, when the program loads: there the
 // lane rule and the bound of the sums are proven again, and a file that breaks them is refused.
+#include "lattice/core/errors.h"
 #include "lattice/graph/dtype.h"
 #include "lattice/ops/integer.h"
 #include "lattice/ops/reduce_rows.h"
-#include "lattice/program/error.h"
 #include "lattice/program/ops_common.h"
 
 namespace lattice::program {
