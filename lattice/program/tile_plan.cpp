@@ -164,6 +164,13 @@ std::vector<TileBox> plan_tiles(const Program& program, std::span<const int64_t>
                 "[plan_tiles] there must be three numbers in cells for each count, found " +
                     std::to_string(cells.size()) + " and " + std::to_string(counts.size()),
                 "plan_tiles", "cells");
+  constexpr int64_t kMost = int64_t{1} << 31;
+  for (size_t a = 0; a < 3; ++a)
+    if (side[a] < 1 || side[a] > kMost || options.tile[a] < 0 || options.tile[a] > kMost)
+      throw Error(ErrorCode::argument,
+                  "[plan_tiles] side must be in 1..2^31 and tile in 0..2^31 on each axis, found " +
+                      triple_text(side) + " and " + triple_text(options.tile),
+                  "plan_tiles", "side");
   std::vector<Cell> counted;
   for (size_t k = 0; k < counts.size(); ++k)
     counted.push_back({{cells[3 * k], cells[3 * k + 1], cells[3 * k + 2]}, counts[k]});

@@ -64,6 +64,8 @@ TEST(Tiles, ArePlannedFromCountedRows) {
   EXPECT_EQ(tiles[1].low[0], 100 * 64);
   EXPECT_THROW(plan_tiles(program, cells, counts, side, {{128, 128, 0}, {0, 0, 0}, 1}), Error);
   EXPECT_THROW(plan_tiles(program, {cells.data(), 4}, counts, side, {}), Error);
+  EXPECT_THROW(plan_tiles(program, cells, counts, {0, 64, 64}, {}), Error);
+  EXPECT_THROW(plan_tiles(program, cells, counts, side, {{-64, 64, 0}}), Error);
 }
 
 TEST(Tiles, HaveSidesThatAreNotNegative) {
