@@ -52,7 +52,7 @@ class Shape:
 #: Operands of the table that the functions of the extension call otherwise.
 ALIASES = {"feats": "x", "array": "x", "weight": "scale", "x": "input"}
 #: Arguments that a program does not hold; another value than this one is refused.
-DEFAULTS: dict[str, Any] = {"ties": "split"}
+DEFAULTS: dict[str, Any] = {"ties": "split", "order": "sorted"}
 
 Reference: TypeAlias = "Value | Tensor | float | list[Reference] | None"
 
