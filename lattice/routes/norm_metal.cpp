@@ -30,11 +30,11 @@ struct NormKernel : KernelCall {
         eps(norm.eps) {}
   int parts() const { return (rows + kPart - 1) / kPart; }
   void begin() { add_sizes("NormSizes", NormSizes{rows, channels, kPart, given, eps}); }
-  // A group per part and 32 channels.
-  Arrays run_parts(const std::string& function, const std::string& arguments,
+  // A group per part and 32 channels; each part makes `numbers` per channel.
+  Arrays run_parts(const std::string& function, const std::string& arguments, int numbers,
                    mx::StreamOrDevice s) {
     begin();
-    add_output("parts", {{parts(), 2, channels}, mx::float32});
+    add_output("parts", {{parts(), numbers, channels}, mx::float32});
     call.shared = {{"float", "memory", std::to_string(kThreads)}};
     enter(function, arguments + ", parts, sizes, memory, " + kThreadPlace);
     call.grid = {parts() * kThreads, (channels + 31) / 32, 1};
@@ -79,7 +79,7 @@ Arrays norm_with_metal(const NormAsked& asked) {
   } else {
     NormKernel parts("parts", norm, x);
     parts.add("x", x);
-    const mx::array found = parts.run_parts("norm_parts", "x", s)[0];
+    const mx::array found = parts.run_parts("norm_parts", "x", 3, s)[0];
     NormKernel combine("combine", norm, x);
     combine.add("parts", found);
     combine.add_output("mean", {channels, mx::float32});
@@ -114,7 +114,7 @@ Arrays norm_vjp_with_metal(const NormVjpAsked& asked) {
   NormKernel parts("slope_parts" + relu, norm, x);
   add_rows(parts);
   const mx::array found = parts.run_parts(std::string("norm_slope_parts<") + flag(norm.relu) + ">",
-                                          "lattice::norm_rows(x, g, " + y + ", mean)", s)[0];
+                                          "lattice::norm_rows(x, g, " + y + ", mean)", 2, s)[0];
   NormKernel combine("slope_combine", norm, x);
   combine.add("parts", found), combine.add("var", asked.var()), combine.add("weight", in[1]);
   combine.add_output("line", {{3, x.shape(1)}, mx::float32});

@@ -81,7 +81,14 @@ MISTAKES = {
         0,
         "wrong numbers",
     ),
-    "sums under an old maximum": ("tile", "plain", "* keep[r], memory", ", memory", 0, "wrong"),
+    "sums under an old maximum": (
+        "tile",
+        "plain",
+        "sum[r * kParts + part] *= keep[r];",
+        ";",
+        0,
+        "wrong",
+    ),
     "a mask that is not read": ("tile", "mask", "if (seen && kMask)", "if (false)", 0, "wrong"),
     "a bias of another head": ("tile", "bias", "size_t(head) * size_t(z.n_q)", "0", 0, "wrong"),
     "a slope without delta": (

@@ -189,8 +189,8 @@ CHECKED = {
         "race: two writes of device y",
     ),
     "uninitialized": (
-        "if (kDepth >= kLines || line() < kDepth) store_eight",
-        "if (line() < kDepth - 1) store_eight",
+        "if (has_row(i)) store_eight",
+        "if (has_row(i) && line() + kLines * i < kDepth - 1) store_eight",
         "uninitialized read of threadgroup memory",
     ),
     "output left out": (

@@ -24,6 +24,8 @@ def train_a_step():
 def test_every_choice_of_a_step_appears():
     told = ml.explain(train_a_step)
     assert {operation for operation, _ in told.routes} == {
+        "batch_norm",
+        "batch_norm_vjp",
         "conv",
         "outer",
         "per_edge_apply",

@@ -42,7 +42,8 @@ METAL_FUNC size_t norm_at(int row, int c, NormSizes sizes) {
   return size_t(row) * size_t(sizes.channels) + size_t(c);
 }
 
-// parts (parts, 2, channels): of each part its mean, and the sum of squares around it.
+// parts (parts, 3, channels): of each part its mean, what rounding left of it, and the sum of squares
+// around both together.
 template <typename X>
 METAL_FUNC void norm_parts(X x, device float* parts, NormSizes sizes, threadgroup float* memory,
                            ThreadPlace place) {
@@ -61,9 +62,10 @@ METAL_FUNC void norm_parts(X x, device float* parts, NormSizes sizes, threadgrou
   rest = sum_strips(rest, memory, place) / count;  // what rounding left of the mean
   squares = sum_strips(squares, memory, place);
   if (place.simdgroup != 0 || !own.there) return;
-  const size_t to = size_t(2 * own.part) * size_t(sizes.channels) + size_t(own.c);
-  parts[to] = mean + rest;
-  parts[to + size_t(sizes.channels)] = squares - rest * rest * count;
+  const size_t channels = size_t(sizes.channels), to = size_t(3 * own.part) * channels + size_t(own.c);
+  parts[to] = mean;
+  parts[to + channels] = rest;
+  parts[to + 2 * channels] = squares - rest * rest * count;
 }
 
 // mean and var of every channel. A simdgroup has one channel.
@@ -74,12 +76,15 @@ METAL_FUNC void norm_combine(P parts, device float* mean, device float* var, Nor
   const size_t channels = size_t(sizes.channels), c = size_t(channel);
   const float near = parts[c];  // the means differ little from each other
   float sum = 0.0f, squares = 0.0f;
-  for (int p = int(lane); p < n; p += 32)
-    sum += float(min(part, rows - p * part)) * (parts[size_t(2 * p) * channels + c] - near);
+  for (int p = int(lane); p < n; p += 32) {
+    const size_t at = size_t(3 * p) * channels + c;
+    sum += float(min(part, rows - p * part)) * ((parts[at] - near) + parts[at + channels]);
+  }
   const float all = near + simd_sum(sum) / float(rows);
   for (int p = int(lane); p < n; p += 32) {
-    const float away = parts[size_t(2 * p) * channels + c] - all;
-    squares += parts[size_t(2 * p + 1) * channels + c];
+    const size_t at = size_t(3 * p) * channels + c;
+    const float away = (parts[at] - all) + parts[at + channels];
+    squares += parts[at + 2 * channels];
     squares += float(min(part, rows - p * part)) * away * away;
   }
   squares = simd_sum(squares);

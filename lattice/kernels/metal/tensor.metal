@@ -35,9 +35,9 @@ using TileTensor = tensor<threadgroup T, extents<int32_t, kWidth, kRows>, tensor
 // be copied, which Metal does not promise.
 template <typename T, int kM, int kN, int kK, bool kTurned>
 METAL_FUNC auto tensor_sums() {
-  return tensor_unit<kM, kN, kK, kTurned>()
-      .template get_destination_cooperative_tensor<
-          TileTensor<T, kTurned ? kM : kK, kTurned ? kK : kM>, TileTensor<T, kN, kK>, float>();
+  const auto unit = tensor_unit<kM, kN, kK, kTurned>();
+  return unit.template get_destination_cooperative_tensor<
+      TileTensor<T, kTurned ? kM : kK, kTurned ? kK : kM>, TileTensor<T, kN, kK>, float>();
 }
 template <typename C>
 METAL_FUNC void clear_tensor(thread C& sums) {

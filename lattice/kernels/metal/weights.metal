@@ -25,12 +25,14 @@ struct DenseWeight {
   // n channels from m on, then zeros; kWhole as in load_eight.
   template <bool kWhole, typename V>
   METAL_FUNC Eight<V> eight(size_t begin, int, int, int c, int m, int n) const thread {
-    if (!kStrided || stride_m == 1)
-      return load_eight<kWhole, V>(data, begin + size_t(c * stride_c + m), n);
     Eight<V> result;
+    if (!kStrided || stride_m == 1) {
+      result = load_eight<kWhole, V>(data, begin + size_t(c * stride_c + m), n);
+    } else {
 #pragma clang loop unroll(full)
-    for (int j = 0; j < 8; ++j)
-      result.v[j] = j < n ? V(data[begin + size_t(c * stride_c + (m + j) * stride_m)]) : V(0);
+      for (int j = 0; j < 8; ++j)
+        result.v[j] = j < n ? V(data[begin + size_t(c * stride_c + (m + j) * stride_m)]) : V(0);
+    }
     return result;
   }
 };
