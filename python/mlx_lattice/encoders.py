@@ -17,7 +17,16 @@ import mlx.core as mx
 import mlx.nn
 import numpy as np
 
-from .core._checks import finite, instance, integer, listed, numpy_array, positive, told
+from .core._checks import (
+    finite,
+    instance,
+    integer,
+    listed,
+    numpy_array,
+    positive,
+    told,
+    wrong_value,
+)
 from .models import LitePT, Model, PointTransformerV3, Sonata, Utonia, upcast
 from .models._hierarchy import Hierarchy
 from .training import VoxelPipeline, adamw
@@ -58,8 +67,17 @@ class PointFeatures:
     rows: np.ndarray
     inverse: np.ndarray
 
+    def __post_init__(self) -> None:
+        instance(self, "rows", self.rows, np.ndarray, "a NumPy array")
+        instance(self, "inverse", self.inverse, np.ndarray, "a NumPy array of row numbers")
+        if self.inverse.ndim != 1 or self.inverse.dtype.kind not in "iu":
+            wrong_value(self, "inverse", self.inverse, "integers of shape (N,)")
+
     def to_points(self, values: np.ndarray) -> np.ndarray:
         """Values (M, ...) of rows for all points (N, ...); points without a row are 0."""
+        values = numpy_array("PointFeatures.to_points", "values", values)
+        if values.ndim < 1 or (len(self.inverse) and max(self.inverse.max(), 0) >= len(values)):
+            wrong_value("PointFeatures.to_points", "values", values, "one value for each row")
         made: np.ndarray = values[np.maximum(self.inverse, 0)]
         made[self.inverse < 0] = 0
         return made
