@@ -7,6 +7,7 @@ import time
 
 from .. import io
 from ..programs import Program, export
+from ..training.progress import Progress
 from .options import Commands, add_format, add_parser, size_of
 from .run_folder import RunFolder
 
@@ -38,14 +39,17 @@ def _export(arguments: argparse.Namespace) -> None:
     model, pipeline = RunFolder.of(arguments.model).load()
     cloud = io.read(arguments.cloud, arguments.format)
     begin = time.perf_counter()
-    export(
-        model.eval(),
-        arguments.output,
-        cloud,
-        pipeline=pipeline,
-        keep_example=arguments.example,
-    )
-    program = Program.load(arguments.output)
+    with Progress("export", 2, "steps") as bar:
+        bar.advance(0, "running the network and comparing")
+        export(
+            model.eval(),
+            arguments.output,
+            cloud,
+            pipeline=pipeline,
+            keep_example=arguments.example,
+        )
+        bar.advance(1, "loading the program")
+        program = Program.load(arguments.output)
     print(
         f"wrote {arguments.output}, {size_of(arguments.output)}, "
         f"{len(program.text.splitlines())} lines, in {time.perf_counter() - begin:.1f} s; "

@@ -19,6 +19,7 @@ from ..io.atomic_files import write_bytes
 from ..models._model import save_parts
 from ..nn._arrays import load_arrays, named_arrays, save_arrays
 from ..training import evaluate_voxels
+from ..training.progress import Progress, progress
 from .options import Commands, add_parser, read_cloud, say_next
 from .outputs import check_output
 from .quantize_integer import quantize_integer
@@ -95,7 +96,7 @@ class Packed:
 def pack(arrays: dict[str, mx.array], bits: int, group_size: int | None, skip: list[str]) -> Packed:
     """Packs every weight that becomes smaller by it; names that contain a text of skip stay."""
     packed = Packed(dict(arrays))
-    for name, value in arrays.items():
+    for name, value in progress(list(arrays.items()), "packing", unit="arrays"):
         if not _is_weight(name, value):
             continue
         size = value.nbytes
@@ -251,12 +252,16 @@ def _report_accuracy(
     if not folder.pipeline_path.is_file():
         raise ValueError(f"--check: {folder.pipeline_path} is missing")
     pipeline = folder.pipeline()
-    made = [pipeline.scan(read_cloud(path), path, strict=False) for path in clouds]
-    for scan in made:
-        if scan.labels is None:
-            raise ValueError(f"--check: {scan.name} has no column {pipeline.label!r}")
-    before = evaluate_voxels(model, made, pipeline.names)
-    mlx.nn.quantize(model, class_predicate=lambda name, _: layers.get(name, False))
-    after = evaluate_voxels(model, made, pipeline.names)
+    with Progress("check", 3, "steps") as bar:
+        bar.advance(0, "reading")
+        made = [pipeline.scan(read_cloud(path), path, strict=False) for path in clouds]
+        for scan in made:
+            if scan.labels is None:
+                raise ValueError(f"--check: {scan.name} has no column {pipeline.label!r}")
+        bar.advance(1, "dense weights")
+        before = evaluate_voxels(model, made, pipeline.names)
+        bar.advance(1, "packed weights")
+        mlx.nn.quantize(model, class_predicate=lambda name, _: layers.get(name, False))
+        after = evaluate_voxels(model, made, pipeline.names)
     print(f"accuracy  {before.accuracy:.4f} dense, {after.accuracy:.4f} packed")
     print(f"mean IoU  {before.mean_iou:.4f} dense, {after.mean_iou:.4f} packed")
