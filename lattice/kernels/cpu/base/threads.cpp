@@ -9,6 +9,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 #if !defined(_WIN32)
 #include <pthread.h>
@@ -53,29 +54,51 @@ std::atomic<int>& wanted_count() {
 
 thread_local bool inside_task = false;
 
+// A run of tasks, on a cache line of its own.
+struct alignas(64) Share {
+  std::atomic<int64_t> next{0};
+  int64_t end = 0;
+};
+
+// Each thread takes the tasks of its own share first, then those that others have left. So the
+// pieces of an array go to the same thread in one loop after the other, and stay in its cache.
 struct Job {
-  int64_t n = 0;
   void (*body)(void*, int64_t) = nullptr;
   void* context = nullptr;
-  std::atomic<int64_t> next{0};
+  std::vector<Share> shares;
   std::atomic<bool> failed{false};
   std::mutex error_mutex;
   std::exception_ptr error;
 
-  void work() {
+  Job(int64_t n, int threads) : shares(static_cast<size_t>(threads)) {
+    for (int64_t t = 0; t < threads; ++t) {
+      shares[static_cast<size_t>(t)].next = n * t / threads;
+      shares[static_cast<size_t>(t)].end = n * (t + 1) / threads;
+    }
+  }
+
+  void work(size_t own) {
     inside_task = true;
-    for (;;) {
-      int64_t i = next.fetch_add(1, std::memory_order_relaxed);
-      if (i >= n || failed.load(std::memory_order_relaxed)) break;
-      try {
-        body(context, i);
-      } catch (...) {
-        std::lock_guard lock(error_mutex);
-        if (!error) error = std::current_exception();
-        failed.store(true, std::memory_order_relaxed);
+    for (size_t s = 0; s < shares.size(); ++s) {
+      Share& share = shares[(own + s) % shares.size()];
+      for (;;) {
+        const int64_t i = share.next.fetch_add(1, std::memory_order_relaxed);
+        if (i >= share.end || failed.load(std::memory_order_relaxed)) break;
+        run(i);
       }
     }
     inside_task = false;
+  }
+
+ private:
+  void run(int64_t i) {
+    try {
+      body(context, i);
+    } catch (...) {
+      std::lock_guard lock(error_mutex);
+      if (!error) error = std::current_exception();
+      failed.store(true, std::memory_order_relaxed);
+    }
   }
 };
 
@@ -93,7 +116,7 @@ class Pool {
       round_.fetch_add(1, std::memory_order_release);
     }
     wake_.notify_all();
-    job.work();
+    job.work(0);
     for (int spin = 0; spin < kSpins && busy_.load(std::memory_order_acquire) > 0; ++spin) relax();
     std::unique_lock lock(mutex_);
     open_ = 0;  // workers that come late find the round closed
@@ -106,14 +129,15 @@ class Pool {
   // do all the work alone, so it is no error if the system refuses more threads.
   int grow(int wanted) {
     try {
-      for (; workers_ < wanted; ++workers_) std::thread([this] { loop(); }).detach();
+      for (; workers_ < wanted; ++workers_)
+        std::thread([this, own = static_cast<size_t>(workers_) + 1] { loop(own); }).detach();
     } catch (const std::system_error&) {
       return workers_;
     }
     return wanted;
   }
 
-  void loop() {
+  void loop(size_t own) {
     uint64_t seen = 0;
     for (;;) {
       for (int spin = 0; spin < kSpins && round_.load(std::memory_order_acquire) == seen; ++spin)
@@ -128,7 +152,7 @@ class Pool {
         busy_.fetch_add(1, std::memory_order_relaxed);
         job = job_;
       }
-      job->work();
+      job->work(own);
       std::lock_guard lock(mutex_);
       busy_.fetch_sub(1, std::memory_order_release);
       done_.notify_one();
@@ -178,12 +202,11 @@ void parallel_run(int64_t n, void (*body)(void*, int64_t), void* context) {
     for (int64_t i = 0; i < n; ++i) body(context, i);
     return;
   }
-  Job job;
-  job.n = n;
+  const int helpers = static_cast<int>(n - 1 < threads - 1 ? n - 1 : threads - 1);
+  Job job(n, helpers + 1);
   job.body = body;
   job.context = context;
-  int64_t helpers = n - 1 < threads - 1 ? n - 1 : threads - 1;
-  pool().run(job, static_cast<int>(helpers));
+  pool().run(job, helpers);
   if (job.error) std::rethrow_exception(job.error);
 }
 
