@@ -181,7 +181,7 @@ TEST(MetalRoutes, ListsNeedOneEdgeForEveryRow) {
   // Fewer edges than rows, more, and as many with a row that has none.
   for (const auto& r : {made({1, 0}, 3), made({1, 0, 2, 2}, 3), made({1, 2, 2}, 3)})
     EXPECT_EQ(refusal("metal.lists", conv_of(r, 8, 8)).step, Step::relation);
-  EXPECT_EQ(refusal("metal.lists", conv_of(made({0}, 1), 8, 7)).step, Step::shape);
+  EXPECT_EQ(refusal("metal.lists", conv_of(made({0}, 1), 7, 7)).step, Step::shape);
 }
 
 TEST(MetalRoutes, TilesOfListsNeedEdges) {
@@ -193,7 +193,7 @@ TEST(MetalRoutes, TilesOfListsNeedEdges) {
   };
   EXPECT_TRUE(refusal("metal.buckets", conv_of(made(318), 8, 8)).fits());
   EXPECT_EQ(refusal("metal.buckets", conv_of(made(320), 8, 8)).step, Step::relation);
-  EXPECT_EQ(refusal("metal.buckets", conv_of(made(1), 8, 7)).step, Step::shape);
+  EXPECT_EQ(refusal("metal.buckets", conv_of(made(1), 7, 7)).step, Step::shape);
   EXPECT_EQ(refusal("metal.buckets", conv_of(made(1), 8, 8, 1, {4, 32, false})).step,
             Step::storage);
 }

@@ -29,6 +29,17 @@ struct ForcedRoute {
   ~ForcedRoute() { unsetenv("LATTICE_ROUTE"); }
 };
 
+// Rows for instructions that this machine does not have.
+std::set<const Route*> rows_of_other_machines() {
+  std::set<const Route*> found;
+  for (const OracleCase& test : oracle_cases())
+    for (const Route* route : test.routes())
+      if (route->device == mx::Device::cpu &&
+          test.question->refusal_by_conditions(*route).step == Step::capability)
+        found.insert(route);
+  return found;
+}
+
 TEST(Routes, EveryRouteMatchesTheOracle) {
   std::map<std::string, int> cases;
   for (const SelftestRow& row : selftest()) {
@@ -36,8 +47,9 @@ TEST(Routes, EveryRouteMatchesTheOracle) {
                           << row.error << " " << row.failure;
     ++cases[row.operation + " " + row.route];
   }
+  const auto others = rows_of_other_machines();
   for (const Route* route : all())
-    if (route->device == mx::Device::cpu) {
+    if (route->device == mx::Device::cpu && !others.contains(route)) {
       EXPECT_GT(cases[route->operation + " " + route->name], 10)
           << route->operation << " " << route->name << " has no cases";
     }
@@ -141,8 +153,9 @@ TEST(Routes, EveryRowCanBeForced) {
       EXPECT_EQ(route->runs.n, before + 1) << route->operation << " " << route->name;
       ++ran[route];
     }
+  const auto others = rows_of_other_machines();
   for (const Route* route : all()) {
-    if (route->device != mx::Device::cpu) continue;
+    if (route->device != mx::Device::cpu || others.contains(route)) continue;
     EXPECT_EQ(ran[route], 2) << route->operation << " " << route->name;
   }
 }
@@ -207,7 +220,7 @@ TEST(Routes, SameBitsForAnyNumberOfThreads) {
 }
 
 // Operations without routes: MLX operations on a GPU, which the CPU evaluates here. The gradient of
-// a distance also asks for the distance.
+// a distance also asks for the distance. AdamW has a kernel of ours; the emulation runs it.
 TEST(Routes, PlainOperationsOfAGpuMatchTheOracle) {
   const ForcedRoute force("distance=gpu.mlx");
   graph::stand_in().run = [](const graph::GpuCall& call, const auto&,
@@ -216,13 +229,13 @@ TEST(Routes, PlainOperationsOfAGpuMatchTheOracle) {
   };
   std::map<std::string, int> cases;
   for (const SelftestRow& row : selftest("gpu", "gpu"))
-    if (row.route == "gpu") {
+    if (row.route == "gpu" && row.operation != "adamw") {
       EXPECT_TRUE(row.ok()) << row.operation << " " << row.label << ": error " << row.error << " "
                             << row.failure;
       ++cases[row.operation];
     }
   graph::stand_in() = {};
-  EXPECT_EQ(cases.size(), 13u);
+  EXPECT_EQ(cases.size(), 10u);
 }
 
 // Whatever asks for geometry asks the tables: what users call is what the self test runs.
