@@ -143,10 +143,10 @@ Cloud Cloud::select(std::span<const uint8_t> keep) const {
     std::byte* to = memory.get();
     for (int64_t r = 0; r < from.rows; ++r)
       for (int64_t j = 0; keep[r] && j < from.width; ++j, to += bytes)
-        std::memcpy(to,
-                    static_cast<const std::byte*>(from.data) + r * from.row_bytes +
-                        j * from.value_bytes,
-                    static_cast<size_t>(bytes));
+        std::memcpy(
+            to,
+            static_cast<const std::byte*>(from.data) + r * from.row_bytes + j * from.value_bytes,
+            static_cast<size_t>(bytes));
     return Column{from.type, memory.get(), kept, from.width, row_bytes, bytes, memory};
   };
   Cloud made(part(points_));

@@ -72,8 +72,8 @@ mx::array max_gradient(const mx::array& x, const mx::array& y, const mx::array& 
 }  // namespace
 
 mx::array reduce_edges(const mx::array& x, const Relation::Ptr& relation, PoolMode mode,
-                    const std::vector<float>& offset_weights, mx::StreamOrDevice s, Ties ties,
-                    std::string_view caller) {
+                       const std::vector<float>& offset_weights, mx::StreamOrDevice s, Ties ties,
+                       std::string_view caller) {
   const bool extreme = mode == PoolMode::max || mode == PoolMode::min;
   check_features(caller, "features", x, relation->n_in());
   if (!offset_weights.empty() &&

@@ -25,7 +25,7 @@ namespace lattice {
 using cpu::PoolMode;
 
 mx::array reduce_edges(const mx::array& x, const Relation::Ptr& relation, PoolMode mode,
-                    const std::vector<float>& offset_weights = {}, mx::StreamOrDevice s = {},
-                    Ties ties = Ties::split, std::string_view caller = "pool");
+                       const std::vector<float>& offset_weights = {}, mx::StreamOrDevice s = {},
+                       Ties ties = Ties::split, std::string_view caller = "pool");
 
 }  // namespace lattice

@@ -143,7 +143,11 @@ Arrays norm_vjp_with_mlx(const NormVjpAsked& asked) {
 const Table<NormAsked, Arrays>& norm_rows() {
   static const Table<NormAsked, Arrays> table(
       "batch_norm", "batch norm",
-      {{kCpu, Code::host, "cpu.rows", {}, "statistics, then all values in one pass",
+      {{kCpu,
+        Code::host,
+        "cpu.rows",
+        {},
+        "statistics, then all values in one pass",
         counted<norm_on_cpu>},
        {kGpu,
         Code::metal,
@@ -151,14 +155,23 @@ const Table<NormAsked, Arrays>& norm_rows() {
         {},
         "parts of 512 rows, combined in order; three launches, one if the statistics are given",
         counted<norm_with_metal>},
-       {kGpu, Code::mlx, "gpu.mlx", {}, "the formula in operations of MLX", counted<norm_with_mlx>}});
+       {kGpu,
+        Code::mlx,
+        "gpu.mlx",
+        {},
+        "the formula in operations of MLX",
+        counted<norm_with_mlx>}});
   return table;
 }
 
 const Table<NormVjpAsked, Arrays>& norm_vjp_rows() {
   static const Table<NormVjpAsked, Arrays> table(
       "batch_norm_vjp", "gradient of batch norm",
-      {{kCpu, Code::host, "cpu.rows", {}, "two sums per channel, then all values in one pass",
+      {{kCpu,
+        Code::host,
+        "cpu.rows",
+        {},
+        "two sums per channel, then all values in one pass",
         counted<norm_vjp_on_cpu>},
        {kGpu,
         Code::metal,
@@ -166,7 +179,11 @@ const Table<NormVjpAsked, Arrays>& norm_vjp_rows() {
         {},
         "parts of 512 rows, combined in order; three launches",
         counted<norm_vjp_with_metal>},
-       {kGpu, Code::mlx, "gpu.mlx", {}, "MLX's gradient of the formula",
+       {kGpu,
+        Code::mlx,
+        "gpu.mlx",
+        {},
+        "MLX's gradient of the formula",
         counted<norm_vjp_with_mlx>}},
       Answer::sums);
   return table;

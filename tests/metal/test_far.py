@@ -161,7 +161,7 @@ def norm_of(backend, kernel):
 
 
 def norm_sums(backend="metal"):
-    """The last part has 64 rows: their mean, what rounding left of it, and the squares around it."""
+    """The last part has 64 rows: their mean, what rounding left of it, the squares around it."""
     launch = norm_of(backend, "norm_parts")
     tail, parts = numbers(64, CHANNELS), -(-ROWS // 512)
     exact = tail.astype(np.float32)

@@ -42,8 +42,8 @@ METAL_FUNC size_t norm_at(int row, int c, NormSizes sizes) {
   return size_t(row) * size_t(sizes.channels) + size_t(c);
 }
 
-// parts (parts, 3, channels): of each part its mean, what rounding left of it, and the sum of squares
-// around both together.
+// parts (parts, 3, channels): of each part its mean, what rounding left of it, and the sum of
+// squares around both together.
 template <typename X>
 METAL_FUNC void norm_parts(X x, device float* parts, NormSizes sizes, threadgroup float* memory,
                            ThreadPlace place) {
@@ -62,7 +62,8 @@ METAL_FUNC void norm_parts(X x, device float* parts, NormSizes sizes, threadgrou
   rest = sum_strips(rest, memory, place) / count;  // what rounding left of the mean
   squares = sum_strips(squares, memory, place);
   if (place.simdgroup != 0 || !own.there) return;
-  const size_t channels = size_t(sizes.channels), to = size_t(3 * own.part) * channels + size_t(own.c);
+  const size_t channels = size_t(sizes.channels),
+               to = size_t(3 * own.part) * channels + size_t(own.c);
   parts[to] = mean;
   parts[to + channels] = rest;
   parts[to + 2 * channels] = squares - rest * rest * count;
