@@ -51,7 +51,7 @@ class IntegerConv(mlx.nn.Module):
         self._form, self._name = form, name
         self._kernel: IntegerKernel | None = None
         self._kind, self._order = "submanifold", getattr(layer, "_order", "sorted")
-        self._sizes: tuple[Any, ...] = (1, 1, 0, 1)
+        self._sizes: tuple[Any, Any, Any, Any] = (1, 1, 0, 1)
         if isinstance(layer, _Conv):
             s = layer._spec
             self._kind = layer._kind or "submanifold"

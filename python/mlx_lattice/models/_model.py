@@ -145,6 +145,11 @@ class Model(mlx.nn.Module):
         """
         from ..programs.tiles import receptive_field, tile_program
 
+        if "in_channels" not in self._config:
+            raise ValueError(
+                f"[{type(self).__name__}.receptive_field] the settings of this network hold no "
+                "in_channels, so it cannot be recorded; use a network of models"
+            )
         return receptive_field(tile_program(self, self._config["in_channels"]))
 
     @classmethod

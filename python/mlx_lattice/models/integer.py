@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
-from ..core._checks import instance, listed, number, one_of
+from ..core._checks import instance, listed, number, one_of, told
 from ._integer_layers import KINDS, Form, IntegerConv
 from ._integer_ranges import Observed, Watch, evaluate, observe, replace
 from ._integer_rounding import Rounding
@@ -94,9 +94,9 @@ def quantize(
         ValueError: A layer cannot be proven free of overflow, or its input cannot become integers;
             the message names it.
     """
-    if mode != "integer":
+    if not isinstance(mode, str) or mode != "integer":
         raise ValueError(
-            f'[models.quantize] mode must be "integer", found {mode!r}; '
+            f'[models.quantize] mode must be "integer", found {told(mode)}; '
             "mlx.nn.quantize(net, bits=8) packs weights alone"
         )
     who, expected = "models.quantize", "a network of models in floats"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import _ext
+from ..core._checks import listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,4 +58,5 @@ def all_finite(arrays: Sequence[mx.array], stream: StreamOrDevice = None) -> mx.
         >>> ops.all_finite([mx.ones(3), mx.array([1.0, float("inf")])]).item()
         False
     """
-    return _ext.all_finite(list(arrays), stream)
+    given = listed("all_finite", "arrays", arrays, "a sequence of arrays")
+    return _ext.all_finite(given, stream)

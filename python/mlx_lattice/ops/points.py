@@ -14,7 +14,7 @@ import mlx.core as mx
 from .. import _ext
 from .._ext import PointVoxelMap, SparseTensor
 from ..compat import active
-from ..core._checks import sparse_input
+from ..core._checks import sparse_input, wrong_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -229,7 +229,7 @@ def voxel_features(
     voxel: float,
     columns: Sequence[ArrayLike] = (),
     *,
-    frame: tuple[Sequence[float], float] | None = None,
+    frame: tuple[tuple[float, float, float], float] | None = None,
     stream: StreamOrDevice = None,
 ) -> tuple[SparseTensor, mx.array]:
     """The voxels of a cloud with the features that networks here are trained on.
@@ -251,7 +251,10 @@ def voxel_features(
     ((2, 6), [0, 0, 1])
     """
     if frame is not None:
-        return _ext.voxel_features_of_part(points, columns, voxel, *frame, stream)
+        if not isinstance(frame, tuple) or len(frame) != 2:
+            wrong_type("voxel_features", "frame", frame, "((x, y, z), ground)")
+        low, ground = frame
+        return _ext.voxel_features_of_part(points, columns, voxel, low, ground, stream)
     return _ext.voxel_features(points, columns, voxel, stream)
 
 

@@ -8,7 +8,7 @@ icp(source, target, ...)                point to plane, with the covariance of t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from .. import _ext
 from ..core._checks import finite, integer, numpy_array, positive
@@ -37,7 +37,8 @@ def statistical_inliers(points: ArrayLike, k: int = 16, ratio: float = 2.0) -> n
     """
     rows = _points("statistical_inliers", "points", points)
     k = integer("statistical_inliers", "k", k, 1, max(len(rows) - 1, 1))
-    return _ext.statistical_inliers(rows, k, positive("statistical_inliers", "ratio", ratio))
+    ratio = positive("statistical_inliers", "ratio", ratio)
+    return cast("np.ndarray", _ext.statistical_inliers(rows, k, ratio))
 
 
 def radius_inliers(points: ArrayLike, radius: float, least: int = 2) -> np.ndarray:
@@ -48,7 +49,8 @@ def radius_inliers(points: ArrayLike, radius: float, least: int = 2) -> np.ndarr
     """
     rows = _points("radius_inliers", "points", points)
     radius = finite("radius_inliers", "radius", radius, 0.0)
-    return _ext.radius_inliers(rows, radius, integer("radius_inliers", "least", least))
+    least = integer("radius_inliers", "least", least)
+    return cast("np.ndarray", _ext.radius_inliers(rows, radius, least))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import mlx.core as mx
 
@@ -35,8 +35,7 @@ def inputs_of(net: Detector, example: Any) -> Inputs:
 def boxes_of(net: Detector, inputs: Inputs) -> dict[str, mx.array]:
     """`boxes` (K, 7), `scores`, `labels` from 1, `velocities` where there are any; and `dropped`,
     the points outside of the grid, in full voxels and beyond the last voxel."""
-    points, *columns = inputs.values.values()
-    assert isinstance(points, mx.array)
+    points, *columns = cast("list[mx.array]", list(inputs.values.values()))
     rows = mx.concatenate([points, *(c[:, None] for c in columns)], axis=1)
     voxels = net.voxels([rows])
     found = net.choose(voxels)[0]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
-from .. import _ext
+from .._ext import LoadedProgram
 from ..core import SparseTensor
 from ..core._checks import instance, told
 from ..core._checks import path as check_path
@@ -36,8 +36,8 @@ class Program:
         (6, 3)
     """
 
-    def __init__(self, loaded: _ext.LoadedProgram) -> None:
-        instance(self, "loaded", loaded, _ext.LoadedProgram, "what Program.load makes")
+    def __init__(self, loaded: LoadedProgram) -> None:
+        instance(self, "loaded", loaded, LoadedProgram, "what Program.load makes")
         self._loaded = loaded
         self._session = loaded.session()
 
@@ -58,7 +58,7 @@ class Program:
                 f"[Program.load] {path} does not exist; `model.export({os.fspath(path)!r}, "
                 "example=x)` writes it"
             )
-        return cls(_ext.LoadedProgram.load(os.fspath(path)))
+        return cls(LoadedProgram.load(os.fspath(path)))
 
     @property
     def inputs(self) -> dict[str, str]:

@@ -17,6 +17,7 @@ import mlx.core as mx
 import numpy as np
 
 from .. import _ext, io
+from ..core._checks import instance
 from ..programs.tiles import tile_program
 from ..training import Confusion, VoxelPipeline
 from ..training.progress import Progress
@@ -66,6 +67,7 @@ class Prediction:
     """The passes of a job, each of which goes on where a killed process stopped."""
 
     def __init__(self, job: Job) -> None:
+        instance(self, "job", job, Job, "a Job of this module")
         self.job = job
         self.files = files_of(job.cloud, job.format)
         self.total = sum(file.count for file in self.files)

@@ -89,12 +89,12 @@ class TilePass:
                 own.append(result)
         made = np.concatenate(own)
         c = np.concatenate(coords)
-        x = SparseTensor(
+        part = SparseTensor(
             mx.array(np.concatenate([np.zeros((len(c), 1), np.int32), c], axis=1)),
             mx.array(np.concatenate(feats)),
         )
         del coords, feats, c
-        y = _ext.run_tile(self._program, x, low, high)
+        y = _ext.run_tile(self._program, part, low, high)
         if len(y) != len(made):
             raise ValueError(
                 f"[predict] the network gave {len(y):,} rows for {len(made):,} voxels; it must "
@@ -102,7 +102,7 @@ class TilePass:
             )
         p = mx.softmax(y.feats.astype(mx.float32), axis=1)
         made["class"], made["score"] = np.array(mx.argmax(y.feats, axis=1)), np.array(mx.max(p, 1))
-        del x, y, p
+        del part, y, p
         _ext.release_memory()
         mx.clear_cache()
         return made
