@@ -1,5 +1,6 @@
 /// @file
-/// What an operation of your own is made of. examples/cpp/custom_op.cpp shows one.
+/// The functions from which you can build an operation of your own. examples/cpp/custom_op.cpp
+/// shows one.
 ///
 ///     cpu_call        makes a node of MLX's graph from a function on memory
 ///     differentiable  gives a function its own derivative rules

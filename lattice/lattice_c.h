@@ -1,4 +1,5 @@
-// The C interface: programs, which `model.export` of Python writes, run from C, Swift, Rust or C#.
+// The C interface. It runs programs, which `model.export` of Python writes, from C, Swift, Rust or
+// C#.
 //
 //   lattice_program* program;
 //   if (lattice_program_load("net.lattice.safetensors", NULL, &program))

@@ -1,4 +1,4 @@
-// Between MLX arrays and the kernels' memory.
+// Conversions between MLX arrays and the memory that kernels read and write.
 #pragma once
 
 #include <mlx/allocator.h>
@@ -27,8 +27,8 @@ LATTICE_API mx::array evaluated(const mx::array& a, std::string_view operation,
 // the constructors of mx::array would copy into null.
 LATTICE_API mx::array new_array(const void* data, mx::Shape shape, mx::Dtype dtype);
 
-// The values of an array in memory of their own. NumPy views of MLX arrays are writable:
-// what Python holds must not be what kernels trust.
+// A copy of the values of an array. NumPy views of MLX arrays are writable, so kernels must not
+// rely on memory that Python holds.
 LATTICE_API mx::array private_copy(const mx::array& a);
 
 // An array with the buffer's values. A GPU that shares memory with the CPU takes over the memory of
@@ -57,16 +57,18 @@ mx::array adopt(cpu::Buffer<T>&& buffer) {
   return adopt(std::move(buffer), {n});
 }
 
-// Rows of a 2-D array; rows are right and not more than there are. Without channels a slice: the
-// gradient of mx::take is a scatter, which divides by the size of a row.
+// Some rows of a 2-D array. The row numbers are valid, and there are at most as many as the array
+// has rows. An array without channels is sliced instead, because the gradient of mx::take is a
+// scatter, which divides by the size of a row.
 mx::array take_rows(const mx::array& a, const mx::array& rows, mx::StreamOrDevice s = {});
 
-// Sums over one axis; 0 over an axis of size 0. All sums of ours go through this function: MLX
-// 0.32.4 on the CPU may never end a sum over an empty axis of an array with gaps between its rows.
+// Sums over one axis; 0 over an axis of size 0. All sums of the library go through this function:
+// MLX 0.32.4 on the CPU may never end a sum over an empty axis of an array with gaps between its
+// rows.
 mx::array sum_axis(const mx::array& a, int axis, bool keepdims, mx::StreamOrDevice s = {});
 
-// A 1-D int32 array of row ids in memory of its own, evaluated. Throws when the shape is another or
-// a value is outside [lowest, n).
+// A 1-D int32 array of row ids in memory of its own, evaluated. Throws when the shape is wrong or a
+// value is outside [lowest, n).
 mx::array checked_rows(const mx::array& rows, int64_t n, std::string_view operation,
                        std::string_view what, int64_t lowest = 0);
 

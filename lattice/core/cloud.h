@@ -1,10 +1,11 @@
 /// @file
-/// A point cloud for C++ programs: positions and named columns, viewed where they lie or owned.
+/// A point cloud for C++ programs: positions and named columns. Both are either views of memory
+/// that the caller owns, or have memory of their own.
 ///
 ///     auto cloud = lattice::Cloud::view(std::span(xyzi), 4);            // x y z i x y z i ...
 ///     cloud.column("intensity", std::span(xyzi).subspan(3), 4);
 ///
-/// A view copies nothing, so its memory must outlive it. There is no type of MLX here.
+/// A view copies nothing, so its memory must outlive it. This header uses no MLX types.
 #pragma once
 
 #include <cstddef>
@@ -57,17 +58,17 @@ constexpr Number number_of() {
 /// Rows of numbers somewhere in memory: value j of row r lies at data + r * row_bytes + j *
 /// value_bytes, at any address. `owner` keeps the memory alive, or is empty.
 struct LATTICE_API Column {
-  Number type = Number::float32;           ///< of each value
+  Number type = Number::float32;           ///< type of each value
   const void* data = nullptr;              ///< the first value
-  int64_t rows = 0;                        ///< points
+  int64_t rows = 0;                        ///< number of points
   int64_t width = 1;                       ///< values per point
-  int64_t row_bytes = 0;                   ///< from a point to the next
-  int64_t value_bytes = 0;                 ///< from a value to the next
-  std::shared_ptr<const void> owner = {};  ///< of the memory
+  int64_t row_bytes = 0;                   ///< bytes from one point to the next
+  int64_t value_bytes = 0;                 ///< bytes from one value to the next
+  std::shared_ptr<const void> owner = {};  ///< keeps the memory alive
 
-  /// The value as a number; float64 holds all but the largest 64-bit integers.
+  /// One value as a float64, which holds all but the largest 64-bit integers exactly.
   double at(int64_t row, int64_t value) const;
-  /// The values of `span`, `stride` of them from row to row, `width` in each row.
+  /// A view of `span`: a row begins every `stride` values and has `width` values.
   template <typename T>
   static Column view(std::span<T> span, int64_t stride, int64_t width) {
     const auto size = static_cast<int64_t>(span.size()), bytes = int64_t{sizeof(T)};
@@ -75,7 +76,7 @@ struct LATTICE_API Column {
     return {
         number_of<std::remove_const_t<T>>(), span.data(), rows, width, stride * bytes, bytes, {}};
   }
-  /// Memory of its own, to be filled through `values`.
+  /// A column with new memory, which the caller fills through `values`.
   template <typename T>
   static Column make(int64_t rows, int64_t width, T** values) {
     std::shared_ptr<T[]> memory(new T[static_cast<size_t>(rows * width)]());
@@ -93,15 +94,17 @@ class LATTICE_API Cloud {
  public:
   /// No points.
   Cloud() = default;
-  /// Three values per point, float32 or float64, however they lie. Throws Error otherwise.
+  /// A cloud with these positions: three values per point, float32 or float64, with any strides.
+  /// Throws Error otherwise.
   explicit Cloud(Column points);
-  /// float32 or float64 values, of which every `stride` begin a point.
+  /// A view of float32 or float64 values; a new point begins every `stride` values.
   static Cloud view(std::span<const float> values, int64_t stride = 3);
-  static Cloud view(std::span<const double> values, int64_t stride = 3);  ///< the same
+  static Cloud view(std::span<const double> values, int64_t stride = 3);  ///< the same for float64
 
   /// Adds or replaces a column. Throws Error unless it has one row for each point.
   Cloud& column(const std::string& name, Column values);
-  /// The same from memory: `stride` values from point to point, `width` of them in the column.
+  /// The same from a view of memory: a point every `stride` values, of which the column has
+  /// `width`.
   template <typename T>
   Cloud& column(const std::string& name, std::span<T> values, int64_t stride = 1,
                 int64_t width = 1) {

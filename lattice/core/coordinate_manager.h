@@ -1,5 +1,5 @@
 /// @file
-/// Owner of coordinate sets, and cache of the relations between them.
+/// The manager owns coordinate sets and caches the relations between them.
 #pragma once
 
 #include <functional>
@@ -41,10 +41,10 @@ using RelationBuilder = std::function<Relation::Fresh(
     const std::optional<CoordinateSet>& target, std::string_view operation)>;
 
 /// Relations are cached by (input key, target key, spec, kind): equal arguments give the same
-/// object. Above the byte budget the least recently used ones leave the cache; whoever holds one
-/// keeps it. Output coordinates stay, so that a relation built again has the same output key.
-/// Layouts of attention and poolings of blocks are kept by (key, arguments) too. They count as
-/// bytes, and all of them leave before a relation does.
+/// object. Above the byte budget the least recently used ones leave the cache; an object that
+/// somebody still holds stays valid. Output coordinates stay, so that a relation built again has
+/// the same output key. Layouts of attention and poolings of blocks are kept by (key, arguments)
+/// too. Their bytes count too, and all of them leave the cache before a relation does.
 ///
 /// All methods may be called from several threads. Nothing is built while the mutex is held.
 /// Threads that ask for the same thing at the same time wait for the one that builds it; if that
@@ -56,7 +56,7 @@ class LATTICE_API CoordinateManager : public std::enable_shared_from_this<Coordi
   /// A new manager without coordinates; the only way to make one.
   static std::shared_ptr<CoordinateManager> create(size_t budget = kDefaultBudget);
 
-  /// A number that no other manager of this process has.
+  /// The id of this manager, unique within the process.
   int64_t id() const { return id_; }
 
   /// The same array object with the same stride gives the same key. `active_rows`, a (1,) int32
@@ -80,7 +80,7 @@ class LATTICE_API CoordinateManager : public std::enable_shared_from_this<Coordi
   /// arguments give the same key. Throws std::invalid_argument unless low < high on every axis.
   CoordinateMapKey with_bounds(const CoordinateMapKey& key, const Bounds& bounds);
 
-  /// The relation of a kind, from the cache or built by `build`. `operation` heads messages.
+  /// The relation of a kind, from the cache or built by `build`. Messages begin with `operation`.
   Relation::Ptr relation(RelationKind kind, const CoordinateMapKey& in,
                          const std::optional<CoordinateMapKey>& target, const KernelSpec& spec,
                          std::string_view operation, const RelationBuilder& build);
@@ -122,9 +122,9 @@ class LATTICE_API CoordinateManager : public std::enable_shared_from_this<Coordi
                                    const Triple& stride);
   size_t bytes_locked() const;
   void evict_locked();
-  // What is kept for `key`, or what another thread makes for it now, or else made here. Under the
-  // lock: find(), which gives null if nothing is kept, and keep(made, number), which returns what
-  // is kept. Without the lock: make().
+  // Returns what is cached for `key`. If another thread is making it, waits for that thread;
+  // otherwise makes it here. find() and keep() run under the lock: find() gives null if nothing is
+  // cached, and keep(made, number) returns what is now cached. make() runs without the lock.
   template <class Key, class Ptr, class Find, class Make, class Keep>
   Ptr made_once(std::map<Key, std::shared_future<Ptr>>& pending, const Key& key, const Find& find,
                 const Make& make, const Keep& keep);
@@ -145,7 +145,7 @@ class LATTICE_API CoordinateManager : public std::enable_shared_from_this<Coordi
   std::map<LayoutKey, AttentionLayout::Ptr> layouts_;
   std::map<PoolingKey, GridPooling::Ptr> poolings_;
   std::map<PoolingKey, CoordinateMapKey> pooled_keys_;
-  // What some thread builds now.
+  // What a thread is building at the moment.
   std::map<CacheKey, std::shared_future<Relation::Ptr>> pending_relations_;
   std::map<LayoutKey, std::shared_future<AttentionLayout::Ptr>> pending_layouts_;
   std::map<PoolingKey, std::shared_future<GridPooling::Ptr>> pending_poolings_;

@@ -1,6 +1,6 @@
 /// @file
 /// A set of coordinate rows (batch, x, y, z) with its sorted index, immutable and cheap to copy;
-/// and the name of a set in a manager.
+/// also the key by which a manager names a set.
 #pragma once
 
 #include <mlx/array.h>
@@ -23,8 +23,9 @@ class LATTICE_API CoordinateSet {
 
   /// The array that was given, as it was given.
   const mx::array& array() const;
-  /// The same as an object for Python, which can write to arrays in place. It is one object until
-  /// somebody wrote to the object; then it is another with the true values.
+  /// The same array as an object for Python, where arrays can be written in place. Calls return one
+  /// object until somebody has written to it; then they return a new object with the original
+  /// values.
   std::shared_ptr<mx::array> python_array() const;
   /// N.
   int64_t rows() const;
@@ -41,7 +42,7 @@ class LATTICE_API CoordinateSet {
   /// and two rows.
   const std::shared_ptr<const cpu::CoordIndex>& unique_index(std::string_view operation) const;
   /// @endcond
-  /// Two values are one set when they come from one construction.
+  /// Two values are the same set if both are copies of one constructed value.
   bool same_as(const CoordinateSet& other) const { return state_ == other.state_; }
   /// Bytes of the coordinates and of the index, if it exists.
   size_t nbytes() const;

@@ -1,5 +1,5 @@
 /// @file
-/// Between sparse tensors and dense arrays.
+/// Conversion between sparse tensors and dense arrays.
 ///
 ///     dense[b, x - m.x, y - m.y, z - m.z, :] = feats[row of (b, x, y, z)], m = min_coord
 ///

@@ -1,7 +1,8 @@
 /// @file
-/// Errors and what Python sees: std::invalid_argument -> ValueError, std::overflow_error ->
-/// OverflowError, lattice::TypeError -> TypeError. A message reads "[operation] argument ... found
-/// ... expected". Programs and files throw lattice::Error, which has a code.
+/// The errors of the library and the Python exceptions they become: std::invalid_argument ->
+/// ValueError, std::overflow_error -> OverflowError, lattice::TypeError -> TypeError. A message
+/// reads "[operation] argument ... found ... expected". Programs and files throw lattice::Error,
+/// which has a code.
 #pragma once
 
 #include <cstdint>
@@ -61,8 +62,8 @@ class LATTICE_API Error : public std::invalid_argument {
 /// Throws std::invalid_argument "[operation] message".
 [[noreturn]] LATTICE_API void fail(std::string_view operation, const std::string& message);
 
-/// Kernels name no operation: f(), with the operation in front of what its kernels throw.
-/// std::overflow_error stays; std::length_error becomes std::invalid_argument.
+/// Calls f() and puts the name of the operation in front of the messages of its kernels, which do
+/// not know it. std::overflow_error stays; std::length_error becomes std::invalid_argument.
 template <typename F>
 auto named(std::string_view operation, const F& f) {
   try {

@@ -21,11 +21,12 @@ constexpr char kMagic[] = {'M', 'L', 'A', 'T', 'P', 'L', 'A', 'N'};
 constexpr uint32_t kVersion = 1;
 constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 constexpr const char* kDecode = "GeometryPlan.decode";
-// What the steps of a stored plan may cost, so that a short file cannot ask for hours. The limits
-// are: offsets of a kernel, pairs of row and offset in all, rows made by transposed kernels.
+// Limits on the cost of the steps of a stored plan, so that a short file cannot demand hours of
+// work. They limit the offsets of a kernel, the pairs of row and offset in all, and the rows that
+// transposed kernels make.
 constexpr int64_t kMostOffsets = 4096, kMostPairs = int64_t{1} << 34, kMostMade = int64_t{1} << 28;
-// The same in proportion to the rows that the file really holds: a decoder of five levels makes 8^5
-// rows of one.
+// The same limits in proportion to the rows that the file really holds: a decoder of five levels
+// makes 8^5 rows from one.
 constexpr int64_t kFreePairs = int64_t{1} << 24, kPairsPerRow = int64_t{1} << 16;
 constexpr int64_t kFreeMade = int64_t{1} << 21, kMadePerRow = int64_t{1} << 15;
 

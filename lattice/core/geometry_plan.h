@@ -47,7 +47,7 @@ class LATTICE_API GeometryPlan {
   const std::vector<CachedRelation>& steps() const { return steps_; }
   /// Bytes of all relations.
   size_t nbytes() const;
-  /// A line for each step.
+  /// A text with one line for each step.
   std::string text() const;
 
  private:

@@ -4,8 +4,8 @@
 ///     t[o, m] = bias[m] + sum over edges (i, o, k) of x[i] W[k][:, m] + factor[m] * residual[o, m]
 ///     y[o, m] = convert(t[o, m]), by the one rule of docs/ops/integer.md
 ///
-/// A kernel that exists is proven: for no input does a sum leave int32, and no 16-bit step of any
-/// instruction set saturates. So the result has the same bits on every machine.
+/// The constructor proves that no input can make a sum leave int32 or saturate a 16-bit step of any
+/// instruction set. So the result has the same bits on every machine.
 #pragma once
 
 #include <memory>
@@ -43,7 +43,7 @@ struct IntegerParts {
 /// The dtype of the array that holds a format: uint8 for int8, else the same.
 inline mx::Dtype stored_dtype(mx::Dtype format) { return format == mx::int8 ? mx::uint8 : format; }
 
-/// A proven layer. A value; copies share the memory.
+/// A layer whose bounds have been proven. It is a value; copies share the memory.
 class LATTICE_API IntegerKernel {
  public:
   /// Throws std::invalid_argument when arrays do not fit, a sum could overflow or the lane rule is

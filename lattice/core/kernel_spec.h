@@ -28,7 +28,7 @@ struct LATTICE_API KernelSpec {
 
   /// 3 x 3 x 3, stride 1.
   KernelSpec() = default;
-  /// Checked. Throws std::invalid_argument.
+  /// Checks all fields. Throws std::invalid_argument.
   KernelSpec(Triple size, Triple stride = {1, 1, 1}, Triple padding = {0, 0, 0},
              Triple dilation = {1, 1, 1});
 
@@ -41,7 +41,7 @@ struct LATTICE_API KernelSpec {
   /// @cond internal
   cpu::Kernel kernel(bool centered) const;
   /// @endcond
-  /// One line for people.
+  /// A description in one line.
   std::string text() const;
 
   /// Whether all fields are equal.

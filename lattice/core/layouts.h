@@ -38,12 +38,12 @@ LATTICE_API const char* name(Curve curve);
 cpu::CurveFrame frame_of(const CoordinateSet& set, int64_t depth, std::string_view operation);
 /// @endcond
 
-/// What a layout is made by; checked.
+/// The checked parameters of a layout.
 struct LATTICE_API LayoutSpec {
   /// Segments along a curve, or boxes of the lattice.
   enum class Kind { patches, windows };
   Kind kind = Kind::patches;  ///< patches or windows
-  Curve curve = Curve::z;     ///< of patches
+  Curve curve = Curve::z;     ///< patches: the curve that orders the rows
   Triple size{1, 1, 1};       ///< patches: rows per patch, three times
   Triple shift{0, 0, 0};      ///< windows: how far their borders are moved
   bool shrink = false;        ///< patches: at most the rows of the smallest cloud
@@ -64,10 +64,10 @@ class LATTICE_API AttentionLayout {
   /// How layouts are held.
   using Ptr = std::shared_ptr<const AttentionLayout>;
   /// The layout of coordinates. Throws std::overflow_error where codes or windows leave their type;
-  /// `operation` heads messages.
+  /// Messages begin with `operation`.
   static Ptr make(const CoordinateSet& coords, const LayoutSpec& spec, std::string_view operation);
 
-  /// What it was made by.
+  /// The parameters that it was made from.
   const LayoutSpec& spec() const { return spec_; }
   /// Rows of the tensor.
   int64_t n_rows() const { return to_rows_->n_out(); }
@@ -75,7 +75,7 @@ class LATTICE_API AttentionLayout {
   int64_t n_slots() const { return to_slots_->n_out(); }
   /// Patches or windows that hold a row.
   int64_t n_segments() const { return static_cast<int64_t>(offsets_.size()) - 1; }
-  /// Rows per patch after `shrink`; of windows the longest segment.
+  /// For patches the rows per patch after `shrink`, for windows the length of the longest segment.
   int64_t length() const { return length_; }
   /// (slots,) int32: the row that each slot reads.
   const mx::array& rows() const { return to_slots_->parts().rows; }
@@ -87,11 +87,11 @@ class LATTICE_API AttentionLayout {
   const mx::array& positions() const { return positions_; }
   /// The map from rows to slots.
   const RowMap::Ptr& to_slots() const { return to_slots_; }
-  /// The map of the results of the own slots back to rows.
+  /// The map that gives each row the result of its own slot.
   const RowMap::Ptr& to_rows() const { return to_rows_; }
   /// Bytes of all arrays.
   size_t nbytes() const;
-  /// One line for people.
+  /// A description in one line.
   std::string text() const;
 
  private:
@@ -118,7 +118,7 @@ struct LATTICE_API GridPooling {
 };
 
 /// @cond internal
-/// What a pooling is made by; checked.
+/// The checked parameters of a pooling.
 struct PoolingSpec {
   int64_t stride = 2;          ///< 1 to 2^10
   std::optional<Curve> curve;  ///< without: rows by batch, x, y and z
@@ -133,7 +133,7 @@ struct PoolingSpec {
 struct PooledCoords {
   CoordinateSet coords;
   std::shared_ptr<const RowGroups> clusters;
-  int64_t stride;  ///< as asked, or 1 where 2^m exceeds the curve
+  int64_t stride;  ///< the requested stride, or 1 where it exceeds the curve
 };
 PooledCoords pool_coords(const CoordinateSet& fine, const PoolingSpec& spec,
                          std::string_view operation);

@@ -1,6 +1,6 @@
 /// @file
-/// What the public headers share: MLX under a short name, the choices that users make, and types of
-/// the kernels that only the library looks into.
+/// What the public headers share: a short name for MLX, the enumerations that users choose from,
+/// and types of the kernels, which only the library looks into.
 #pragma once
 
 #include <mlx/array.h>
@@ -34,8 +34,8 @@ using cpu::Reduction;
 using cpu::RowOrder;
 using cpu::Triple;
 
-/// Who gets the gradient of a maximum that several rows have: an equal part each, all of it each,
-/// or the smallest row.
+/// Which rows get the gradient when several have the maximum: an equal share for each, the whole
+/// gradient for each, or all of it for the smallest row.
 enum class Ties { split, all, first };
 
 }  // namespace lattice

@@ -44,7 +44,7 @@ class LATTICE_API NeighborRelation {
   int64_t n_source() const { return n_source_; }
   /// E, neighbors of all queries together.
   int64_t edge_count() const { return static_cast<int64_t>(source_rows_.size()); }
-  /// k, or the given limit; without one the most neighbors of any query.
+  /// k, or the given limit; without a limit, the largest number of neighbors of any query.
   int64_t max_neighbors() const { return max_neighbors_; }
   /// Neighbors within the radius that the limit cut off.
   int64_t truncated() const { return truncated_; }
@@ -55,7 +55,7 @@ class LATTICE_API NeighborRelation {
   const NeighborEdges& edges() const;                            ///< made on first use
   /// From source rows to edges: row e is source row source_rows[e].
   const RowMap::Ptr& sources() const { return sources_; }
-  /// One line for people.
+  /// A description in one line.
   std::string text() const;
 
  private:
@@ -66,7 +66,8 @@ class LATTICE_API NeighborRelation {
   mutable std::optional<NeighborEdges> edges_;
 };
 
-/// Who asks whom; batches belong to float points only. No query: the sources themselves.
+/// The rows to search among and the rows that search. Only float points have separate batches.
+/// Without `query` the sources search among themselves.
 struct NeighborRows {
   mx::array source;                              ///< (N, 4) coordinates or (N, 3) points
   std::optional<mx::array> query;                ///< (Q, 4) or (Q, 3)
@@ -75,11 +76,11 @@ struct NeighborRows {
 };
 
 /// @cond internal
-/// Rows as a GPU reads them, (N, 4) int32 or int64: coordinates; of points the batch and the bits
-/// of x, y, z. Checked as NeighborIndex does.
+/// Rows in the form that a GPU reads, (N, 4) int32 or int64: coordinates, or for points the batch
+/// and the bits of x, y and z. The checks are those of NeighborIndex.
 mx::array neighbor_rows(const mx::array& rows, const std::optional<mx::array>& batch_indices,
                         std::string_view operation, std::string_view what);
-/// What knn and radius ask for, checked.
+/// The checked parameters of knn and radius.
 cpu::NeighborQuery knn_query(int64_t k, std::string_view operation);
 cpu::NeighborQuery radius_query(float radius, std::optional<int64_t> max_neighbors,
                                 std::string_view operation);
@@ -115,7 +116,7 @@ class LATTICE_API NeighborIndex {
   /// @endcond
   /// Rows that can be found.
   int64_t rows() const;
-  /// One line for people.
+  /// A description in one line.
   std::string text() const;
 
  private:

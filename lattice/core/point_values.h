@@ -1,6 +1,6 @@
 /// @file
-/// What operations on points return: concrete arrays with exactly the rows they need, and the maps
-/// that features follow.
+/// The results of operations on points: arrays with computed values and exactly as many rows as
+/// needed, and the maps along which features are reduced.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,8 @@ class LATTICE_API SparseQuantization {
   /// Checks shapes, dtypes and ranges, and that counts are the counts of inverse_rows.
   SparseQuantization(mx::array coords, mx::array active_rows, mx::array inverse_rows,
                      mx::array counts);
-  /// From a kernel, which is right: `points_of_voxel` is a sum over the points of each voxel.
+  /// From the results of a kernel, without checks: `points_of_voxel` is a sum over the points of
+  /// each voxel.
   SparseQuantization(mx::array coords, mx::array inverse_rows, mx::array counts,
                      RowMap::Ptr points_of_voxel);
 

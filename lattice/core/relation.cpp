@@ -100,7 +100,7 @@ Relation::Fresh Relation::from_edges(const mx::array& in_rows, const mx::array& 
                                      const mx::array& kernel_ids, int64_t n_in, int64_t n_out,
                                      int64_t n_kernels) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  // As many offsets as edges have a use: a matrix for each edge.
+  // A relation may have as many offsets as edges: one matrix for each edge.
   const int64_t most_k =
       std::min(kMost, std::max(kMaxKernelVolume, 16 * static_cast<int64_t>(in_rows.size())));
   if (n_in < 0 || n_out < 0 || n_kernels < 1 || n_in > kMost || n_out > kMost || n_kernels > most_k)
@@ -312,7 +312,7 @@ namespace {
 
 constexpr int64_t kMaskBits = 32;  // of a mask that rows are sorted by
 
-// What a product on this relation reads.
+// Makes the views that a product on this relation reads.
 void make_product_views(const Relation& r) {
   const bool map = r.kind() != RelationKind::custom && r.lists().out_once;
   if (r.has_one_edge_per_output()) {

@@ -49,7 +49,7 @@ class LATTICE_API Relation : public std::enable_shared_from_this<Relation> {
  public:
   /// How relations are held.
   using Ptr = std::shared_ptr<const Relation>;
-  /// Whoever builds a relation may name it (kind, output key) before it is shared.
+  /// A relation that is not shared yet, whose builder may still set its kind and output key.
   using Fresh = std::shared_ptr<Relation>;
 
   /// @cond internal
@@ -93,7 +93,7 @@ class LATTICE_API Relation : public std::enable_shared_from_this<Relation> {
   bool has_out_coords() const { return out_coords_.has_value(); }
   /// Offsets in id order; empty for a custom relation.
   std::vector<Triple> offsets() const;
-  /// Where the output coordinates live in the manager that built this.
+  /// The key of the output coordinates in the manager that built this relation.
   const std::optional<CoordinateMapKey>& out_key() const { return out_key_; }
 
   /// @cond internal
@@ -137,9 +137,9 @@ class LATTICE_API Relation : public std::enable_shared_from_this<Relation> {
   /// How many rows have no edge.
   Coverage coverage() const;
 
-  /// Bytes held now, views that exist included.
+  /// Bytes that are held now, including those of the views that exist.
   size_t nbytes() const;
-  /// One line for people.
+  /// A description in one line.
   std::string text() const;
 
   ~Relation();
@@ -177,7 +177,7 @@ Relation::Fresh relate_checked(RelationKind kind, const CoordinateSet& in, const
 
 /// Builds a relation from coordinates, as docs/ops/relations.md defines the kinds.
 /// `target` is given for the two target kinds only. Throws std::invalid_argument,
-/// std::overflow_error; `operation` heads the message.
+/// std::overflow_error; the message begins with `operation`.
 LATTICE_API Relation::Fresh relate(RelationKind kind, const CoordinateSet& in,
                                    const KernelSpec& spec,
                                    const std::optional<CoordinateSet>& target,

@@ -67,8 +67,8 @@ struct EdgesByOutput {
   mx::array row_offsets;  ///< (n_out + 1,)
 };
 EdgesByOutput make_edges(const cpu::RelationLists& lists);
-/// Edges of given arrays with the ends swapped, ordered by the new output row, then offset, then
-/// input row.
+/// The edges of the given arrays with their ends swapped, ordered by the new output row, then
+/// offset, then input row.
 Edges swapped(const Edges& edges, int64_t n_in, int64_t n_out, int64_t n_k);
 /// Edges grouped by a key in [0, n_groups).
 EdgeGroups group_edges(const mx::array& keys, int64_t n_groups);

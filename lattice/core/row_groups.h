@@ -1,4 +1,4 @@
-// Rows that belong to groups: batches, duplicates, joins and voxels.
+// The assignment of rows to groups, such as batches, duplicates, joins and voxels.
 #pragma once
 
 #include <memory>
@@ -26,8 +26,8 @@ class RowGroups {
   const int32_t* group_of() const { return group_of_.data(); }
   // Rows by group, ascending inside; made on first use.
   const cpu::Segments& segments() const;
-  // The same for kernels of a GPU, with long groups in pieces; rows: none where segments() has
-  // none.
+  // The same for kernels of a GPU, with long groups cut into pieces; `rows` is empty where that of
+  // segments() is.
   struct Arrays {
     mx::array offsets, group_of;
     std::optional<mx::array> rows;

@@ -1,13 +1,14 @@
-// A tiled run asks for kernels whose rows do not depend on the rows beside them.
+// A switch for tiled runs, which need kernels that compute each row independently of the rows
+// around it.
 #pragma once
 
 #include "lattice/api.h"
 
 namespace lattice {
 
-// While one lives, the routes of this thread compute each row of a result from the rows that it
-// depends on alone, whatever else the tensor holds. Then a part of a cloud gives the bits of the
-// whole.
+// While such an object lives, this thread takes only routes whose result for a row does not depend
+// on which other rows the tensor holds. Then a part of a cloud gives the same bits as the whole
+// cloud.
 class LATTICE_API RowIndependent {
  public:
   RowIndependent();

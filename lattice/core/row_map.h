@@ -1,5 +1,5 @@
 /// @file
-/// Which rows are reduced where: a sparse matrix between rows of features.
+/// A sparse matrix between rows of features: it says which rows are reduced into which.
 ///
 ///     y[o] = sum, mean or max over the entries e of row o of weights[e] * x[rows[e]]
 ///
@@ -40,9 +40,9 @@ class LATTICE_API RowMap : public std::enable_shared_from_this<RowMap> {
   int64_t n_out() const { return parts_.n_out; }
   /// E, entries of all rows together.
   int64_t n_entries() const { return static_cast<int64_t>(parts_.rows.size()); }
-  /// What happens to the entries of a row.
+  /// How the entries of a row become one value.
   Reduction reduction() const { return parts_.reduction; }
-  /// What it was made of.
+  /// The parts that it was made from.
   const Parts& parts() const { return parts_; }
   /// The values of parts().rows.
   const int32_t* rows() const { return data<int32_t>(parts_.rows); }
@@ -63,7 +63,7 @@ class LATTICE_API RowMap : public std::enable_shared_from_this<RowMap> {
   /// Ends swapped: the adjoint of a sum or mean. A mean gives weights 1 / entries. Built on first
   /// use, kept; transposed twice is this object while it lives.
   Ptr transposed() const;
-  /// One line for people.
+  /// A description in one line.
   std::string text() const;
 
  private:

@@ -1,5 +1,5 @@
-// Which rows attend to which: segment s joins every row q_offsets[s] .. q_offsets[s + 1] of the
-// queries with every row k_offsets[s] .. k_offsets[s + 1] of the keys.
+// The pairs of rows that attend to each other: segment s joins every row q_offsets[s] ..
+// q_offsets[s + 1] of the queries with every row k_offsets[s] .. k_offsets[s + 1] of the keys.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace lattice {
 
-// Concrete, immutable, shared by the nodes that use it.
+// Computed when it is made, immutable, and shared by the nodes that use it.
 class SegmentPairs {
  public:
   using Ptr = std::shared_ptr<const SegmentPairs>;
@@ -35,8 +35,8 @@ class SegmentPairs {
   };
   std::vector<Run> runs() const;
 
-  // What kernels of a GPU read, made once: borders, pairs before each segment, and for both ends
-  // (n, 2) segment and first row of each kBlock rows.
+  // The arrays that kernels of a GPU read, made once: borders, pairs before each segment, and for
+  // both ends (n, 2) segment and first row of each kBlock rows.
   static constexpr int kBlock = 32;
   struct Arrays {
     mx::array q_offsets, k_offsets, pairs, q_blocks, k_blocks;

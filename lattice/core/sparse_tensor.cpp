@@ -66,7 +66,7 @@ ManagerPtr manager_or_new(const std::optional<CoordinateMapKey>& key, ManagerPtr
   return manager ? std::move(manager) : CoordinateManager::create();
 }
 
-// feats rows that are kept together with the coordinates, which may have another number of rows
+// The rows of feats that `active_rows` keeps. `feats` and `coords` may differ in the number of rows
 // behind these; the shape is checked before and after.
 mx::array kept_feats(const mx::array& feats, const std::optional<mx::array>& active_rows) {
   return active_rows && feats.ndim() == 2 ? keep_active(feats, active_rows, kName) : feats;
@@ -162,7 +162,7 @@ std::vector<mx::array> SparseTensor::batch_rows() const {
 }
 
 namespace {
-// The rows of each item: a slice where they lie together, as they do after collating.
+// The rows of each item; a slice where they are adjacent, as they are after collating.
 std::vector<mx::array> decompose(const SparseTensor& t, const mx::array& values, int first_column) {
   std::vector<mx::array> out;
   for (const mx::array& rows : t.batch_rows()) {

@@ -2,8 +2,9 @@
 /// A sparse tensor: row r is the feature vector feats[r] at coords[r] = (batch, x, y, z), lattice
 /// indices at `stride`.
 ///
-/// Coordinates are concrete and named by a key in a manager: two tensors share coordinates iff
-/// manager and key are equal. Features stay lazy. Immutable and cheap to copy.
+/// Coordinates have computed values and are named by a key in a manager: two tensors share
+/// coordinates if and only if manager and key are equal. Features stay lazy. Immutable and cheap to
+/// copy.
 #pragma once
 
 #include <memory>
@@ -26,7 +27,7 @@ using BatchCounts = std::vector<int64_t>;
 struct SparseTensorComponents {
   mx::array coords;                           ///< (N, 4) int32 or int64
   mx::array feats;                            ///< (N, C)
-  Triple stride{1, 1, 1};                     ///< of the lattice
+  Triple stride{1, 1, 1};                     ///< steps of the finest lattice between two rows
   std::optional<BatchCounts> batch_counts;    ///< rows of each batch item
   std::optional<mx::array> active_rows;       ///< (1,) int32: rows that count
   std::optional<CoordinateMapKey> coord_key;  ///< the identity of the coordinates
@@ -47,7 +48,7 @@ class LATTICE_API SparseTensor {
   /// On a coordinate set that the manager owns.
   SparseTensor(ManagerPtr manager, const CoordinateMapKey& key, mx::array feats,
                std::optional<BatchCounts> batch_counts = std::nullopt);
-  /// The tensor that export_components() described.
+  /// The tensor from the parts that export_components() returned.
   static SparseTensor from_components(const SparseTensorComponents& parts);
 
   /// (N, 4).
@@ -78,7 +79,8 @@ class LATTICE_API SparseTensor {
   /// The box in which reached supports of this tensor lie, if it was given (`with_bounds`) or
   /// passed on by the layer that made the tensor.
   std::optional<Bounds> bounds() const { return manager_->bounds(key_); }
-  /// The same rows with bounds: an identity of its own, the same for equal bounds.
+  /// The same rows with bounds. The result has an identity of its own, the same one for equal
+  /// bounds.
   SparseTensor with_bounds(const Bounds& bounds) const;
 
   /// batch_counts, else the largest batch + 1.
@@ -96,8 +98,8 @@ class LATTICE_API SparseTensor {
   SparseTensor with_feats(mx::array feats) const;
   /// The same with features of another dtype.
   SparseTensor astype(mx::Dtype dtype) const;
-  /// Feats alone keep the identity; other coordinates or another stride name another set of the
-  /// same manager.
+  /// A copy with some parts replaced. New features alone keep the identity; new coordinates or a
+  /// new stride name another set of the same manager.
   SparseTensor replace(const std::optional<mx::array>& coords,
                        const std::optional<mx::array>& feats,
                        const std::optional<Triple>& stride) const;
@@ -105,14 +107,14 @@ class LATTICE_API SparseTensor {
   SparseTensor reuse_coords_from(const SparseTensor& other) const;
   /// Whether manager and key are equal.
   bool same_coords(const SparseTensor& other) const;
-  /// Rows in the order (batch, x, y, z), in which the kernels walk, and the row of each before.
-  /// Convolutions read such rows faster; a whole network profits from sorting once. Already sorted:
-  /// this tensor itself.
+  /// The tensor with its rows in the order (batch, x, y, z), and for each of them its row in this
+  /// tensor. Kernels walk rows in this order, so convolutions read such rows faster, and a whole
+  /// network gains from sorting once. A tensor that is already sorted returns itself.
   std::pair<SparseTensor, mx::array> sorted() const;
 
   /// What the tensor is made of.
   SparseTensorComponents export_components() const;
-  /// One line.
+  /// A description in one line.
   std::string text() const;
 
  private:

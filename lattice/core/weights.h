@@ -1,5 +1,6 @@
 /// @file
-/// Weights in other forms than an array: codes of few bits, and an array in the order of the CPU.
+/// Forms of weights besides plain arrays: codes of 4 or 8 bits, and arrays in the order in which
+/// the CPU reads them.
 ///
 /// QuantizedWeight has codes of 4 or 8 bits with a scale and a bias for each group of input
 /// channels.
@@ -26,7 +27,7 @@ namespace lattice {
 enum class WeightLayout { linear, kernel_major, dense_5d };
 /// The name that layout_named reads.
 LATTICE_API const char* layout_name(WeightLayout layout);
-/// Throws std::invalid_argument for a name that is none.
+/// Throws std::invalid_argument for an unknown name.
 LATTICE_API WeightLayout layout_named(const std::string& name);
 
 /// What a QuantizedWeight is made of.
@@ -60,7 +61,7 @@ class LATTICE_API QuantizedWeight {
   int64_t group_size() const { return group_size_; }
   /// 4 or 8.
   int64_t bits() const { return bits_; }
-  /// C_in, without padding.
+  /// C_in without padding.
   int64_t in_channels() const { return in_channels_; }
   /// C_out.
   int64_t out_channels() const { return out_channels_; }
@@ -68,7 +69,7 @@ class LATTICE_API QuantizedWeight {
   const Triple& kernel_size() const { return kernel_size_; }
   /// The layout of the dense weight.
   WeightLayout layout() const { return layout_; }
-  /// Of scales and biases; features must have it.
+  /// The dtype of scales and biases, which must be that of the features.
   mx::Dtype dtype() const { return scales_.dtype(); }
   /// K, the number of offsets.
   int64_t n_k() const { return kernel_size_[0] * kernel_size_[1] * kernel_size_[2]; }
@@ -76,14 +77,14 @@ class LATTICE_API QuantizedWeight {
   int64_t storage_in_channels() const;
   /// Whether there is one offset.
   bool is_pointwise() const { return n_k() == 1; }
-  /// Of codes, scales and biases: all that is kept.
+  /// The bytes of codes, scales and biases together.
   size_t nbytes() const;
   /// Shape of the dense weight.
   mx::Shape dense_shape() const;
-  /// One line.
+  /// A description in one line.
   std::string text() const;
-  /// What a file says beside the arrays, and `with_form` reads:
-  /// layout=dense_5d kernel_size=3,3,3 in_channels=32 out_channels=64 bits=8 group_size=32
+  /// The text that a file stores next to the arrays, and that `with_form` reads, such as
+  /// "layout=dense_5d kernel_size=3,3,3 in_channels=32 out_channels=64 bits=8 group_size=32".
   std::string form() const;
 
  private:
@@ -104,18 +105,18 @@ LATTICE_API int64_t default_group_size(int64_t in_channels);
 void check_packing(const std::string& operation, int64_t bits, int64_t group_size);
 /// @endcond
 
-/// A dense weight together with the order in which the CPU reads it: what pack_kernel() makes. A
-/// value; copies share the memory.
+/// The result of pack_kernel(): a dense weight together with its values in the order in which the
+/// CPU reads them. A value; copies share the memory.
 ///
 /// A convolution with an array as weight packs the array in every call. One with a PackedKernel
-/// does not, with the same result. The kernel keeps the array and knows it again: an assigned,
-/// updated or loaded weight is another array. A write into the memory of the array, through a NumPy
-/// view, is not seen: pack again after such a write.
+/// does not, with the same result. The kernel remembers which array was packed; an assigned,
+/// updated or loaded weight is a different array. A write into the memory of the array through a
+/// NumPy view goes unnoticed, so pack again after such a write.
 class LATTICE_API PackedKernel {
  public:
-  /// How the order is held.
+  /// The type that holds the packed values.
   using Panels = std::shared_ptr<const cpu::WeightPanels>;
-  /// pack_kernel() makes one.
+  /// Made by pack_kernel().
   PackedKernel(mx::array weight, Panels panels)
       : weight_(std::move(weight)), panels_(std::move(panels)) {}
 
@@ -123,9 +124,10 @@ class LATTICE_API PackedKernel {
   const mx::array& weight() const { return weight_; }
   /// Whether `weight` is the array that was packed. Equal values in two arrays are not identity.
   bool is_of(const mx::array& weight) const { return weight.id() == weight_.id(); }
-  /// Null: calls read the array itself, on a GPU or because it is too large to be kept twice.
+  /// The packed values. Null if calls read the array itself: on a GPU, or when it is too large to
+  /// be kept twice.
   const Panels& panels() const { return panels_; }
-  /// Bytes beside those of the array.
+  /// Bytes in addition to those of the array.
   size_t nbytes() const;
 
  private:

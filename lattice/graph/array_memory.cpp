@@ -53,7 +53,7 @@ void give_memory(mx::array& a) {
   mx::allocator::Buffer buffer = data.buffer();
   const auto first = reinterpret_cast<uintptr_t>(buffer.raw_ptr());
   use_huge_pages(first, a.nbytes() + kLine);
-  // Rows behind each other; a column that holds all values is contiguous in both orders.
+  // Row-major without gaps; a single column that holds all values is contiguous in both orders.
   const auto longest = *std::max_element(a.shape().begin(), a.shape().end());
   const mx::array::Flags flags{true, true, static_cast<size_t>(longest) == a.size()};
   a.set_data(std::move(data), a.size(), a.strides(), flags,

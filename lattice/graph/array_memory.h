@@ -1,4 +1,4 @@
-// Memory of MLX arrays, through MLX's public interface.
+// Allocates the memory of MLX arrays through MLX's public interface.
 //
 // All memory of arrays comes from MLX's allocator, so that an operation of MLX may write its result
 // in place into a result of ours. On a CPU the allocator keeps 32 MB for reuse unless
@@ -10,8 +10,8 @@
 
 namespace lattice::graph {
 
-// Gives a result of cpu_call its memory; throws std::bad_alloc. A large result in plain memory
-// begins on a cache line and asks for huge pages. Where MLX has a GPU, its driver decides.
+// Allocates the memory of a result of cpu_call; throws std::bad_alloc. A large result in plain
+// memory begins on a cache line and asks for huge pages. Where MLX has a GPU, its driver decides.
 void give_memory(mlx::core::array& a);
 
 // An array with memory of its own that is not initialized; throws std::bad_alloc.

@@ -16,7 +16,7 @@ namespace lattice::graph {
 namespace mx = mlx::core;
 namespace {
 
-// What the first task said that failed since the last call; empty: none failed.
+// The message of the first task that failed since the last call; empty if none failed.
 class Failure {
  public:
   void note(const std::string& name, const char* what) noexcept {
@@ -48,7 +48,8 @@ Failure& failure() {
   return *instance;
 }
 
-// Neither old memory nor plausible numbers: NaN for floats, -1 for integers.
+// After a failure the outputs hold neither old memory nor plausible numbers, but NaN for floats and
+// -1 for integers.
 void spoil(const std::vector<Output>& outputs) {
   for (const Output& out : outputs)
     if (out.size > 0) std::memset(out.data, 0xFF, static_cast<size_t>(out.size) * out.dtype.size());

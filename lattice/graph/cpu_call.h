@@ -1,5 +1,6 @@
 /// @file
-/// The one way onto the CPU: a function on raw memory becomes an MLX node.
+/// Makes an MLX node from a function on raw memory. All work of the library on the CPU goes through
+/// this function.
 ///
 ///     outputs = cpu_call(name, key, inputs, specs, run)
 ///     run(inputs, outputs) happens when MLX evaluates the node
@@ -40,7 +41,7 @@ struct Input {
   mlx::core::Strides strides;  ///< counted in elements
   mlx::core::Dtype dtype;      ///< of the elements
   int64_t size;                ///< number of elements
-  bool row_contiguous;         ///< whether the elements lie in order without gaps
+  bool row_contiguous;         ///< whether elements are in row-major order without gaps
   /// data as elements of T.
   template <typename T>
   const T* as() const {

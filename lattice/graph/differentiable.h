@@ -1,5 +1,6 @@
 /// @file
-/// The one way to differentiate: a forward function with its own derivative rules.
+/// Gives a forward function its own derivative rules. All derivatives of the library are made this
+/// way.
 ///
 ///     y = forward(x)     dx = vjp(x, dy, y)     dy = jvp(x, dx)
 ///

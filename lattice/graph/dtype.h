@@ -1,4 +1,4 @@
-// From a dtype at run time to a C++ type.
+// Calls a template with the C++ type of a dtype that is known only at run time.
 //
 //   visit_float(x.dtype(), [&](auto tag) { using T = decltype(tag); ... }, "conv");
 #pragma once

@@ -22,7 +22,7 @@ std::atomic<int64_t> launches{0};
   throw std::invalid_argument("[" + call.name + "] " + text);
 }
 
-// Whether threads of a group wait for each other: then none may be missing.
+// Whether threads of a group wait for each other; then no thread of a group may be missing.
 bool works_together(const GpuCall& call) {
   return !call.shared.empty() || call.source.find("simdgroup") != std::string::npos;
 }

@@ -1,5 +1,5 @@
-// The one way onto a GPU: function templates of kernels/metal/<topic>.metal become an MLX node, on
-// Metal or on CUDA.
+// Makes an MLX node from function templates of kernels/metal/<topic>.metal, on Metal or on CUDA.
+// All work of the library on a GPU goes through this function.
 //
 // MLX writes the kernel's signature. The final text is MLX's own header, then the topic's text in
 // the words of the backend, then the signature with a body. The body declares the memory of a
@@ -31,9 +31,9 @@
 
 namespace lattice::graph {
 
-// Whose words the GPU understands.
+// The language that the GPU understands.
 enum class GpuBackend { none, metal, cuda };
-// The one that MLX has on this machine.
+// The backend that MLX has on this machine.
 GpuBackend gpu_backend();
 
 // An array that the threads of a group share: type name[length]. Its bytes start at a multiple of
@@ -75,8 +75,8 @@ enum class TensorOps {
   neural_accelerator,  // generation 17 or later, 18 where the name of the GPU ends in p
 };
 
-// The one seam for tests: a machine with a GPU that is not there. The library only reads it; what
-// fills it lives in tests/ (tests/metal runs the text of the kernels on the CPU).
+// Lets tests pretend that the machine has a GPU. The library only reads it; the code that fills it
+// is in tests/ (tests/metal runs the text of the kernels on the CPU).
 struct StandIn {
   using Arrays = std::vector<mlx::core::array>;
   // Runs a kernel. The call is in the words of the backend, and the inputs are row-contiguous
@@ -87,7 +87,7 @@ struct StandIn {
       run = {};
   GpuBackend backend = GpuBackend::metal;
   std::optional<TensorOps> tensor_ops = {};  // in place of the machine's
-  std::optional<bool> probing = {};          // whether routes are probed; none: on a real GPU only
+  std::optional<bool> probing = {};          // whether routes are probed; default: on a real GPU
   bool tf32_products = false;                // MLX's products round float32 to TF32
 };
 

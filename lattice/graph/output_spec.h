@@ -1,5 +1,5 @@
 /// @file
-/// Shape and dtype of one output of a node. Sizes are fixed when the graph is built.
+/// The shape and dtype of one output of a node. Sizes are fixed when the graph is built.
 #pragma once
 
 #include <mlx/array.h>

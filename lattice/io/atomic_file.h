@@ -1,4 +1,4 @@
-// Files that are whole or not there.
+// Writes files so that they appear whole or not at all.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 namespace lattice::io {
 
 // Writes beside the place, flushes to the disk and renames. A write that fails, or a process that
-// is killed, leaves the file that stood there before; its permissions stay, and a symbolic link
-// stays a link. What is no regular file, such as a pipe, is written to directly. Throws
-// lattice::Error with the words of the system.
+// is killed, leaves the previous file in place. The permissions of the file stay, and a symbolic
+// link stays a link. Anything but a regular file, such as a pipe, is written to directly. Throws
+// lattice::Error with the message of the system.
 void write_file(const std::string& path, std::string_view bytes);
 
 }  // namespace lattice::io

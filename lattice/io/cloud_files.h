@@ -1,5 +1,5 @@
 /// @file
-/// Point clouds as files.
+/// Reads and writes point clouds as files.
 ///
 ///     lattice::Cloud cloud = lattice::read_cloud("scan.pcd");
 ///     cloud.column("label", std::span(labels));
@@ -14,7 +14,7 @@
 /// | mlat | .mlat | compressed voxels, docs/codec.md |
 ///
 /// Names in files become those of the library: color, normal, intensity, label (docs/io.md).
-/// Memory stays in proportion to the file, whatever its header says. There is no type of MLX here.
+/// Memory stays in proportion to the file, whatever its header says. This header uses no MLX types.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ namespace lattice {
 /// How a file is read.
 struct CloudReadOptions {
   std::string format = {};  ///< of the table above; empty: what the name of the file says
-  std::function<void(double)> on_progress = {};  ///< told now and then the share that is done
+  std::function<void(double)> on_progress = {};  ///< receives the share that is done
 };
 
 /// The points and columns of a file. Throws Error that begins with the path: the file cannot be

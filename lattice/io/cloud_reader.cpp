@@ -1,4 +1,4 @@
-// Files of points, part by part or at once.
+// Reads files of points, part by part or at once.
 #include <algorithm>
 #include <filesystem>
 #include <new>
@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kPieceBytes = 8 << 20;  // of records, read at once
 constexpr int64_t kTextPiece = 1 << 16;   // lines between two words about the progress
 
-// What goes wrong becomes an Error that begins with the path.
+// Turns every exception into an Error that begins with the path.
 template <typename F>
 auto naming(const std::string& path, const std::string& format, const F& f) {
   const std::string kind = title_of(format);

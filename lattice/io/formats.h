@@ -1,4 +1,4 @@
-// The formats that have names, and what .mlat files hold.
+// The file formats and their names.
 #pragma once
 
 #include <functional>

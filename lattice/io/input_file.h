@@ -1,4 +1,4 @@
-// A file that is read at any place, and its lines.
+// Reads a file at any position, or line by line.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Compressed voxels, .mlat (docs/codec.md), as clouds.
+// Reads and writes compressed voxels (.mlat, docs/codec.md) as clouds.
 //
 // Reading gives the centers of the voxels with their values. Writing keeps one point per voxel:
 // colors, intensities, normals and floats are the mean of its points, rounded for integers; of

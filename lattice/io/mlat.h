@@ -1,4 +1,4 @@
-// Clouds of voxels: what .mlat files hold.
+// Conversion between clouds of points and the voxels of .mlat files.
 #pragma once
 
 #include "lattice/core/cloud.h"

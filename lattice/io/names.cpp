@@ -1,4 +1,5 @@
-// Names of columns: files have many for one thing, the library has one.
+// Translates the names of columns: files have many names for the same thing, and the library has
+// one.
 #include <algorithm>
 #include <cstring>
 

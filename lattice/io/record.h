@@ -1,4 +1,4 @@
-// Columns of a cloud as the fields of records, on their way into a file.
+// Turns the columns of a cloud into the fields of records that are written to a file.
 #pragma once
 
 #include <string>

@@ -73,7 +73,7 @@ void copy_field(const Field& field, const char* from, int64_t rows, char* to) {
     default:
       copy_values<8>(field, from, rows, to);
   }
-  if (field.type == Number::boolean)  // another byte than 0 and 1 is no bool of C++
+  if (field.type == Number::boolean)  // a C++ bool may hold only 0 and 1
     for (int64_t i = 0; i < rows * field.width; ++i) begin[i] = begin[i] != 0;
 }
 

@@ -1,4 +1,4 @@
-// A file as a table: what its header says about its rows, and the cloud that rows make.
+// A file as a table: what its header says about its rows, and the cloud that is made of these rows.
 //
 // Functions of lattice/io throw std::invalid_argument without the path; read_cloud and write_cloud
 // put it in front.

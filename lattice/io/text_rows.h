@@ -1,4 +1,4 @@
-// Rows of numbers as text, for the ascii forms of PLY and PCD.
+// Reads and writes rows of numbers as text, for the ascii forms of PLY and PCD.
 #pragma once
 
 #include <string>

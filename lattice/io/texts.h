@@ -1,4 +1,4 @@
-// Words of headers, and words of messages.
+// Parses words of file headers and formats words for messages.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Clouds into files.
+// Writes clouds into files.
 #include <filesystem>
 
 #include "lattice/core/errors.h"

@@ -1,4 +1,4 @@
-// The bytes of PLY, PCD, NPY, KITTI, nuScenes and .mlat files, and of columns as text.
+// Makes the bytes of PLY, PCD, NPY, KITTI, nuScenes and .mlat files, and of columns as text.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -1,6 +1,6 @@
 /// @file
-/// Sparse tensors as sets of rows: joins by coordinate, element-wise operations, concatenation,
-/// selection, collation.
+/// Operations on sparse tensors as sets of rows: joins by coordinate, element-wise operations,
+/// concatenation, selection, collation.
 ///
 ///     join:    inner: coordinates of both, lhs order; left: those of lhs; right: those of rhs;
 ///              outer: lhs, then the coordinates that only rhs has
@@ -43,7 +43,7 @@ LATTICE_API mx::array gather_aligned_features(const mx::array& feats, const mx::
 LATTICE_API SparseTensor reindex_sparse(const SparseTensor& x, const TargetCoords& target,
                                         float fill = 0, mx::StreamOrDevice s = {});
 
-/// What stands in for a row that a side lacks.
+/// The values that replace a row that one side lacks.
 struct Fills {
   float lhs = 0;  ///< where lhs has no row
   float rhs = 0;  ///< where rhs has no row
@@ -60,7 +60,7 @@ LATTICE_API SparseTensor sparse_intersection(const SparseTensor& lhs, const Spar
 /// Channels side by side. Rows that a tensor lacks are 0 (outer, left, right).
 LATTICE_API SparseTensor cat(const std::vector<SparseTensor>& tensors, Join join = Join::inner,
                              mx::StreamOrDevice s = {});
-/// The same of two tensors, with fills of your own.
+/// The same for two tensors, with given fill values.
 LATTICE_API SparseTensor sparse_cat_aligned(const SparseTensor& lhs, const SparseTensor& rhs,
                                             Join join, const Fills& fills = {},
                                             mx::StreamOrDevice s = {});
@@ -81,7 +81,8 @@ LATTICE_API SparseTensor crop(const SparseTensor& x, const Triple& min_coord,
 LATTICE_API mx::array topk_rows(const SparseTensor& x, const std::vector<int64_t>& counts,
                                 double rho = 1.0);
 
-/// Rows of equal coordinates become one, first seen first. none: the rows as they are.
+/// Merges rows of equal coordinates, in the order of first appearance. `none` leaves the rows as
+/// they are.
 enum class Duplicates { none, first, sum, mean, max };
 /// The choice of a name. Throws std::invalid_argument that lists the choices.
 LATTICE_API Duplicates parse_duplicates(std::string_view name, std::string_view operation);

@@ -36,20 +36,21 @@ struct LATTICE_API PositionBias {
   mx::array k_positions;    ///< (S, axes) int32
   std::vector<int> bounds;  ///< of each axis
   bool joint;               ///< one entry for all axes together
-  /// Without k_positions the keys are where the queries are. bounds: one for each axis.
+  /// Without k_positions the keys have the positions of the queries. `bounds` has one value for
+  /// each axis.
   PositionBias(const mx::array& table, const mx::array& q_positions,
                const std::optional<mx::array>& k_positions, const std::vector<int64_t>& bounds,
                bool joint = false);
 };
 
-/// None; an array per segment (H, L_q, L_k); all of them flat behind each other or, of equal
-/// segments, (B, H, L_q, L_k); a table.
+/// No bias; an array (H, L_q, L_k) per segment; one array with all of them flat one after the other
+/// or, if segments are equal, (B, H, L_q, L_k); or a table.
 using AttentionBias = std::variant<std::monostate, mx::array, std::vector<mx::array>, PositionBias>;
-/// None; "causal": query i sees the keys j <= i + L_k - L_q; booleans as a bias without H, true
-/// where a key is seen.
+/// No mask; "causal", with which query i sees the keys j <= i + L_k - L_q; or booleans shaped like
+/// a bias without H, true where a key is seen.
 using AttentionMask = std::variant<std::monostate, mx::array, std::vector<mx::array>, std::string>;
 
-/// What attention() does besides the product of queries and keys.
+/// Options of attention().
 struct AttentionOptions {
   std::optional<mx::array> k_offsets = std::nullopt;  ///< (segments + 1,): borders of the keys
   std::optional<float> scale = std::nullopt;          ///< 1 / sqrt(D)
@@ -64,8 +65,9 @@ LATTICE_API mx::array attention(const mx::array& q, const mx::array& k, const mx
 
 /// Attention along the edges of a relation, without an array of edges times channels:
 ///
-///     out[i, h, :] = sum_e P[e, h] v[source of e, h, :]     P = softmax of L over the edges of
-///     query i L[e, h] = scale <q[i, h, :], k[source of e, h, :]> + bias[e, h]
+///     out[i, h, :] = sum_e P[e, h] v[source of e, h, :]
+///     P = softmax of L over the edges of query i
+///     L[e, h] = scale <q[i, h, :], k[source of e, h, :]> + bias[e, h]
 ///
 /// q (N, H, D), k and v (M, H, D), bias (E, H) in the order of the relation's edges. Without q and
 /// k the bias alone is the logit: grouped vector attention. A query without edges gives 0. Queries

@@ -1,5 +1,5 @@
-// Attention along edges (kernels/cpu/features/neighbor_attention.h) and its gradient: launches, and
-// the formula in operations that the caller chooses.
+// Attention along edges (kernels/cpu/features/neighbor_attention.h) and its gradient: launches of
+// the kernels, and the formula in operations that the caller chooses.
 #pragma once
 
 #include <functional>

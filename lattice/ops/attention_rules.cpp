@@ -8,8 +8,8 @@ namespace {
 
 using graph::Arrays;
 
-// A function of (inputs, g) whose own derivatives are those of the formula's gradient. What the
-// forward pass made rides along.
+// A function of (inputs, g) whose own derivatives are those of the formula's gradient. The results
+// of the forward pass are passed along.
 Arrays gradients(const Arrays& in, const mx::array& g, const Arrays& made,
                  const AttentionRules& rules, mx::StreamOrDevice s) {
   const size_t n = in.size();

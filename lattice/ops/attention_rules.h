@@ -8,7 +8,7 @@
 
 namespace lattice {
 
-// The formula computes the same as the kernels, in operations that have derivatives of any order.
+// `formula` computes the same as the kernels, in operations that have derivatives of any order.
 struct AttentionRules {
   using Function = std::function<graph::Arrays(const graph::Arrays&)>;
   Function forward;   // inputs -> {out, log-sum-exp}

@@ -1,6 +1,7 @@
 /// @file
-/// Rotated boxes: overlaps, the choice among boxes that overlap, and points inside. Results are
-/// concrete: they are computed on the CPU when the function is called, and have no derivative.
+/// Rotated boxes: overlaps, the choice among overlapping boxes, and the points inside of boxes.
+/// Results are concrete: they are computed on the CPU when the function is called, and have no
+/// derivative.
 ///
 /// A box is a row (x, y, z, dx, dy, dz, heading); z is the center, dx lies along the heading, and
 /// the heading turns counterclockwise from x. More columns are not read. Boxes are float32,

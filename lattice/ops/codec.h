@@ -28,8 +28,8 @@ struct VoxelCloud {
   double voxel_size = 1;  ///< point = origin + (voxel + 0.5) * voxel_size; carried, not used
   std::array<double, 3> origin{};  ///< see voxel_size
 };
-/// A function that is told now and then which share of the work is done, 0..1, on the thread of the
-/// caller. What it throws ends the work and reaches the caller.
+/// A function that is called now and then, on the thread of the caller, with the share of the work
+/// that is done, 0..1. An exception that it throws ends the work and reaches the caller.
 using OnProgress = std::function<void(double)>;
 /// How coordinates are coded.
 struct EncodeOptions {

@@ -1,6 +1,5 @@
 /// @file
-/// Columns of features side by side, some columns of features, and sums over rows: at the speed of
-/// memory.
+/// Joins and selects columns of features, and sums rows, each in one pass over memory.
 #pragma once
 
 #include <vector>

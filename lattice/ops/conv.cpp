@@ -70,7 +70,7 @@ void check_packed(const std::string& op, const QuantizedWeight& w, const KernelS
                  std::to_string(groups) + " groups, got " + w.text());
 }
 
-// What every convolution asks of its arrays.
+// The checks of arrays that all convolutions share.
 void check_arrays(const std::string& op, const SparseTensor& x, mx::Dtype weight_dtype,
                   int64_t c_out, const Bias& bias, mx::StreamOrDevice s) {
   check_float(op, x);

@@ -2,7 +2,7 @@
 /// Convolutions of sparse tensors.
 ///
 ///     y[o] = bias + sum over edges (i, o, k) of x[i] W[k]
-///     the kinds of convolution differ in how the edges are found
+/// the kinds of convolution differ in how the edges are found
 ///
 /// Weights: (C_out, C_in) for pointwise kernels, (K, C_in, C_out), or (C_out, Kx, Ky, Kz, C_in);
 /// with groups C_in counts inside a group. Weight dtype equals feature dtype; bias (C_out,) is
@@ -26,7 +26,7 @@
 
 namespace lattice {
 
-/// An array in one of the layouts above, the same made ready for the CPU, or codes of 4 or 8 bits.
+/// An array in one of the layouts above, such an array packed for the CPU, or codes of 4 or 8 bits.
 using Weight = std::variant<mx::array, QuantizedWeight, PackedKernel>;
 
 /// Arranges an array in one of the layouts above for many calls on the CPU (core/weights.h).
@@ -39,8 +39,8 @@ LATTICE_API PackedKernel pack_kernel(const mx::array& weight, int64_t groups = 1
 struct ConvOptions {
   KernelSpec spec;                          ///< size, stride, padding and dilation
   std::optional<TargetCoords> coordinates;  ///< where the output lies; otherwise the kind decides
-  int64_t groups = 1;                       ///< of channels; C_in and C_out are multiples of it
-  Support support = Support::floored;       ///< of conv3d and conv_transpose3d
+  int64_t groups = 1;                       ///< number of groups, which divides C_in and C_out
+  Support support = Support::floored;       ///< support of conv3d and conv_transpose3d
 };
 
 /// Output stride x.stride * stride. A pointwise kernel without `coordinates` is a matrix product
@@ -70,7 +70,7 @@ generative_conv_transpose3d(const SparseTensor& x, const Weight& weight,
                             const std::optional<mx::array>& bias = std::nullopt,
                             const ConvOptions& options = {}, mx::StreamOrDevice s = {});
 
-/// What follows a convolution in a network that does not learn.
+/// The norm, residual and ReLU that follow a convolution in evaluation.
 struct NormAfter {
   mx::array mean;                        ///< (C_out,): running statistics
   mx::array var;                         ///< (C_out,): running statistics
@@ -85,7 +85,7 @@ struct NormAfter {
 /// convolution: forward, submanifold, transposed or generative. Several tensors on the same
 /// coordinates stand for their channels side by side; two of them with multiples of 16 channels are
 /// never joined. Differentiable to any order in all arrays; a gradient computes the convolution
-/// again, so that a network that learns does better with the two operations one by one.
+/// again, so in training the two separate operations are faster.
 LATTICE_API SparseTensor conv_norm(RelationKind kind, const std::vector<SparseTensor>& x,
                                    const Weight& weight, const std::optional<mx::array>& bias,
                                    const ConvOptions& options, const NormAfter& norm,
@@ -144,20 +144,22 @@ struct ConvWeight;
 }
 /// The steps of a convolution of tensors, in this order.
 ///
-/// First the weight in any layout as kernels read it; it and the bias are checked against `c_in`
-/// channels on the rows of x.
+/// First the weight, in any layout, is brought into the form that kernels read. It and the bias are
+/// checked against `c_in` channels on the rows of x.
 routes::ConvWeight checked_weight(const std::string& op, const SparseTensor& x, int64_t c_in,
                                   const Weight& weight, const std::optional<mx::array>& bias,
                                   const ConvOptions& options, mx::StreamOrDevice s);
 routes::ConvWeight weight_of(const QuantizedWeight& w);
-/// Then the relation of the call; null for a pointwise kernel on x's own coordinates.
+/// Then the relation of the call is found; it is null for a pointwise kernel on x's own
+/// coordinates.
 Relation::Ptr find_relation(const std::string& op, RelationKind kind, const SparseTensor& x,
                             const ConvOptions& options, mx::StreamOrDevice s);
-/// Then the rows of the result. Nothing is checked. Without a relation every row meets itself.
+/// Then the rows of the result are made, without further checks. Without a relation every row meets
+/// itself.
 mx::array conv_rows(const mx::array& x, const routes::ConvWeight& weight,
                     const Relation::Ptr& relation, const std::optional<mx::array>& bias,
                     int64_t groups, mx::StreamOrDevice s);
-/// At last the rows as a tensor on the outputs of the relation.
+/// Finally the rows become a tensor on the outputs of the relation.
 SparseTensor on_outputs(const SparseTensor& x, const Relation::Ptr& relation, mx::array feats);
 /// @endcond
 

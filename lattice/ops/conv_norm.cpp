@@ -1,5 +1,5 @@
-// A convolution with the norm that follows it, and weights packed ahead: what networks that do not
-// learn call.
+// A convolution with the norm that follows it, and weights that are packed ahead: the operations of
+// networks in evaluation.
 #include <mlx/ops.h>
 #include <mlx/transforms.h>
 
@@ -77,7 +77,7 @@ mx::array conv_norm_rows(graph::Arrays parts, const routes::ConvWeight& weight,
   inputs.push_back(norm.bias ? *norm.bias : mx::zeros(channels, mx::float32, s));
   inputs.insert(inputs.end(), {norm.mean, norm.var});
   if (norm.residual) inputs.push_back(norm.residual->feats());
-  // The two operations one by one: what the derivatives are those of.
+  // The two operations one by one, whose derivatives are those of the whole.
   const auto apart = [=](const graph::Arrays& in) -> graph::Arrays {
     const mx::array x =
         at.parts == 1 ? in[0]
@@ -91,7 +91,7 @@ mx::array conv_norm_rows(graph::Arrays parts, const routes::ConvWeight& weight,
     if (at.has_residual) options.residual = in[at.residual_at()];
     return {launch_batch_norm(y, {n[0], n[1]}, n[2], n[3], options, s).y};
   };
-  // A linear layer on a GPU is MLX's product, with the norm behind it.
+  // A linear layer on a GPU is MLX's product followed by the norm.
   if ((!routes::conv_is_host_code(s) && !relation) ||
       (weight.codes && weight.codes->scales.dtype() != dtype))
     return apart(inputs)[0];

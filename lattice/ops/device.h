@@ -1,4 +1,4 @@
-// Where operations of the default stream run.
+// The device on which operations of the default stream run.
 #pragma once
 
 #include <mlx/array.h>

@@ -31,7 +31,7 @@ mx::array norms(const mx::array& a, mx::StreamOrDevice s) {
   return safe_sqrt(sum_axis(mx::square(a, s), -1, true, s), s);
 }
 
-// Cosine distances from MLX operations: what its derivatives are taken of.
+// Cosine distances in MLX operations, from which their derivatives are taken.
 graph::Arrays cosine_formula(const graph::Arrays& in, mx::StreamOrDevice s) {
   const mx::array scale = mx::multiply(norms(in[0], s), mx::transpose(norms(in[1], s), s), s);
   const mx::array dots = matmul_rows(in[0], mx::transpose(in[1], s), std::nullopt, s);
@@ -52,7 +52,7 @@ mx::array rows_between(const mx::array& a, int from, int to, mx::StreamOrDevice 
 mx::array distances(const mx::array& a, const mx::array& b, Metric metric, int block,
                     mx::StreamOrDevice s);
 
-// What multiplies a - b in the derivative of a distance: g / d, 0 where d is 0; 2 g for squares.
+// The factor of a - b in the derivative of a distance: g / d, or 0 where d is 0; 2 g for squares.
 mx::array factor(const mx::array& g, const mx::array& a, const mx::array& b, Metric metric,
                  int block, mx::StreamOrDevice s) {
   if (metric == Metric::squared_euclidean) return mx::multiply(g, mx::array(2.0f), s);

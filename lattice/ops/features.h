@@ -45,12 +45,12 @@ LATTICE_API mx::array dropout_features(const mx::array& x, float p, bool trainin
 LATTICE_API std::pair<mx::array, mx::array> feature_statistics(const mx::array& x,
                                                                mx::StreamOrDevice s = {});
 
-/// What a norm multiplies with and adds.
+/// The scale and the shift of a norm.
 struct Affine {
   std::optional<mx::array> weight;  ///< (C,)
   std::optional<mx::array> bias;    ///< (C,)
 };
-/// What batch_norm_act() does besides the norm.
+/// Options of batch_norm_act().
 struct NormOptions {
   float eps = 1e-5f;                  ///< added to the variance
   std::optional<mx::array> residual;  ///< of x's shape and dtype
@@ -69,7 +69,7 @@ LATTICE_API Normalized batch_norm_act(const mx::array& x, const Affine& affine =
                                       const std::optional<mx::array>& var = {},
                                       const NormOptions& options = {}, mx::StreamOrDevice s = {});
 /// @cond internal
-/// The checks of that, for features of this shape and dtype; `operation` heads the message.
+/// The checks of that, for features of this shape and dtype; the message begins with `operation`.
 void check_batch_norm(std::string_view operation, const mx::Shape& shape, mx::Dtype dtype,
                       const Affine& affine, const std::optional<mx::array>& mean,
                       const std::optional<mx::array>& var, const NormOptions& options);

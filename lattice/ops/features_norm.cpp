@@ -19,8 +19,8 @@ Arrays formula(const Norm& n, const Arrays& in, mx::StreamOrDevice s) {
   return {norm_formula(n, in, [s](const mx::array& x) { return sum_rows(x, s); }, s)[0]};
 }
 
-// A function of (inputs, g) whose own derivatives are those of the formula's gradient. What the
-// forward pass made rides along.
+// A function of (inputs, g) whose own derivatives are those of the formula's gradient. The results
+// of the forward pass are passed along.
 Arrays backward(const Norm& n, const Arrays& in, const mx::array& g, const Arrays& made,
                 mx::StreamOrDevice s) {
   const auto count = static_cast<int64_t>(n.inputs());

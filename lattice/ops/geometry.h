@@ -1,4 +1,4 @@
-// Geometry by the route that is chosen (routes/geometry.h): distinct rows, rows found by value.
+// Finds distinct rows, and rows by value, by the route that is chosen (routes/geometry.h).
 // relation_builder() of relations.h does the same for relations.
 #pragma once
 

@@ -1,5 +1,6 @@
 /// @file
-/// Convolutions in exact integers, and what leads into them. docs/ops/integer.md has the formats.
+/// Convolutions in exact integers, and the conversions of features to and from integers.
+/// docs/ops/integer.md has the formats.
 #pragma once
 
 #include <mlx/utils.h>

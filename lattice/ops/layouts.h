@@ -1,6 +1,6 @@
 /// @file
-/// Who attends to whom, and features between rows and slots (core/layouts.h); blocks of
-/// cells that become one row, and back (core/layouts.h).
+/// Layouts of attention, and the way of features between rows and slots; pooling of blocks of cells
+/// into one row, and back (core/layouts.h).
 ///
 ///     to_slots:    y[p] = x[rows[p]]            (N, C) -> (S, C), or `parts` arrays (S, C / parts)
 ///     to_rows:     x[r] = y[slots[r]]           (S, C) -> (N, C)
@@ -21,14 +21,14 @@
 
 namespace lattice {
 
-/// Where a layout lies: a tensor, whose manager keeps the layout, or coordinates.
+/// What a layout is made from: a tensor, whose manager keeps the layout, or coordinates.
 using LayoutSource = std::variant<SparseTensor, CoordsLike>;
 
 /// (N,) int64 codes; depth: bits per axis, at least those of the coordinates, default exactly
 /// those.
 LATTICE_API mx::array curve_codes(const CoordsLike& coords, Curve curve,
                                   std::optional<int64_t> depth = {});
-/// Rows by ascending code, stable: the sorted coordinates, the order and its inverse.
+/// The rows sorted stably by ascending code: the sorted coordinates, the order and its inverse.
 LATTICE_API CoordinateOrdering curve_sort_coords(const CoordsLike& coords, Curve curve,
                                                  std::optional<int64_t> depth = {});
 

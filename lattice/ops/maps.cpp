@@ -17,9 +17,9 @@
 namespace lattice {
 namespace {
 
-constexpr size_t kMaps = 16;  // how many sizes of maps keep their relations
+constexpr size_t kMaps = 16;  // number of map sizes whose relations are kept
 
-// A tensor without channels on all cells, whose manager keeps the relations of all who ask.
+// A tensor without channels on all cells, whose manager keeps the relations for all callers.
 SparseTensor make_full_map(int batch, int height, int width, int64_t stride) {
   cpu::Buffer<int32_t> rows(int64_t{4} * batch * height * width);
   int32_t* at = rows.data();

@@ -1,5 +1,6 @@
 /// @file
-/// Sparse maps in two dimensions: between dense maps and rows, sums over an axis, levels together.
+/// Sparse maps in two dimensions: conversion from and to dense maps, sums over an axis, and the
+/// rows of several levels together.
 ///
 /// A map is a SparseTensor with coordinates (batch, 0, y, x) and kernels of one cell along the
 /// first axis, so that this axis costs nothing. A dense map is a sparse one with all cells: the
@@ -31,7 +32,8 @@ LATTICE_API mx::array to_map(const SparseTensor& x,
 /// occur several times. Differentiable.
 LATTICE_API SparseTensor sum_over(const SparseTensor& x, int64_t axis, mx::StreamOrDevice s = {});
 /// Rows of all levels one after the other, on the lattice of the first: coordinates times the ratio
-/// of the strides, which must be whole. A place that several levels have occurs as often.
+/// of the strides, which must be whole. A place that several levels have occurs once for each of
+/// them.
 LATTICE_API SparseTensor merge_levels(const std::vector<SparseTensor>& levels);
 
 }  // namespace lattice

@@ -8,7 +8,7 @@
 namespace lattice {
 namespace {
 
-// By the route that is chosen. `limit` is what the user gave.
+// Finds neighbors by the route that is chosen. `limit` is the value that the user gave.
 NeighborRelation::Ptr search(const NeighborRows& rows, const cpu::NeighborQuery& query,
                              std::optional<int64_t> limit, const char* operation,
                              mx::StreamOrDevice s) {

@@ -1,5 +1,6 @@
 /// @file
-/// The arithmetic of optimizers, which MLX's modules keep the state for; docs/ops/optimizer.md.
+/// The arithmetic of optimizers; the state stays in MLX's optimizer classes. See
+/// docs/ops/optimizer.md.
 #pragma once
 
 #include <vector>
@@ -16,9 +17,9 @@ struct AdamwBetas {
 };
 
 /// {parameter, m, v} after one step of AdamW. All arrays are float32, of one shape. rates (3,)
-/// float32 holds decay, rate and correction. So nobody has to wait for a learning rate that is
-/// itself computed. Two more, (5,): whether the step counts, 1 or 0, where 0 keeps the old values;
-/// and a factor of the gradient.
+/// float32 holds decay, rate and correction. They are an array, so that a computed learning rate
+/// need not be evaluated first. With two more values, (5,), the fourth says whether the step counts
+/// (1) or keeps the old values (0), and the fifth is a factor of the gradient.
 LATTICE_API std::vector<mx::array> adamw_step(const mx::array& parameter, const mx::array& gradient,
                                               const mx::array& m, const mx::array& v,
                                               const mx::array& rates, const AdamwBetas& betas = {},

@@ -2,8 +2,9 @@
 /// Points to voxels and back.
 ///
 ///     q = (p - origin) / voxel_size, voxel = floor(q), in float32 or float64
-///     voxelize:    y[v] = sum, mean or max of feats[p] over the points p of voxel v, in ascending
-///     p devoxelize:  y[p] = sum over the lattice points around q of weight * voxels[row]
+///     voxelize:    y[v] = sum, mean or max of feats[p] over the points p of voxel v,
+///                  in ascending order of p
+///     devoxelize:  y[p] = sum over the lattice points around q of weight * voxels[row]
 ///
 /// Points are (N, 3), float64, float32, float16 or bfloat16. float64 is for maps, where float32 has
 /// steps of half a meter. Geometry is computed at once, on the CPU; features stay lazy and

@@ -1,5 +1,6 @@
 /// @file
-/// From a cloud to what a network sees, and back to points: the preprocessing of a program.
+/// Preprocessing of a program: from a cloud to the input of a network, and from results back to
+/// points.
 ///
 ///     crop_points:     points outside of a box become NaN, so that no voxel holds them
 ///     voxel_features:  the voxels of the finite points, with the features that
@@ -25,12 +26,12 @@ namespace lattice {
 LATTICE_API mx::array crop_points(const mx::array& points, const std::array<double, 3>& low,
                                   const std::array<double, 3>& high);
 
-/// The voxels of a cloud, and where its points went.
+/// The voxels of a cloud, and the voxel of each point.
 struct VoxelScan {
   SparseTensor tensor;  ///< one row per voxel, first seen first, 6 + W float32 features
   mx::array rows;       ///< (N,) int32: the voxel of each point; -1 where the point is not finite
 };
-/// Of a cloud of which the points are a part: then a part has the voxels of the whole.
+/// Numbers of a whole cloud. With them, a part of the cloud gets the same voxels as the whole.
 struct ScanFrame {
   std::array<double, 3> low{0, 0, 0};  ///< the low corner of the finite points
   float ground = 0;                    ///< the second percentile of z - low[2], in voxels

@@ -1,5 +1,5 @@
 /// @file
-/// Weights of a saved network, dense and packed.
+/// Reads the weights of a saved network, dense and packed.
 ///
 /// `model.save` and `mlx-lattice quantize` write a .safetensors file. A dense weight is one array.
 /// A packed weight `name.weight` also has `name.scales` and `name.biases`; the header of the file

@@ -1,5 +1,5 @@
-// Rows that belong to groups: reductions over a group, and the group's row given back to its
-// members.
+// Operations on groups of rows: reductions over each group, and a gather that gives every row the
+// value of its group.
 //
 //   reduce_rows: y[g, :] = sum, mean, max or min over the rows r with group[r] == g of x[r, :]
 //                (N, C) -> (G, C)

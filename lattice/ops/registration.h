@@ -6,7 +6,7 @@
 ///     const auto found = lattice::icp(cloud, map);   // map = found.pose * cloud
 ///
 /// Positions are taken relative to the middle of their cloud before they become float32, so that
-/// coordinates of maps keep their millimeters. There is no type of MLX here.
+/// coordinates of maps keep their millimeters. This header uses no MLX types.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ LATTICE_API std::vector<uint8_t> statistical_inliers(const Cloud& cloud, int64_t
 LATTICE_API std::vector<uint8_t> radius_inliers(const Cloud& cloud, double radius,
                                                 int64_t least = 2);
 
-/// How icp searches.
+/// Options of icp().
 struct IcpOptions {
   std::optional<Column> normals = {};  ///< of the target, three each; none: from k neighbors
   std::optional<std::array<double, 16>> pose = {};  ///< where to begin, by rows; none: identity
@@ -38,7 +38,7 @@ struct IcpOptions {
   int64_t k = 16;           ///< neighbors for the normals
 };
 
-/// What icp found.
+/// The result of icp().
 struct Registration {
   std::array<double, 16> pose;        ///< rigid motion of the source onto the target, by rows
   std::array<double, 36> covariance;  ///< of the pose: rotation vector, then translation

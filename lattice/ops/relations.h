@@ -1,5 +1,5 @@
 /// @file
-/// Kernel relations: which input row meets which output row under which kernel offset.
+/// Kernel relations, which say which input row meets which output row under which kernel offset.
 ///
 ///     out[o] = sum over edges (i, o, k) of feats[i] W[k]
 ///     gathering kinds (forward, target, submanifold):
@@ -7,9 +7,9 @@
 ///     scattering kinds (transposed, generative, target-transposed):
 ///       out = in * stride + offset[k] - padding
 ///
-/// Of an array, relation() gives a new object each time. Of a tensor, the tensor's manager keeps
-/// the relation, and equal arguments give the same object. Relations are concrete; the table of
-/// routes decides who builds them (operation "relate").
+/// For arrays, relation() makes a new object each time. For tensors, the manager of the tensor
+/// keeps the relation, and equal arguments give the same object. Relations are concrete; the table
+/// of routes decides who builds them (operation "relate").
 #pragma once
 
 #include <mlx/utils.h>
@@ -49,7 +49,7 @@ SparseTensor result_on(const SparseTensor& x, const CoordinateMapKey& key, mx::a
 /// @endcond
 
 /// The relation of a kind between coords (N, 4) and their outputs. The kinds `target` and
-/// `target_transposed` need `target`, the others take none. `operation` heads messages. Throws
+/// `target_transposed` need `target`, the others take none. Messages begin with `operation`. Throws
 /// std::invalid_argument, std::overflow_error.
 LATTICE_API Relation::Ptr relation(RelationKind kind, const mx::array& coords,
                                    const KernelSpec& spec = {},
@@ -70,8 +70,8 @@ LATTICE_API Relation::Ptr relation_in(CoordinateManager& manager, RelationKind k
                                       const KernelSpec& spec, std::string_view operation,
                                       mx::StreamOrDevice s = {});
 
-/// What CoordinateManager::relation() and GeometryPlan::decode() build relations with: the route
-/// that is chosen on this stream.
+/// The function with which CoordinateManager::relation() and GeometryPlan::decode() build
+/// relations. It takes the route that is chosen on this stream.
 LATTICE_API RelationBuilder relation_builder(mx::StreamOrDevice s = {});
 
 }  // namespace lattice

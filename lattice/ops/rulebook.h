@@ -19,7 +19,7 @@
 
 namespace lattice {
 
-/// What a kernel reaches: points within a radius, or within a cube.
+/// The region that a kernel reaches: a ball or a cube.
 enum class KernelShape { ball, cube };
 /// The shape of a name. Throws std::invalid_argument that lists the choices.
 LATTICE_API KernelShape parse_shape(std::string_view name, std::string_view function);
@@ -47,7 +47,7 @@ LATTICE_API Neighbors clip_neighbors(const Neighbors& neighbors, int64_t most);
 enum class GridPick { center_nearest, center, mean, first };
 /// The choice of a name. Throws std::invalid_argument that lists the choices.
 LATTICE_API GridPick parse_pick(std::string_view name, std::string_view function);
-/// What grid_downsample() gives.
+/// The result of grid_downsample().
 struct Downsampled {
   PointSet points;    ///< grid: cell
   mx::array indices;  ///< (M,) int32: the source row that was picked (center_nearest, first), else
@@ -89,8 +89,8 @@ LATTICE_API Rulebook build_rulebook(const PointSet& src, const PointSet& dst, in
 LATTICE_API Rulebook rulebook_from_triplets(const mx::array& i, const mx::array& j,
                                             const mx::array& k, int64_t n_out, int64_t n_in,
                                             int64_t n_k);
-/// Every point lies in exactly one cell of side stride * grid. The target is the center of the
-/// cell. The kernel cell is one of the ks^3 parts of the cell.
+/// The result of a partition. Every point lies in exactly one cell of side stride * grid. The
+/// target is the center of the cell. The kernel cell is one of the ks^3 parts of the cell.
 struct Partition {
   Rulebook rulebook;  ///< each source with its cell
   PointSet targets;   ///< the centers of the cells

@@ -1,5 +1,5 @@
-// What the builders of rulebooks share: checks of arguments, and points in the form that kernels
-// read.
+// Functions that the builders of rulebooks share: checks of arguments, and points in the form that
+// kernels read.
 #pragma once
 
 #include <mlx/ops.h>

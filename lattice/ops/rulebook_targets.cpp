@@ -1,5 +1,5 @@
-// Rulebooks that make their own targets: partition, full cover, generation; and rulebooks turned
-// round.
+// Rulebooks that make their own targets (partition, full cover, generation), and reversed
+// rulebooks.
 #include <algorithm>
 #include <numbers>
 

@@ -4,8 +4,9 @@
 ///     segment_reduce:          y[s] = sum, mean, max or min of x[o] .. x[o + lengths[s] - 1],
 ///                              o = lengths[0] + ... + lengths[s - 1]
 ///     segment_reduce_offsets:  the same, segment s is rows offsets[s] .. offsets[s + 1]
-///     indexed_segment_reduce:  y[s] over x[indices[e]], e in segment s; an index may occur many
-///     times scatter_reduce:          y[s] over the rows r with ids[r] == s, in any order
+///     indexed_segment_reduce:  y[s] over x[indices[e]], e in segment s;
+///                              an index may occur many times
+///     scatter_reduce:          y[s] over the rows r with ids[r] == s, in any order
 ///     segment_expand:          x[r] = y[segment of r]: the adjoint of the sum
 ///     segment_softmax:         exp(x[r] - max) / sum of exp(x - max), both over the segment of r
 ///

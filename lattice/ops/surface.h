@@ -1,6 +1,6 @@
 /// @file
-/// Samples, normals and graphs of points. Results are concrete: they are computed on the CPU when
-/// the function is called, and have no derivative.
+/// Sampling, normals and neighbor graphs of points. Results are concrete: they are computed on the
+/// CPU when the function is called, and have no derivative.
 ///
 ///     farthest_point_sample  rows such that each is farthest from all rows before it
 ///     estimate_normals       direction of least variance of the k nearest points, and curvature

@@ -1,9 +1,9 @@
 /// @file
-/// Points into the cells of a grid, as detectors do it. Results are concrete: they are computed on
-/// the CPU when the function is called, and have no derivative.
+/// Assigns points to the cells of a grid, as detectors do. Results are concrete: they are computed
+/// on the CPU when the function is called, and have no derivative.
 ///
-///     cell = floor((p - low) / size) per axis, in float32;   kept if 0 <= cell < round((high -
-///     low) / size)
+///     cell = floor((p - low) / size) per axis, in float32
+///     a point is kept if 0 <= cell < round((high - low) / size)
 ///
 /// Points come in their order, and the first point of a cell makes a voxel. When max_voxels exist,
 /// points of new cells are dropped; a voxel with max_points drops later ones. What was dropped is

@@ -1,4 +1,5 @@
-// The C interface (lattice_c.h) on Program and Session. No exception leaves a function.
+// Implements the C interface (lattice_c.h) on top of Program and Session. No function lets an
+// exception escape.
 #include <mlx/ops.h>
 
 #include <algorithm>
@@ -22,12 +23,12 @@ namespace mx = mlx::core;
 
 namespace {
 
-// What every handle begins with.
+// The part that all handles have in common.
 struct Handle {
   mutable std::string error;
 };
 
-// The text must be there without memory, too.
+// The text must be available even when memory has run out.
 thread_local std::string last_error;  // NOLINT: the C interface promises it
 
 struct Port {

@@ -1,4 +1,4 @@
-// A program that takes clouds: what Segmenter and Detector share. Internal.
+// The internal part that Segmenter and Detector share: a program that takes clouds.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace lattice::program {
 
-// A program, its limits, and what is known of it.
+// A program with its limits and properties.
 struct CloudProgram {
   Program program;
   ProgramLimits limits;
@@ -40,7 +40,7 @@ bool any_finite(const Column& points);
 [[noreturn]] void refuse(const char* operation, const std::string& argument,
                          const std::string& text, ErrorCode code = ErrorCode::argument);
 
-// Whatever happens inside becomes an Error.
+// Calls a function and turns every exception into an Error.
 template <typename F>
 auto guarded(const char* operation, const F& f) {
   try {

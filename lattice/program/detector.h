@@ -6,7 +6,7 @@
 ///     cloud.column("intensity", std::span(xyzi).subspan(3), 4);
 ///     for (const lattice::Box& box : net.detect(cloud).boxes) std::puts(net.name(box).c_str());
 ///
-/// There is no type of MLX in this header. `lattice/program/program.h` has programs of any kind.
+/// This header uses no MLX types. `lattice/program/program.h` has programs of any kind.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@ struct Box {
   std::optional<std::array<float, 2>> velocity;  ///< meters per second along x and y
 };
 
-/// What a frame has, and the points that the network did not see.
+/// The boxes of a frame, and the numbers of points that the network did not see.
 struct Detections {
   std::vector<Box> boxes;  ///< by class group and falling score
   int64_t outside = 0;     ///< points outside of the grid or not finite

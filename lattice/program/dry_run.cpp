@@ -1,5 +1,5 @@
-// The check of a program on load: it runs on a few rows, every operation checks its arguments
-// against the weights, and nothing is computed that the geometry does not need.
+// Checks a program when it is loaded. The program runs on a few rows, and every operation checks
+// its arguments against the weights. Only what the geometry needs is computed.
 #include <mlx/ops.h>
 
 #include "lattice/core/arrays.h"

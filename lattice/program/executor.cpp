@@ -90,7 +90,7 @@ class Collected {
   std::vector<double> exact_;
 };
 
-// One run: values by number, and what they weigh.
+// One run: values by number, and their sizes in bytes.
 class Runner {
  public:
   Runner(const Frame& frame, const Execution& execution)

@@ -10,7 +10,7 @@
 
 namespace lattice::program {
 
-// The inputs of a frame, and results of nodes that `prepare` kept.
+// The inputs of a frame, and the results of nodes that `prepare` kept.
 struct Frame {
   std::shared_ptr<const Loaded> program;
   std::vector<ProgramValue> values;   // by number; nothing where it is not known
@@ -26,9 +26,11 @@ struct Execution {
   ProgramStats& stats;
   bool prepare_only = false;          // build what depends on coordinates; evaluate nothing
   const std::vector<int>* keep = {};  // values that stay beside the outputs
-  // Features have no values: what decides from them sees zeros, so that nothing is computed.
+  // Features get no values. Operations that decide from features see zeros, so that no features are
+  // computed.
   bool without_values = false;
-  // Counts bytes as if the inputs had so many rows: no level has more, but where rows are made.
+  // Counts bytes as if the inputs had this many rows. No level has more rows, except where rows are
+  // made.
   int64_t bound_rows = 0;
 };
 // All values that outputs and `keep` name, by number; lazy. Frees what is not read again.

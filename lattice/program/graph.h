@@ -22,8 +22,8 @@
 
 namespace lattice::program {
 
-// What stands in the brackets of a node: nothing (`_`), a value by its number, a tensor of the file
-// by its name, or a number. `items` holds those of a list.
+// An argument in the brackets of a node: nothing (`_`), a value by its number, a tensor of the file
+// by its name, or a number. `items` holds the elements of a list.
 struct Reference {
   enum class Kind { none, value, tensor, number, list };
   Kind kind = Kind::none;
@@ -55,12 +55,12 @@ struct Graph {
   std::vector<int> input_lines, output_lines;
 };
 
-// Throws Error that names the line. Checks all that the text alone tells: operations, versions,
-// attributes and their types, definition before use, names that occur twice.
+// Throws Error that names the line. Checks everything that can be checked from the text alone:
+// operations, versions, attributes and their types, definition before use, names that occur twice.
 Graph parse_graph(std::string_view text);
 std::string print_graph(const Graph& graph);
 
-// "f32", "i32", ...; nothing for a name that is none.
+// The dtype of "f32", "i32" and so on; nothing for an unknown name.
 std::optional<mx::Dtype> dtype_named(std::string_view name);
 LATTICE_API std::string_view name_of(mx::Dtype dtype);
 // "sparse f32[N, 4]".

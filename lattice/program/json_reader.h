@@ -1,4 +1,5 @@
-// The part of JSON that the header of a safetensors file has: objects, arrays of integers, texts.
+// Reads the part of JSON that the header of a safetensors file uses: objects, arrays of integers,
+// strings.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ class JsonReader {
   std::string text();
   int64_t integer();
   std::vector<int64_t> integers();
-  // Only white space is left.
+  // Checks that only white space is left.
   void end();
   [[noreturn]] void fail(const std::string& what) const;
 

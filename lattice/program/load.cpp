@@ -1,4 +1,5 @@
-// From a file or a graph to a Loaded: binds operands, packs weights, checks by a dry run.
+// Makes a Loaded from a file or a graph: binds operands, packs weights, and checks the program by a
+// dry run.
 #include "lattice/program/loaded.h"
 
 #include <mlx/ops.h>
@@ -184,7 +185,7 @@ class Builder {
       });
   }
 
-  // What reads weights cannot be prepared, unless it reads coordinates only.
+  // A node that reads weights cannot be prepared, unless it reads coordinates only.
   void find_prepared() {
     std::vector<bool> weighted(graph_.names.size(), false);
     for (const Node& node : graph_.nodes) {

@@ -1,4 +1,5 @@
-// A program after loading: the graph, its tensors made ready, and what is known before it runs.
+// A program after loading: the graph, its prepared tensors, and everything else that is known
+// before it runs.
 #pragma once
 
 #include <memory>
@@ -20,7 +21,7 @@ struct Loaded {
   TensorFile example;  // names without "example."
 
   std::map<std::string, Weight> tensors;  // evaluated
-  // What stands for a tensor or number of a node: by node, operand and item.
+  // The values of tensors and numbers in the arguments of nodes, by node, operand and item.
   struct Operands {
     std::vector<std::vector<ProgramValue>> values;  // monostate: a value of the graph
     std::vector<const Weight*> weights;             // of operands of kind "weight"

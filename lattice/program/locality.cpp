@@ -494,7 +494,7 @@ TileBox tile_input(const Loaded& program, const LocalGraph& graph, const TileBox
   const Box box = needs_of(graph, program, box_of(own, graph.output_ratio())).stage[0];
   TileBox input;
   for (size_t a = 0; a < 3; ++a) {
-    // A row of a part may lie before it, never inside of nothing.
+    // The input box always includes the tile itself, even where the network needs fewer rows.
     input.low[a] = std::min(box[a].low, own.low[a]);
     input.high[a] = std::max(box[a].high, own.high[a]);
   }

@@ -1,7 +1,7 @@
-// Which rows of the input a row of the output depends on, from the graph of a program.
+// Finds from the graph of a program which rows of the input a row of the output depends on.
 //
 // The network is walked backwards with half-open intervals, one axis at a time, in steps of the
-// lattice of each value. Everything that is not known to be local is refused by name.
+// lattice of each value. Operations that are not known to be local are refused by name.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ struct Interval {
 };
 using Box = std::array<Interval, 3>;
 
-// How the rows of a result arise.
+// How the rows of a result depend on those of its operands.
 enum class Reach {
   none,     // the result has no rows: it depends on tensors alone
   rows,     // row r from row r of each operand
@@ -65,7 +65,8 @@ struct LocalGraph {
 // Throws Error that names the operation which is not local, or why the program cannot be cut.
 LocalGraph local_graph(const Loaded& program);
 
-// What is needed so that the rows of `own`, in steps of the output, are those of the whole run.
+// The rows that are needed so that the rows inside of `own`, in steps of the output, equal those of
+// the whole run.
 struct Needs {
   std::vector<Box> stage;                // the rows of each stage
   std::vector<std::vector<Box>> enters;  // [from][to]: the rows of a stage that make another

@@ -18,7 +18,7 @@ struct Token {
 // All tokens, the last of kind `end`. Throws Error that names the line.
 std::vector<Token> tokens(std::string_view text);
 
-// What a token is called in messages.
+// The name of a token in messages.
 std::string told(const Token& token);
 
 }  // namespace lattice::program::mlir

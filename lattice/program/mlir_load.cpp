@@ -13,8 +13,8 @@ namespace {
 
 constexpr int64_t kMostItems = 64;  // batch items of a dry run
 
-// What a few rows must look like: coordinates apart from each other and divisible by the stride,
-// every batch item present, all rows active.
+// Makes a few rows for the dry run. Their coordinates must be distinct and divisible by the stride,
+// every batch item must be present, and all rows must be active.
 class Trial {
  public:
   explicit Trial(const Module& module)
@@ -43,7 +43,7 @@ class Trial {
     for (int i = 0; i < module_.arguments; ++i) {
       const std::vector<int64_t>& shape = module_.types[i].shape;
       known = known && !shape.empty() && shape.size() <= 2 && (shape.size() < 2 || shape[1] >= 0);
-      // A number of rows that the text fixes is not one of ours.
+      // A number of rows that the text fixes would not be that of the trial inputs.
       known = known && (roles_[static_cast<size_t>(i)] == 'a' || shape[0] < 0);
     }
     if (!known) return {};

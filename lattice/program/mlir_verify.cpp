@@ -1,5 +1,5 @@
-// What the older package's verifier and loader refuse: the table of its 31 operations, and the
-// rules around it.
+// Refuses what the verifier and loader of the older package refuse: holds the table of its 31
+// operations, and the rules around it.
 #include <algorithm>
 #include <cmath>
 #include <set>

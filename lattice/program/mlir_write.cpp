@@ -505,7 +505,7 @@ class Writer {
     return true;
   }
 
-  // What an artifact that was read has besides.
+  // The further parts of an artifact that was read.
   bool write_older(const std::string& name) {
     const NodeView view(*now_);
     if (name == "older_make")

@@ -1,4 +1,4 @@
-// The table of operations: what each is called, takes and gives, how it is checked and run.
+// The table of operations: the name, operands and results of each, and how it is checked and run.
 //
 // An operation has the name, and its operands and attributes have the names, of the function of the
 // extension that Python calls (python/bindings). So the recorder of an export needs no code for a
@@ -99,7 +99,7 @@ class Call : public NodeView {
   Weights weights_;
 };
 
-// What an operation needs and when it can run; it also says where its time is counted.
+// When an operation can run, and under which heading its time is counted.
 enum class Phase {
   features,  // lazy: reads coordinates now and values later
   geometry,  // depends on coordinates alone and is computed at once: `prepare` keeps the results

@@ -1,4 +1,4 @@
-// What several groups of operations share: kernels, targets, words for the table.
+// Functions that several groups of operations share: kernels, targets, names for the table.
 #pragma once
 
 #include "lattice/program/operation.h"
@@ -20,7 +20,7 @@ KernelSpec kernel_of(const Call& call);
 // The same with `bounds` and `order` of a reached support, and whether it is one.
 KernelSpec reached_kernel_of(const Call& call);
 Support support_of(const Call& call);
-// What versions 2 of convolutions and pools have beside their sizes.
+// The attributes that version 2 of convolutions and pools has besides their sizes.
 constexpr Attribute kSupport{"support", Type::text}, kOrder{"order", Type::text},
     kBounds{"bounds", Type::integers, true, 6};
 // Where the output lies, if the operand is given: a sparse tensor, or coordinates (N, 4).

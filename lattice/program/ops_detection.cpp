@@ -1,5 +1,5 @@
-// What detectors add to programs: voxels of points, dense maps, the choice among boxes.
-// docs/ops/voxels.md, docs/ops/maps.md and docs/ops/boxes.md have the formulas.
+// The operations that detectors add to programs: voxels of points, dense maps, the choice among
+// boxes. docs/ops/voxels.md, docs/ops/maps.md and docs/ops/boxes.md have the formulas.
 #include "lattice/ops/algebra.h"
 #include "lattice/ops/boxes.h"
 #include "lattice/ops/maps.h"

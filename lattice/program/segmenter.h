@@ -7,7 +7,7 @@
 ///     std::vector<int32_t> labels;
 ///     net.label(cloud, labels);
 ///
-/// There is no type of MLX in this header. `lattice/program/program.h` has programs of any kind.
+/// This header uses no MLX types. `lattice/program/program.h` has programs of any kind.
 #pragma once
 
 #include <cstdint>

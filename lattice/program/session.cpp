@@ -1,4 +1,4 @@
-// Programs and sessions: what program.h declares.
+// Implements the programs and sessions of program.h.
 #include "lattice/program/program.h"
 
 #include <mlx/memory.h>

@@ -1,5 +1,5 @@
 /// @file
-/// Tiles from counted rows, so that each fits into memory.
+/// Cuts a cloud into tiles by counting rows, so that each tile fits into memory.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@
 
 namespace lattice {
 
-/// How far the output of a program looks, in steps of its input along x, y and z.
+/// The rows of the input on which an output row depends, in steps of the input along x, y and z.
 struct ReceptiveField {
   Triple before{0, 0, 0};         ///< rows that a tile needs below its low corner
   Triple after{0, 0, 0};          ///< rows that a tile needs behind its high corner
@@ -23,8 +23,8 @@ struct ReceptiveField {
 };
 
 /// From the graph of the program, which must have one sparse input and one output with rows. Throws
-/// Error that names the first operation that is not local: global pooling, attention, statistics of
-/// the batch, everything that is not known.
+/// Error that names the first operation that is not local, such as global pooling, attention,
+/// statistics of the batch, or any operation that is not known to be local.
 LATTICE_API ReceptiveField receptive_field(const Program& program);
 
 /// The rows of the output inside of `own`, in the order of x, which must hold all rows of

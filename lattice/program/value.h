@@ -21,7 +21,7 @@ struct ProgramObject {
   std::shared_ptr<const void> held;  ///< the object
 };
 
-/// What an operation of a program takes and gives; nothing stands for an absent operand.
+/// An operand or result of an operation of a program; monostate stands for an absent operand.
 using ProgramValue = std::variant<std::monostate, mx::array, SparseTensor, ProgramObject>;
 /// Values by the names of inputs or outputs.
 using ProgramValues = std::map<std::string, ProgramValue>;

@@ -1,4 +1,5 @@
-// Attention over ragged segments and its gradient: what is asked, and who launches it.
+// Attention over ragged segments and its gradient: the questions, and the functions that launch the
+// answers.
 #pragma once
 
 #include <functional>
@@ -12,7 +13,7 @@
 
 namespace lattice::routes {
 
-// What attention (kernels/cpu/features/attention.h) depends on besides its arrays.
+// The options of attention (kernels/cpu/features/attention.h) besides its arrays.
 struct Attend {
   struct Positions {  // of a table; (rows, axes) int32
     mx::array of_queries, of_keys;

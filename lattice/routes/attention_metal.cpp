@@ -60,7 +60,7 @@ struct AttendKernel : KernelCall {
     }
     if (a.mask) add("mask", *a.mask);
     if (needs_pairs(a)) add("pairs", kept.pairs);
-    // What is switched off is not read: any pointer will do.
+    // Arrays that are switched off are not read, so any pointer may stand for them.
     terms = std::string("lattice::attend_terms(") + (a.biased ? "bias, " : "q, ") +
             (a.positions ? "of_queries, of_keys, " : "q_offsets, q_offsets, ") +
             (a.mask ? "mask), " : "q_offsets), ") +

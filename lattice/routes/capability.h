@@ -1,4 +1,4 @@
-// What the GPU of this machine can do.
+// Finds out what the GPU of this machine can do.
 #pragma once
 
 #include <mlx/array.h>

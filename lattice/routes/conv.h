@@ -1,5 +1,5 @@
-// Convolutions and their gradients: what is asked by conv, linear, outer, per_edge_apply and
-// per_edge_outer, and who launches it.
+// Convolutions and their gradients: the questions of conv, linear, outer, per_edge_apply and
+// per_edge_outer, and the functions that launch the answers.
 #pragma once
 
 #include <mlx/array.h>
@@ -56,9 +56,9 @@ struct ConvWeight {
   };
   std::optional<Codes> codes = {};   // w is packed
   PackedKernel::Panels panels = {};  // of a dense weight, if the caller has them
-  bool strided = false;  // a transposed view, whose output channels lie side by side more often
-                         // than not: kernels of a GPU read it as it is
-  // Codes of one offset lie by output channel (core/weights.h).
+  // A transposed view, whose output channels are not always adjacent. Kernels of a GPU read it as
+  // it is. The codes of one offset are ordered by output channel (core/weights.h).
+  bool strided = false;
   int64_t c_out() const { return w.shape(codes && w.shape(0) == 1 ? 1 : 2); }
 };
 
@@ -104,8 +104,8 @@ std::vector<ConvAsked> probe_cases(const ConvAsked& like);
 std::vector<OuterAsked> probe_cases(const OuterAsked& like);
 std::vector<PerEdgeAsked> probe_cases(const PerEdgeAsked& like);
 
-// Whether the rows of conv and linear on this stream are code of the CPU. These read panels and two
-// arrays side by side, and do what follows in their own pass.
+// Whether the rows of conv and linear on this stream are code of the CPU. Such rows can read packed
+// panels and two arrays side by side, and apply the norm in the same pass.
 bool conv_is_host_code(mx::StreamOrDevice s);
 
 // How the kernels of conv and outer cut the output rows.
@@ -137,7 +137,7 @@ mx::array conv_metal_buckets(const ConvAsked& asked);
 mx::array outer_metal_rows(const OuterAsked& asked);
 mx::array outer_metal_tiles(const OuterAsked& asked);
 
-// What share of the columns of tiles are channels, for explain().
+// A text for explain(): what share of the columns of tiles are channels.
 std::string conv_tile_use(const ConvAsked& asked);
 std::string conv_tensor_use(const ConvAsked& asked);
 std::string outer_tile_use(const OuterAsked& asked);
@@ -153,8 +153,8 @@ mx::array outer_metal_tensor(const OuterAsked& asked);
 // y with the norm of the question, if it has one, in MLX operations.
 mx::array with_norm(const ConvAsked& asked, const mx::array& y);
 
-// Plain MLX operations, offset by offset, in float32: for devices that have no kernel of ours, and
-// the yardstick for those that have.
+// Plain MLX operations, offset by offset, in float32: for devices without a kernel of the library,
+// and for comparison on the others.
 mx::array conv_with_mlx(const ConvAsked& asked);
 mx::array outer_with_mlx(const OuterAsked& asked);
 mx::array linear_with_mlx(const ConvAsked& asked);

@@ -138,7 +138,7 @@ mx::array rows_with(const ConvAsked& z, Strides strides) {
 
 enum class View { same, map, sorted, lists, buckets };
 
-// Which unit multiplies tiles.
+// The unit that multiplies tiles.
 enum class Unit { matrices, tensors };
 
 // The width of square tiles, or of tiles of rows, that wastes least of its products on channels

@@ -1,5 +1,5 @@
-// Which row of a table answers a question: run() decides, writes what it decided into the logs that
-// are open, and runs the row.
+// Decides which row of a table answers a question. run() decides, writes the decision into the open
+// logs, and runs the row.
 #pragma once
 
 #include <mlx/dtype.h>
@@ -17,7 +17,7 @@
 
 namespace lattice::routes {
 
-// What explain() tells of a question. Asked::facts() makes it, only while a log is open.
+// What explain() reports about a question. Asked::facts() makes it only while a log is open.
 struct Facts {
   mx::Dtype dtype = mx::float32;
   int64_t n_in = 0;
@@ -45,7 +45,7 @@ struct LATTICE_API Decision {
   std::string text() const;
 };
 
-// What is known before a row is asked: the device of the stream, and the name that
+// What is known before the rows are tried: the device of the stream, and the name that
 // LATTICE_ROUTE="operation=name,..." asks for. Throws std::invalid_argument for a wrong variable.
 struct Frame {
   mx::Device::DeviceType device;
@@ -106,7 +106,7 @@ const Row<Asked, Made>& first_fit(const Table<Asked, Made>& table, const Asked& 
   fail_to_choose(frame, described(table, asked, frame, none));
 }
 
-// What would be decided. Logs do not see it.
+// The decision that would be made, without an entry in a log.
 template <class Asked, class Made>
 Decision decide(const Table<Asked, Made>& table, const Asked& asked) {
   const Frame frame(table, asked.stream);

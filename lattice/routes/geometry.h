@@ -38,7 +38,7 @@ struct RelateAsked {
   CoordinateSet in;
   KernelSpec spec;
   std::optional<CoordinateSet> target;
-  std::string operation;  // heads messages
+  std::string operation;  // begins messages
   mx::StreamOrDevice stream = {};
   // Whether offsets are added to input rows instead of output rows.
   bool scatters() const { return lattice::scatters(kind); }
@@ -52,7 +52,7 @@ struct NeighborsAsked {
   NeighborRows rows;
   cpu::NeighborQuery query;
   std::optional<int64_t> limit;
-  std::string operation;  // heads messages
+  std::string operation;  // begins messages
   mx::StreamOrDevice stream = {};
   bool are_points() const { return mx::issubdtype(rows.source.dtype(), mx::floating); }
   Facts facts() const;

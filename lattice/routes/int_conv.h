@@ -1,4 +1,4 @@
-// Convolutions in exact integers: what is asked, and who launches it.
+// Convolutions in exact integers: the question, and the functions that launch the answer.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// The rows of integer_conv. Every row gives the same bits; one that could not is not offered.
+// The rows of integer_conv. All rows give the same bits; a row that could give others does not fit.
 #include "lattice/graph/dtype.h"
 #include "lattice/routes/int_conv.h"
 

@@ -1,4 +1,4 @@
-// The call of one entry function of kernels/metal/<topic>.metal, made input by input.
+// Builds the call of an entry function of kernels/metal/<topic>.metal, input by input.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,8 @@ namespace lattice::routes {
 
 namespace mx = mlx::core;
 
-// Where a thread is, for entry functions that work in groups: ThreadPlace of arguments.metal.
+// The position of a thread, for entry functions that work in groups: ThreadPlace of
+// arguments.metal.
 inline constexpr const char* kThreadPlace =
     "lattice::ThreadPlace{threadgroup_position_in_grid, thread_index_in_threadgroup, "
     "simdgroup_index_in_threadgroup, thread_index_in_simdgroup}";

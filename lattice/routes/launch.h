@@ -1,4 +1,4 @@
-// What launchers share: the one way from a row to a node of the CPU.
+// What launchers share: all rows make their nodes of the CPU through this header.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Batch norm with the sum and the ReLU that follow it in residual networks, and its gradient: what
-// is asked, and who launches it.
+// Batch norm with the sum and the ReLU that follow it in residual networks, and its gradient: the
+// questions, and the functions that launch the answers.
 //
 //   y = relu((x - mean) / sqrt(var + eps) * weight + bias + residual)
 //   g' = g where y > 0;  s0 = sum g',  s1 = sum g' (x - mean),  r = 1 / sqrt(var + eps)

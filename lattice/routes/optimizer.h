@@ -1,4 +1,4 @@
-// What a training step asks of all gradients together: whether they are finite.
+// The question of a training step whether all its gradients are finite.
 #pragma once
 
 #include <mlx/array.h>

@@ -1,4 +1,4 @@
-// Weights as routes want them: transposed, or dense again from packed codes.
+// Weights in the forms that routes need: transposed, or made dense again from packed codes.
 #pragma once
 
 #include "lattice/routes/conv.h"

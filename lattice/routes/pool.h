@@ -1,5 +1,6 @@
-// Reductions over the edges of a relation, over groups of rows and along maps of rows: what is
-// asked by pool, segments, argmax, gather and map_rows, and who launches it.
+// Reductions over the edges of a relation, over groups of rows and along maps of rows: the
+// questions of pool, segments, argmax, gather and map_rows, and the functions that launch the
+// answers.
 #pragma once
 
 #include <optional>
@@ -103,8 +104,8 @@ mx::array argmax_with_metal(const ArgmaxAsked& asked);
 mx::array gather_with_metal(const GatherAsked& asked);
 mx::array map_rows_with_metal(const MapRowsAsked& asked);
 
-// Plain MLX operations in float32: for devices that have no kernel of ours, and the yardstick for
-// those that have.
+// Plain MLX operations in float32: for devices without a kernel of the library, and for comparison
+// on the others.
 mx::array pool_with_mlx(const PoolAsked& asked);
 mx::array segments_with_mlx(const SegmentsAsked& asked);
 mx::array gather_with_mlx(const GatherAsked& asked);

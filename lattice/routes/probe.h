@@ -1,10 +1,10 @@
 // Whether a kernel of a GPU works on this machine.
 //
 // MLX compiles a kernel when it first runs, inside eval, where nothing can fall back. So before a
-// row with a text of ours serves for the first time, a small case runs on the row and on the CPU:
-// once per row and variant of the question. A row whose case throws or differs is refused from then
-// on. A family takes part by two functions: Asked::variant() names what changes the text of its
-// kernels, and probe_cases(asked) gives small questions like this one.
+// row with a kernel of the library is used for the first time, a small case runs on that row and on
+// the CPU, once per row and variant of the question. A row whose case throws or differs is refused
+// from then on. A family takes part by two functions: Asked::variant() names what changes the text
+// of its kernels, and probe_cases(asked) gives small questions like this one.
 #pragma once
 
 #include <functional>
@@ -23,26 +23,27 @@ struct Probe {
   std::string failure;  // what was thrown, or how the results differ; empty: they agree
 };
 
-// All that ran in this process; they run where MLX has a GPU.
+// All probes that ran in this process. Probes run where MLX has a GPU.
 std::vector<Probe> probes();
-// Forgets what ran: a test that stands in for a machine begins with it.
+// Forgets all probes. Tests that pretend to be another machine begin with it.
 LATTICE_API void forget_probes();
 
-// Whether this row is probed before it serves.
+// Whether this row is probed before it is used.
 bool is_probed(const Route& row);
 // The probe with this label, if it ran.
 std::optional<Probe> find_probe(const Route& row, const std::string& variant);
-// The same; runs it by `failure` if it has not run. The runs of `row` are not counted.
+// The same, but calls `failure` to run the probe if it has not run yet. The runs of `row` are not
+// counted.
 Probe probe(const Route& row, const std::string& variant,
             const std::function<std::string()>& failure);
-// How results differ; empty: they agree. Sums of a case are exact in float32, so that what differs
-// by more than the last rounding is wrong.
+// How results differ, in words; empty if they agree. Sums of a case are exact in float32, so a
+// difference of more than the last rounding is an error.
 std::string difference(const graph::Arrays& found, const graph::Arrays& expected);
 
 template <class Asked>
 concept Probed = requires(const Asked& asked) { probe_cases(asked); };
 
-// A small case that the row takes; none: there is none.
+// A small case that fits the row, if there is one.
 template <Probed Asked, class Made>
 std::optional<Asked> probe_case(const Row<Asked, Made>& row, const Asked& asked) {
   for (Asked& test : probe_cases(asked)) {
@@ -61,7 +62,7 @@ Made run_on_cpu(const Table<Asked, Made>& table, Asked asked) {
   throw std::logic_error("no route of the CPU fits");
 }
 
-// Whether the row may serve. Runs its probe if it is needed and has not run yet.
+// Whether the row may be used. Runs its probe if it is needed and has not run yet.
 template <class Asked, class Made>
 bool passes_probe(const Table<Asked, Made>& table, const Row<Asked, Made>& row,
                   const Asked& asked) {

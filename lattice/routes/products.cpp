@@ -15,8 +15,9 @@ bool tf32_enabled() {
   return !text || std::atoi(text) != 0;
 }
 
-// What a stand-in with TF32 does to an operand: to 11 bits of significand, to nearest; the 13 bits
-// below are cleared. The difference is exact, and gradients pass by it.
+// Rounds an operand to TF32 when a test stands in for a GPU: to nearest, 11 bits of significand,
+// the 13 bits below cleared. The difference to the operand is exact and a constant, so gradients
+// ignore it.
 mx::array rounded(const mx::array& a, mx::StreamOrDevice s) {
   if (!graph::stand_in().tf32_products || a.dtype() != mx::float32) return a;
   const mx::array bits = mx::view(a, mx::uint32, s);

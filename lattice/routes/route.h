@@ -32,13 +32,13 @@ struct Rejection {
   bool fits() const { return text.empty(); }
 };
 
-// A check together with its words. Where both hold a number, they take it from one constant.
+// A check and the words that describe it. A number that occurs in both comes from one constant.
 template <class Asked>
 struct Condition {
   Step step;
-  std::string words;  // of a question that passes: "8 or more channels"; may be empty
+  std::string words;  // describe a question that passes: "8 or more channels"; may be empty
   bool (*holds)(const Asked&);
-  std::string (*found)(const Asked&);  // what a question has that does not pass
+  std::string (*found)(const Asked&);  // describes a question that does not pass
   // Whether the answer changes with rows that a given row of the result does not depend on. Then
   // so may the bits of that row.
   bool of_all_rows = false;
@@ -51,11 +51,11 @@ std::vector<Condition<Asked>> operator+(std::vector<Condition<Asked>> some,
   return some;
 }
 
-// A number in words of rows: "1,024", "2.5".
+// A number as it appears in the words of rows: "1,024", "2.5".
 std::string number(double value);
 
-// Whose code runs in a row. `host`: code of the CPU, also for a GPU that shares memory. `metal` and
-// `cuda`: one text in the words of either.
+// The kind of code that a row runs. `host`: code of the CPU, also for a GPU that shares memory.
+// `metal` and `cuda`: one text in the words of either.
 enum class Code { host, metal, cuda, mlx };
 // Whether MLX has the backend of such code here, and what explain() says if it has not.
 bool has_backend(Code code);

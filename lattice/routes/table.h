@@ -1,5 +1,5 @@
-// All tables of routes: the one list that routes(), LATTICE_ROUTE, the tests and the documentation
-// read. The rows of a family stand in <family>_rows.cpp.
+// The list of all tables of routes, which routes(), LATTICE_ROUTE, the tests and the documentation
+// read. The rows of a family are in <family>_rows.cpp.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Cases with known answers for every operation in the route table: what selftest() and the route
-// tests run.
+// Cases with known answers for every operation in the route table. selftest() and the tests of
+// routes run them.
 //
 // The answer is computed edge by edge in float64 from the relation's public edges, which no fast
 // kernel reads.
@@ -24,7 +24,7 @@ class Question {
   // Why a row of the table does not fit: its conditions, or also the backend of its code.
   virtual routes::Rejection refusal_by_conditions(const routes::Route& row) const = 0;
   virtual routes::Rejection refusal(const routes::Route& row) const = 0;
-  // What is compared of the answer by a row, or by the row that is chosen.
+  // The parts of an answer that are compared, from a given row or from the row that is chosen.
   virtual graph::Arrays run(const routes::Route& row, mx::StreamOrDevice s) const = 0;
   virtual graph::Arrays run(mx::StreamOrDevice s) const = 0;
   virtual routes::Decision decide(mx::StreamOrDevice s) const = 0;

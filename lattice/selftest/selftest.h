@@ -1,4 +1,4 @@
-// Every route of an available device, and every operation that needs no route, against cases with
+// Runs every route of an available device, and every operation that needs no route, on cases with
 // known answers.
 #pragma once
 
@@ -21,12 +21,13 @@ struct SelftestRow {
   double seconds = 0;        // building, compiling if it is the first of its kind, and evaluating
   bool ok() const { return failure.empty() && error <= 1; }
 };
-// Every route of an available device, or of one device ("cpu", "gpu"), against the oracle. With a
-// Metal host the GPU is there. `prefix`: only routes whose name begins so. `every`: of each route
-// the first case, then every so-many-th. `tell` is called with the share that is done, 0..1.
 // Whether this is the text of an error by which a GPU refuses a kernel that it has no units for.
 LATTICE_API bool is_refusal(const std::string& error, const std::string& gpu);
 
+// Runs every route of an available device, or of one device ("cpu", "gpu"), against the oracle. A
+// GPU that a test stands in for counts as available. `prefix` keeps only routes whose name begins
+// with it. `every`: of each route run the first case and then every so-many-th one. `tell` is
+// called with the share that is done, 0..1.
 LATTICE_API std::vector<SelftestRow> selftest(const std::string& device = "",
                                               const std::string& prefix = "", int every = 1,
                                               const std::function<void(double)>& tell = {});

@@ -1,6 +1,6 @@
-// Where a thread is, in the words of Metal. Groups lie along CUDA's x, one thread wide, and the
-// threads of a group along y (graph/gpu_call.cpp). `launch` holds the threads of the grid along
-// three axes, then those of a group.
+// The position of a thread, under the names that Metal gives it. Groups lie along CUDA's x, one
+// thread wide, and the threads of a group along y (graph/gpu_call.cpp). `launch` holds the threads
+// of the grid along three axes, then those of a group.
 #pragma once
 
 #include "lattice/kernels/cuda/types.cuh"

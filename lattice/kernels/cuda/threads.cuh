@@ -1,4 +1,4 @@
-// What threads do together: barriers, values of other lanes, atomics.
+// Cooperation of threads: barriers, values of other lanes, atomics.
 //
 // Sums over a simdgroup add pairs of lanes 16, 8, 4, 2 and 1 apart: the order is fixed, and every
 // lane has the same bits.

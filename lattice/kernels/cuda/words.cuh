@@ -1,4 +1,4 @@
-// Words, numbers and functions of one number.
+// Keywords, number types and functions of one number.
 #pragma once
 
 #define METAL_FUNC __device__ __forceinline__

@@ -1,4 +1,4 @@
-// What the body of a kernel hands to an entry function. No topic of its own.
+// The arguments that the body of a kernel passes to an entry function. Not a topic of its own.
 #pragma once
 
 namespace lattice {
@@ -11,7 +11,8 @@ METAL_FUNC Fields read_fields(const device int* words) {
   return *(const device Fields*)words;
 }
 
-// Where a thread is: its group in the grid, its number in the group, its simdgroup and its lane.
+// The position of a thread: its group in the grid, its number in the group, its simdgroup and its
+// lane.
 struct ThreadPlace {
   uint3 group;
   uint id, simdgroup, lane;

@@ -6,8 +6,8 @@
 //
 // A lane owns one key of a tile for the logits and every 32nd channel for the sums; a simdgroup
 // owns 4 queries. Sums are float32, by ascending channel and key; results are rounded once. A query
-// that sees no key gives 0 and the log-sum-exp +infinity. What a template argument switches off is
-// not read: any pointer will do.
+// that sees no key gives 0 and the log-sum-exp +infinity. Arrays that a template argument switches
+// off are not read, so any pointer may stand for them.
 #pragma once
 
 #include "lattice/kernels/metal/arguments.metal"

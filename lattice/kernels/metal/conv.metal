@@ -16,7 +16,7 @@
 namespace lattice {
 using namespace metal;
 
-// Stands in for the pointer of a bias that is not there.
+// Takes the place of the pointer of a missing bias.
 struct NoBias {
   float operator[](int) const thread { return 0.0f; }
 };
@@ -126,10 +126,10 @@ METAL_FUNC Eight<V> load_row(const thread BucketRows<B, I, P, O>& rows, X x, Row
   return sum;
 }
 
-// What one of 128 threads holds of the next step of a tile. A step has kDepth channels of 64 rows
-// of x, and kDepth x kColumns weights. A thread moves 8 neighboring channels of one row at a time,
-// so that it looks a row of x up once per offset. Where kX is set, the input channels of a group
-// are a multiple of 8. Where kW is set, the output channels are.
+// The values of the next step of a tile that one of 128 threads holds. A step has kDepth channels
+// of 64 rows of x, and kDepth x kColumns weights. A thread moves 8 neighboring channels of one row
+// at a time, so that it looks a row of x up once per offset. Where kX is set, the input channels of
+// a group are a multiple of 8. Where kW is set, the output channels are.
 template <int kColumns, int kDepth, bool kX, bool kW, typename V, typename Rows, typename W,
           typename X>
 struct ConvStage {

@@ -1,5 +1,6 @@
-// Where the rows of conv_tiles come from (conv.metal): positions first() .. end(), 64 per tile. Bit
-// b of mask() says whether any of the 16 rows from `p` has offset k(word, b). No topic of its own.
+// The sources of the rows of conv_tiles (conv.metal): positions first() .. end(), 64 per tile. Bit
+// b of mask() says whether any of the 16 rows from `p` has offset k(word, b). Not a topic of its
+// own.
 #pragma once
 
 #include <metal_simdgroup>

@@ -1,10 +1,10 @@
-// A table of coordinates (batch, x, y, z): open addressing with linear probing, a slot holds a row
-// or -1.
+// A table of coordinates (batch, x, y, z): open addressing with linear probing, where a slot holds
+// a row or -1.
 //
 //   insert:  every row; of equal rows the smallest stays, whatever the order in which threads come
 //   find:    the smallest row with that coordinate, or -1
-//   compact: out[0, r] = number[first[r]] and out[1, number[r]] = r for the rows that are the first
-//   of their kind
+//   compact: out[0, r] = number[first[r]] for all rows,
+//            out[1, number[r]] = r for rows that are the first with their coordinate
 //
 // Coordinates are compared in full; the hash only says where to begin. A slot, once taken, keeps
 // its coordinate, so a row that was read from it stays right. There are more slots than rows:

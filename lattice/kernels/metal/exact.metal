@@ -1,5 +1,5 @@
-// Operations that are rounded one by one, where the bits must be those of the CPU. No topic of its
-// own.
+// Operations that are rounded one by one, for results that must have the bits of the CPU. Not a
+// topic of its own.
 #pragma once
 #pragma METAL fp contract(off)
 

@@ -102,9 +102,9 @@ struct MatrixOut {
   }
 };
 
-// What one of 128 threads holds of the next kEdges edges: kTile channels of x and of g. A thread
-// moves 8 neighboring channels of one edge at a time. Where kX is set, the input channels of a
-// group are a multiple of 8. Where kG is set, the output channels are.
+// The values of the next kEdges edges that one of 128 threads holds: kTile channels of x and of g.
+// A thread moves 8 neighboring channels of one edge at a time. Where kX is set, the input channels
+// of a group are a multiple of 8. Where kG is set, the output channels are.
 template <int kTile, int kEdges, bool kX, bool kG, typename T, typename Edges, typename Arrays>
 struct OuterStage {
   static constant constexpr int kThreads = 128, kLines = 8 * kThreads / kTile;

@@ -1,5 +1,5 @@
-// Reductions over groups of rows, and the way back. One thread computes one value of the result, or
-// four neighboring channels where the number of channels is a multiple of 4.
+// Reductions over groups of rows, and the gather that leads back. One thread computes one value of
+// the result, or four neighboring channels where the number of channels is a multiple of 4.
 //
 //   reduce: out[s, c] = sum, mean, max or min over the entries e of segment s of
 //           weights[e] x[rows[e], c]
@@ -10,8 +10,8 @@
 //
 // The entries of segment s are offsets[s] .. offsets[s + 1]; float32 sums in their order, rounded
 // once. Threads of a group lie along the channels, so a row is read in whole lines. An empty
-// segment gives 0; a NaN wins a maximum. `at` is (kWide channels, segment). What a template
-// argument switches off is not read: any pointer will do.
+// segment gives 0; a NaN wins a maximum. `at` is (kWide channels, segment). Arrays that a template
+// argument switches off are not read, so any pointer may stand for them.
 #include "lattice/kernels/metal/arguments.metal"
 #include "lattice/kernels/metal/vectors.metal"
 #include "lattice/kernels/portable/segment_sizes.h"

@@ -1,5 +1,5 @@
-// Products of tiles on the tensor unit of Metal 4; shared by conv_tensor and outer_tensor. No topic
-// of its own.
+// Products of tiles on the tensor unit of Metal 4; shared by conv_tensor and outer_tensor. Not a
+// topic of its own.
 //
 // Tiles are half or bfloat in threadgroup memory, without padding; sums are float32. Which lane
 // holds which sum differs between generations of GPUs, so the kernel asks and never assumes.

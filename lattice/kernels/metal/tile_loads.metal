@@ -1,5 +1,5 @@
-// How tiles get into threadgroup memory, 8 values at a time; shared by the topics of the bilinear
-// family. No topic of its own.
+// Loads tiles into threadgroup memory, 8 values at a time; shared by the topics of the bilinear
+// family. Not a topic of its own.
 //
 // A tile's rows are `padded` so that the 8 rows of a matrix start in different memory banks. Arrays
 // of the kernel may be in `device` or, when they are small, in `constant` memory: pointer types are

@@ -1,5 +1,5 @@
-// Products of tiles with 8 x 8 simdgroup matrices; shared by the topics of the bilinear family. No
-// topic of its own. kernels/cuda/tiles.cuh has the same functions for CUDA.
+// Products of tiles with 8 x 8 simdgroup matrices; shared by the topics of the bilinear family. Not
+// a topic of its own. kernels/cuda/tiles.cuh has the same functions for CUDA.
 //
 // Tiles lie in threadgroup memory as their dtype T; sums are float32.
 #pragma once

@@ -1,4 +1,4 @@
-// Neighboring values that a thread reads or writes at once. No topic of its own.
+// Neighboring values that a thread reads or writes at once. Not a topic of its own.
 //
 // Arrays of a kernel may begin at any element, so their values are aligned as elements are.
 // Apple's GPUs read up to four neighboring values at once all the same.

@@ -1,5 +1,5 @@
 /// @file
-/// Small values that the kernels and the users of the library both name.
+/// Small types and enumerations that the kernels and the users of the library share.
 #pragma once
 
 #include <array>
@@ -20,11 +20,12 @@ struct Bounds {
   auto operator<=>(const Bounds&) const = default;
 };
 
-/// The rows of a reached support: by (batch, x, y, z), or as a loop over the taps of the kernel and
-/// inside over the input rows meets them first, which is the order of spconv.
+/// The order of the rows of a reached support: sorted by (batch, x, y, z), or in the order of first
+/// appearance in a loop over the taps of the kernel with an inner loop over the input rows, which
+/// is the order of spconv.
 enum class RowOrder { sorted, taps };
 
-/// What happens to the rows of a group.
+/// How the rows of a group become one value.
 enum class Reduction { sum, mean, max, min };
 
 /// How two sets of coordinates are joined by value.

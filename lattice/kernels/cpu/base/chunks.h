@@ -1,5 +1,6 @@
-// Loops over fixed pieces of rows. Each piece counts what it will write, and the sum of the counts
-// before it is where it writes. So the result does not depend on the number of threads.
+// Loops over fixed pieces of rows. Each piece first counts what it will write, and then writes at
+// the sum of the counts of the pieces before it. So the result does not depend on the number of
+// threads.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// How feature values lie in memory: float32, float16 (IEEE binary16) or bfloat16 (the upper half of
-// a float32).
+// The storage types of feature values: float32, float16 (IEEE binary16) or bfloat16 (the upper half
+// of a float32).
 //
 // All arithmetic is float32. Widening is exact; narrowing rounds to nearest, ties to even, keeps
 // infinities and makes every NaN quiet. The vector forms are in float_types-inl.h.

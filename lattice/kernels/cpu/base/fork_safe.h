@@ -1,4 +1,4 @@
-// The one T of the process, which has a member `mutex`.
+// The only T of the process. T has a member `mutex`.
 //
 // It is never destroyed: arrays may be released after static destruction began. fork() waits for
 // the mutex; otherwise the child could inherit the mutex locked by a thread that the child does not

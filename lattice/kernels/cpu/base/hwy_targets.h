@@ -3,7 +3,7 @@
 //
 //   default              the baseline of the architecture, AVX2, AVX-512 (AVX3), NEON
 //   LATTICE_SIMD=all     SSE4 as well
-//   LATTICE_SIMD=native  only what the building machine has (-march=native): a quick build
+// LATTICE_SIMD=native only what the building machine has (-march=native): a quick build
 //
 // SSSE3 and AVX3_DL bring nothing to float32 arithmetic. The vectors of SVE and RVV have no fixed
 // size, so they cannot be elements of an array, which the register blocks need.

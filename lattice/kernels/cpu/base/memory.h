@@ -1,8 +1,7 @@
 // Uninitialized arrays of plain values, from a process-wide pool.
 //
 // Fresh pages cost more than the work done on them (about 250 ns per 4 KiB), so large blocks are
-// kept and handed out again (block_pool.h).
-// Blocks under 64 KiB come from malloc.
+// kept and handed out again (block_pool.h). Blocks under 64 KiB come from malloc.
 #pragma once
 
 #include <cstddef>

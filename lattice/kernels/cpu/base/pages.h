@@ -1,4 +1,4 @@
-// Pages as a GPU counts them.
+// The page size that sharing memory with a GPU requires.
 #pragma once
 
 #include <cstddef>

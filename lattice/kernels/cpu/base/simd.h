@@ -1,4 +1,4 @@
-// Which instruction set the vector kernels run on.
+// Chooses the instruction set of the vector kernels.
 //
 // Highway chooses the best one that the machine and the build have. The environment variable
 // LATTICE_SIMD limits the choice when the library is loaded: LATTICE_SIMD=AVX2 keeps AVX-512 out.

@@ -1,4 +1,4 @@
-// Tables of cumulative frequencies: how probabilities reach the entropy coders, as integers only.
+// Tables of cumulative frequencies. They hand probabilities to the entropy coders as integers.
 //
 //   c[0] = 0,  c[A] = 65536
 //   c[j] = round(sum_{i<j} clip(p_i, 0, 1) * (65536 - A)) + j, clamped to [j, 65536 - A + j]

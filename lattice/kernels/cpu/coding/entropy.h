@@ -36,9 +36,9 @@ std::vector<uint8_t> write_stream(Coder coder, int lanes, int64_t rows, int64_t 
 // against the size.
 Stream open_stream(Bytes data, Coder coder, const CdfSpan& cdf, std::string_view operation);
 
-// Symbols row by row with their tables, then 16 bits that say that the tables were the same.
-// Symbols lie in the alphabet. With one table per row, reading the tables decides the speed;
-// prefetching them was tried and changed nothing.
+// Codes the symbols row by row with their tables, then 16 bits by which the decoder checks that it
+// has the same tables. Symbols lie in the alphabet. With one table per row, reading the tables
+// decides the speed; prefetching them was tried and changed nothing.
 std::vector<uint8_t> range_encode(const CdfSpan& cdf, std::span<const int32_t> symbols);
 void range_decode(const CdfSpan& cdf, const Stream& stream, std::span<int32_t> symbols,
                   std::string_view operation);

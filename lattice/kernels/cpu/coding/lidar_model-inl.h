@@ -1,5 +1,5 @@
-// The loop over the bits of a level, compiled for every instruction set. Plain loops over arrays of
-// fixed length, which compilers turn into vectors.
+// The loop over the bits of a level, compiled for every instruction set. It consists of plain loops
+// over arrays of fixed length, which compilers turn into vector code.
 #if defined(LATTICE_LIDAR_MODEL_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef LATTICE_LIDAR_MODEL_INL
 #undef LATTICE_LIDAR_MODEL_INL

@@ -30,7 +30,8 @@ HWY_AFTER_NAMESPACE();
 namespace lattice::cpu {
 HWY_EXPORT(run_lidar_level);
 
-// Of 1024, where every set begins: the means of what they learned on eight sweeps of training.
+// The initial weights of every set, as fractions of 1024: the means of what the sets learned on
+// eight sweeps of training.
 constexpr std::array<int, LidarModel::kInputs> kFirstWeights{
     -26, 6,  5,  44, 39, 26, 20, 13, 29, 47, 8,  10, -7, 8, -11, 5, 1,  4,  41, 7,  70,  69, 23, 30,
     -16, -5, 22, 13, 12, 2,  8,  -2, -4, -9, 15, 10, 69, 5, 42,  8, 32, 10, 10, -4, 587, 18, 24, 0};

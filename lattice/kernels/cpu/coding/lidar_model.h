@@ -5,8 +5,8 @@
 // As in octree_model.h, every context keeps a slow and a fast probability of its bit, and s_i is
 // the stretched probability times its confidence. The contexts that are new look at the masks of
 // single neighbors, at the 27 nodes around the parent, at range and direction from the sensor, and
-// at the logit of the network, which is one more input as well. Five sets of weights are chosen by
-// different things that are known (Mahoney 2005). Integers only, tables included.
+// at the logit of the network, which is one more input as well. Five sets of weights are selected,
+// each by another part of the known context (Mahoney 2005). Integers only, tables included.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ inline constexpr int kWeightBits = 29;  // a weight of 1 is 2^29
 class LidarModel {
  public:
   static constexpr int kContexts = 22, kMostTableBits = 18;
-  static constexpr int kInputs = 48;  // 2 per context, 2 of the network, a constant; 0 behind
+  static constexpr int kInputs = 48;  // 2 per context, 2 of the network, a constant; then zeros
   static constexpr int kSets = 5;
   static constexpr int kLastSteps = 33, kLastRows = 256 * 16;
 
@@ -34,7 +34,7 @@ class LidarModel {
     uint16_t slow = 32768, fast = 32768, count = 0, check = 0;
   };
 
-  // Of a cloud of so many rows; few rows need little memory.
+  // `rows` is the size of the cloud; a small cloud needs little memory.
   explicit LidarModel(int64_t rows);
 
   int table_bits;
@@ -56,7 +56,7 @@ struct LidarLevel {
   RangeEncoder* encoder = nullptr;  // or
   RangeDecoder* decoder = nullptr;
   Meter* meter = nullptr;
-  std::function<double(size_t)> share = {};  // of the work that is done before node i
+  std::function<double(size_t)> share = {};  // share of the work that is done before node i
 };
 // Fills level->masks.
 void code_lidar_level(LidarModel& model, const LidarLevel& call);

@@ -1,4 +1,4 @@
-// The network of codec version 2: what it expects of the masks of a level, in exact integers.
+// The network of codec version 2, which predicts the masks of a level in exact integers.
 //
 //   x = clamp(H_above + mask table)              3x3x3 block on the level above
 //   u = clamp(up[child](x[parent]) + place)      two 3x3x3 blocks on the level; the result is H
@@ -47,7 +47,7 @@ class LidarNet {
   // A checksum of the file.
   uint64_t identity() const { return identity_; }
 
-  // What is handed down from a level to the next one.
+  // The state that one level hands to the next.
   struct Handed {
     Buffer<uint8_t> features;  // (nodes, kChannels); empty before the first level
     RelationLists lists;

@@ -1,4 +1,5 @@
-// How far a long coding is, told now and then to a function, which may throw to stop it.
+// Reports the progress of a long coding to a function from time to time. The function may throw to
+// stop the coding.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +12,12 @@ class Meter {
   using Tell = std::function<void(double)>;  // of the share that is done, 0..1
 
   Meter() = default;
-  // This part of the work is the shares from..to of all work. The function must outlive the meter:
-  // it may be Python's, which must not be copied without Python's lock.
+  // This part of the work covers the shares `from` to `to` of all work. The function must outlive
+  // the meter: it may be Python's, which must not be copied without Python's lock.
   Meter(const Tell& tell, double from, double to)
       : tell_(tell ? &tell : nullptr), from_(from), to_(to) {}
 
-  // Called for every item; a comparison where nothing is told.
+  // Called for every item. Most calls cost one comparison, because nothing is reported.
   template <typename Share>
   void next(const Share& share) {
     if (--left_ > 0) return;

@@ -9,7 +9,7 @@
 namespace lattice::cpu {
 namespace {
 
-// Codes the masks of one level; given(i) is the mask to write, done(i) is called for each node.
+// Codes the masks of one level. given(i) is the mask to write, and done(i) is called for each node.
 template <typename Given, typename Code, typename Done>
 void code_level(OctreeModel& model, OctreeLevel& level, const OctreeLevel* parents,
                 const Given& given, const Code& code, const Done& done) {

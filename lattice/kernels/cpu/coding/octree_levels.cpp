@@ -92,9 +92,9 @@ void check_distinct(const CoordSpan& rows, std::string_view operation) {
                                   to_string(rows.row(i)) + " twice, expected distinct rows");
 }
 
-// The most rows that coded bytes can tell. A node names at most 8 rows and has at least 7 bits.
-// Each of these costs at least log2(65536 / (65536 - kLeast)) > kLeast / 65536 bits. The cube may
-// be one cell, so one row per tree is free.
+// The largest number of rows that so many coded bytes can describe. A node names at most 8 rows and
+// has at least 7 bits. Each of these costs at least log2(65536 / (65536 - kLeast)) > kLeast / 65536
+// bits. The cube may be one cell, so one row per tree is free.
 uint64_t most_rows(uint64_t bytes, uint64_t trees) {
   return (bytes + 8) * 8 * 8 * (65536 / kLeast) / 7 + trees;
 }

@@ -1,4 +1,5 @@
-// The context model of octree.h: what is known around a node when the bits of its mask are coded.
+// The context model of octree.h, made from what is known around a node when the bits of its mask
+// are coded.
 //
 // The node is the middle of 3 x 3 x 3 nodes. Its children and the cells around them are a cube of 4
 // x 4 x 4 cells. One 64-bit word holds the cells known to be occupied, another one those not known
@@ -16,7 +17,7 @@
 
 namespace lattice::cpu {
 
-// What one node sees of its level.
+// What is known around one node.
 struct NodeView {
   std::array<int32_t, kAround>
       state{};  // -1 no node; -2 a node whose mask is not known yet; else its mask

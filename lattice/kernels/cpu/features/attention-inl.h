@@ -20,7 +20,8 @@ namespace lattice::cpu::HWY_NAMESPACE {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 // Logits of a tile are in units of log 2, so weights are powers of 2.
 constexpr float kLog2E = 1.44269504088896341f, kLn2 = 0.69314718055994531f;
-// Vectors of a row of n logits, whose sum is taken by kLine values.
+// The vectors of a row of n logits, which is padded to a multiple of kLine values because sums are
+// taken over kLine values at a time.
 inline int64_t vectors_of_row(int64_t n) { return round_up(n, kLine) / kLanes; }
 
 // One tile of logits: queries from q0 of segment s, keys from k0, both counted inside the segment.
@@ -28,7 +29,7 @@ struct Tile {
   int64_t s, head, q0, rows, k0, keys;
 };
 
-// Where in the table a query finds its keys' biases.
+// Finds the entries of the position table for a query and its keys.
 struct TableReader {
   const PositionTable* t = nullptr;
   int32_t first[3] = {}, stride[3] = {1, 1, 1};
@@ -122,7 +123,7 @@ HWY_NOINLINE void finish_logits(const Context& x, const Tile& t, int64_t r,
   for (int64_t j = x.seen(t, r); j < end; ++j) row[j] = -kInf;
 }
 
-// Keys of a segment that at least one of the queries [.., q_end) sees.
+// The number of keys of a segment that at least one of the queries before q_end sees.
 HWY_INLINE int64_t last_key(const Context& x, int64_t s, int64_t q_end) {
   if (!x.a.causal) return x.keys(s);
   return std::clamp<int64_t>(q_end + x.keys(s) - x.queries(s), 0, x.keys(s));

@@ -20,7 +20,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lattice::cpu::HWY_NAMESPACE {
 
-// Work of one task is about this many multiply-adds of one product.
+// One task has about this many multiply-adds in each product.
 constexpr int64_t kTaskWork = int64_t{1} << 22;
 // Sums of one backward item, in bytes.
 constexpr int64_t kItemBytes = int64_t{6} << 20;
@@ -39,8 +39,9 @@ std::vector<int64_t> pairs_before(const Attention& a) {
 void run_forward(const Attention& a, void* out, float* lse) {
   const std::vector<int64_t> pairs = pairs_before(a);
   const Context x{a, pairs.data(), TableReader(a.positions)};
-  // Copies of a chunk's queries and sums stay in the second-level cache. A longer chunk copies keys
-  // and values less often, but all threads need some chunks.
+  // The number of queries in a chunk, such that copies of its queries and sums stay in the
+  // second-level cache. A longer chunk copies keys and values less often, but there must be chunks
+  // for all threads.
   const int64_t least = std::clamp<int64_t>(24576 / a.size, 2 * kTileRows, 12 * kTileRows),
                 most = caches().second / 3 / (2 * padded_size(a.size) * 4),
                 share = a.q_offsets[a.segments] * a.heads / (4 * thread_count());

@@ -18,14 +18,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace lattice::cpu::HWY_NAMESPACE {
 
-// Queries [q0, q1) against keys [k0, k1) of one segment, for all heads of one kv head. Which sums
-// are complete afterwards and are written: those of the queries, of the keys, or of both.
+// Queries [q0, q1) against keys [k0, k1) of one segment, for all heads of one kv head. of_queries
+// and of_keys say which sums are complete after the item and are then written.
 struct BackwardItem {
   int64_t s, g, q0, q1, k0, k1;
   bool of_queries, of_keys;
 };
 
-// Up to this many bytes of copied queries are kept from one tile of keys to the next.
+// At most this many bytes of copied queries are reused from one tile of keys to the next.
 constexpr int64_t kKeptBytes = int64_t{4} << 20;
 
 struct BackwardScratch {
@@ -152,8 +152,8 @@ HWY_NOINLINE void differentiate_tile(const Context& x, const Tile& t, const Atte
   for (r = 0; dtable && r < t.rows; ++r) add_to_table(x, t, r, w.positions.data(), ds(r), dtable);
 }
 
-// Rows to ask for while tile t is computed: the next keys, values and queries, and those of
-// complete sums. `next` comes after `item`.
+// The rows to prefetch while tile t is computed: the next keys, values and queries, and those of
+// complete sums. `next` is the item after `item`.
 template <typename T>
 Ahead next_rows(const Context& x, const BackwardItem& item, const BackwardItem& next, const Tile& t,
                 const AttentionGradients& y) {
@@ -198,7 +198,7 @@ HWY_INLINE void copy_keys(const Context& x, const Tile& t, const HeadRows<T>& k,
   if (x.a.positions.table) copy_positions(x, t, w.positions.data());
 }
 
-// A tile that sees nothing has no slopes.
+// Writes zeros to the bias gradient of a tile in which no query sees a key.
 void clear_bias(const Context& x, const Tile& t, float* dbias) {
   for (int64_t r = 0; r < t.rows; ++r)
     std::fill_n(dbias + (x.bias_row(t, r) - x.a.bias), t.keys, 0.0f);
@@ -227,7 +227,8 @@ void backward_item(const Context& x, const BackwardItem& item, const BackwardIte
   const int64_t first_head = item.g * group, n_q = item.q1 - item.q0, n_k = item.k1 - item.k0;
   T* const dq = static_cast<T*>(y.dq) + (a.q_offsets[item.s] + item.q0) * q_pitch;
   const int64_t keys_at = (a.k_offsets[item.s] + item.k0) * k_pitch + item.g * a.size;
-  // Where tiles that see nothing are left out, and where there are no tiles, sums begin with zeros.
+  // The sums begin with zeros where tiles may be skipped because they see nothing, and where there
+  // are no tiles.
   const bool zeros = a.causal || n_q == 0 || n_k == 0;
   if (zeros && item.of_keys)
     for (Buffer<float>* b : {&w.dk, &w.dv}) std::fill_n(b->data(), n_k * ld, 0.0f);

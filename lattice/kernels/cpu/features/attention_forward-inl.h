@@ -20,7 +20,7 @@ namespace lattice::cpu::HWY_NAMESPACE {
 // others.
 constexpr int kSoftRows = 4;
 
-// What the rows of a chunk keep of the keys seen so far: the largest logit, and the sum of the
+// What the rows of a chunk remember of the keys so far: the largest logit, and the sum of the
 // weights in kLine parts.
 struct Softmax {
   float* top;
@@ -111,7 +111,7 @@ struct ForwardScratch {
 };
 
 // Log-sum-exp of at most kTileRows rows to lse, whose rows are `pitch` apart, and 1 / sum to share.
-// A sum of 0: no key was seen, the share is 0. NaN stays NaN.
+// A sum of 0 means that no key was seen; the share is then 0. NaN stays NaN.
 HWY_NOINLINE void finish_rows(const Softmax& state, int64_t rows, float* HWY_RESTRICT lse,
                               int64_t pitch, float* HWY_RESTRICT share) {
   const Floats d;
@@ -139,8 +139,8 @@ struct ForwardItem {
   int64_t s, head, q0, rows;
 };
 
-// Rows to ask for while tile t is computed: the next keys, values and queries, and those of the
-// next results. `next` comes after `item`.
+// The rows to prefetch while tile t is computed: the next keys, values and queries, and those of
+// the next results. `next` is the item after `item`.
 template <typename T>
 Ahead next_rows(const Context& x, const ForwardItem& item, const ForwardItem& next, const Tile& t,
                 bool last, const T* out) {
@@ -195,8 +195,8 @@ void forward_item(const Context& x, const ForwardItem& item, const ForwardItem& 
   T* const to = out + (a.q_offsets[s] + q_begin) * pitch + head * a.size;
   const bool changed = a.bias || a.positions.table || a.mask || a.causal;
   const int64_t n = last_key(x, s, q_begin + rows);
-  // One tile has all keys, and rows are whole vectors: queries are read and results are written
-  // where they are.
+  // If one tile holds all keys and rows are whole vectors, queries are read in place and results
+  // are written in place.
   const bool direct =
       std::is_same_v<T, float> && a.size % kLanes == 0 && 0 < n && n <= kTileKeys && !a.causal;
   for (int64_t k0 = 0; k0 == 0 || k0 < n; k0 += kTileKeys) {

@@ -58,8 +58,8 @@ HeadRows<T> key_rows(const Attention& a, const void* x, int64_t s, int64_t g) {
           a.size};
 }
 
-// Rows that are read or written soon, asked for a few at a time while products are computed. The
-// rows of one head lie far apart and share few cache sets, so they do not stay in the cache.
+// Prefetches rows that will soon be read or written, a few at a time, while products are computed.
+// The rows of one head lie far apart and share few cache sets, so they do not stay in the cache.
 class Ahead {
  public:
   template <typename T>
@@ -70,7 +70,7 @@ class Ahead {
                        x.pitch * kBytes, x.size * kBytes};
     total_ += end - begin;
   }
-  // All rows are asked for in `steps` calls of step().
+  // `steps` calls of step() prefetch all rows.
   void spread_over(int64_t steps) { share_ = steps > 0 ? (total_ + steps - 1) / steps : 0; }
   HWY_INLINE void step() {
     for (int64_t i = 0; i < share_ && now_ < parts_; ++i) {

@@ -1,4 +1,5 @@
-// How the work of attention is cut into tasks, and where tasks sum the derivatives of a table.
+// Cuts the work of attention into tasks, and gives each task memory for its sums of the derivatives
+// of a table.
 #pragma once
 
 #include <algorithm>
@@ -10,14 +11,14 @@
 
 namespace lattice::cpu {
 
-// One task: the items from number i of segment s to before number i_end of segment s_end, of kv
-// head g or of all heads.
+// One task: the items from item i of segment s up to, but not including, item i_end of segment
+// s_end, for kv head g or for all heads.
 struct AttentionRun {
   int64_t g, s, i, s_end, i_end;
 };
 
-// Appends runs of at least `grain` work. Segment s has count(s) items, which are never listed:
-// with segments of one row a list would be larger than the rows.
+// Appends runs whose work is at least `grain`. Segment s has count(s) items. The items are never
+// stored as a list, because with segments of one row the list would be larger than the rows.
 inline void add_runs(int64_t segments, int64_t g, int64_t grain, const auto& count,
                      const auto& work, std::vector<AttentionRun>& runs) {
   AttentionRun run{g, 0, 0, segments, 0};
@@ -53,8 +54,8 @@ inline std::pair<int64_t, int64_t> item_after(int64_t segments, int64_t s, int64
 }
 
 // The sums of a table's derivatives, in float64. A task has items of one kv head and sums the rows
-// of its heads. Where kBytes hold the sums of several tasks per kv head, they are kept and added in
-// order. Otherwise a kv head has one task, which writes its sums.
+// of its heads. If the sums of several tasks per kv head fit into kBytes, they are stored and added
+// in order. Otherwise a kv head has one task, which writes its sums.
 class TableSums {
  public:
   static constexpr int64_t kBytes = int64_t{4} << 20, kMostTasks = 64;

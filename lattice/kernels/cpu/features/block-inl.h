@@ -14,8 +14,8 @@
 #define LATTICE_KERNELS_CPU_BLOCK_INL_H
 #endif
 
-// A lambda of these kernels is inlined whatever its size: the compiler keeps arrays of vectors in
-// registers only then.
+// Lambdas of these kernels are always inlined, because only then does the compiler keep arrays of
+// vectors in registers.
 #undef LATTICE_INLINE_LAMBDA
 #if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
 #define LATTICE_INLINE_LAMBDA HWY_ATTR __attribute__((always_inline))
@@ -47,9 +47,9 @@ HWY_INLINE void unroll(F&& f) {
   unroll_list(std::make_integer_sequence<int, N>(), f);
 }
 
-// Hides where a value came from. GCC 12 otherwise computes address + constant for each step of an
-// unrolled loop ahead of the loop. It keeps the results on the stack, which costs a load per load
-// (132 -> 105 GFLOP/s at 32 channels).
+// Hides the origin of a value from the compiler. GCC 12 otherwise computes address + constant for
+// each step of an unrolled loop ahead of the loop. It keeps the results on the stack, which costs a
+// load per load (132 -> 105 GFLOP/s at 32 channels).
 HWY_INLINE void pin(int64_t& value) {
 #if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
   asm("" : "+r"(value));

@@ -113,7 +113,7 @@ class BucketOuter {
         bounds_(bounds),
         args_(args),
         size_(lists.n_k() * args.shape.in_group() * args.shape.c_out) {
-    // The mean number of buckets per edge is close enough.
+    // The mean number of buckets per edge is a good enough estimate for every part.
     const int64_t most = std::max(kPartFloats, kPartResults * size_) / args.shape.c_in;
     double buckets = 0;
     for (int64_t t = 0; t < bounds.n_tiles; ++t) {

@@ -12,10 +12,10 @@
 
 namespace lattice::cpu {
 
-// Whether this is faster than `outer`. It is faster from so many edges per bucket and output
-// channels per group on: `outer` reads rows from the first-level cache, the sums go through the
-// second (docs/notebook.md). It also needs a local order of the rows, because it copies all rows
-// from the first to the last that a part reaches.
+// Whether this is faster than `outer`. It is faster above certain numbers of edges per bucket and
+// output channels per group: `outer` reads rows from the first-level cache, while the sums go
+// through the second (docs/notebook.md). It also needs a local order of the rows, because it copies
+// all rows from the first to the last that a part reaches.
 inline constexpr SharedFrom kOuterShared = {64, 2.5};
 bool buckets_pay(const RelationLists& lists, const ConvShape& shape);
 

@@ -31,7 +31,7 @@ namespace lattice::cpu::HWY_NAMESPACE {
 // Rows of outputs have more panels than with vectors of 16, and each panel fewer sums.
 constexpr bool kNarrow = !LATTICE_PAIRED;
 
-// One cache line that is read much later: it comes to the second-level cache.
+// Prefetches a cache line that is read much later into the second-level cache.
 HWY_INLINE void prefetch_later(const float* at) {
 #if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
   __builtin_prefetch(at, 0, 2);
@@ -55,7 +55,7 @@ struct ListCall {
   int64_t next_columns = 0;
 };
 
-// How the sums v of a row become the result: v + bias, then relu((v + bias - mean) * scale + shift
+// Turns the sums v of a row into the result: v + bias, then relu((v + bias - mean) * scale + shift
 // + residual), rounded once. Vectors hold the columns of a panel; rows are those of y.
 template <typename T>
 struct Finish {
@@ -336,7 +336,7 @@ constexpr int64_t kMaxVectors =
 
 // How the sums of a panel become output rows: bias, norm, residual and ReLU, rounded once.
 
-// What becomes of the sums of a panel, with the constants of its columns.
+// Turns the sums of a panel into results, with the constants of its columns.
 template <typename T>
 struct Ending {
   HWY_ALIGN float values[4][kMaxVectors * kLanes] = {};

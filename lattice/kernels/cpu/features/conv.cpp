@@ -14,7 +14,7 @@
 // conv-inl.h. Where many edges of an offset share an output row, conv_buckets-inl.h adds their
 // input rows first.
 //
-// Tried without gain, with rows shuffled in memory:
+// What was tried with rows shuffled in memory and brought nothing:
 // - prefetching rows of the next step between the blocks of this step: the requests wait for page
 //   walks;
 // - windows as large as a task;
@@ -195,7 +195,8 @@ class Conv {
     weights_.pack(lists_);
     const int64_t n_tasks = (n_tiles_ + tiles_per_task_ - 1) / tiles_per_task_;
     const int64_t n_panels = static_cast<int64_t>(weights_.panels().size());
-    // Few tasks, or more weights than are kept: a task takes one panel.
+    // If there are few tasks, or the weights are too large to be kept packed, a task takes one
+    // panel.
     const int64_t split = weights_.too_large() || n_tasks < 4 * thread_count() ? n_panels : 1;
     parallel_for(n_tasks * split, [&](int64_t i) {
       const int64_t t = i / split * tiles_per_task_, p = i % split;
@@ -220,7 +221,7 @@ class Conv {
     int64_t lo, hi;    // positions in it
     float* sums;
     float* block;
-    int32_t* positions;  // of the step: what an identity list reads
+    int32_t* positions;  // positions of the step, which an identity list reads
     int32_t* list_rows;  // kListRows rows, then 0 .. kListRows - 1
     int32_t* seen;       // edges of the positions of the step
     BucketRoom buckets;
@@ -425,7 +426,7 @@ class Conv {
   const int32_t* in_order_;
   const int32_t* out_order_;
   bool direct_;     // rows are read where they are
-  bool scattered_;  // and do not all stay in the cache
+  bool scattered_;  // those rows do not all stay in the cache
   bool whole_;      // the one list holds every row with itself
   bool single_;     // output rows may have one edge each
   int64_t stride_;  // of the rows that are read

@@ -22,7 +22,7 @@
 
 namespace lattice::cpu {
 
-// Where weights come from. One block is what one panel of output columns reads for one offset.
+// A source of weights. One block holds what one panel of output columns reads for one offset.
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
@@ -70,7 +70,8 @@ struct WeightPanels {
 std::shared_ptr<const WeightPanels> pack_weight(const WeightSource& weight, int64_t n_k,
                                                 const ConvShape& shape);
 
-// What follows a convolution in a network that does not learn, in the same pass over memory.
+// The norm, residual and ReLU that follow a convolution in evaluation, computed in the same pass
+// over memory.
 //
 //   relu((y - mean) * scale + shift + residual), the formula of norm_rows (norm.h)
 struct NormAfter {

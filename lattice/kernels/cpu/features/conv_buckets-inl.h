@@ -1,5 +1,5 @@
-// Edges of one offset that share an output row, as on points: their input rows are added first, and
-// the sums are multiplied once. Included once per Highway target.
+// Convolution where many edges of one offset share an output row, as on points: the input rows of
+// these edges are added first, and each sum is multiplied once. Included once per Highway target.
 #include "lattice/kernels/cpu/features/conv-inl.h"
 
 #if defined(LATTICE_KERNELS_CPU_CONV_BUCKETS_INL_H) == defined(HWY_TARGET_TOGGLE)

@@ -1,6 +1,5 @@
-// The shape of a convolution, and what it and its weight gradient plan in the same way: tiles of
-// output positions, and panels of output columns. Also the window of input rows that some tiles
-// read.
+// The shape of a convolution, and the plans that it shares with its weight gradient: tiles of
+// output positions, panels of output columns, and the window of input rows that some tiles read.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +30,8 @@ struct ConvShape {
 void check_call(const char* operation, const RelationLists& lists, const TileBounds& bounds,
                 const ConvShape& shape);
 
-// From how many edges per bucket (offset, output row) it is faster to add the rows that share the
-// bucket first: with so many output columns of a group or more.
+// With at least `columns` output columns in a group, it is faster to add the rows that share a
+// bucket (offset, output row) first from `edges` edges per bucket on.
 struct SharedFrom {
   int64_t columns;
   double edges;
@@ -41,7 +40,7 @@ inline constexpr SharedFrom kConvShared[] = {{64, 1.25}, {32, 2}, {0, 5}};
 // Whether it is faster to add input rows that share a bucket before they are multiplied.
 bool conv_buckets_pay(const RelationLists& lists, const ConvShape& shape);
 
-// Tile for the bounds that conv and outer read.
+// The tile size of the bounds that conv and outer read.
 int64_t conv_tile(const RelationLists& lists);
 
 // Output columns that are computed together.

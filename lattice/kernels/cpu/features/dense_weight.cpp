@@ -1,4 +1,4 @@
-// Blocks of a dense weight for conv, whatever its strides and storage.
+// Copies blocks of a dense weight with any strides and storage for conv.
 #include <algorithm>
 
 #include "lattice/kernels/cpu/features/conv.h"

@@ -30,10 +30,9 @@ struct ChannelColumns {
   int64_t count;
 };
 
-// M rows and one channel: to_a[m * a_stride] += the sum over the columns of w[m, j] (a[m *
-// a_stride]
-// - b[j]), and each term is subtracted from to_b[j]. Row m of the weights begins at w + m *
-// w_stride.
+// M rows and one channel. Adds to to_a[m * a_stride] the sum over the columns j of
+//   w[m, j] (a[m * a_stride] - b[j]),
+// and subtracts each term from to_b[j]. Row m of the weights begins at w + m * w_stride.
 template <int M>
 void sum_slopes(const float* HWY_RESTRICT w, int64_t w_stride, const float* HWY_RESTRICT a,
                 int64_t a_stride, const ChannelColumns& columns, float* to_a) {
@@ -69,7 +68,7 @@ void sum_slopes(const float* HWY_RESTRICT w, int64_t w_stride, const float* HWY_
               LATTICE_INLINE_LAMBDA { return hn::LoadU(d, w + m * w_stride + at); },
           [](int64_t, Vec x) LATTICE_INLINE_LAMBDA { return x; });
     });
-  if (whole < columns.count)  // differences to rows that are not there are 0, not a
+  if (whole < columns.count)  // differences to missing rows must be 0 and not a
     unroll<kSumVectors>([&](auto v) LATTICE_INLINE_LAMBDA {
       step(
           whole, v,

@@ -1,4 +1,5 @@
-// Distances of some rows of a to some rows of b, whose columns were packed once for vectors.
+// Distances from some rows of a to some rows of b, after the rows of b were packed once for vector
+// code.
 #pragma once
 
 #include <cstdint>

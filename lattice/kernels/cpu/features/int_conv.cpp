@@ -25,7 +25,8 @@ class IntConv {
       : lists_(lists), bounds_(bounds), args_(args), weight_(*args.weight) {
     find_parts();
     shifted_ = !weight_.shift.empty() && (weight_.in == IntType::s8) != (args.dot == IntDot::sdot);
-    // Sums of a step stay in the second-level cache, and long lists have few block ends.
+    // So many rows that the sums of a step stay in the second-level cache, and that long lists are
+    // rarely interrupted.
     constexpr int64_t kStepRows = 1024, kLongStepRows = 256, kPointwiseRows = 64;
     int64_t rows = args.step_rows;
     if (!rows) rows = weight_.row_bytes <= 64 ? kStepRows : kLongStepRows;
@@ -33,7 +34,8 @@ class IntConv {
     tiles_ = std::max<int64_t>(1, rows / bounds.tile);
     for (int64_t k = 0; k < lists.n_k(); ++k)
       if (!list(k).in && list(k).size == lists.n_out && lists.n_out > 0) whole_ = k;
-    // A list that is the first to reach its rows writes them. A shift leaves the bias no place.
+    // The first list to reach its output rows writes them instead of adding. With a shift it cannot
+    // begin with the bias.
     writes_ = !shifted_ && (args.one_edge_each || whole_ >= 0);
     if (shifted_) whole_ = -1;
   }

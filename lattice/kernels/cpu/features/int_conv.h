@@ -57,7 +57,7 @@ inline constexpr int32_t kIntLaneMost = 128;
 std::string lane_rule_broken(const IntLayer& layer);
 // The first output channel whose sums could leave int32 for some input, in words; empty: none.
 std::string sums_overflow(const IntLayer& layer);
-// Largest part of int32 that sums can use.
+// The largest share of the int32 range that sums can reach.
 double share_of_int32(const IntLayer& layer);
 
 // A layer in the order in which kernels read it. W is [k][panel of 32][row_bytes / 4][32][4 bytes].
@@ -75,8 +75,8 @@ class IntWeight {
   Buffer<int32_t> bias, factor;  // panels * 32 values; factor is empty without a residual
   Buffer<float> scale;
   // -128 (s8) or 128 (u8) times the sum of the weights of an offset and column, (n_k, panels * 32):
-  // what the products of unsigned inputs have too much of s8, and those of signed ones too little
-  // of u8. Empty for int16.
+  // what is added to the sums where s8 inputs, as bytes with 128 added, are multiplied as unsigned
+  // bytes, or u8 inputs as signed ones. Empty for int16.
   Buffer<int32_t> shift;
   // The block of offset k and panel p.
   const uint8_t* block(int64_t k, int64_t p) const {

@@ -1,4 +1,4 @@
-// What is made of the sums of int_conv: residual, scale, clamp, rounding, table.
+// Turns the sums of int_conv into the result: residual, scale, clamp, rounding, table.
 #pragma once
 
 #include <cstdint>

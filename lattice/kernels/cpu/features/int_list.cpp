@@ -1,4 +1,4 @@
-// Which list kernels of int_conv there are, and those in plain C++.
+// Chooses among the list kernels of int_conv, and holds those in plain C++.
 #include "lattice/kernels/cpu/features/int_list.h"
 
 #include <string_view>

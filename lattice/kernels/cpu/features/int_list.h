@@ -1,9 +1,10 @@
-// The list kernels of int_conv: what they are given, and which there are.
+// The list kernels of int_conv: their arguments, and the choice among them.
 //
 //   sums[out[e] - first, :] += x[in[e], :] W
 //
-// A step takes 4 bytes of each of M rows, four bytes or two int16, times 4 bytes of each of 32
-// output columns. The packed weights are the same for every instruction set.
+// In one step, 4 bytes of each of M rows (four bytes or two int16 values) are multiplied by 4 bytes
+// of weights of each of 32 output columns. The packed weights are the same for every instruction
+// set.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,8 @@ struct IntListCall {
   const int32_t* start = nullptr;  // see IntStart
 };
 
-// What the sums of an edge begin with: the sums so far; `start`, so that memory is written and not
-// read; or both added.
+// What the sums of an edge begin with: the sums so far, or `start`, so that memory is written but
+// not read, or both added.
 enum class IntStart { sums, given, both };
 
 // once: no two edges of the list share an output row, so that blocks of edges are independent.
@@ -42,13 +43,13 @@ using IntListKernel = void (*)(const IntListCall&, bool once);
 //   sdot     NEON: the same of signed bytes, so that 128 is taken off every input
 enum class IntDot { plain, avx2, vnni256, vnni512, sdot };
 const char* name(IntDot dot);
-// Whether this machine and this build have it; LATTICE_SIMD limits it like all kernels.
+// Whether this machine and this build have it. LATTICE_SIMD limits these kernels like all others.
 bool has(IntDot dot);
-// Those that are there, best first; plain is always the last.
+// The available ones, best first; `plain` is always the last.
 std::vector<IntDot> int_dots();
 
-// The kernel of a list; null where the build has no code of this kind. bytes: rows of bytes, else
-// of int16; row_bytes: of a whole row.
+// The form of the rows and sums of a list: bytes or int16 values, and the bytes of a whole row.
+// int_list_kernel() gives the kernel for a form, or null where the build has none.
 struct IntListForm {
   bool bytes;
   int64_t row_bytes;

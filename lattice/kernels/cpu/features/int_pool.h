@@ -1,11 +1,11 @@
-// Pooling of bytes over the lists of a relation, exact.
+// Exact pooling of bytes over the lists of a relation.
 //
 //   max   y[o, c] = the largest byte over the edges (i, o) of x[i, c], 0 without edges
 //   sum   y[o, c] = convert(sum of x[i, c]), scale as given
 //   mean  the same with scale / float(edges of o)
 //
-// Sums are int32: the caller has no row with 2^23 edges. convert is that of int_conv, to u8, f32 or
-// int16 of 12 bits.
+// Sums are int32, so the caller makes sure that no row has 2^23 edges or more. convert is that of
+// int_conv, to u8, f32 or int16 of 12 bits.
 #pragma once
 
 #include "lattice/kernels/cpu/base/choices.h"

@@ -20,7 +20,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lattice::cpu::HWY_NAMESPACE {
 
-// Rows of one task.
+// The number of rows of one task.
 constexpr int64_t kTaskRows = 128;
 constexpr float kMost = std::numeric_limits<float>::infinity();
 

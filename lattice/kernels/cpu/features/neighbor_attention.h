@@ -1,4 +1,4 @@
-// Attention along edges: softmax over the edges of each query, without an array of edges times
+// Attention along edges: a softmax over the edges of each query, without an array of size edges x
 // channels.
 //
 //   out[i, h, :] = sum_e P[e, h] v[rows[e], h, :]      P[e, h] = exp(L[e, h] - lse[i, h])

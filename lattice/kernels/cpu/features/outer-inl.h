@@ -20,7 +20,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lattice::cpu::HWY_NAMESPACE {
 
-// 32 vector registers (AVX-512, 64-bit Arm), else 16.
+// Whether there are 32 vector registers (AVX-512, 64-bit Arm) rather than 16.
 constexpr bool kManyRegisters = (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3) || HWY_ARCH_ARM_A64;
 // Whether rows are packed into panels: the rows of AVX-512 are long enough to be read by index.
 constexpr bool kPanels = !(HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3);

@@ -5,10 +5,11 @@
 //    lie near each other in position order. A part copies these rows once to a small float32
 //    window, which stays in the second-level cache while all offsets pass by. The input rows of a
 //    part overlap those of the part before, and only the new rows are copied.
-// 3. Edges are taken a hundred or so at a time, so their rows stay in the first-level cache.
+// 3. About a hundred edges are processed at a time, so that their rows stay in the first-level
+// cache.
 //    Blocks of M input channels x NV vectors of output channels, held in registers, run over these
 //    rows. Narrow vectors read the channels from panels (outer_panels-inl.h).
-// Threads take (chain, block of input channels).
+// A task is a pair of a chain and a block of input channels.
 #include "lattice/kernels/cpu/features/outer.h"
 
 #include <algorithm>
@@ -38,7 +39,7 @@ namespace {
 
 constexpr int64_t kSumBytes = int64_t{8} << 20;     // sums of all chains
 constexpr int64_t kWindowBytes = int64_t{6} << 20;  // copied rows of one part
-constexpr int64_t kEdgeBytes = 32 << 10;            // rows of the edges taken at a time
+constexpr int64_t kEdgeBytes = 32 << 10;            // rows of the edges that are processed together
 constexpr int64_t kMaxChains = 16;
 constexpr int64_t kChainTiles = 4;  // of a chain, at least
 // With narrow vectors, input rows of up to this many channels are read in place, longer ones from
@@ -247,7 +248,7 @@ class Outer {
     }
   }
 
-  // How many edges to take at a time, so their rows at both ends stay in the first-level
+  // How many edges to process at a time, so that their rows at both ends stay in the first-level
   // cache.
   int64_t edge_block(int64_t x_columns, int64_t y_columns) const {
     if (!kPanels) return std::clamp<int64_t>(kEdgeBytes / 4 / (x_columns + y_columns), 16, 1024);
@@ -323,7 +324,7 @@ class Outer {
   bool depthwise_;
   int64_t groups_, rows_;
   bool direct_;           // rows are read where they are
-  bool task_per_offset_;  // and each list is a task: nothing is copied, so nothing is gained
+  bool task_per_offset_;  // and each list is a task, because without copies nothing is gained
                           // by parts of the rows
   std::vector<Panel> panels_;
   int64_t offset_sums_ = 0;  // sums of one offset

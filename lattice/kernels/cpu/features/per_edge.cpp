@@ -21,8 +21,8 @@
 namespace lattice::cpu {
 namespace {
 
-// Matrices that are read at a time: one stream of reads alone does not use all of the memory's
-// bandwidth.
+// The number of matrices that are read at the same time: a single stream of reads does not use the
+// whole bandwidth of the memory.
 constexpr int kTogether = 4;
 
 }  // namespace
@@ -107,8 +107,8 @@ HWY_INLINE void multiply_dots(const Products<T>& p, int64_t stride, int64_t c_in
   }
 }
 
-// The products of kTogether edges are made at a time, whatever rows they go to, and added to their
-// rows in order.
+// The products of kTogether edges are computed together, even if they go to different rows, and are
+// then added to their rows in order.
 template <typename T>
 void apply_run(const PerEdgeEdges& edges, const ConvShape& shape, const T* x, const Matrices& a,
                int64_t begin, int64_t end, T* y) {
@@ -156,8 +156,8 @@ void apply_run(const PerEdgeEdges& edges, const ConvShape& shape, const T* x, co
   }
 }
 
-// Writes past the caches: what is written once and not read soon need not be fetched first. n
-// values to anywhere.
+// Writes n values to any address past the caches: memory that is written once and not read soon
+// need not be fetched first.
 template <typename T>
 HWY_INLINE void write_past(const T* HWY_RESTRICT from, int64_t n, T* HWY_RESTRICT to) {
   // Vectors of bits: NEON has none of the 16-bit float types.

@@ -1,5 +1,5 @@
-// Products in which each edge has a matrix of its own, or nearly so. Matrices are read or written
-// once, as a stream.
+// Products in which each edge, or nearly each edge, has its own matrix. Matrices are read or
+// written once, as a stream.
 //
 //   apply_matrices: y[o, g, m]    = sum over the edges (i, o, k) of sum_c x[i, g, c] a[k, g, c, m]
 //   outer_matrices: u[k, g, c, m] = sum over the edges (i, o, k) of x[i, g, c] y[o, g, m]

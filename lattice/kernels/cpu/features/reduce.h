@@ -1,4 +1,4 @@
-// Sums over rows.
+// Sums over the rows of an array.
 #pragma once
 
 #include <cstdint>

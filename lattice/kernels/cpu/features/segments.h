@@ -1,4 +1,4 @@
-// Reductions over groups of rows, and the way back.
+// Reductions over groups of rows, and the gather that leads back.
 //
 //   reduce: out[s, :] = sum, mean, max or min over the entries e of segment s of w[e] x[rows[e], :]
 //   gather: out[j, :] = x[rows[j], :]

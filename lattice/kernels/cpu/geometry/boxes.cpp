@@ -205,7 +205,7 @@ Buffer<int32_t> suppress(const double* boxes, const float* scores, int64_t n, do
     const double dx = kept.x - other.x, dy = kept.y - other.y;
     return dx * dx + dy * dy <= threshold;
   };
-  // A negative threshold lets boxes fall that do not meet at all.
+  // With a negative threshold, boxes that do not meet at all suppress each other too.
   const bool is_local = kind != Suppression::circle && threshold >= 0;
   Buffer<int32_t> kept(static_cast<int64_t>(count));
   int64_t n_kept = 0;

@@ -26,7 +26,8 @@ struct RotatedBox {
 };
 RotatedBox rotated_box(const double* seven);
 
-// Which overlap: seen from above, as an area, of volumes, or of the boxes without their headings.
+// The kind of overlap: the IoU seen from above, the area seen from above, the IoU of the volumes,
+// or the IoU seen from above without the headings.
 enum class BoxOverlap { bev, area, volume, upright };
 
 double intersection_area(const RotatedBox& a, const RotatedBox& b);
@@ -37,8 +38,8 @@ void overlap_matrix(const double* a, int64_t n, const double* b, int64_t m, BoxO
                     double* out);
 void overlap_pairs(const double* a, const double* b, int64_t n, BoxOverlap kind, double* out);
 
-// What a box must not have with a box that is kept: a BEV IoU above the threshold, with the heading
-// or without, or a squared distance of the centers of at most the threshold.
+// When a kept box suppresses another one: if their BEV IoU, with or without headings, is above the
+// threshold, or if the squared distance of their centers is at most the threshold.
 enum class Suppression { rotated, upright, circle };
 
 // Rows of boxes (n, 7) that stay, in the order of falling scores, of equal ones the lower row

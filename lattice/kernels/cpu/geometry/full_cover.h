@@ -1,5 +1,5 @@
-// Targets such that every point lies within a radius of one: representatives of cells, and a net
-// over the points that these leave out.
+// Chooses targets such that every point lies within a radius of a target: representatives of cells,
+// and a net over the points that these leave out.
 //
 // A point is left out when no representative of its cloud lies within the radius. The left-out
 // points are ordered by three keys: most left-out neighbors within the radius, then largest

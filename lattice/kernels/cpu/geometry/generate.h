@@ -1,4 +1,4 @@
-// Targets that are made, not found: around the voxel of each point the voxels of a stencil.
+// Makes new targets: the voxels of a stencil around the voxel of each point.
 //
 //   v = floor(p / cell) float32,  target of (p, k) = scale * v + stencil[k]
 //

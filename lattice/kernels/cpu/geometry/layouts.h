@@ -1,5 +1,5 @@
-// Who attends to whom: codes along a curve, patches of an order, windows of a lattice, and blocks
-// of an order that are pooled.
+// Layouts of attention and pooling: codes along a curve, patches of an order, windows of a lattice,
+// and blocks of an order that are pooled.
 //
 //   code[r] = batch << 3 depth | position of c[r] + offset on the curve of side 2^depth
 //   z:        bit 3i + 2 is bit i of x, 3i + 1 of y, 3i of z        (Morton 1966)

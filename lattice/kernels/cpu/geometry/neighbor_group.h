@@ -56,11 +56,11 @@ struct Side {
 // capacity.
 struct Group {
   int64_t limit = 0;    // neighbors wanted
-  bool shrink = false;  // the distance of the limit-th bounds what is wanted; otherwise everything
-                        // up to the reach is kept
+  bool shrink = false;  // the limit-th neighbor bounds the search; otherwise all rows
+                        // within the reach are kept
   int64_t capacity = 0;
   int64_t count[kLeaf];
-  alignas(64) float worst[kLeaf];  // what is wanted: (d2, row) below (worst, worst_row]
+  alignas(64) float worst[kLeaf];  // rows up to (worst, worst_row] are still candidates
   alignas(64) int32_t worst_row[kLeaf];
   Buffer<float> d2;
   Buffer<int32_t> rows;

@@ -1,5 +1,5 @@
-// One leaf of queries goes down a tree: which nodes are wanted, distances to a leaf as vectors, the
-// best kept in order. Included once per Highway target.
+// Takes the queries of one leaf down a tree: decides which nodes they need, computes distances to a
+// leaf with vectors, and keeps the best candidates in order. Included once per Highway target.
 #include <bit>
 #include <type_traits>
 
@@ -116,7 +116,7 @@ void select(Group& g, int64_t q) {
   }
 }
 
-// Bit q: query q of the leaf wants something of the box.
+// Bit q is set if the box may hold a neighbor of query q of the leaf.
 template <typename T>
 uint32_t who_wants(const NodeBox<T>& box, const LeafPoints<T>& queries, int64_t first,
                    const Group& g) {

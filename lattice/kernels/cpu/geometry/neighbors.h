@@ -27,12 +27,12 @@ struct Neighbors {
   int64_t truncated = 0;  // left out because of `limit`
 };
 
-// The largest d2 with sqrt(d2) <= radius in float32: within a radius means this everywhere.
+// The largest d2 with sqrt(d2) <= radius in float32. "Within a radius" means this everywhere.
 // radius * radius would be below 2 and 3 for the roots of 2 and 3 and lose the diagonal neighbors
 // of a lattice.
 float squared_reach(float radius);
 
-// What is asked for: the nearest `limit`, and of those only d2 <= reach.
+// Asks for the nearest `limit` rows, and of these only those with d2 <= reach.
 struct NeighborQuery {
   int64_t limit = 0;           // >= 1
   std::optional<float> reach;  // squared_reach of the radius; truncated counts what limit cuts off

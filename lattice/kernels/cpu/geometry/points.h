@@ -1,8 +1,8 @@
-// From points to voxels and back.
+// Conversion of points to voxels and back.
 //
 //   q = (p - origin) / size, voxel = floor(q), all in the type of the points: float or double
 //
-// and the orders that sums over the points of a voxel need.
+// Also makes the orders of rows that sums over the points of a voxel need.
 #pragma once
 
 #include <array>

@@ -10,13 +10,13 @@
 namespace lattice::cpu {
 namespace {
 
-// A tap of an axis, and where it leads.
+// A tap of an axis, and the cell that it reaches.
 struct Hit {
   int64_t tap, cell;
 };
 using Hits = std::vector<Hit>;
 
-// Where the coordinate c of an axis leads.
+// The cells that coordinate c reaches along an axis.
 class Axis {
  public:
   Axis(const Kernel& kernel, size_t axis, bool scatters, const std::optional<Bounds>& bounds)

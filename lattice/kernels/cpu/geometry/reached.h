@@ -8,9 +8,9 @@
 // output bounds. Rows come sorted by (batch, x, y, z), or in the order in which a loop over the
 // taps, and inside over the input rows, meets them first.
 //
-// Each row lists the taps that fit on each axis, so that a strided kernel looks at the cells that
-// exist only: 3.4 of 27 for size 3 and stride 2. The cells are sorted as keys, once each, and then
-// walked as in relations.h.
+// Each row lists the taps that fit on each axis, so that a strided kernel looks only at cells that
+// exist: at 3.4 of 27 on average for size 3 and stride 2. The cells are sorted as keys, once each,
+// and then walked as in relations.h.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// What the builders of relations share (relations.cpp, reached.cpp): anchors, groups of offsets,
-// the space of keys of a walk, and distinct keys as rows.
+// Functions that the builders of relations share (relations.cpp, reached.cpp): anchors, groups of
+// offsets, the space of keys of a walk, and distinct keys as rows.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// From continuous points to triplets: which points lie near a query, and which cell of the kernel
-// each falls into.
+// Makes triplets from continuous points: finds the points near each query, and the cell of the
+// kernel that each of them falls into.
 //
 //   d = point - query, float32
 //   near:  sqrt(dx^2 + dy^2 + dz^2) <= R (ball), or max(|dx|, |dy|, |dz|) <= R (cube)

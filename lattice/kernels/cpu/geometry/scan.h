@@ -1,5 +1,5 @@
-// What a network sees of a cloud: points near their low corner, and the numbers that become the
-// features of voxels. Lengths are in voxels.
+// Makes the input of a network from a cloud: points relative to their low corner, and the numbers
+// that become the features of voxels. Lengths are in voxels.
 //
 //   table[p]   = fraction of p in its voxel - 0.5 (3), (z - second percentile of z) / 10, columns
 //   feature[v] = 1, means of the table (4), log(1 + points) / 2, means of the columns

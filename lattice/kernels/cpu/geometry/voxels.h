@@ -1,4 +1,4 @@
-// From points to the cells of a grid, in the float32 arithmetic of the detectors.
+// Assigns points to the cells of a grid, in the float32 arithmetic of the detectors.
 //
 //   cell = floor((p - low) / size) per axis, each operation rounded to float32
 //
