@@ -42,8 +42,8 @@ def routes() -> list[Route]:
     """All rows of the route table, in the order in which they are tried.
 
     A `Route` has operation, device, name and predicate: when it fits, in words; and
-    row_independent: whether a row of the result has the same bits whatever rows stand beside it. A
-    tiled run takes only such routes.
+    row_independent: whether a row of the result has the same bits whatever other rows the tensor
+    has. A tiled run takes only such routes.
 
     >>> import mlx_lattice as ml
     >>> sorted({r.device for r in ml.routes()})
@@ -53,7 +53,7 @@ def routes() -> list[Route]:
 
 
 def explain(fn: Callable[..., object], *args: object, **kwargs: object) -> Explanation:
-    """Builds the graph of `fn(*args, **kwargs)` and tells what was decided for each operation.
+    """Builds the graph of `fn(*args, **kwargs)` and reports what was decided for each operation.
 
     The graph is not evaluated. The result prints the chosen route, each rejected one with the
     reason, rows, edges, FLOP and bytes.
@@ -97,7 +97,7 @@ def _rate() -> float:
 
 
 def _sentence(d: Decision) -> str:
-    """What was decided, in words, with the time of a dense product of the same work."""
+    """The decisions in words, with the time that a dense product of the same work would take."""
     text = f"  In words: {d.operation} runs on the {d.device} by the route {d.route}"
     if d.forced:
         text += ", which LATTICE_ROUTE asks for"

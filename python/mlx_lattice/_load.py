@@ -1,4 +1,4 @@
-"""Loads the extension, or says what is wrong with the installation and how to mend it.
+"""Loads the extension, or says what is wrong with the installation and how to fix it.
 
 Checks, in this order:
 
@@ -137,6 +137,6 @@ def load_extension(name: str = "mlx_lattice._ext", built: str = _build.MLX_VERSI
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        if str(error).startswith("["):  # the extension was loaded and says itself what is wrong
+        if str(error).startswith("["):  # the extension was loaded and names the mistake
             raise
         raise ImportError(broken_extension(error)) from None

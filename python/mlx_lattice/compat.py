@@ -2,7 +2,7 @@
 
 Geometry here has exactly the rows it needs, so a capacity is a number of rows. The older package
 gives `active_rows` beside padded arrays; here `active_rows` names the prefix of rows that is kept.
-The attributes of the older package, such as `KernelRelation.n_in_capacity`, stand in the classes.
+The attributes of the older package, such as `KernelRelation.n_in_capacity`, are in the classes.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def active(
 ) -> Given:
     """The first `active_rows` rows of an array: an array (1,), an int, or None for all.
 
-    Raises TypeError for what is no integer, ValueError for a number outside 0..N; the message names
-    `operation` and `argument`.
+    Raises TypeError for anything but an integer, ValueError for a number outside 0..N; the message
+    names `operation` and `argument`.
     """
     if active_rows is None or rows is None:
         return rows
@@ -121,7 +121,7 @@ def active_rows_second(build: Build) -> Build:
     """A builder `build(coords, ..., active_rows=)` that also takes active_rows behind coords.
 
     The older package has `build(coords, active_rows, kernel_size)`. There active_rows is None or an
-    array (1,), which is no size of a kernel.
+    array (1,), which cannot be the size of a kernel.
     """
 
     @functools.wraps(build)

@@ -1,4 +1,4 @@
-"""Where operations run: what there is, a scope for the default device, threads, early work."""
+"""Devices: what there is, a scope for the default device, threads, and work started early."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def keep_memory(limit: int = 4 << 30) -> None:
 
 
 def clear_cache() -> None:
-    """Gives memory back to the system that MLX and the kernels keep for reuse.
+    """Returns the memory that MLX and the kernels keep for reuse to the system.
 
     Arrays keep what they hold. `mx.clear_cache()` gives back the memory of results; this also gives
     back the working memory of kernels, which the next operation takes anew.
@@ -86,7 +86,7 @@ def clear_cache() -> None:
 
 
 def _signature(value: object) -> object:
-    """What of an argument can change the answer: shapes and dtypes of arrays, values of scalars."""
+    """The part of an argument that can change the answer: shapes and dtypes, values of scalars."""
     if isinstance(value, mx.array):
         return ("array", value.shape, str(value.dtype))
     if isinstance(value, _ext.SparseTensor):
@@ -146,7 +146,7 @@ def supported_on(
     """Whether `fn(*args, **kwargs)` runs on `device`.
 
     The first call runs `fn` and remembers the answer for arguments of this kind. Any exception
-    means that it does not.
+    means that it does not run there.
 
     >>> import mlx.core as mx
     >>> import mlx_lattice as ml
@@ -160,7 +160,7 @@ def supported_on(
             with on(target):
                 mx.eval(*arrays_of(fn(*args, **kwargs)))
             answer = True
-        except Exception:  # whatever it was, it did not run
+        except Exception:  # whatever the exception was, the call did not run
             answer = False
         if len(_answers) >= _MOST_ANSWERS:
             _answers.clear()

@@ -1,4 +1,4 @@
-"""What people do with a pretrained encoder: features of points, colors, similarity, few labels.
+"""Uses of a pretrained encoder: features of points, colors, similarity, learning from few labels.
 
     net = models.pretrained("sonata_small.pth")
     found = encoders.point_features(net, cloud)       # one row of features per voxel
@@ -84,7 +84,7 @@ class PointFeatures:
 
 
 def pipeline_of(net: Model) -> EncoderPipeline:
-    """The published steps that fit to a network; ValueError where nothing is known."""
+    """The published steps that fit a network; ValueError if none are known."""
     instance("pipeline_of", "net", net, Model, "a network of mlx_lattice.models")
     channels = net.config.get("in_channels")
     if isinstance(net, Utonia) and channels == 9:
@@ -279,7 +279,8 @@ def linear_probe(
     rate: float = 1e-2,
     seed: int = 0,
 ) -> mlx.nn.Linear:
-    """A linear layer (C -> classes) that was trained on frozen features; negative labels are left.
+    """A linear layer (C -> classes) trained on frozen features; rows with negative labels are left
+    out.
 
     `np.array(probe(mx.array(rows))).argmax(axis=1)` are the classes of other features.
     """

@@ -48,7 +48,7 @@ def add_command(commands: Commands) -> None:
 
 
 def _columns(cloud: io.PointCloud, names: tuple[str, ...]) -> np.ndarray:
-    """x, y, z and columns, with zeros for what the scan lacks, such as the time of a sweep."""
+    """x, y, z and columns; a column that the scan lacks, such as the time of a sweep, is 0."""
     made = np.zeros((len(cloud), 3 + len(names)), np.float32)
     made[:, :3] = cloud.points
     for i, name in enumerate(names, 3):

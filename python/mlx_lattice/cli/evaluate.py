@@ -1,4 +1,4 @@
-"""Command `evaluate`: a trained network on a data set; the metrics, and files for the benchmark."""
+"""Command `evaluate`: measures a trained network on a data set and writes benchmark files."""
 
 from __future__ import annotations
 

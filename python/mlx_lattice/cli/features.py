@@ -1,4 +1,4 @@
-"""Command `features`: what an encoder sees in a cloud, as colors, clusters and a page."""
+"""Command `features`: shows what an encoder sees in a cloud, as colors, clusters and a page."""
 
 from __future__ import annotations
 

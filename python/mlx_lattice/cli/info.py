@@ -1,4 +1,4 @@
-"""Command `info`: what this build can do, or what a point-cloud file or a program holds."""
+"""Command `info`: reports what this build can do, or what a cloud file or a program holds."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _info(arguments: argparse.Namespace) -> None:
 
 
 def _about_run(folder: RunFolder) -> Iterator[tuple[str, str]]:
-    """What a training learned, and from what."""
+    """Reports what a training learned, and from which data."""
     model, pipeline = folder.load()
     yield "run", f"{folder.path}, {'by a recipe' if folder.recipe_path.is_file() else 'on files'}"
     yield "network", f"{type(model).__name__}, {folder.model.name}, {size_of(folder.model)}"

@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command, such as `mlx-lattice info scan.ply`.
 
     Args:
-        argv: The words behind the name of the program; by default those of this process.
+        argv: The words after the name of the program; by default those of this process.
 
     Returns:
         The exit status: 0 on success, 1 on a mistake of the user, which is printed, 130 if it was

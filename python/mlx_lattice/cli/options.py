@@ -35,7 +35,7 @@ CLASSES_HELP = (
 def add_parser(
     commands: Commands, name: str, help: str, description: str = "", epilog: str = ""
 ) -> argparse.ArgumentParser:
-    """The parser of a command; its texts keep their lines."""
+    """The parser of a command; its texts keep their line breaks."""
     raw = argparse.RawDescriptionHelpFormatter
     return commands.add_parser(
         name, help=help, formatter_class=raw, description=description or None, epilog=epilog or None
@@ -57,7 +57,7 @@ def add_format(
 
 
 def on_device(name: str | None) -> contextlib.AbstractContextManager[object]:
-    """A scope of this device; None: of the default one. Without such a GPU ValueError."""
+    """A context with this device, or with the default one for None. ValueError if it is missing."""
     if name is None:
         return contextlib.nullcontext()
     if name == "gpu" and not mx.is_available(mx.gpu):
@@ -111,7 +111,7 @@ def parse_classes(text: str | None) -> list[str] | dict[int, str] | None:
 
 
 def classes_option(classes: Iterable[tuple[int, str]]) -> list[str]:
-    """The words that give these classes to another command; none where names are only numbers."""
+    """The arguments that pass these classes to another command; none if names are only numbers."""
     pairs = [(value, name) for value, name in classes if name != str(value)]
     usable = pairs and not any("," in name for _, name in pairs)
     return ["--classes", ",".join(f"{v}={name}" for v, name in pairs)] if usable else []

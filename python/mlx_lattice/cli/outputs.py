@@ -1,4 +1,4 @@
-"""Where commands write: to a folder that is there, and never over what they read."""
+"""Checks of output paths: the folder must exist, and no command writes over its input."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def check_output(output: str | os.PathLike[str], *inputs: str | os.PathLike[str]
     for given in inputs:
         try:
             same = os.path.samefile(output, given)
-        except OSError:  # one of them is not there
+        except OSError:  # one of the two does not exist
             same = False
         if same:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""What a program file holds, for `info`."""
+"""The report of `info` on a program file."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ EXAMPLE_RULE = "a released PTv3 file needs --conv-input branch"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Adds what `models.pretrained` takes besides the file."""
+    """Adds the options of `models.pretrained` besides the file."""
     add = parser.add_argument
     add("--file", metavar="NAME", help="the file of a name of the Hugging Face hub, or of a folder")
     add("--head", metavar="FILE", help="a file with a linear head for the encoder")

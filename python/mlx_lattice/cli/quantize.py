@@ -1,4 +1,4 @@
-"""`quantize model.safetensors`: what packed weights would save and cost per layer.
+"""`quantize model.safetensors`: the memory and the error of packed weights, layer by layer.
 
 `--integer net scans/` makes the whole network exact integers (quantize_integer.py).
 `--output` writes the packed weights.

@@ -1,4 +1,4 @@
-"""`quantize --integer net scans/`: a network in exact integers, and what that costs per layer."""
+"""`quantize --integer net scans/`: makes a network of exact integers, with errors per layer."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Commands about routes and devices.
 
-`routes` and `devices` list them, `explain` tells which route runs, `selftest` checks all routes.
+`routes` and `devices` list them, `explain` reports which route runs, `selftest` checks all routes.
 """
 
 from __future__ import annotations

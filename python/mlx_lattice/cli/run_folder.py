@@ -1,4 +1,4 @@
-"""The folder that `train` writes and the other commands take: one kind for all of them.
+"""The folder that `train` writes and the other commands read.
 
 model.safetensors, model.json  the network of the best epoch
 pipeline.json                  how clouds become voxels: a VoxelPipeline
@@ -76,7 +76,7 @@ class RunFolder:
             raise ValueError(f"--output: the folder {self.path} cannot be made in {there}")
 
     def kept(self, words: list[str]) -> str:
-        """What an interrupted training left, and how it goes on. words: of its command line."""
+        """What an interrupted training left, and how to continue it. words: its command line."""
         if not (self.path / checkpoint.NAME).exists():
             return "no checkpoint was written yet; the same command begins again"
         again = [*words, *([] if "--resume" in words else ["--resume"])]
@@ -87,7 +87,7 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keeps a second training out; the system frees the lock of a killed process."""
+        """Refuses a second training here; the system frees the lock of a killed process."""
         self.path.mkdir(parents=True, exist_ok=True)
         handle = os.open(self.path, os.O_RDONLY)
         try:
@@ -103,7 +103,7 @@ class RunFolder:
             os.close(handle)
 
     def begin(self, pipeline: VoxelPipeline, recipe: Recipe | None) -> None:
-        """Writes what does not change in a training."""
+        """Writes the files that do not change during a training."""
         self.path.mkdir(parents=True, exist_ok=True)
         pipeline.save(self.pipeline_path)
         if recipe is not None:

@@ -1,4 +1,4 @@
-"""What a self test found, as a file to send: machine, versions, errors and times of each route."""
+"""The result of a self test as a file to send: machine, versions, errors, times of each route."""
 
 from __future__ import annotations
 

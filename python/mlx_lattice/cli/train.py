@@ -78,7 +78,7 @@ def add_command(commands: Commands) -> None:
 
 
 def _add_data(train: argparse.ArgumentParser) -> None:
-    """Options of what is learned from and what the network sees of it."""
+    """Options of the training data and of what the network sees of it."""
     add = train.add_argument
     add("files", nargs="*", metavar="data", help="files, or folders; their folders count too")
     add(
@@ -107,7 +107,7 @@ def _add_data(train: argparse.ArgumentParser) -> None:
 
 
 def _add_training(train: argparse.ArgumentParser) -> None:
-    """Options of the network, of its training, and of where it goes."""
+    """Options of the network, of its training and of the output."""
     add = train.add_argument
     add("--output", required=True, metavar="FOLDER", help="where network and checkpoint go")
     epochs = "in all, also with --resume (default: 20, or the recipe's)"
@@ -238,7 +238,7 @@ def _files(data: list[str]) -> list[Path]:
 
 
 def _clouds(files: list[Path], format: str | None, ranks: Ranks) -> dict[str, io.PointCloud]:
-    """The clouds by path; those without a finite point are told and passed over."""
+    """The clouds by path; those without a finite point are skipped with a message."""
     clouds, empty = {}, []
     for path in progress(files, "reading") if ranks.first else files:
         cloud = io.read(path, format)

@@ -33,9 +33,9 @@ def bound_cache() -> None:
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """What is learned from, how it is measured, and where the results go.
+    """The data of a training, how results are measured, and where they go.
 
-    about: one line that says what is learned from.
+    about: one line that describes the training data.
     """
 
     trainer: Trainer

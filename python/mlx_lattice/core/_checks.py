@@ -1,7 +1,8 @@
 """Checks of arguments, shared by layers, networks, point functions, transforms and files.
 
-The first argument of a check is who was called: the name of a function, or an object, whose class
-is then named. A message says who was called, which argument is wrong, what was found, and what is
+The first argument of a check says what the user called: the name of a function, or an object, whose
+    class is then named. A message says what was called, which argument is wrong, what was found,
+    and what is
 expected:
 
     [Conv3d] groups must be an integer, found 'two'
@@ -33,12 +34,12 @@ T = TypeVar("T")
 
 
 def caller(who: object) -> str:
-    """The name that stands in brackets at the beginning of a message."""
+    """The name in brackets at the beginning of a message."""
     return who if isinstance(who, str) else type(who).__name__
 
 
 def told(value: object) -> str:
-    """What was found, in a few words."""
+    """A value as messages describe it, in a few words."""
     if isinstance(value, mx.array):
         return f"an mx.array of shape {tuple(value.shape)}, {value.dtype}"
     if type(value).__module__ == "numpy" and hasattr(value, "shape") and hasattr(value, "dtype"):

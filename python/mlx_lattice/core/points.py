@@ -1,4 +1,4 @@
-"""What operations on points return."""
+"""The results of operations on points."""
 
 from .._ext import PointVoxelMap, SparseQuantization
 from ..ops.points import build_point_voxel_map, interpolate_point_features  # noqa: F401

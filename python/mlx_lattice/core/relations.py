@@ -1,4 +1,4 @@
-"""Kernel relations, their views, the kernels they are made for, and their builders."""
+"""Kernel relations, their views, their kernels and their builders."""
 
 from .._ext import (  # noqa: F401
     Coverage,

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-# The same kind comes back: a sparse tensor, or an array of rows (N, C).
+# The function returns the kind that it gets: a sparse tensor, or an array of rows (N, C).
 Rows = TypeVar("Rows", mx.array, SparseTensor)
-# What becomes an array at the edge: of MLX, of NumPy, coordinates, or nested lists of numbers.
+# What functions accept as an array: of MLX, of NumPy, coordinates, or nested lists of numbers.
 ArrayLike: TypeAlias = "mx.array | np.ndarray | CoordinateSet | list[Any] | tuple[Any, ...]"
 # One integer, or one per axis (x, y, z).
 Triple: TypeAlias = "int | tuple[int, int, int]"
@@ -32,7 +32,7 @@ Numbers: TypeAlias = "float | tuple[float, float, float]"
 Bounds: TypeAlias = "tuple[Triple, Triple]"
 # The size of a kernel, or all of its numbers.
 Kernel: TypeAlias = "int | tuple[int, int, int] | KernelSpec"
-# A dense weight, the same made ready for the CPU, or codes of 4 or 8 bits.
+# A dense weight, a weight packed for the CPU, or codes of 4 or 8 bits.
 Weight: TypeAlias = "ArrayLike | PackedKernel | QuantizedWeight"
 # Output coordinates: of a tensor, of a key, or rows (N, 4).
 Target: TypeAlias = "SparseTensor | CoordinateMapKey | ArrayLike"

@@ -1,4 +1,4 @@
-"""Data sets of the field, as downloaded: lazy sequences of clouds with class indices."""
+"""Public data sets, read as downloaded: lazy sequences of clouds with class indices."""
 
 from .base import Dataset, DatasetError
 from .cache import Cached, DiskCache

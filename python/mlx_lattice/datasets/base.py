@@ -1,11 +1,11 @@
-"""What every data set is: a sequence of clouds that are read when they are asked for.
+"""The base of all data sets: a sequence of clouds that are read when they are asked for.
 
     dataset[i]          PointCloud; column `label` int32: class index, -1 where it does not count
     dataset.classes     names of the classes, by index
     dataset.name(i)     a name that is unique in the data set, such as 08/000123
 
-Nothing is read when a data set is made but names of files. What is missing is an error that shows
-the expected tree and where to get the data.
+Making a data set reads only the names of files. If something is missing, an error shows the
+expected tree and says where to get the data.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ The cache has a byte budget and checksums, and serves any number of processes.
 
 One file per item: 16 bytes of BLAKE2 over the rest, 8 bytes of the header's length, a JSON header,
 the arrays one behind the other. A file is written under another name and then renamed. A file whose
-checksum does not fit is made anew and counted in `rebuilt`. When the files exceed the budget, those
-that were not used for the longest time go.
+checksum does not fit is made anew and counted in `rebuilt`. When the files exceed the budget, the
+least recently used ones are deleted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class DiskCache:
 
     Args:
         directory: Folder that the files are written to; it is made.
-        budget: Bytes above which the items go that were not used for the longest time.
+        budget: Bytes above which the least recently used items are deleted.
 
     Raises:
         TypeError, ValueError: `budget` is no positive number of bytes, or `directory` is no path.
@@ -124,7 +124,7 @@ class Cached(Dataset):
         dataset: The data set.
         directory: Folder that the files are written to; it is made.
         prepare: Gives the cloud to keep, each time the same; by default the cloud itself.
-        budget: Bytes above which the items go that were not used for the longest time.
+        budget: Bytes above which the least recently used items are deleted.
 
     Raises:
         TypeError, ValueError: `dataset` is no data set, or as `DiskCache`.

@@ -1,4 +1,4 @@
-"""What every reader needs: errors that name the file, and sizes checked before allocation."""
+"""Functions that all readers share: errors that name the file, and checks of sizes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def naming(path: FilePath, kind: str) -> Iterator[None]:
         raise FileError(f"{path}: not a valid {kind} file: {error}") from None
     except MemoryError:
         raise FileError(f"{path}: {kind} file does not fit into memory") from None
-    except Exception as error:  # readers of other packages raise many kinds
+    except Exception as error:  # readers of other packages raise many kinds of exceptions
         raise FileError(
             f"{path}: not a valid {kind} file: {str(error) or type(error).__name__}"
         ) from None

@@ -1,7 +1,7 @@
-"""Files that are whole or not there: written beside their place, flushed to the disk, then renamed.
+"""Writes files that appear whole or not at all: written elsewhere, flushed, then renamed.
 
-A write that fails, or a process that is killed, leaves the file that stood there before. Every
-writer of the package uses one of these functions. A path that is no regular file, such as a pipe or
+A write that fails, or a process that is killed, leaves the previous file in place. Every writer of
+the package uses one of these functions. A path that is no regular file, such as a pipe or
 /dev/stdout, is written to directly.
 """
 
@@ -54,7 +54,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
-    """The whole file at once."""
+    """Writes a whole file at once."""
     with atomic_file(path) as file:
         file.write(data)
 

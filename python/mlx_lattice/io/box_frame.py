@@ -1,4 +1,4 @@
-"""A frame with boxes: what detectors learn from."""
+"""A frame with boxes, the item from which detectors learn."""
 
 from __future__ import annotations
 

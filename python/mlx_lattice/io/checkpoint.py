@@ -1,4 +1,4 @@
-"""Checkpoints of other programs: weights by name, and what else the file says.
+"""Reads checkpoints of other programs: weights by name, and whatever else the file holds.
 
 `.pth` and `.pt` of PyTorch (read without it, and without running anything), `.safetensors` and
 `.npz`. Arrays are mapped where the file allows it, so that reading takes no memory beyond them.
@@ -43,12 +43,12 @@ _KINDS = {
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """What `read_checkpoint` found.
+    """The result of `read_checkpoint`.
 
     Attributes:
         path: The file.
-        arrays: The weights by the names of the file; not to be written to.
-        meta: What stands beside the weights, such as `config` and `epoch`.
+        arrays: The weights by their names in the file; do not write to them.
+        meta: The other contents of the file, such as `config` and `epoch`.
     """
 
     path: Path
@@ -70,9 +70,9 @@ def read_checkpoint(path: FilePath, key: str | None = None) -> Checkpoint:
     It refuses everything else by name and never runs what a file brings.
 
     Args:
-        key: Under which key of a .pth file the weights are. By default the first of `state_dict`,
-            `model_state`, `model_state_dict`, `model`, `net` and `network` that holds arrays, or
-            else all arrays of the file. Dictionaries inside it are joined by dots.
+        key: The key of a .pth file under which the weights are. By default the first of
+            `state_dict`, `model_state`, `model_state_dict`, `model`, `net` and `network` that holds
+            arrays, or else all arrays of the file. Dictionaries inside it are joined by dots.
 
     Raises:
         OSError: The file cannot be opened.

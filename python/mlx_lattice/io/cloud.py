@@ -160,7 +160,7 @@ def _three_numbers(method: str, origin: ArrayLike) -> np.ndarray:
 
 
 def check_cloud(who: str, cloud: object, what: str = "cloud") -> None:
-    """Raises where a cloud is none."""
+    """Raises if the value is not a cloud."""
     if not isinstance(cloud, PointCloud):
         raise TypeError(
             f"[{who}] {what} must be a PointCloud, found {told(cloud)}; make one:"
@@ -184,7 +184,7 @@ def gather(fields: Mapping[str, np.ndarray], what: str) -> PointCloud:
 
 
 def color_range(values: np.ndarray) -> str:
-    """What is wrong with colors for a file, in words; empty when nothing is.
+    """Why colors cannot be written to a file, in words; empty if they can.
 
     Floats are 0..1 and integers 0..65535. Floats may leave 0..1 by rounding errors.
     """
@@ -210,7 +210,7 @@ def color8(values: np.ndarray) -> np.ndarray:
 
 
 def whole_numbers(values: np.ndarray, low: int, high: int) -> str:
-    """What is wrong with values for an integer field of this range, in words; or nothing."""
+    """Why values do not fit an integer field of this range, in words; empty if they fit."""
     if not values.size:
         return ""
     if values.dtype.kind == "f":

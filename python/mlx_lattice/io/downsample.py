@@ -1,4 +1,4 @@
-"""One point per voxel of a cloud, with its columns: what the command `voxelize` does.
+"""One point per voxel of a cloud, with its columns, as the command `voxelize` makes it.
 
 points           mean of the points of the voxel, center of the voxel, or its first point
 color, intensity, float columns   mean, rounded back to the dtype; normals stay unit vectors

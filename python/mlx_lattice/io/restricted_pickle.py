@@ -1,4 +1,4 @@
-"""The pickles inside a PyTorch checkpoint, read by an interpreter of our own that runs nothing.
+"""Reads the pickles inside a PyTorch checkpoint with an interpreter that never runs their code.
 
 A pickle is a program for a stack machine. This machine knows the instructions that numbers, texts,
 containers and tensors need, and a short list of names, each with a function of this file behind it.
@@ -45,7 +45,7 @@ class Refused(ValueError):
 
 @dataclass(frozen=True)
 class Name:
-    """A name of the list, such as torch._utils._rebuild_tensor_v2; it stands for itself only."""
+    """A name of the list, such as torch._utils._rebuild_tensor_v2, without the object behind it."""
 
     module: str
     name: str
@@ -113,7 +113,7 @@ def _axes(value: object, what: str) -> tuple[int, ...]:
 
 
 def _tensor(storage: object, offset: object, shape: object, strides: object, *_: object) -> object:
-    """The arguments of torch._utils._rebuild_tensor_v2; what it says must lie in the storage."""
+    """The arguments of torch._utils._rebuild_tensor_v2; the tensor must lie inside its storage."""
     if not isinstance(storage, StorageRef):
         refuse(f"a tensor needs a storage, found {_short(storage)}")
     first, sizes, steps = _whole(offset, "offset"), _axes(shape, "size"), _axes(strides, "stride")

@@ -1,8 +1,8 @@
 """XYZ, TXT and CSV: one point per line, values separated by spaces, tabs, commas or semicolons.
 
-A first line of words names the columns, also behind `#` or `//`. Without one, `columns` does;
-without both, the first three values are x, y, z and the rest is the column `features`. A first line
-of one whole number is the count of points.
+If the first line consists of words, also after `#` or `//`, it names the columns. Otherwise
+`columns` names them. Without both, the first three values are x, y, z and the rest is the column
+`features`. A first line with one whole number is the count of points.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class ConvNorm(mlx.nn.Module):
         coordinates: SparseTensor | None = None,
         residual: SparseTensor | None = None,
     ) -> SparseTensor:
-        """x: a tensor, or several whose channels stand side by side."""
+        """x: a tensor, or several whose channels are taken side by side."""
         return self.conv.with_norm(x, self.norm, residual, self._relu, coordinates)
 
 
@@ -75,7 +75,7 @@ class Block(mlx.nn.Module):
         raise NotImplementedError
 
     def __call__(self, x: SparseTensor | list[SparseTensor]) -> SparseTensor:
-        """x: a tensor, or several whose channels stand side by side."""
+        """x: a tensor, or several whose channels are taken side by side."""
         if "project" in self:
             skip = self.project(x)
         else:
@@ -116,7 +116,7 @@ def stage(block: type[Block], in_channels: int, planes: int, count: int) -> tupl
 
 
 def run(blocks: Iterable[Callable[[SparseTensor], SparseTensor]], x: SparseTensor) -> SparseTensor:
-    """What the blocks make of x, one after the other."""
+    """Applies the blocks to x, one after the other."""
     for block in blocks:
         x = block(x)
     return x
@@ -148,7 +148,7 @@ class Encoder(mlx.nn.Module):
 
     @property
     def channels(self) -> tuple[int, ...]:
-        """Of each level, finest first."""
+        """The channels of each level, finest first."""
         return tuple(self._channels)
 
     def __call__(self, x: SparseTensor) -> list[SparseTensor]:

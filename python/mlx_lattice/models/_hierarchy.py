@@ -1,4 +1,4 @@
-"""What Point Transformer V3, Sonata, Utonia and LitePT share: levels of voxels, there and back.
+"""The encoder and decoder that Point Transformer V3, Sonata, Utonia and LitePT share.
 
     encoder  stem, then per stage: pooling (not the first), blocks
     decoder  per stage: unpooling with the skip of the encoder, blocks
@@ -52,7 +52,7 @@ class Level(NamedTuple):
 
 @dataclass(frozen=True)
 class Rules:
-    """Where the families differ.
+    """The differences between the families.
 
     Attributes:
         cells: Poolings go by grid cell, with rows by batch, x, y and z, and every level measures

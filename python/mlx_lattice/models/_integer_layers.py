@@ -1,6 +1,6 @@
-"""Layers of integer networks: what stands in the places of convolutions, poolings and activations.
+"""Layers of integer networks, which take the places of convolutions, poolings and activations.
 
-One description serves all, a dict of what the file says about a layer (`Form`):
+All are described by the same kind of dict, which the file holds for each layer (`Form`):
 
     kind      "conv", "pool", "global_pool", "leave" or "nothing"
     input     of a conv: "uint8", "int8", "int16"; rounds: x comes as floats and is rounded here
@@ -32,7 +32,7 @@ Form = dict[str, Any]
 
 
 class Leave(mlx.nn.Module):
-    """Hands on a tensor that also goes where there are no integers: there it becomes float32."""
+    """Passes on a tensor that float layers read too; for them it becomes float32."""
 
     def __call__(self, x: SparseTensor) -> SparseTensor:
         return x
@@ -113,7 +113,7 @@ class IntegerConv(mlx.nn.Module):
         relu: bool = False,
         coordinates: Target | None = None,
     ) -> SparseTensor:
-        """As of the layer that was rounded; the norm is inside of the weights."""
+        """Like `with_norm` of the original layer; the norm is part of the weights already."""
         given = [x] if isinstance(x, SparseTensor) else x
         parts, begin = [], 0
         for part in given:
@@ -161,7 +161,7 @@ class IntegerLeave(mlx.nn.Module):
 
 
 class Nothing(mlx.nn.Module):
-    """What stands where a norm or an activation is inside of the layer before it."""
+    """Takes the place of a norm or an activation that the layer before it contains."""
 
     def __init__(self, *given: object) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Calibration of integer networks: where each layer's tensors come from, and how large they are."""
+"""Calibration of integer networks: the sources and the largest values of each layer's tensors."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ Made = list[tuple[object, str]]
 
 @dataclass
 class Seen:
-    """What calibration saw of one layer."""
+    """The observations of one layer during calibration."""
 
-    inputs: list[str | None] = field(default_factory=list)  # who made x; None: no layer
+    inputs: list[str | None] = field(default_factory=list)  # the layer that made x, if any
     widths: list[int] = field(default_factory=list)  # channels of each part of x
     residual: str | None = None
-    adds: bool = False  # a residual, whoever made it
+    adds: bool = False  # whether a residual is added, from any layer
     norm: str | None = None
     relu: bool = False
     largest: mx.array = field(default_factory=lambda: mx.zeros((1,)))  # |y| by output channel
-    top: float = 0.0  # |y| of all channels, a percentile of it if asked
+    top: float = 0.0  # |y| of all channels, or a percentile of it
     largest_input: mx.array = field(default_factory=lambda: mx.zeros((1,)))  # |x| by channel
     top_input: float = 0.0
 
@@ -74,7 +74,7 @@ class Watch:
 
     def __init__(self, net: Model, percentile: float) -> None:
         self.seen: dict[str, Seen] = {}
-        self.values: dict[str, Any] | None = None  # what each layer made, if asked
+        self.values: dict[str, Any] | None = None  # the results of each layer, if wanted
         self._made: Made = []
         self._percentile = percentile
         self._norms = {id(m): n for n, m in net.named_modules() if isinstance(m, nn.BatchNorm)}
@@ -142,16 +142,16 @@ def layers_of(net: Model) -> list[tuple[str, mlx.nn.Module]]:
 
 
 def replace(net: mlx.nn.Module, layers: Sequence[tuple[str, mlx.nn.Module]]) -> None:
-    """Puts modules in the places of others, by name."""
+    """Replaces modules by name."""
     net.update_modules(tree_unflatten(list(layers)))
 
 
 def observe(
     net: Model, scans: Iterable[Any], percentile: float = 100, values: dict[str, Any] | None = None
 ) -> dict[str, Seen]:
-    """What all layers do on the scans; the network is as before afterwards.
+    """The observations of all layers on the scans; the network is unchanged afterwards.
 
-    values: receives what each layer made of the last scan.
+    values: receives the result of each layer for the last scan.
     """
     layers = layers_of(net)
     watch = Watch(net, percentile)
@@ -174,7 +174,7 @@ def observe(
 
 
 def evaluate(result: Any) -> None:
-    """Computes whatever a network returned."""
+    """Evaluates whatever a network returned."""
     leaves = [result]
     if isinstance(result, (dict, list)):
         leaves = [pair[1] for pair in tree_flatten(result)]

@@ -1,4 +1,4 @@
-"""From a trained network to integers: which format each layer gets, steps, rounded weights."""
+"""Rounds a trained network to integers: the format of each layer, its steps, its weights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ._integer_ranges import Seen
     from ._model import Model
 
-_LEAST_BIAS, _LEAST_FACTOR = 2.0**28, 2.0**22  # in units: what bias and factor may take of int32
+_LEAST_BIAS, _LEAST_FACTOR = 2.0**28, 2.0**22  # units that bias and factor may use
 _MOST = {"uint8": 255.0, "int8": 127.0, "int16": 2047.0}  # largest code of an input
 _PROJECTION = 32767.0  # largest code of a residual that a projection makes
 _GLOBAL_MODES: dict[type, str] = {
@@ -28,7 +28,7 @@ _GLOBAL_MODES: dict[type, str] = {
     nn.GlobalAvgPool: "mean",
     nn.GlobalMaxPool: "max",
 }
-_FEW_CHANNELS = 16  # floats of so few channels are rounded to 12 bits, one step per channel
+_FEW_CHANNELS = 16  # up to so many channels, floats are rounded to 12 bits, one step each
 
 
 class Rounding:
@@ -39,7 +39,7 @@ class Rounding:
         self.modules = dict(net.named_modules())
         self.forms: dict[str, Form] = {}
         self.arrays: dict[str, mx.array] = {}
-        self.steps: dict[str, float | mx.array] = {}  # of what a layer makes
+        self.steps: dict[str, float | mx.array] = {}  # steps of the results of a layer
         self.readers: dict[str, list[str]] = {n: [] for n in seen}
         self.adders: dict[str, list[str]] = {n: [] for n in seen}
         for name, s in seen.items():
@@ -70,7 +70,7 @@ class Rounding:
         return bool(s.norm and not s.relu and self.adders[name] and not self.readers[name])
 
     def _format(self, name: str) -> str:
-        """Of what a layer makes."""
+        """The step of the result of a layer."""
         layer, s = self.layers[name], self.seen[name]
         if isinstance(layer, (nn.GELU, nn.Sigmoid)):
             return "int8" if self._is_table(name) else "float32"
@@ -189,7 +189,7 @@ class Rounding:
         return mx.where(largest > 0, largest / _MOST["int16"], 1.0)
 
     def _residual(self, name: str, channels: int, form: Form) -> mx.array | None:
-        """The step of a residual of bytes, of which the unit must be a whole part."""
+        """The step of a residual of bytes, which must be a whole multiple of the unit."""
         s = self.seen[name]
         if not s.adds:
             return None

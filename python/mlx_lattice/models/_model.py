@@ -1,4 +1,4 @@
-"""What all networks share: a checked configuration, saving and loading.
+"""The base of all networks: a checked configuration, saving and loading.
 
 `save("net.safetensors")` writes the weights and, beside them, `net.json`:
 
@@ -8,7 +8,7 @@ A network that `mlx.nn.quantize` packed also has "quantization":
 {layer: {"group_size": 64, "bits": 4}}.
 
 Loading checks everything: an unknown key, a missing weight or a wrong shape is a ValueError that
-names the culprit.
+    names it.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Model(mlx.nn.Module):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the weights to `path` (.safetensors) and the configuration beside it (.json).
 
-        Another ending is a ValueError. A file that stood there stays whole if writing fails.
+        Another ending is a ValueError. If writing fails, the previous file stays as it was.
         """
         path = _weights_path(path)
         weights = dict(named_arrays(self.parameters()))

@@ -1,4 +1,4 @@
-"""Checks of what the networks with stages are made from: one number per stage in each list."""
+"""Checks the arguments of networks with stages: each list has one number per stage."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def checked_order(name: str, given: str | Sequence[str]) -> list[str]:
     if not isinstance(orders, (list, tuple)) or not orders:
         raise ValueError(f"[{name}] order must name at least one curve, found {told(given)}")
     for curve in orders:
-        ops.curve_codes(mx.zeros((0, 4), mx.int32), curve)  # a wrong name is told here
+        ops.curve_codes(mx.zeros((0, 4), mx.int32), curve)  # raises for a wrong name
     return list(orders)
 
 
@@ -55,7 +55,7 @@ def checked_stages(
 
 
 def checked_shared(model: Model, given: dict[str, Any], flags: Sequence[str]) -> dict[str, Any]:
-    """What all families have: input, curves, flags and the numbers of a block."""
+    """The arguments of all families: input, curves, flags and the numbers of a block."""
     name = type(model).__name__
     config: dict[str, Any] = {
         "in_channels": integer(model, "in_channels", given["in_channels"]),

@@ -104,7 +104,7 @@ def from_spconv2(
             kernel is viewed like that.
         layout: "krsc" as above, or "native" for the (K1, K2, K3, C_out, C_in) of spconv 2.0 and
             2.1. By default the shape decides, and a shape that both could have is an error.
-        kernel_size: Helps to decide.
+        kernel_size: Helps to tell the two layouts apart.
     """
     name = "from_spconv2"
     w = array(name, "weight", weight, "C_out", "K1", "K2", "K3", "C_in")
@@ -155,7 +155,8 @@ def _from_kernel_major(
 
 @dataclass(frozen=True, eq=False)
 class ConvertedLayer:
-    """A layer of another library as this library counts. Call it, or read what modules take.
+    """A layer of another library, converted to this library. Call it, or read the arguments of
+    modules.
 
     Coordinates are lattice indices: those of MinkowskiEngine and TorchSparse divided by their
     tensor stride.

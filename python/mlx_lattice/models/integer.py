@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class IntegerNetwork(Model):
-    """A network whose layers are integers: what `quantize` makes. Input and output are float32.
+    """A network with integer layers, as `quantize` makes it. Input and output are float32.
 
     Args:
         network: The class of the network that it was made from.
@@ -80,12 +80,12 @@ def quantize(
     """The network in exact integers: bytes as activations, int8 weights, int32 sums.
 
     Convolutions, linear layers, their batch norms and ReLUs, residuals, poolings, and GELU and
-    sigmoid between two linear layers become integers. Attention, LayerNorm and what else a network
-    computes stay float32, and so do the tensors between them.
+    sigmoid between two linear layers become integers. Attention, LayerNorm and everything else stay
+    float32, and so do the tensors between them.
 
     Args:
         net: A trained network of `models`; it stays as it is.
-        scans: What the network is called with, a few times; a list is read once.
+        scans: A few inputs of the network; a list is read once.
         mode: "integer". `mlx.nn.quantize` packs weights alone.
         percentile: The step of a layer is made from this percentile of its absolute values; larger
             ones are clamped. By default from the largest.
@@ -110,7 +110,7 @@ def quantize(
 def rounded(
     net: Model, scans: list[Any], percentile: float = 100
 ) -> tuple[IntegerNetwork, Rounding]:
-    """The network and how it was rounded. It runs once, so that what does not fit is said now."""
+    """The network and how it was rounded. It runs once, so that errors show at once."""
     seen = observe(net, scans, percentile)
     rounding = Rounding(net, seen)
     rounding.run()
@@ -126,7 +126,7 @@ def rounded(
 def layer_errors(
     net: Model, made: IntegerNetwork, rounding: Rounding, scan: Any
 ) -> dict[str, float]:
-    """|integers - floats| / |floats| of what each layer makes of a scan, in the L2 norm."""
+    """|integers - floats| / |floats| of each layer's result on a scan, in the L2 norm."""
     floats: dict[str, mx.array] = {}
     codes: dict[str, mx.array] = {}
     observe(net, [scan], values=floats)
@@ -140,7 +140,7 @@ def layer_errors(
         replace(made.network, list(layers.items()))
     errors = {}
     for name, code in codes.items():
-        made_by = rounding.table_of(name) or name  # with a table: what the activation makes
+        made_by = rounding.table_of(name) or name  # with a table: the result of the activation
         expected = floats[made_by].astype(mx.float32)
         zero = 128.0 if rounding.formats[name] == "int8" else 0.0
         step = rounding.steps.get(made_by, 1.0) if code.dtype != mx.float32 else 1.0

@@ -89,7 +89,7 @@ class MinkUNet(Model):
         self.head = nn.Linear(c, config["out_channels"])
 
     def features(self, x: SparseTensor) -> SparseTensor:
-        """What the head sees: (N, head.weight.shape[1]) features on x's coordinates."""
+        """The input of the head: (N, head.weight.shape[1]) features on x's coordinates."""
         *skips, x = self.encoder(sparse_input(self, x, self._config["in_channels"]))
         for rise, blocks, skip in zip(self.ups, self.decoders, reversed(skips)):
             first, *others = blocks

@@ -1,7 +1,7 @@
 """Names and sizes of the networks of Pointcept, Sonata, Concerto, Utonia and LitePT.
 
 A state dict says most about its network: the family, channels, depths and which parts there are.
-Orders, strides, patch sizes and numbers of heads are not in it; published values stand in.
+Orders, strides, patch sizes and numbers of heads are not in it; published values are used for them.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def translate(
 def sizes_of(
     family: str, weights: Mapping[str, mx.array], frequencies: Mapping[str, mx.array]
 ) -> dict[str, Any]:
-    """What the shapes and names of the weights say about the configuration."""
+    """The part of the configuration that follows from the shapes and names of the weights."""
     config = _stage_sizes(weights)
     if "head.weight" in weights:
         config["out_channels"] = weights["head.weight"].shape[0]
@@ -232,7 +232,7 @@ def _conditions(weights: Mapping[str, mx.array]) -> dict[str, Any]:
 
 
 def ask_for_rule(weights: Mapping[str, mx.array], who: str) -> None:
-    """Raises where it matters what convolutions read, and nobody said it."""
+    """Raises if the input of convolutions matters and was not given."""
     if not any(re.match(r"(enc|dec)\.\d+\.blocks\.[1-9]", name) for name in weights):
         return  # one block per stage: both rules give the same
     raise ValueError(

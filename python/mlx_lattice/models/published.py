@@ -56,7 +56,7 @@ _NOT_OURS = ("type", "_target_", "name")  # keys of configurations that choose a
 
 @dataclass(frozen=True)
 class Found:
-    """What a checkpoint turned out to be.
+    """A description of a checkpoint that was loaded.
 
     Attributes:
         path: The file.
@@ -64,7 +64,7 @@ class Found:
         parameters: How many numbers its network has.
         classes: Classes of its head, or None.
         license: What the publishers say about the weights.
-        left_over: Names of the file that no part of the network wanted.
+        left_over: Names in the file that no part of the network uses.
     """
 
     path: Path

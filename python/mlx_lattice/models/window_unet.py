@@ -146,7 +146,7 @@ class WindowUNet(Model):
         ]
 
     def features(self, x: SparseTensor) -> SparseTensor:
-        """What the head sees: the finest tensor behind the last norm."""
+        """The input of the head: the finest tensor after the last norm."""
         levels: list[tuple[SparseTensor, GridPooling | None]] = []
         pooling: GridPooling | None = None
         x = self.stem(sparse_input(self, x, self._config["in_channels"]))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _Attention(nn.Module):
-    """What attention in segments shares: linear layers, heads, slots."""
+    """The base of attention in segments: linear layers, heads, slots."""
 
     def __init__(
         self, channels: int, heads: int, qkv_bias: bool, scale: float | None, dropout: float
@@ -63,7 +63,7 @@ class _Attention(nn.Module):
     def _between(
         self, qkv: mx.array, layout: AttentionLayout, bias: ops.PositionBias | None
     ) -> mx.array:
-        """What attention makes of queries, keys and values of the rows."""
+        """The result of attention for the queries, keys and values of the rows."""
         parts = ops.to_slots(qkv, layout, parts=3)
         size = self._channels // self._heads
         q, k, v = (part.reshape(part.shape[0], self._heads, size) for part in parts)
@@ -133,7 +133,7 @@ class SerializedAttention(_Attention):
             )
         self._patch_size = integer(self, "patch_size", patch_size)
         self._order, self._shrink = order, flag(self, "shrink", shrink)
-        ops.curve_codes(mx.zeros((0, 4), mx.int32), order)  # a wrong name is told here
+        ops.curve_codes(mx.zeros((0, 4), mx.int32), order)  # raises for a wrong name
         if flag(self, "rpe", rpe):
             rows = 3 * (2 * rpe_bound(self._patch_size) + 1)
             self.rpe_table = mx.random.normal((rows, self._heads), scale=0.02)

@@ -38,7 +38,7 @@ Net = TypeVar("Net", bound=nn.Module)
 
 
 class _Packable(nn.Module):
-    """A module whose weight can be made ready for the CPU, or turned into codes."""
+    """A module whose weight can be packed for the CPU, or turned into codes."""
 
     weight: mx.array
     _packed: PackedKernel | None = None
@@ -47,15 +47,15 @@ class _Packable(nn.Module):
     def pack(self) -> Self:
         """Arranges the weight once for many calls on the CPU; returns the layer.
 
-        The result of a call is the same. Whoever assigns the weight (also `update`, `load_weights`,
-        `set_dtype`, an optimizer) ends it: the next call reads the new weight. A write into the
+        The result of a call is the same. A newly assigned weight (also by `update`, `load_weights`,
+        `set_dtype` or an optimizer) ends this: the next call reads the new weight. A write into the
         memory of the weight through a NumPy view is not seen until the next `pack()`.
         """
         self._packed = ops.pack_kernel(self.weight, self._groups)
         return self
 
     def _weight(self) -> mx.array | PackedKernel | QuantizedWeight:
-        """What the operation takes as weight."""
+        """The weight as the operation takes it."""
         if self._packed is not None and not self._packed.is_of(self.weight):
             self._packed = None  # of a weight that was there before
         return self.weight if self._packed is None else self._packed
@@ -74,11 +74,11 @@ class _Packable(nn.Module):
 
 
 class _Conv(_Packable):
-    """What all convolutions share: checked arguments, weight, bias, call, repr."""
+    """The base of all convolutions: checked arguments, weight, bias, call, repr."""
 
     _run: Callable[..., SparseTensor]  # the operation
     _takes: tuple[str, ...] = ("stride", "padding", "dilation")  # beside kernel_size
-    _kind: str | None = None  # of ops.conv_norm; None: the norm comes apart
+    _kind: str | None = None  # kind of ops.conv_norm; None if the norm is a separate operation
 
     def __init__(
         self, in_channels: int, out_channels: int, spec: KernelSpec, groups: int, bias: bool
@@ -140,7 +140,7 @@ class _Conv(_Packable):
     ) -> SparseTensor:
         """relu(norm(layer(x)) + residual); in evaluation mode one pass over memory on the CPU.
 
-        Several tensors on the same coordinates stand for their channels side by side.
+        Of several tensors on the same coordinates the channels are taken side by side.
         """
         given = {} if coordinates is None else {"coordinates": coordinates}
         if self.training or norm.training or "running_mean" not in norm or self._kind is None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _Local(nn.Module):
-    """What modules with a kernel share."""
+    """The base of modules with a kernel."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class TrilinearUpsample3d(nn.Module):
 
 
 class _Global(nn.Module):
-    """What poolings of whole batch items share."""
+    """The base of poolings of whole batch items."""
 
     _run: Callable[..., mx.array]
 

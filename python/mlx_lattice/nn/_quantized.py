@@ -91,7 +91,7 @@ class _Quantized(nn.Module):
 
 
 class _QuantizedConv(_Quantized):
-    """What packed convolutions share."""
+    """The base of packed convolutions."""
 
     @classmethod
     def from_conv(cls, conv: _Conv, group_size: int | None = None, bits: int = 4) -> Self:
@@ -156,7 +156,7 @@ class QuantizedLinear(_Quantized, Linear):
 def quantized_form(
     module: Module, group_size: int | None, bits: int | None, mode: str, quantize_input: bool
 ) -> Module:
-    """What `to_quantized` of a dense module returns."""
+    """The result of `to_quantized` of a dense module."""
     if mode != "affine" or quantize_input:
         raise ValueError(
             f'[{type(module).__name__}] packed weights are mode="affine" with '

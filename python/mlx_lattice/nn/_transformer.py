@@ -85,7 +85,7 @@ class DropPath(nn.Module):
 
 
 class ConvPositionEncoding(nn.Module):
-    """norm(linear(conv(x))): a submanifold convolution tells each row who its neighbors are.
+    """norm(linear(conv(x))): a submanifold convolution gives each row information on its neighbors.
 
     layer(x) -> (N, channels) on the coordinates of x. Transformer blocks add it to x. `norm` makes
     the norm from its channels.

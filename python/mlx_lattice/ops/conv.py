@@ -157,8 +157,8 @@ def normalized_subm_conv3d(
 ) -> SparseTensor:
     """`subm_conv3d(x, W) / sqrt(subm_conv3d(1, W ** 2) + eps) + bias`.
 
-    A row with few neighbors is so as large as one with many. Pointwise kernels are not normalized.
-    Raises ValueError for eps <= 0 and for a packed weight.
+    This makes a row with few neighbors as large as one with many. Pointwise kernels are not
+    normalized. Raises ValueError for eps <= 0 and for a packed weight.
     """
     return _ext.normalized_subm_conv3d(x, weight, bias, kernel_size, dilation, groups, eps, stream)
 
@@ -365,11 +365,11 @@ def conv_norm(
         relu((conv(x) - mean) / sqrt(var + eps) * norm_weight + norm_bias + residual)
 
     On the CPU this is one pass over memory, and a 16-bit result is rounded once. It is
-    differentiable, but a gradient computes the convolution again: a network that learns does better
-    with the operations one by one.
+    differentiable, but a gradient computes the convolution again: in training the separate
+    operations are faster.
 
     Args:
-        x: A tensor, or several on the same coordinates, whose channels stand side by side. Two
+        x: A tensor, or several on the same coordinates, whose channels are taken side by side. Two
             with multiples of 16 channels are read where they lie, without a copy.
         kind: "forward" as in `conv3d`, "submanifold", "transposed", "generative", and with
             support="reached" of `conv3d` and `conv_transpose3d` "reached", "reached_transposed".

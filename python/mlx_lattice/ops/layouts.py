@@ -1,4 +1,4 @@
-"""Who attends to whom: orders, patches, windows and blocks of voxels; docs/ops/layouts.md.
+"""Layouts of attention: orders, patches, windows and blocks of voxels; docs/ops/layouts.md.
 
 order is the name of a curve: "z" or "hilbert", or with x and y exchanged "z-trans" or
 "hilbert-trans"; another name is a ValueError.

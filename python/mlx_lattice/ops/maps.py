@@ -249,8 +249,8 @@ def sum_over(x: SparseTensor, axis: int, *, stream: StreamOrDevice = None) -> Sp
 def merge_levels(levels: Sequence[SparseTensor]) -> SparseTensor:
     """Rows of all levels on the lattice of the first: coordinates times the ratio of strides.
 
-    Rows are not joined: a place that several levels have occurs as often; `sum_over` adds them.
-    Levels have equal channels, and their strides are multiples of the first.
+    Rows are not joined: a place that several levels have occurs once per level; `sum_over` adds
+    them. Levels have equal channels, and their strides are multiples of the first.
 
     Raises:
         ValueError: There is no level, or a stride is no multiple.
@@ -264,7 +264,7 @@ def merge_levels(levels: Sequence[SparseTensor]) -> SparseTensor:
 def from_map(dense: mx.array, *, stride: int = 1) -> SparseTensor:
     """A dense map (B, H, W, C) as a sparse one with all cells, rows by (b, y, x).
 
-    Dense 2D convolutions so run on the kernels of sparse ones: maps of equal size share their
+    Dense 2D convolutions thus run on the kernels of sparse ones. Maps of equal size share their
     coordinates and relations. `to_map` goes back.
 
     >>> import mlx.core as mx

@@ -113,7 +113,7 @@ def knn_relation(
     k: int,
     stream: StreamOrDevice = None,
 ) -> NeighborRelation:
-    """The k nearest coordinates of tensors of one stride; by default source asks for itself."""
+    """The k nearest coordinates of tensors of one stride; by default the queries are the source."""
     return _ext.knn_relation(source, query, k, stream)
 
 
@@ -149,7 +149,7 @@ def _near_the_origin(
         return source, query
     asked = None if query is None else np.asarray(query)
     if asked is not None and (asked.dtype.kind != "f" or asked.ndim != 2 or asked.shape[1] != 3):
-        return source, query  # what is wrong with it is told where all rows are checked
+        return source, query  # the check of all rows reports what is wrong with it
     origin = points[0] if np.isfinite(points[0]).all() else np.zeros(3)
     with np.errstate(over="ignore", invalid="ignore"):
         near = (points - origin).astype(np.float32)

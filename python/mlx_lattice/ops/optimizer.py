@@ -36,8 +36,9 @@ def adamw_step(
     Args:
         parameter, gradient: Arrays of one shape.
         m, v: First and second moment, of the same shape.
-        rates: (3,) float32: decay, rate and correction of this step. Two more, (5,): 0 where the
-            step does not count, so that the old values stay, and a factor of the gradient.
+        rates: (3,) float32: decay, rate and correction of this step. Or (5,) with two more: a
+            number that is 0 if the step does not count, so that the old values stay, and a factor
+            of the gradient.
         b1, b2: Decay of the moments.
         eps: Small number that is added before the division.
         stream: Stream or device of MLX.

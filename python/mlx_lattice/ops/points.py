@@ -232,15 +232,15 @@ def voxel_features(
     frame: tuple[tuple[float, float, float], float] | None = None,
     stream: StreamOrDevice = None,
 ) -> tuple[SparseTensor, mx.array]:
-    """The voxels of a cloud with the features that networks here are trained on.
+    """The voxels of a cloud with the features on which the networks of this package are trained.
 
     Points are (P, 3), float32 or float64; those that are not finite have no voxel. The low corner
     of the others becomes the origin, so that coordinates of a map keep their millimeters. The
     columns are (P,) or (P, k) each; uint8 is divided by 255 and uint16 by 65535. With lengths in
     voxels the features of a voxel are 1, the mean offset of its points from its center (3), its
     height above the second percentile of z divided by 10, log(1 + points) / 2, and the means of
-    the columns. `frame`: of points that are a part of a cloud, the low corner of the cloud and the
-    second percentile of its z above that corner, in voxels; the part then has the voxels of the
+    the columns. `frame` is for points that are a part of a cloud: the low corner of the cloud, and
+    the second percentile of its z above that corner, in voxels. The part then has the voxels of the
     whole.
 
     Returns the tensor and, for each point, the row of its voxel or -1, int32 (P,).

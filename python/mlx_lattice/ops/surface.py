@@ -54,7 +54,8 @@ def knn_rows(
 ) -> tuple[mx.array, mx.array]:
     """(rows (M, k) int32, squared distances (M, k)) of the k nearest rows of feats (N, C), any C.
 
-    Without queries (M, C) each row asks and finds itself first. ValueError unless 1 <= k <= N.
+    Without queries (M, C) each row is a query and finds itself first. ValueError unless 1 <= k <=
+    N.
 
     >>> from mlx_lattice import ops
     >>> rows, distances = ops.knn_rows([[0.0, 0.0], [3.0, 4.0]], 2)

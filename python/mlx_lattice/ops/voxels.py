@@ -1,4 +1,4 @@
-"""Points into the cells of a grid, in the float32 arithmetic of detectors; docs/ops/voxels.md."""
+"""Assigns points to the cells of a grid in the float32 arithmetic of detectors."""
 
 from __future__ import annotations
 

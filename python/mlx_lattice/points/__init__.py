@@ -1,4 +1,4 @@
-"""Point clouds as they are: ragged batches, segments, point convolution."""
+"""Point clouds without voxels: ragged batches, segments, point convolution."""
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 

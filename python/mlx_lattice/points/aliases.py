@@ -1,4 +1,4 @@
-"""Names that users of the paper's own code know, for what is called otherwise here."""
+"""Names from the code of the paper for things that have other names here."""
 
 from __future__ import annotations
 

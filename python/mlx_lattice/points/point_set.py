@@ -1,6 +1,6 @@
-"""Point sets that remember what was made from them.
+"""Point sets that cache the rulebooks and subsets made from them.
 
-So layers with equal arguments share one search. The key of a rulebook is source, target, kernel,
+Layers with equal arguments then share one search. The key of a rulebook is source, target, kernel,
 radius and shape. A target is named by a number that no other set of the process has, because an
 address could come back. What a source set remembers lives as long as the set.
 """
@@ -181,7 +181,7 @@ class PointSet(_PointSet):
         return self._once(("near", target._id, kernel_size, rfs, shape), make)
 
     def _once(self, key: tuple[object, ...], make: Callable[[], T]) -> T:
-        """What make() gives, made at the first call with this key."""
+        """The result of make(), which runs at the first call with this key."""
         try:
             hash(key)
         except TypeError:

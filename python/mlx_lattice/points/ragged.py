@@ -1,4 +1,4 @@
-"""What both kinds of batches are: rows of all clouds one after the other, and their borders.
+"""The base of both kinds of batches: rows of all clouds one after the other, and their borders.
 
 cloud b of the batch = rows offsets[b] .. offsets[b + 1]
 """
@@ -22,7 +22,7 @@ FLOATS = (mx.float32, mx.float16, mx.bfloat16)
 
 
 class Ragged:
-    """What both batches are: positions, features, and the borders of the clouds."""
+    """The base of both batches: positions, features, and the borders of the clouds."""
 
     def __init__(self, positions: mx.array, features: mx.array | None, lengths: mx.array) -> None:
         self._positions, self._features = positions, features

@@ -55,7 +55,7 @@ def radius_inliers(points: ArrayLike, radius: float, least: int = 2) -> np.ndarr
 
 @dataclass(frozen=True)
 class Registration:
-    """What `icp` found.
+    """The result of `icp`.
 
     Attributes:
         pose: The rigid motion (4, 4) that moves the source onto the target.
@@ -88,8 +88,8 @@ def icp(
     """The Registration of source (N, 3) onto target (M, 3), point to plane.
 
     Args:
-        normals: Those of the target, (M, 3); by default estimated from k neighbors.
-        pose: Where to begin, (4, 4); by default the identity.
+        normals: The normals of the target, (M, 3); by default estimated from k neighbors.
+        pose: The initial pose, (4, 4); by default the identity.
         reach: Pairs that are farther apart do not count.
         steps: The largest number of steps.
         tolerance: The search ends when a step rotates by less than this many radians and moves by

@@ -42,8 +42,8 @@ class PointResNet(Model):
     Args:
         depth: 18 and 34 have basic blocks; 50, 101 and 152 have bottlenecks.
         width: The channels of the first stage.
-        groups, width_per_group: Of the 3x3x3 convolutions of the bottlenecks. 32 and 4 make a
-            ResNeXt, 1 and 128 a wide network.
+        groups, width_per_group: Groups of the 3x3x3 convolutions of the bottlenecks, and their
+            width. 32 and 4 make a ResNeXt, 1 and 128 a wide network.
         grid: The side of a kernel cell, in units of the positions.
         norm: "batch", "row", "instance", "group", "layer" or "none".
         rfs: Receptive field scaler, as in `PointConv3d`.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Inputs:
-    """What a network is called with, and the values of it that a program gets by name."""
+    """The arguments of a network, and the values among them that a program gets by name."""
 
     arguments: dict[str, Any]
     values: dict[str, mx.array | SparseTensor]

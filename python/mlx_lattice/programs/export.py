@@ -47,7 +47,7 @@ def export(
         model: A network of this package, or your own module that uses its layers and the functions
             of MLX that docs/programs.md lists; in evaluation mode.
         path: The file, which ends in `.lattice.safetensors`.
-        example: What the network is called with: one value, a tuple, or a dict by argument.
+        example: The arguments of the network: one value, a tuple, or a dict by argument.
         pipeline: With a VoxelPipeline the program takes raw points and columns, and gives `labels`
             and `scores` of the points; the example is a PointCloud. A detector needs none: its
             example is a PointCloud or points (N, C), and its program gives `boxes`, `scores`,

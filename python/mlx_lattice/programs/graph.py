@@ -17,7 +17,7 @@ _CURE = (
 
 
 def merged(first: Recorder, second: Recorder) -> list[Node]:
-    """The nodes of both recordings, which must be equal but for sizes that are free."""
+    """The nodes of both recordings, which must be equal except for free sizes."""
     for a, b in zip(first.nodes, second.nodes):
         if a.operation != b.operation:
             raise ExportError(

@@ -1,8 +1,8 @@
 """Listens to the operations of the extension and to functions of MLX while a network runs.
 
 `listening(recorder)` replaces the functions of `mlx_lattice._ext` and `mlx.core` by ones that also
-write down the call; behind the `with` block they are what they were. Outside of an export nothing
-is replaced, so that listening costs nothing. Calls of other threads are not written down.
+write down the call; after the `with` block the original functions are back. Outside of an export
+nothing is replaced, so that listening costs nothing. Calls of other threads are not written down.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from . import arrays
 if TYPE_CHECKING:
     from .recorder import Recorder
 
-# What may see values without becoming a part of the program.
+# Functions that may see values without becoming a part of the program.
 _READERS = {
     "eval",
     "async_eval",

@@ -1,4 +1,4 @@
-"""What an export writes down: every call of an operation, with its operands and its line of Python.
+"""The recording of an export: every call of an operation, with its operands and line of Python.
 
 A value is known by `mx.array`'s own identity, which Python objects of one array share. A recording
 is a list of nodes; `graph.py` compares two of them and writes the text.
@@ -119,7 +119,7 @@ class Recorder:
         self._sparse: dict[tuple[object, int], Value] = {}
         self._coords: dict[object, Value] = {}  # the first sparse value on some coordinates
         self._objects: dict[int, Value] = {}
-        self._kept: list[object] = []  # so that no identity comes back
+        self._kept: list[object] = []  # kept alive, so that no identity is used again
 
     # values
     def new_value(self) -> Value:
@@ -270,7 +270,7 @@ class Recorder:
     def add(
         self, operation: str, operands: list[Reference], attributes: list[Any], result: object
     ) -> None:
-        """Writes down a call and makes its results known."""
+        """Records a call and its results."""
         results: list[object] = list(result) if isinstance(result, (list, tuple)) else [result]
         known = self.table[operation].results
         if known != ["array*"]:

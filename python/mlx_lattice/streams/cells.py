@@ -24,7 +24,7 @@ from .clouds import CloudFile
 
 FAR = 1 << 20  # voxels: float32 positions then still have 1/16 of a voxel
 SIDE = 256  # voxels
-POINT_BYTES = 160  # that making voxels takes for a point, with its columns
+POINT_BYTES = 160  # memory per point, with its columns, while voxels are made
 Tell = Callable[[int], object]
 
 

@@ -1,8 +1,8 @@
-"""What a run on a large cloud has done, so that the same command goes on after a kill.
+"""The state of a run on a large cloud, so that the same command continues after a kill.
 
-The folder of a run holds `manifest.json` and the files of its passes. A file is either whole or not
-there: it is written beside its place, flushed to the disk and renamed. Appended files of the first
-pass are thrown away if the pass did not end.
+The folder of a run holds `manifest.json` and the files of its passes. A file is whole or does not
+exist: it is written under another name, flushed to the disk and renamed. Appended files of the
+first pass are thrown away if the pass did not end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NAME = "manifest.json"
 
 
 def file_hash(path: Path, tell: Callable[[int], object] = lambda n: None) -> str:
-    """SHA-256 of a file; `tell` hears of the bytes that were read."""
+    """SHA-256 of a file; `tell` is called with the bytes that were read."""
     made = hashlib.sha256()
     with open(path, "rb") as file:
         while data := file.read(16 << 20):
@@ -84,7 +84,7 @@ class Run:
             ) from None
 
     def write(self, manifest: dict[str, Any]) -> None:
-        """Puts a manifest in place of the one before."""
+        """Replaces the manifest."""
         write_bytes(self.folder / NAME, json.dumps(manifest).encode())
 
     @contextmanager

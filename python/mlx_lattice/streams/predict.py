@@ -36,7 +36,7 @@ OWN = 400 << 20  # bytes of Python, MLX and pieces of files
 
 @dataclass(frozen=True)
 class Job:
-    """What a run on a large cloud is asked to do.
+    """The job of a run on a large cloud.
 
     Args:
         model: The network, in evaluation mode.
@@ -64,7 +64,7 @@ class Job:
 
 
 class Prediction:
-    """The passes of a job, each of which goes on where a killed process stopped."""
+    """The passes of a job; each continues where a killed process stopped."""
 
     def __init__(self, job: Job) -> None:
         instance(self, "job", job, Job, "a Job of this module")

@@ -1,4 +1,4 @@
-"""Pass 3: labels and scores go to the points, in their order, beside everything the file had."""
+"""Pass 3: adds labels and scores to the points, in their order, and keeps all attributes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Results:
         self._segment = lru_cache(maxsize=64)(self._read_segment)
 
     def gather(self, tiles: int, tell: Tell = lambda n: None) -> None:
-        """Puts what the tiles left into the order of the voxels."""
+        """Brings the results of the tiles into the order of the voxels."""
         total = sum(cell.voxels for cell in self._list)
         for name, dtype in (("classes", np.int16), ("scores", np.float32)):
             np.memmap(self._folder / name, dtype, "w+", shape=(max(total, 1),)).flush()

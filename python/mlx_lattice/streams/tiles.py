@@ -18,7 +18,7 @@ from .cells import SIDE, Cell, count_rows
 if TYPE_CHECKING:
     from ..core.types import Triple
 
-# What a tile leaves: for each of its voxels the cell, the row there, the class and its probability.
+# The result of a tile: for each of its voxels the cell, the row there, the class, its probability.
 RESULT = np.dtype([("cell", "<i4"), ("row", "<i4"), ("class", "<i2"), ("score", "<f4")])
 
 
@@ -48,7 +48,7 @@ def plan(
 
 
 def tile_path(folder: Path, i: int) -> Path:
-    """The file that tile i leaves."""
+    """The result file of tile i."""
     return folder / f"tile_{i}.npy"
 
 

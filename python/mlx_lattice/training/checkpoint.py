@@ -1,6 +1,6 @@
 """Checkpoints: one safetensors file with weights, optimizer state, epoch, seed and history.
 
-The file is whole or not there (`io/atomic_files.py`): after a crash it is the old one or the new
+The file is replaced as a whole (`io/atomic_files.py`): after a crash it is the old one or the new
 one. The random numbers of an epoch follow from (seed, epoch, rank, step), so that these numbers are
 the whole random state.
 """

@@ -1,4 +1,4 @@
-"""Predictions: classes of voxels and of points, and how right they are.
+"""Predictions of the classes of voxels and points, and their evaluation.
 
     predict_voxels(model, scan)                                    (voxels,) class of each voxel
     probabilities(model, pipeline, cloud)                          (P, C), one pass

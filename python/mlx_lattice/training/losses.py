@@ -154,7 +154,7 @@ def focal(gamma: float = 2.0, weights: mx.array | None = None) -> Loss:
     """Focal loss (Lin et al., 2017): the mean of (1 - p)^gamma (-log p), p of the true class.
 
     Args:
-        gamma: The exponent that makes rows count less which are right already; 0 or more.
+        gamma: The exponent by which rows that are already right count less; 0 or more.
         weights: The weight of each class, (C,); by default all are equal.
 
     Returns:
@@ -414,7 +414,7 @@ def _probabilities(logits: mx.array, labels: mx.array) -> tuple[mx.array, mx.arr
 def _check_labels(
     name: str, logits: mx.array, labels: mx.array, weights: mx.array | None = None
 ) -> None:
-    """What every loss checks: shapes, dtypes and, where the labels have values, their range."""
+    """The checks of all losses: shapes, dtypes and, where the labels have values, their range."""
     for argument, value, axes in (
         ("logits", logits, 2),
         ("labels", labels, 1),

@@ -108,7 +108,7 @@ def guarded_update(
     state = tree_map(lambda a: a, optimizer.state)
 
     def chosen(new: Any, old: Any) -> Any:
-        """What is not in the old tree, such as the state of a first step, is new."""
+        """Entries that the old tree lacks, such as those of a first step, come from the new one."""
         if isinstance(new, dict):
             return {k: chosen(v, old[k]) if k in old else v for k, v in new.items()}
         if isinstance(new, list):

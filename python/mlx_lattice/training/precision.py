@@ -29,8 +29,8 @@ FIRST, LEAST, MOST, GROWTH = 2.0**15, 1.0, 2.0**24, 500
 class Precision:
     """name: float32, bfloat16 or float16. `state` is what a checkpoint keeps.
 
-    The scale is a lazy value: a step decides how it moves, and the next step may begin before
-    anybody has waited for that.
+    The scale is a lazy value: each step decides how it changes, and the next step may begin before
+    that is evaluated.
     """
 
     def __init__(self, name: str = "float32") -> None:
@@ -59,7 +59,7 @@ class Precision:
 
     @property
     def arrays(self) -> list[mx.array]:
-        """What a step leaves to the next one."""
+        """The state that a step passes to the next one."""
         return [self.lazy_scale, self._good_steps, self._left_out]
 
     @property
@@ -117,7 +117,7 @@ def value_and_grad(
 ) -> Gradient:
     """f(item) -> ((value, outputs), gradients) for the float32 trainable parameters.
 
-    The gradients are those of value * scale: whoever uses them divides.
+    The gradients are those of value * scale; the caller divides them.
     """
 
     scaled_loss = precision.dtype == mx.float16

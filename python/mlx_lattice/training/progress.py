@@ -1,13 +1,13 @@
-"""One line of progress on a terminal: what, how far, how fast, how long still.
+"""A line of progress on a terminal: what runs, how far it is, how fast, and the time left.
 
 Nothing is printed if the stream is not a terminal. A thread renews the line, so that it also moves
-while one long call runs; `step` names such a call, which may tell how far it is.
+while one long call runs. `step` names such a call, which may report its progress.
 
     with Progress("read", total=3, unit="steps") as p:
         p.advance(1, "loss 0.31")
     for batch in progress(batches, "train"):
         ...
-No package: one line does not need a dependency.
+One line does not justify a dependency, so this uses no package.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TICK = 0.5  # seconds after which the line is renewed in any case
 
 
 class Progress:
-    """A line that shows what runs, how far it is and how long it still takes.
+    """A line that shows what runs, how far it is and how much time is left.
 
     Nothing is printed if the stream is not a terminal. Use it in a `with` block.
 

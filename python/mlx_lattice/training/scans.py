@@ -1,4 +1,4 @@
-"""Names that programs import from here; they are defined where their topic is.
+"""Names that programs import from here. They are defined in the modules of their topics.
 
 `VoxelPipeline` and `Scan` stand in `voxel_pipeline`, `pipeline_of` in `labeled_clouds`, the loss
 and the weights of classes in `losses`, `predict` and `evaluate` in `inference` as `predict_voxels`

@@ -98,8 +98,8 @@ class Trainer:
     """The training loop, with validation, checkpoints, resume and any number of ranks.
 
     One step takes `batch` items per rank, and its gradient is the mean over all items of all ranks.
-    `history` has one dict per epoch. The loss of a step is awaited while the next step runs, so
-    that a GPU finds work when it is done; results do not depend on it. A subclass may replace
+    `history` has one dict per epoch. The trainer waits for the loss of a step while the next step
+    runs, so that a GPU always has work; results do not depend on this. A subclass may replace
     `seed_epoch`, `seed_step`, `batches` and `observe`; `points.train_pointcnn` does.
 
     Args:
@@ -203,7 +203,7 @@ class Trainer:
 
     @property
     def where(self) -> str:
-        """What a resumed run says: after which epoch, and how far inside the next one."""
+        """Says after which epoch a resumed run continues, and how far inside the next one."""
         inside = (
             "" if self._within is None else f", {self._within['done']} {self.unit} into the next"
         )

@@ -1,4 +1,4 @@
-"""From point clouds to what a network sees: voxels with features and labels, and back to points.
+"""Turns point clouds into the input of a network, voxels with features and labels, and back.
 
 The pipeline is written beside a trained network, so that prediction treats a cloud as training did.
 The features of a voxel, with lengths in voxels, are:
@@ -160,7 +160,7 @@ class VoxelPipeline:
         )
 
     def table(self, *, strict: bool = True) -> LabelTable:
-        """What the labels of files mean, for a data set of clouds such as `datasets.Folder`."""
+        """The meaning of the labels of files, for data sets such as `datasets.Folder`."""
         ids = dict.fromkeys(self.ignored, -1) | dict(self.joined)
         ids |= {value: i for i, (value, _) in enumerate(self.classes)}
         values = tuple(value for value, _ in self.classes)

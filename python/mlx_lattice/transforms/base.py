@@ -1,4 +1,4 @@
-"""What every transform is: cloud in, cloud out, all randomness from one generator.
+"""The base of all transforms: a cloud goes in and comes out, with randomness from one generator.
 
     t = Compose([Flip("xy"), Rotate("z"), Jitter(0.01)])
     cloud = t(cloud, rng_of(seed, epoch, index))
@@ -142,7 +142,7 @@ def _several(
 
 
 def check(transform: object, key: str, good: bool, expected: str) -> None:
-    """Raises where a setting is not good."""
+    """Raises for a setting that is out of range."""
     if not good:
         raise ValueError(
             f"[{type(transform).__name__}] {key}: found {told(getattr(transform, key))}, "
@@ -151,7 +151,7 @@ def check(transform: object, key: str, good: bool, expected: str) -> None:
 
 
 def check_numbers(transform: object, key: str, expected: str, count: int = 3) -> list[float]:
-    """The numbers of a setting that has so many."""
+    """The numbers of a setting, which must be `count` of them."""
     values = getattr(transform, key)
     check(transform, key, np.shape(values) == (count,), expected)
     return [finite(transform, key, value) for value in values]

@@ -1,10 +1,10 @@
-"""What published encoders expect: centered points, one per grid cell, and their feature columns.
+"""The input of published encoders: centered points, one per grid cell, with feature columns.
 
     pipeline = transforms.encoder_pipeline("sonata")
     given = pipeline(cloud)              # EncoderInput: tensor, positions, inverse, index
     net(given.tensor)
 
-Nothing is random unless it is asked for, so that the generator may be left out.
+Nothing is random unless the caller asks for it, so the generator may be left out.
 """
 
 from __future__ import annotations

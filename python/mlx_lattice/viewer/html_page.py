@@ -76,7 +76,7 @@ def page(
 
 
 def _scene_data(s: Scene) -> dict[str, object]:
-    """What the script of the page reads, under its names."""
+    """The data of the page, under the names that its script reads."""
     return {
         "radius": s.radius,
         "center": s.center.tolist(),

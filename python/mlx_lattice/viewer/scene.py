@@ -1,4 +1,4 @@
-"""From clouds to what can be drawn: sub-sampled points around one center, and colored layers.
+"""Turns clouds into what is drawn: sub-sampled points around one center, and colored layers.
 
     height  z between its 1st and 99th percentile
     rgb     the column color, or another column (N, 3) of uint8
@@ -128,7 +128,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Scene:
-    """What the page and the PNG draw."""
+    """The contents of the page and of the PNG."""
 
     layers: tuple[Layer, ...]
     panels: tuple[Drawn, ...]

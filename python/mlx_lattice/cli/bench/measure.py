@@ -1,4 +1,4 @@
-"""How `bench` measures: the best of several runs beside a dense product, on one scene."""
+"""The measurements of `bench`: the best of several runs, compared with a dense product."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class LayerCall:
         return conv(x) if coordinates is None else conv(x, coordinates)
 
     def after(self) -> SparseTensor:
-        """What follows the convolution: norm, residual and ReLU."""
+        """The norm, residual and ReLU that follow the convolution."""
         return self.layer.norm(self.y, self.residual, self.layer._relu)
 
     def edges(self) -> int:
@@ -78,7 +78,7 @@ def add_topics(topics: Commands) -> None:
 def relation_of(
     conv: Module, x: SparseTensor, coordinates: SparseTensor | None
 ) -> KernelRelation | None:
-    """What a convolution module reads on x; None where it is a matrix product."""
+    """The relation that a convolution module reads on x; None where it is a matrix product."""
     s, manager = conv.spec, x.coord_manager
     if s.is_pointwise:
         return None

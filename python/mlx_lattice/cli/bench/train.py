@@ -99,7 +99,7 @@ def _time_parts(calls: list[Call], repeat: int) -> dict[str, float]:
     for module, inputs in progress(calls, "measuring", unit="layers"):
         alone = {name: best(repeat, work, quiet=True)[0] for name, work in _works(module, inputs)}
         if NORM_BACK in alone:
-            # Its gradient needs what the forward pass makes, which a step has already.
+            # The gradient needs the results of the forward pass, which exist already during a step.
             alone[NORM_BACK] = max(alone[NORM_BACK] - alone["norm forward"], 0)
         for name, seconds in alone.items():
             parts[name] = parts.get(name, 0) + seconds

@@ -46,8 +46,8 @@ class Voxels:
 class Detector(Model):
     """SECOND, PointPillars, CenterPoint or VoxelNeXt.
 
-    `detector.detect(points)` gives the boxes of a frame; `detector(frames)` gives what the head
-    computes, for training. `models.detection.load` reads published weights.
+    `detector.detect(points)` gives the boxes of a frame; `detector(frames)` gives the outputs of
+    the head, for training. `models.detection.load` reads published weights.
 
     Args:
         config: What `read_settings` takes: the name of a published network, a file or a dict.
@@ -65,7 +65,7 @@ class Detector(Model):
         (432, 496, 1)
     """
 
-    _integer_part = "backbone_3d."  # what `quantize` makes integers of
+    _integer_part = "backbone_3d."  # the parts that `quantize` turns into integers
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class Detector(Model):
         )
 
     def stages(self, voxels: Voxels) -> dict[str, Any]:
-        """What each part computes, by the name of the part; the last is "dense_head"."""
+        """The results of each part by its name; the last is "dense_head"."""
         made: dict[str, Any] = {}
         batch = len(voxels.dropped)
         nx, ny, nz = self._settings.grid
@@ -207,7 +207,7 @@ class Detector(Model):
         return made
 
     def __call__(self, frames: Sequence[Points]) -> Any:
-        """What the head computes for frames of points."""
+        """The outputs of the head for frames of points."""
         return self.stages(self.voxels(frames))["dense_head"]
 
     def detect(self, points: Points) -> Detections:
@@ -229,7 +229,7 @@ class Detector(Model):
     def choose(self, voxels: Voxels) -> list[Candidates]:
         """The boxes of each frame as arrays; classes count from 0. A frame without voxels has none.
 
-        What an exported detector computes.
+        An exported detector computes this function.
         """
         made = self.stages(voxels)
         batch = voxels.cells[:, 0]

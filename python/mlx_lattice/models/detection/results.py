@@ -89,7 +89,7 @@ def suppressed(
     pre: int = -1,
     post: int = -1,
 ) -> Candidates:
-    """What non-maximum suppression leaves, by falling score; kind is one of OpenPCDet's names."""
+    """The boxes that non-maximum suppression keeps, by falling score; kind as in OpenPCDet."""
     kinds = {"nms_gpu": "rotated", "nms_normal_gpu": "upright", "circle_nms": "circle"}
     if kind not in kinds:
         raise ValueError(f"[detection] NMS_TYPE must be one of {', '.join(kinds)}, got {kind!r}")

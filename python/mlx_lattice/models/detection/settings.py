@@ -1,4 +1,4 @@
-"""What a detector is made from: classes, grid, limits, and the layers by their published names."""
+"""The settings of a detector: classes, grid, limits, and layers by their published names."""
 
 from __future__ import annotations
 

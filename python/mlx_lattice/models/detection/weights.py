@@ -90,7 +90,7 @@ def sparse_widths(state: State) -> list[int] | None:
 
 
 def read_options(state: State, settings: Settings) -> None:
-    """Puts what only the weights tell into the settings: shared channels, biases, layers."""
+    """Reads settings that only the weights tell: shared channels, biases, layers."""
     head, sparse = settings.model["DENSE_HEAD"], settings.model.get("BACKBONE_3D", {})
     shared = state.get("dense_head.shared_conv.1.weight")
     if shared is not None:  # det3d keeps this number in its code
@@ -103,7 +103,7 @@ def read_options(state: State, settings: Settings) -> None:
 
 
 def point_columns(state: State, settings: Settings) -> int:
-    """How many columns a point has, from the first layer."""
+    """The number of columns of a point, from the first layer."""
     first = state.get("vfe.pfn_layers.0.linear.weight")
     if first is not None:
         vfe = settings.model["VFE"]

@@ -1,4 +1,4 @@
-"""What detectors need to learn and to be judged: frames with boxes, targets, losses, metrics."""
+"""Training and evaluation of detectors: frames with boxes, targets, losses, metrics."""
 
 from ...io.box_frame import BoxFrame
 from .frames import Samples, flip, rotate, scale, varied

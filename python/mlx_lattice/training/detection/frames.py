@@ -1,4 +1,4 @@
-"""How frames with boxes are varied for training."""
+"""Augmentation of frames with boxes."""
 
 from __future__ import annotations
 

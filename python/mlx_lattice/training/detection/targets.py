@@ -1,4 +1,4 @@
-"""What the heads of detectors should say for the boxes of a frame."""
+"""The targets of the heads of detectors for the boxes of a frame."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _upright(boxes: Floats) -> Floats:
 
 
 def _part(who: str, settings: Settings, frame: BoxFrame, key: str) -> Any:
-    """What the configuration of the head says under a key."""
+    """The value of a key in the configuration of the head."""
     instance(who, "settings", settings, Settings, "the Settings of a detector")
     instance(who, "frame", frame, BoxFrame, "a BoxFrame")
     head = settings.model.get("DENSE_HEAD", {})

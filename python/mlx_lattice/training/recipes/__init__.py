@@ -1,4 +1,4 @@
-"""Recipes: everything a run needs but the data, as one TOML file, such as those beside this one.
+"""Recipes: everything that a run needs except the data, as one TOML file like those beside this.
 
 docs/training.md has a table of the keys.
 
@@ -113,7 +113,7 @@ class Recipe:
         return self.tables["loss"]
 
     def about(self, dataset: Dataset) -> dict[str, Any]:
-        """What a resumed run must have in common with its beginning, as plain values."""
+        """The values that a resumed run must share with its beginning."""
         free = (
             *("epochs", "workers", "ahead", "cache", "cache_gigabytes"),
             *("checkpoint_seconds", "patience"),
