@@ -429,6 +429,20 @@ def test_mixed_precision_trains():
         assert trainer.history[-1]["loss"] < trainer.history[0]["loss"]
 
 
+def test_norms_keep_their_weights_in_mixed_precision():
+    """A norm reads float32 weights beside 16-bit rows; everything else is cast."""
+    net = models.MinkUNet(4, 3, depth=14, width=4)
+    net.more = [nn.LayerNorm(4), nn.RMSNorm(4), nn.Linear(4, 4)]
+    cast = dict(tree_flatten(Precision("bfloat16").cast(net, net.trainable_parameters())))
+    kept = {name for name, a in cast.items() if a.dtype == mx.float32}
+    norms = {name for name, m in net.named_modules() if type(m).__name__.endswith("Norm")}
+    assert kept == {name for name in cast if name.rpartition(".")[0] in norms}
+    assert {"more.0.weight", "more.0.bias", "more.1.weight"} <= kept
+    assert all(a.dtype == mx.bfloat16 for name, a in cast.items() if name not in kept)
+    x = SparseTensor(mx.zeros((1, 4), mx.int32), mx.ones((1, 4), mx.bfloat16))
+    assert all(norm(x).dtype == mx.bfloat16 for norm in net.more[:2])
+
+
 def test_loss_scale_falls_and_grows():
     precision = Precision("float16")
     first = precision.scale

@@ -1,6 +1,8 @@
 """Mixed precision: float32 weights, forward and backward in 16 bits, loss scaling.
 
 Weights are cast inside the differentiated function, so that their gradients come back in float32.
+Norms of rows read float32 weights beside 16-bit rows, so their weights are not cast: that saves
+rounding them, and on a GPU two launches for each.
 float16 has few exponents: the loss is multiplied by `scale` before the backward pass and gradients
 are divided by it (Micikevicius et al., ICLR 2018). A step whose gradients are not finite is left
 out and halves the scale; `GROWTH` good steps double it.
@@ -12,9 +14,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import mlx.core as mx
-from mlx.utils import tree_map
+from mlx.utils import tree_map_with_path
 
-from .. import ops
+from .. import nn, ops
 from ..nn._arrays import named_arrays
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 Tree = TypeVar("Tree")
 Gradient = Callable[[object], tuple[tuple[mx.array, object], "dict[str, Any]"]]
 DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
+NORMS = (nn.BatchNorm, nn.LayerNorm, nn.RMSNorm)  # their weights have any dtype
 FIRST, LEAST, MOST, GROWTH = 2.0**15, 1.0, 2.0**24, 500
 
 
@@ -74,13 +77,17 @@ class Precision:
     def state(self, values: dict[str, float]) -> None:
         self._set(values["scale"], int(values["good_steps"]), int(values["left_out"]))
 
-    def cast(self, tree: Tree) -> Tree:
-        """float32 arrays of a tree in this precision; others as they are."""
+    def cast(self, model: Module, parameters: Tree) -> Tree:
+        """Parameters of a model in this precision; those of norms and integers as they are."""
+        if self.plain:
+            return parameters
+        norms = {name for name, module in model.named_modules() if isinstance(module, NORMS)}
 
-        def one(a: mx.array) -> mx.array:
-            return a.astype(self.dtype) if a.dtype == mx.float32 else a
+        def one(name: str, a: mx.array) -> mx.array:
+            kept = a.dtype != mx.float32 or name.rpartition(".")[0] in norms
+            return a if kept else a.astype(self.dtype)
 
-        return tree if self.plain else cast(Tree, tree_map(one, tree))
+        return cast(Tree, tree_map_with_path(one, parameters))
 
     def item(self, item: object) -> object:
         """An item whose tensor has its features in this precision."""
@@ -123,7 +130,7 @@ def value_and_grad(
     scaled_loss = precision.dtype == mx.float16
 
     def scaled(parameters: dict[str, Any], item: object) -> tuple[mx.array, object]:
-        model.update(precision.cast(parameters))
+        model.update(precision.cast(model, parameters))
         found = loss(model, precision.item(item))
         value, outputs = found if isinstance(found, tuple) else (found, None)
         value = value.astype(mx.float32)
