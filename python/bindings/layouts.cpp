@@ -1,4 +1,4 @@
-// Who attends to whom: orders along curves, layouts of slots, blocks that are pooled. Arguments
+// Layouts of attention: orders along curves, layouts of slots, blocks that are pooled. Arguments
 // only.
 #include "lattice/ops/layouts.h"
 

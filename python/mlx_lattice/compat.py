@@ -118,7 +118,7 @@ Build = TypeVar("Build", bound=Callable[..., object])
 
 
 def active_rows_second(build: Build) -> Build:
-    """A builder `build(coords, ..., active_rows=)` that also takes active_rows behind coords.
+    """A builder `build(coords, ..., active_rows=)` that also takes active_rows after coords.
 
     The older package has `build(coords, active_rows, kernel_size)`. There active_rows is None or an
     array (1,), which cannot be the size of a kernel.

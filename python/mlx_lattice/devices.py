@@ -116,7 +116,7 @@ def arrays_of(value: object) -> list[mx.array]:
 
 
 def async_eval(x: Lazy) -> Lazy:
-    """Starts to compute the features of `x` on the GPU while the program goes on; returns `x`.
+    """Starts to compute the features of `x` on the GPU while the program continues; returns `x`.
 
     Geometry is made at once, on the CPU. A network that calls this after each level lets the CPU
     build the relations of the next level while the GPU computes this one. Where the default device

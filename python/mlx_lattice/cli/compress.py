@@ -38,7 +38,7 @@ from .options import (
 from .outputs import check_output
 
 Result = TypeVar("Result")
-Tell: TypeAlias = Callable[[float], None]  # of the share that is done
+Tell: TypeAlias = Callable[[float], None]  # receives the share that is done
 FORMATS = "formats of point clouds: .ply .pcd .las .laz .npy .npz .bin (KITTI)"
 AVERAGED = ("color", "intensity", "normal")
 

@@ -144,7 +144,7 @@ def _write(
 
 
 def _predict_program(arguments: argparse.Namespace) -> None:
-    """The same by the C++ of a program, which holds its pipeline."""
+    """The same by a program in C++, which contains its pipeline."""
     io.format_of(arguments.output, write=True)  # before the work
     program = Program.load(arguments.model)
     cloud = io.read(arguments.cloud, arguments.format)

@@ -3,8 +3,7 @@
 model.safetensors, model.json  the network of the best epoch
 pipeline.json                  how clouds become voxels: a VoxelPipeline
 recipe.toml                    of `train --recipe`: everything but the data
-checkpoint.safetensors         where --resume goes on
-history.csv                    one row per epoch
+checkpoint.safetensors where --resume continues history.csv one row per epoch
 """
 
 from __future__ import annotations

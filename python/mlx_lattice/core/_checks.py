@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MOST = 2**31 - 1  # the largest size of an axis in MLX
 MOST_LAYERS = 1024
-MOST_VALUES = 2**30  # of one parameter: 4 GiB of float32
+MOST_VALUES = 2**30  # values of one parameter: 4 GiB of float32
 
 T = TypeVar("T")
 

@@ -28,7 +28,7 @@ ArrayLike: TypeAlias = "mx.array | np.ndarray | CoordinateSet | list[Any] | tupl
 Triple: TypeAlias = "int | tuple[int, int, int]"
 # One number, or one per axis (x, y, z).
 Numbers: TypeAlias = "float | tuple[float, float, float]"
-# The corners of a box of cells: the first cell, and behind the last one.
+# The corners of a box of cells: the first cell, and the one after the last.
 Bounds: TypeAlias = "tuple[Triple, Triple]"
 # The size of a kernel, or all of its numbers.
 Kernel: TypeAlias = "int | tuple[int, int, int] | KernelSpec"

@@ -3,7 +3,7 @@
 The cache has a byte budget and checksums, and serves any number of processes.
 
 One file per item: 16 bytes of BLAKE2 over the rest, 8 bytes of the header's length, a JSON header,
-the arrays one behind the other. A file is written under another name and then renamed. A file whose
+the arrays one after the other. A file is written under another name and then renamed. A file whose
 checksum does not fit is made anew and counted in `rebuilt`. When the files exceed the budget, the
 least recently used ones are deleted.
 """

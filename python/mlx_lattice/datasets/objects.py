@@ -39,7 +39,7 @@ xbox/test/...
     table = LabelTable(
         tuple(MODELNET40_CLASSES), {i: i for i in range(40)}, tuple(range(len(MODELNET40_CLASSES)))
     )
-    labeled = True  # of the test split, too
+    labeled = True  # the test split has labels, too
 
     def __init__(
         self,

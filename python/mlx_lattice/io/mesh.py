@@ -166,7 +166,7 @@ def _off(file: BinaryIO) -> Parts:
 
 
 def _off_polygons(text: str, n_faces: int) -> np.ndarray:
-    """Faces with any number of corners, colors behind them; one face per line."""
+    """Faces with any number of corners, then colors; one face per line."""
     lines = [line for line in text[3:].split("\n") if line.strip()]
     lines = lines[len(lines) - n_faces :] if n_faces else []
     return _fans([[int(w) for w in line.split()[1 : 1 + int(line.split()[0])]] for line in lines])

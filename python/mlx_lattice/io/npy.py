@@ -32,7 +32,7 @@ GROWTH, FREE = 64, 256 << 20  # arrays may take FREE bytes, or GROWTH times the 
 def read_npy(path: FilePath, *, on_progress: Callable[[float], object] | None = None) -> PointCloud:
     """PointCloud of a .npy file: an array (N, C), or a structured array with x, y and z.
 
-    Columns behind the third become `features`, or keep the names of their fields. Pickled objects
+    Columns after the third become `features`, or keep the names of their fields. Pickled objects
     are never loaded: such a file is a ValueError. on_progress is called now and then with the share
     that is done.
     """
@@ -46,7 +46,7 @@ def _array(file: IO[bytes], size: int) -> np.ndarray:
         raise ValueError(f"format {version}, expected 1.0, 2.0 or 3.0")
     reader = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the Python parser, about what it refuses next
+        warnings.simplefilter("ignore")  # of the Python parser, which raises an error afterwards
         shape, by_column, dtype = reader(file, max_header_size=HEADER_LIMIT)
     if dtype.hasobject:
         raise ValueError("pickled objects are never loaded")

@@ -16,7 +16,7 @@ FORMS = ("ascii", "binary_little_endian", "binary_big_endian")
 
 
 def read_ply(path: FilePath, *, on_progress: Callable[[float], object] | None = None) -> PointCloud:
-    """PointCloud of the vertices of a PLY file, ASCII or binary; other elements are passed over.
+    """PointCloud of the vertices of a PLY file, ASCII or binary; other elements are skipped.
 
     Args:
         on_progress: Called now and then with the share that is done, 0..1; what it raises ends the

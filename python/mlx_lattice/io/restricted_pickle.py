@@ -1,7 +1,7 @@
 """Reads the pickles inside a PyTorch checkpoint with an interpreter that never runs their code.
 
 A pickle is a program for a stack machine. This machine knows the instructions that numbers, texts,
-containers and tensors need, and a short list of names, each with a function of this file behind it.
+containers and tensors need, and a short list of names, for each of which this file has a function.
 Everything else is refused by name. Nothing is imported, and no object of the file is ever called.
 
 Tensors come back as `TensorRef`, which says where the numbers are; torch_file.py maps them.
@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-BYTES_LIMIT = 64 << 20  # of one pickle; that of a large training file has about 1 MB
+BYTES_LIMIT = 64 << 20  # bytes of one pickle; that of a large training file has about 1 MB
 STEP_LIMIT = 2_000_000  # instructions; an instruction makes at most one small object
 RANK_LIMIT = 16  # axes of a tensor
 DEPTH_LIMIT = 64  # containers inside each other
@@ -427,7 +427,7 @@ _STEPS: dict[int, Callable[[_Machine], None]] = {
 
 
 def read_pickle(data: memoryview, at: int = 0) -> tuple[Any, int]:
-    """(value, end) of the pickle that begins at a byte; `Refused` says what it must not hold."""
+    """(value, end) of the pickle that begins at a byte; raises `Refused` for anything else."""
     return _Machine(data[: at + BYTES_LIMIT], at).run()
 
 

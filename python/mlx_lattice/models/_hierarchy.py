@@ -29,7 +29,7 @@ class Level(NamedTuple):
     """One level of an encoder.
 
     Attributes:
-        tensor: The features behind the blocks of the level.
+        tensor: The features after the blocks of the level.
         orders: The curves, as the blocks use them in turn.
         pooling: The blocks of the finer level that made this one; None at the finest.
         depth: Bits per axis of the curves; None for as many as the coordinates need.
@@ -57,8 +57,8 @@ class Rules:
     Attributes:
         cells: Poolings go by grid cell, with rows by batch, x, y and z, and every level measures
             its curves anew. Otherwise they go by curve code.
-        refreshed: The first convolution behind an unpooling sees the sum of both branches;
-            otherwise the skip alone.
+        refreshed: The first convolution after an unpooling sees the sum of both branches; otherwise
+            the skip alone.
         branch: The convolution of a later block sees the last branch of the block before it;
             otherwise its result.
         plus_one: The bits of a curve have room for the largest coordinate plus 1.
@@ -95,7 +95,7 @@ def upcast(levels: Sequence[Level], concatenate: int | None = 2) -> mx.array:
 
 
 class Stage(mlx.nn.Module):
-    """A change of level and the blocks behind it."""
+    """A change of level and the blocks after it."""
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ class Hierarchy(Model):
         return y.with_feats(mx.where(chosen, self.mask_token, y.feats))
 
     def _pooled(self, level: Level, s: int) -> Level:
-        """The level behind the pooling of stage s, before its blocks."""
+        """The level after the pooling of stage s, before its blocks."""
         config, cells = self._config, self._rules.cells
         order = "lexicographic" if cells else level.orders[0]
         x, pooling = self.enc[s].down(level.tensor, order, None if cells else level.depth)
@@ -200,7 +200,7 @@ class Hierarchy(Model):
         return Level(x, orders, pooling, depth, positions)
 
     def _through(self, stage: Stage, level: Level, seen: SparseTensor | None) -> SparseTensor:
-        """The tensor of a level behind the blocks of a stage."""
+        """The tensor of a level after the blocks of a stage."""
         x, orders = level.tensor, level.orders
         for i, block in enumerate(stage.blocks):
             options: dict[str, Any] = {"depth": level.depth}
@@ -236,7 +236,7 @@ class Hierarchy(Model):
         return levels
 
     def decode(self, levels: Sequence[Level]) -> list[SparseTensor]:
-        """Features of all levels behind the decoder, finest first; the coarsest is the encoder's.
+        """Features of all levels after the decoder, finest first; the coarsest is the encoder's.
 
         levels: what `encode` returned. A network without a decoder gives a ValueError.
         """

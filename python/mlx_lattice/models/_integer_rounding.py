@@ -32,7 +32,7 @@ _FEW_CHANNELS = 16  # up to so many channels, floats are rounded to 12 bits, one
 
 
 class Rounding:
-    """Forms and arrays of all layers. A projection is rounded behind the layer that reads it."""
+    """Forms and arrays of all layers. A projection is rounded after the layer that reads it."""
 
     def __init__(self, net: Model, seen: dict[str, Seen]) -> None:
         self.seen, self.layers = seen, dict(layers_of(net))

@@ -49,7 +49,7 @@ __all__ = [
     "torchsparse_layer",
 ]
 
-MOST_TAPS = 11  # of one axis: a larger number is one of channels
+MOST_TAPS = 11  # taps of one axis; a larger size is a number of channels
 
 
 def from_minkowski(weight: ArrayLike, kernel_size: Triple = 3) -> mx.array:
@@ -76,7 +76,7 @@ def from_torchsparse(weight: ArrayLike, kernel_size: Triple = 3) -> mx.array:
 def from_spconv1(weight: ArrayLike, axes: str = "zyx") -> mx.array:
     """The weight (C_out, Kx, Ky, Kz, C_in) of an spconv 1 kernel (K1, K2, K3, C_in, C_out).
 
-    axes: names the three columns behind the batch column of spconv's indices, usually "zyx".
+    axes: names the three columns after the batch column of spconv's indices, usually "zyx".
     """
     given = array("from_spconv1", "weight", weight, "K1", "K2", "K3", "C_in", "C_out")
     order = _axes("from_spconv1", axes)
@@ -99,7 +99,7 @@ def from_spconv2(
     inverse layers.
 
     Args:
-        axes: The three columns behind the batch column of spconv's indices, usually "zyx".
+        axes: The three columns after the batch column of spconv's indices, usually "zyx".
         kind: "subm", "conv", "inverse" or "transpose"; with the stride it says whether a 1x1x1
             kernel is viewed like that.
         layout: "krsc" as above, or "native" for the (K1, K2, K3, C_out, C_in) of spconv 2.0 and

@@ -26,11 +26,11 @@ class LitePT(Hierarchy):
     LitePT-S.
 
     Args:
-        out_channels: Classes of a linear head behind the decoder, or None.
+        out_channels: Classes of a linear head after the decoder, or None.
         enc_conv, enc_attn: One flag per stage. A block with convolution adds norm(linear(conv(x)));
             without, x = norm(x). A block with attention has an MLP too; without, neither.
         enc_rope_freq: The base of the rotary positions per stage.
-        dec_depths: 0 has no blocks behind an unpooling.
+        dec_depths: Blocks after each unpooling; 0 for none.
         dec_conv, dec_attn, dec_rope_freq: The same of the decoder. Attention there needs attention
             in the encoder stage of the level.
         in_channels, order, stride, enc_depths, enc_channels, enc_num_head, enc_patch_size,

@@ -202,7 +202,7 @@ def _floats(values: mx.array) -> list[float]:
 
 
 def _rope(frequencies: Mapping[str, mx.array]) -> dict[str, Any]:
-    """The base behind base^(-i / n), where there are two frequencies or more."""
+    """The base of the frequencies base^(-i / n), if there are two or more of them."""
     config: dict[str, Any] = {"dec_rope_enable": any(n.startswith("dec") for n in frequencies)}
     if not frequencies:
         return config | {"rope_base": None}

@@ -36,7 +36,7 @@ class PointTransformerV3(Hierarchy):
         mlp_ratio: The channels inside an MLP per channel of its block.
         qk_scale: The factor of q k^T; by default 1 / sqrt(size of a head).
         attn_drop: Must be 0: attention never makes the array that would be dropped.
-        proj_drop: The probability with which a value behind attention and in the MLP is 0 in
+        proj_drop: The probability with which a value after attention and in the MLP is 0 in
             training.
         drop_path: The probability with which the last block is skipped in training; it rises from 0
             at the first.
@@ -44,15 +44,15 @@ class PointTransformerV3(Hierarchy):
         enable_flash: A cloud of fewer rows than a patch is one segment. Otherwise all patches of a
             level have at most as many rows as its smallest cloud.
         shuffle_orders: Mixes the orders of the finest level in training.
-        shuffle_pooled: Mixes the orders behind each pooling in training.
-        shuffle_in_evaluation: Mixes in evaluation too; the published code does so behind poolings.
+        shuffle_pooled: Mixes the orders after each pooling in training.
+        shuffle_in_evaluation: Mixes in evaluation too; the published code does so after poolings.
         conv_input: What the position encoding of the second and later blocks of a stage reads.
             "sum": the result of the block before, as Pointcept since v1.5.2. "branch": only what
             the MLP of that block added, as Pointcept v1.5.1, with which the released weights of
             Point Transformer V3 were trained.
         depth_plus_one: Whether the curves have room for the largest coordinate plus 1, as Pointcept
             since v1.6.0. It matters where the largest coordinate is 2^k - 1, for Hilbert curves.
-        refresh_convolution: The position encoding behind an upsampling reads the sum of both
+        refresh_convolution: The position encoding after an upsampling reads the sum of both
             branches. The published code and weights read the branch of the skip alone, which is the
             default.
         cls_mode, enc_mode: The network is an encoder only. The result is the coarsest tensor, or

@@ -28,7 +28,7 @@ class Sonata(Hierarchy):
     Wu et al., "Sonata: Self-Supervised Learning of Reliable Point Representations", CVPR 2025;
     Zhang et al., "Concerto", 2025. Pointcept calls the network PT-v3m2. It differs from
     `PointTransformerV3`: a linear stem, LayerNorm everywhere, poolings by grid cell of any stride,
-    and convolutions that see the sum behind an unpooling.
+    and convolutions that see the sum after an unpooling.
 
     `net(x)` returns the coarsest tensor, or with a decoder the finest. `net.encode(x)` returns all
     levels; `features.upcast` carries them to the voxels. Orders are mixed in training only.

@@ -25,8 +25,8 @@ class SparseResBlock(mlx.nn.Module):
     """skip(x) + conv(silu(norm(conv(silu(norm(x)))))), the block of 3D generation models.
 
     With a pooling, x is averaged over its blocks. With `up` too, a tensor of the fine level, each
-    fine row reads its block. The resampling stands behind the first norm and before the
-    convolution. The second convolution begins at 0, so that the block begins as its skip.
+    fine row reads its block. The resampling comes after the first norm and before the convolution.
+    The second convolution begins at 0, so that the block begins as its skip.
     """
 
     def __init__(self, in_channels: int, out_channels: int) -> None:

@@ -57,7 +57,7 @@ class _Packable(nn.Module):
     def _weight(self) -> mx.array | PackedKernel | QuantizedWeight:
         """The weight as the operation takes it."""
         if self._packed is not None and not self._packed.is_of(self.weight):
-            self._packed = None  # of a weight that was there before
+            self._packed = None  # it belonged to the previous weight
         return self.weight if self._packed is None else self._packed
 
     def to_quantized(

@@ -34,7 +34,7 @@ class MLP(nn.Module):
 
     hidden: the channels between the layers, by default 4 * channels.
     out_channels: those of the result, by default `channels`.
-    dropout: the probability with which a value behind either layer is 0 in training.
+    dropout: the probability with which a value after either layer is 0 in training.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class TransformerBlock(nn.Module):
         mlp_ratio: The channels inside the MLP per channel of the block.
         drop_path: The probability with which a row skips a branch in training.
         dropout: The probability with which a value inside the MLP is 0 in training.
-        pre_norm: Whether norms stand before attention and MLP; otherwise behind the sums.
+        pre_norm: Whether norms come before attention and MLP; otherwise after the sums.
         position: Whether there is a ConvPositionEncoding. "norm": x = norm0(x) takes its place, as
             in the attention stages of LitePT.
         layer_scale: The start of learned factors per channel of both branches (Touvron et al.,

@@ -230,7 +230,7 @@ def max_pool2d(
 
 
 def sum_over(x: SparseTensor, axis: int, *, stream: StreamOrDevice = None) -> SparseTensor:
-    """Features of rows that differ in one axis only, added: axis 0, 1 or 2 behind the batch.
+    """Features of rows that differ in one axis only, added: axis 0, 1 or 2 after the batch.
 
     That coordinate becomes 0. Rows come by (batch, x, y, z), bounds shrink to one cell on the axis.
     Differentiable. Rows of x may occur twice, as those of `merge_levels` do.

@@ -129,7 +129,7 @@ def build_point_voxel_map(
 
     Values of voxels sit at integer q. interpolation: "linear" between the eight around the point,
     or "nearest". A voxel that is missing is row -1 with weight 0; the others are not rescaled.
-    voxel_active_rows and point_active_rows: the prefixes that count. A point behind its prefix has
+    voxel_active_rows and point_active_rows: the prefixes that count. A point after its prefix has
     rows -1 and weights 0.
 
     >>> from mlx_lattice import ops

@@ -181,10 +181,9 @@ class Bottleneck(_Residual):
 class PointClassifier(Model):
     """Scores of each cloud -> (B, num_classes).
 
-    Convolutions at strides 1, 2, 2, ... come first, each with `blocks` residual blocks behind it,
-    then the mean of each cloud and a linear layer. The network takes a PointCloudBatch, or
-    positions (T, 3), features (T, in_channels) and lengths (B,). Without features every point has
-    the feature 1.
+    Convolutions at strides 1, 2, 2, ... come first, each followed by `blocks` residual blocks, then
+    the mean of each cloud and a linear layer. The network takes a PointCloudBatch, or positions (T,
+    3), features (T, in_channels) and lengths (B,). Without features every point has the feature 1.
 
     Args:
         channels: Those of each convolution.

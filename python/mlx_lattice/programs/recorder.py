@@ -66,7 +66,7 @@ class Node:
     attributes: list[Any]
     results: list[int]
     place: str  # the line of Python
-    names: list[str] = field(default_factory=list)  # of the attributes
+    names: list[str] = field(default_factory=list)  # names of the attributes
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Recorder:
         self.thread = threading.get_ident()
         self.table = table()
         self._count = 0
-        self._values: dict[int, Value] = {}  # of arrays, by identity
+        self._values: dict[int, Value] = {}  # values of arrays, by identity
         self._lazy_feats: dict[int, Value] = {}  # features of sparse values, not yet a node
         self._tensors = {array_id(a): name for name, a in tensors.items()}
         self._sparse: dict[tuple[object, int], Value] = {}
@@ -173,7 +173,7 @@ class Recorder:
         return self._objects[id(thing)]
 
     def array(self, a: mx.array) -> Reference:
-        """The reference of an array; one that nobody made becomes a constant."""
+        """The reference of an array; one that no recorded call made becomes a constant."""
         key = array_id(a)
         if key in self._values:
             return self._values[key]

@@ -27,7 +27,7 @@ class ReceptiveField:
 
     Args:
         before: Steps that a tile needs below its low corner.
-        after: Steps that a tile needs behind its high corner.
+        after: Steps that a tile needs above its high corner.
         alignment: Corners of tiles are multiples of it; other tiles need more.
         output_stride: Steps of the input in one step of the output.
     """

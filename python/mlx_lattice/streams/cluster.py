@@ -11,7 +11,7 @@ from ..training.progress import Progress
 if TYPE_CHECKING:
     from .predict import Prediction
 
-_runners: dict[str, Any] = {}  # of this worker process, by folder
+_runners: dict[str, Any] = {}  # the runners of this worker process, by folder
 
 
 def run_tile(weights: str, work: str, memory: int, i: int) -> int:

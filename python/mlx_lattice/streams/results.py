@@ -69,7 +69,7 @@ class Results:
     ) -> tuple[np.ndarray, np.ndarray]:
         """(class indices, scores) of the next points of the cloud; -1 and 0 without a voxel.
 
-        The points of a cell come in their order, so that a number per cell says where to go on.
+        The points of a cell come in their order, so a number per cell says where to continue.
         """
         finite, positions = local(cloud, low)
         classes = np.full(len(positions), -1, np.int16)

@@ -30,7 +30,7 @@ __all__ = ["Ranks", "TrainingError"]
 
 Item = TypeVar("Item")
 Tree = TypeVar("Tree")  # an array, or a tree of arrays as mlx.utils has them
-LOST = 3  # exit status of a rank that waits in vain
+LOST = 3  # exit status of a rank whose wait timed out
 
 
 class TrainingError(ValueError):

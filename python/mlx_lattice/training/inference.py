@@ -301,7 +301,7 @@ def _intervals(values: np.ndarray, window: float, step: float, last: int) -> Ite
     """The indices of the values (N,) in each interval [i step, i step + window], i <= last.
 
     The last interval has no end, so that rounding loses no value. Intervals without a value are
-    passed over: the work does not grow with the empty space between values.
+    skipped: the work does not grow with the empty space between values.
     """
     order = np.argsort(values, kind="stable")
     ordered = values[order]

@@ -12,7 +12,7 @@ from ..io.cloud import labels_of
 from .voxel_pipeline import VoxelPipeline, scaled
 
 MOST_CLASSES = 256
-MOST_RATIO = 20  # of the sizes of one column in two clouds
+MOST_RATIO = 20  # largest ratio of the sizes of one column in two clouds
 LARGEST = 100.0  # the size of a column; the other features are about 1
 
 

@@ -105,7 +105,7 @@ class Loader:
         Raises LoaderError, with the name of the item, if it cannot be read or prepared.
         """
         if not isinstance(position, (int, np.integer)) or not 0 <= position < len(self):
-            # MLX arrays read foreign memory behind their end.
+            # MLX arrays do not check indices: an index past the end would read other memory.
             raise ValueError(f"[Loader] position: found {position!r}, expected 0..{len(self) - 1}")
         index = position if self._sampler is None else self._sampler.index(position, epoch)
         name = self._dataset.name(index) if hasattr(self._dataset, "name") else f"item {index}"

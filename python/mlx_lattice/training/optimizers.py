@@ -41,7 +41,7 @@ class AdamW(mlx.optimizers.AdamW):
         [0.9, 0.9]
     """
 
-    _made: tuple[mx.array, mx.array] | None = None  # a step, and its rates
+    _made: tuple[mx.array, mx.array] | None = None  # the step and its rates
     _guard: mx.array | None = None  # (2,): whether the step counts, a factor of the gradients
 
     def apply_single(
@@ -74,7 +74,7 @@ class AdamW(mlx.optimizers.AdamW):
     def _rates(self) -> mx.array:
         """(3,): decay, rate and correction of this step, for all parameters; see ops.adamw_step.
 
-        Inside of `guarded_update` the guard stands behind them.
+        Inside of `guarded_update` the guard follows them.
         """
         if self._made is None or self._made[0] is not self.step:
             rates = self._new_rates()

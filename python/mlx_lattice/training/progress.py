@@ -64,7 +64,7 @@ class Progress:
         self._shown = bool(getattr(self._stream, "isatty", lambda: False)())
         self._begin = time.monotonic()
         self._next = self._begin
-        self._share: float | None = None  # of the item under way
+        self._share: float | None = None  # share of the current item that is done
         self._lock, self._ended = threading.Lock(), threading.Event()
 
     def __enter__(self) -> Progress:

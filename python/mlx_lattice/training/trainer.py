@@ -185,7 +185,7 @@ class Trainer:
         self._quiet = _checks.flag(self, "quiet", quiet) or not self.ranks.first
         self._batch_number = 0
         self._failed = mx.array(False)  # whether the loss of a step was not finite
-        self._within: dict[str, Any] | None = None  # where a resumed epoch goes on
+        self._within: dict[str, Any] | None = None  # where a resumed epoch continues
         self._checkpoint_seconds = checkpoint_seconds if self.ranks.size == 1 else None
         self._history_path = None if directory is None else Path(directory) / HISTORY
         self._clip_norm, self._patience, self._monitor = clip_norm, patience, monitor
@@ -366,8 +366,8 @@ class Trainer:
     def _start(self, items: Sequence[Any], count: int | None = None) -> _Step:
         """Starts an update and waits for nothing, so that the next one can be prepared meanwhile.
 
-        Whether the update counts is a value like others: not if a gradient or the loss is not
-        finite, and not behind a step whose loss was not.
+        Whether the update counts is a lazy value too. It does not count if a gradient or the loss
+            is not finite, or after a step whose loss was not.
         """
         items = _checks.listed(self, "items", items, "the items of a batch")
         count = _checks.integer(

@@ -22,7 +22,7 @@ _EDGES = [
 
 
 def _rows(who: str, boxes: ArrayLike) -> NDArray[np.float64]:
-    """Boxes (N, 7), also of detectors that give velocities behind the seven numbers."""
+    """Boxes (N, 7), also of detectors that give velocities after the seven numbers."""
     rows = np.asarray(numpy_array(who, "boxes", boxes), np.float64)
     if not rows.size:
         return np.zeros((0, 7))

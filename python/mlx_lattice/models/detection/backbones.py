@@ -56,7 +56,7 @@ class VoxelBackbone(mlx.nn.Module):
         self.conv_out = reached(four, out, (3, 1, 1), (2, 1, 1), 0, order)
 
     def __call__(self, x: SparseTensor) -> dict[str, SparseTensor]:
-        """The tensor behind each stage."""
+        """The tensor after each stage."""
         stages = {"conv_input": run(self.conv_input, x)}
         y = stages["conv_input"]
         for name in ("conv1", "conv2", "conv3", "conv4"):
@@ -94,7 +94,7 @@ class VoxelNeXtBackbone(mlx.nn.Module):
         self.shared_conv = subm(out, out, (1, 3, 3), bias=True, eps=1e-5)
 
     def __call__(self, x: SparseTensor) -> dict[str, SparseTensor]:
-        """The tensor behind each stage, and "merged" and "bev" between them."""
+        """The tensor after each stage, and "merged" and "bev" between them."""
         y = run(self.conv_input, x)
         stages = {"conv_input": y}
         for i in range(1, 7):

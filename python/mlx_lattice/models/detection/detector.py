@@ -146,7 +146,7 @@ class Detector(Model):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns behind x, y, z: those of the configuration, else intensity, time."""
+        """Names of the columns after x, y, z: those of the configuration, else intensity, time."""
         given = self._settings.columns or ("intensity", "time")
         count = self._config["in_channels"] - 3
         more = tuple(f"column{i}" for i in range(len(given), count))

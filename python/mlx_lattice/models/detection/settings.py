@@ -30,7 +30,7 @@ class Settings:
             POST_PROCESSING.
         family: "openpcdet" or "det3d": the order of sizes and angles in the outputs of a center
             head, and its choice of candidates.
-        columns: Names of what a point has behind x, y, z, if the configuration says them.
+        columns: Names of the columns of a point after x, y, z, if the configuration has them.
     """
 
     class_names: tuple[str, ...]

@@ -62,7 +62,7 @@ def _from_det3d(name: str) -> str | None:
         return f"dense_head.heads_list.{group}.{output}.{at // 3}:{at % 3}.{rest}"
     if name.startswith("bbox_head.shared_conv."):
         return name.replace("bbox_head", "dense_head", 1)
-    return None  # of a head that only training has
+    return None  # part of a head that exists only in training
 
 
 def _settle(state: dict[str, Array]) -> dict[str, Array]:

@@ -1,4 +1,4 @@
-"""Two recipes: a scene learned by heart, and streets that were not seen before."""
+"""Two recipes: one memorizes a scene, the other trains on streets and is measured on new ones."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def overfit(
     rate: float = 1e-2,
     quiet: bool = True,
 ) -> tuple[Detector, list[float]]:
-    """A detector that has learned one frame by heart, and the loss of each step."""
+    """A detector that has memorized one frame, and the loss of each step."""
     mx.random.seed(0)
     net = Detector(config, in_channels=frame.points.shape[1])
     trainer = Trainer(net, adamw(rate, steps=steps), detection_loss, quiet=quiet)

@@ -296,7 +296,7 @@ class Recipe:
 def planned(network: Module, pipeline: VoxelPipeline) -> Callable[[PointCloud, str], Scan]:
     """prepare(cloud, name) for a Loader: voxels, and every relation of the network built ahead.
 
-    network: one that nobody trains; only its shape matters. Its call sees no running statistics.
+    network: one that is not trained; only its shape matters. Its call sees no running statistics.
     """
     network.eval()
 
