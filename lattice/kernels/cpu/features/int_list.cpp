@@ -1,6 +1,7 @@
 // Chooses among the list kernels of int_conv, and holds those in plain C++.
 #include "lattice/kernels/cpu/features/int_list.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include "lattice/kernels/cpu/base/simd.h"
@@ -27,6 +28,30 @@ struct Plain {
     for (int j = 0; j < kIntPanel; ++j) a.of[j] += b.of[j];
     return a;
   }
+  static V mul(V a, const V& b) {
+    for (int j = 0; j < kIntPanel; ++j) a.of[j] *= b.of[j];
+    return a;
+  }
+  template <typename T>
+  static V widen(const T* p) {
+    V v;
+    for (int j = 0; j < kIntPanel; ++j) v.of[j] = p[j];
+    return v;
+  }
+  template <IntType kOut>
+  static void put(const V (&t)[1], const float* scale, bool relu, Stored<kOut>* y) {
+    for (int j = 0; j < kIntPanel; ++j) {
+      const float v = static_cast<float>(t[0].of[j]) * scale[j];
+      if constexpr (kOut == IntType::f32) {
+        y[j] = relu ? std::max(v, 0.0f) : v;
+      } else {
+        // Adding 1.5 * 2^23 rounds to a whole number, ties to even.
+        const float inside = std::min(std::max(v, kLeast<kOut>), kMost<kOut>);
+        const float whole = (inside + 12582912.0f) - 12582912.0f;
+        y[j] = static_cast<Stored<kOut>>(static_cast<int32_t>(whole) + kZero<kOut>);
+      }
+    }
+  }
   template <int M>
   static void step(const uint8_t* x, const int64_t (&at)[M], const uint8_t* w, V (&sum)[M]) {
     for (int s = 0; s < 4; ++s)
@@ -46,7 +71,7 @@ struct Plain {
 };
 
 IntListKernel plain_list(const IntListForm& form) {
-  return form.bytes ? list_of<Plain<true>>(form.start) : list_of<Plain<false>>(form.start);
+  return form.bytes ? list_of<Plain<true>>(form) : list_of<Plain<false>>(form);
 }
 
 }  // namespace
@@ -99,6 +124,20 @@ IntListKernel int_list_kernel(IntDot dot, const IntListForm& form) {
       return sdot_list(form);
     default:
       return plain_list(form);
+  }
+}
+
+IntEndKernel int_end_kernel(IntDot dot, const IntEnd& end) {
+  switch (dot) {
+    case IntDot::avx2:
+    case IntDot::vnni256:
+      return avx2_end(end);
+    case IntDot::vnni512:
+      return vnni512_end(end);
+    case IntDot::sdot:
+      return sdot_end(end);
+    default:
+      return end_of<Plain<true>>(end);
   }
 }
 

@@ -1,6 +1,7 @@
-// The list kernels of int_conv: their arguments, and the choice among them.
+// The kernels of int_conv: their arguments, and the choice among them.
 //
 //   sums[out[e] - first, :] += x[in[e], :] W
+//   y[o, :] = convert(sums[o, :] + factor * residual[o, :])
 //
 // In one step, 4 bytes of each of M rows (four bytes or two int16 values) are multiplied by 4 bytes
 // of weights of each of 32 output columns. The packed weights are the same for every instruction
@@ -15,6 +16,22 @@ namespace lattice::cpu {
 inline constexpr int64_t kIntPanel = 32;  // output columns of a packed block
 enum class IntType { u8, s8, i16, f32 };  // of rows; s8 is kept as a byte with 128 added
 
+// How the sums of a panel become rows of the result: residual, scale, clamp, rounding, table.
+struct IntEnd {
+  const float* scale;     // of the columns of the panel
+  const int32_t* factor;  // of the residual, or null
+  int64_t columns;        // of the panel that exist
+  int64_t pitch;          // columns of y
+  const int32_t* order;   // position -> row, or null
+  const void* residual;   // at the first column of the panel, or null
+  IntType residual_type, out;
+  bool relu;
+  const uint8_t* table;
+  void* y;  // at the first column of the panel
+};
+// Rows [0, n) of sums belong to the output positions first, first + 1, ...
+using IntEndKernel = void (*)(const IntEnd& end, const int32_t* sums, int64_t first, int64_t n);
+
 struct IntListCall {
   const uint8_t* x = nullptr;
   int64_t pitch = 0;  // bytes of a row of x
@@ -26,6 +43,7 @@ struct IntListCall {
   int32_t* sums = nullptr;
   int32_t first = 0;
   const int32_t* start = nullptr;  // see IntStart
+  const IntEnd* end = nullptr;     // see ends_in_registers
 };
 
 // What the sums of an edge begin with: the sums so far, or `start`, so that memory is written but
@@ -54,14 +72,27 @@ struct IntListForm {
   bool bytes;
   int64_t row_bytes;
   IntStart start;
+  const IntEnd* end = nullptr;  // of a list that ends in registers, or null
 };
 IntListKernel int_list_kernel(IntDot dot, const IntListForm& form);
 
-// One per instruction set, in a file of its own.
+IntEndKernel int_end_kernel(IntDot dot, const IntEnd& end);
+
+// Whether a list of IntStart::given can write finished rows, so that no sums are in memory: whole
+// panels of bytes without a table. A pointwise layer of 64 channels runs 1.2 times as fast.
+inline bool ends_in_registers(const IntEnd& end) {
+  return end.columns == kIntPanel && end.out == IntType::u8 && !end.table &&
+         (!end.residual || end.residual_type == IntType::u8);
+}
+
+// One of each per instruction set, in a file of its own.
 IntListKernel avx2_list(const IntListForm& form);
 IntListKernel vnni256_list(const IntListForm& form);
 IntListKernel vnni512_list(const IntListForm& form);
 IntListKernel sdot_list(const IntListForm& form);
+IntEndKernel avx2_end(const IntEnd& end);
+IntEndKernel vnni512_end(const IntEnd& end);
+IntEndKernel sdot_end(const IntEnd& end);
 bool machine_has_avx_vnni();
 bool machine_has_avx512_vnni();
 bool machine_has_sdot();

@@ -3,25 +3,16 @@
 #include "lattice/kernels/cpu/features/int_list.h"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
-
 #define LATTICE_INT_TARGET __attribute__((target("avx2")))
 #include "lattice/kernels/cpu/features/int_list-inl.h"
+#include "lattice/kernels/cpu/features/int_ymm-inl.h"
 
 namespace lattice::cpu {
 namespace {
 
 template <bool kBytes, int S, int M0>
-struct Avx2 {
-  using V = __m256i;
-  static constexpr int kVectors = 4, kEdges = M0;
-  static LATTICE_INT_INLINE V load(const void* p) {
-    return _mm256_load_si256(static_cast<const V*>(p));
-  }
-  static LATTICE_INT_INLINE void store(V v, int32_t* p) {
-    _mm256_store_si256(reinterpret_cast<V*>(p), v);
-  }
-  static LATTICE_INT_INLINE V add(V a, V b) { return _mm256_add_epi32(a, b); }
+struct Avx2 : Ymm {
+  static constexpr int kEdges = M0;
 
   // S groups of 4 bytes of one row times those of 8 columns.
   static LATTICE_INT_INLINE V products(const V (&a)[S], const uint8_t* w) {
@@ -58,14 +49,16 @@ struct Avx2 {
 // Four pairs pay where rows are long.
 IntListKernel avx2_list(const IntListForm& form) {
   constexpr int64_t kLong = 96;
-  if (!form.bytes) return list_of<Avx2<false, 1, 2>>(form.start);
-  if (form.row_bytes >= kLong) return list_of<Avx2<true, 4, 3>>(form.start);
-  return list_of<Avx2<true, 2, 2>>(form.start);
+  if (!form.bytes) return list_of<Avx2<false, 1, 2>>(form);
+  if (form.row_bytes >= kLong) return list_of<Avx2<true, 4, 3>>(form);
+  return list_of<Avx2<true, 2, 2>>(form);
 }
+IntEndKernel avx2_end(const IntEnd& end) { return end_of<Ymm>(end); }
 
 }  // namespace lattice::cpu
 #else
 namespace lattice::cpu {
 IntListKernel avx2_list(const IntListForm&) { return nullptr; }
+IntEndKernel avx2_end(const IntEnd&) { return nullptr; }
 }  // namespace lattice::cpu
 #endif

@@ -21,6 +21,32 @@ struct Neon {
   static LATTICE_INT_INLINE V load(const int32_t* p) { return vld1q_s32(p); }
   static LATTICE_INT_INLINE void store(V v, int32_t* p) { vst1q_s32(p, v); }
   static LATTICE_INT_INLINE V add(V a, V b) { return vaddq_s32(a, b); }
+  static LATTICE_INT_INLINE V mul(V a, V b) { return vmulq_s32(a, b); }
+  static LATTICE_INT_INLINE V widen(const uint8_t* p) {
+    const uint8x8_t bytes = vreinterpret_u8_s32(vdup_n_s32(four_bytes(p)));
+    return vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(vmovl_u8(bytes))));
+  }
+  static LATTICE_INT_INLINE V widen(const int16_t* p) { return vmovl_s16(vld1_s16(p)); }
+  template <IntType kOut>
+  static LATTICE_INT_INLINE void put(const V (&t)[8], const float* scale, bool relu,
+                                     Stored<kOut>* y) {
+    int16x4_t code[8];
+    each<8>([&](auto i) LATTICE_INT_LAMBDA {
+      const float32x4_t v = vmulq_f32(vcvtq_f32_s32(t[i]), vld1q_f32(scale + i * 4));
+      if constexpr (kOut == IntType::f32) {
+        vst1q_f32(y + i * 4, relu ? vmaxq_f32(v, vdupq_n_f32(0)) : v);
+      } else {
+        const float32x4_t low = vdupq_n_f32(kLeast<kOut>), high = vdupq_n_f32(kMost<kOut>);
+        const V whole = vcvtnq_s32_f32(vminq_f32(vmaxq_f32(v, low), high));
+        code[i] = vmovn_s32(add(whole, vdupq_n_s32(kZero<kOut>)));
+        if constexpr (kOut == IntType::i16) vst1_s16(y + i * 4, code[i]);
+      }
+    });
+    if constexpr (kOut == IntType::u8 || kOut == IntType::s8)
+      each<4>([&](auto i) LATTICE_INT_LAMBDA {
+        vst1_u8(y + i * 8, vqmovun_s16(vcombine_s16(code[2 * i], code[2 * i + 1])));
+      });
+  }
 };
 
 struct Sdot : Neon {
@@ -75,13 +101,15 @@ bool machine_has_sdot() {
 #endif
 }
 IntListKernel sdot_list(const IntListForm& form) {
-  return form.bytes ? list_of<Sdot>(form.start) : list_of<Pairs>(form.start);
+  return form.bytes ? list_of<Sdot>(form) : list_of<Pairs>(form);
 }
+IntEndKernel sdot_end(const IntEnd& end) { return end_of<Sdot>(end); }
 
 }  // namespace lattice::cpu
 #else
 namespace lattice::cpu {
 bool machine_has_sdot() { return false; }
 IntListKernel sdot_list(const IntListForm&) { return nullptr; }
+IntEndKernel sdot_end(const IntEnd&) { return nullptr; }
 }  // namespace lattice::cpu
 #endif

@@ -3,25 +3,17 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#include <immintrin.h>
 
 #define LATTICE_INT_TARGET __attribute__((target("avx2,avxvnni")))
 #include "lattice/kernels/cpu/features/int_list-inl.h"
+#include "lattice/kernels/cpu/features/int_ymm-inl.h"
 
 namespace lattice::cpu {
 namespace {
 
 template <bool kBytes>
-struct Vnni256 {
-  using V = __m256i;
-  static constexpr int kVectors = 4, kEdges = 3;
-  static LATTICE_INT_INLINE V load(const void* p) {
-    return _mm256_load_si256(static_cast<const V*>(p));
-  }
-  static LATTICE_INT_INLINE void store(V v, int32_t* p) {
-    _mm256_store_si256(reinterpret_cast<V*>(p), v);
-  }
-  static LATTICE_INT_INLINE V add(V a, V b) { return _mm256_add_epi32(a, b); }
+struct Vnni256 : Ymm {
+  static constexpr int kEdges = 3;
   template <int M>
   static LATTICE_INT_INLINE void step(const uint8_t* x, const int64_t (&at)[M], const uint8_t* w,
                                       V (&sum)[M * kVectors]) {
@@ -47,7 +39,7 @@ bool machine_has_avx_vnni() {
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 4 & 1) != 0;
 }
 IntListKernel vnni256_list(const IntListForm& form) {
-  return form.bytes ? list_of<Vnni256<true>>(form.start) : list_of<Vnni256<false>>(form.start);
+  return form.bytes ? list_of<Vnni256<true>>(form) : list_of<Vnni256<false>>(form);
 }
 
 }  // namespace lattice::cpu
