@@ -41,6 +41,17 @@ def test_simd_is_limited_by_the_environment():
     assert done.stdout.strip() == simd, done.stderr
 
 
+def test_import_loads_what_it_needs():
+    """NumPy and the modules that need it are loaded when they are used."""
+    code = (
+        "import sys, mlx_lattice as ml; print(*sys.modules); ml.io; print('numpy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded, with_io = done.stdout.splitlines()
+    late = {f"mlx_lattice.{name}" for name in mlx_lattice._WITH_NUMPY}
+    assert not {"numpy", *late} & set(loaded.split()) and with_io == "True"
+
+
 def test_wrong_simd_is_an_error_at_import():
     done = run_with_simd("AVX9", "import mlx_lattice")
     assert done.returncode != 0

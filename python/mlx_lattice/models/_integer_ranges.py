@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 import mlx.nn
-import numpy as np
 from mlx.utils import tree_flatten, tree_unflatten
 
 from .. import nn
@@ -88,6 +87,8 @@ class Watch:
     def _top(self, feats: mx.array) -> float:
         if self._percentile == 100:
             return float(mx.max(mx.abs(feats.astype(mx.float32))))
+        import numpy as np
+
         return float(np.percentile(np.abs(np.array(feats)), self._percentile))
 
     def note(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import mlx.core as mx
 import mlx.nn
-import numpy as np
 
 from .. import _ext, nn
 from ..nn._pool import _Global
@@ -214,5 +213,5 @@ _FUNCTIONS: dict[str, Callable[[float], float]] = {"GELU": _gelu, "Sigmoid": _si
 
 def table(function: str, step_in: float, step_out: float) -> mx.array:
     """The 256 bytes of an activation: entry 128 + a is 128 + rint(f(a * step_in) / step_out)."""
-    values = np.array([_FUNCTIONS[function]((b - 128) * step_in) / step_out for b in range(256)])
-    return mx.array((np.clip(np.rint(values), -127, 127) + 128).astype(np.uint8))
+    values = [_FUNCTIONS[function](a * step_in) / step_out for a in range(-128, 128)]
+    return mx.array([128 + round(min(max(v, -127.0), 127.0)) for v in values], mx.uint8)
