@@ -72,15 +72,14 @@ def conv3d(
         dilation: Distance between kernel offsets.
         coordinates: Where the output lies instead: a tensor, a key of x's manager or rows (M, 4).
         groups: Groups of channels; `groups = C_in = C_out` is a depthwise convolution.
-        support: Which output cells exist: "floor" as above, or "reached", every cell that the
-            kernel reaches from some row, as in spconv and the detectors that were trained with it.
-            Then offsets count from 0, and padding is that of PyTorch: input `c` reaches output `o`
-            with tap `t` if `c + padding - t * dilation = stride * o`.
+        support: "floor" as above, or "reached": every cell that the kernel reaches from some row,
+            as in spconv. Then offsets count from 0, and padding is that of PyTorch: input `c`
+            reaches output `o` with tap `t` if `c + padding - t * dilation = stride * o`.
         bounds: Of the input, ((0, 0, 0), (D, H, W)), for "reached": outputs lie inside of
             `(size + 2 padding - dilation (kernel - 1) - 1) // stride + 1` cells. By default those
-            of x, `x.with_bounds(...)`; the result passes them on. Without any, nothing is cut off.
-        order: Rows of "reached": "sorted" by (batch, x, y, z), or "spconv", the order of its CPU
-            code: taps, inside of them input rows, first seen first.
+            of `x.with_bounds(...)`, which the result has too. Without bounds all cells count.
+        order: Rows of "reached": "sorted" by (batch, x, y, z), or "spconv", as its CPU code finds
+            them: by tap, then by input row, first seen first.
         stream: Stream or device of MLX.
 
     Returns:
@@ -94,28 +93,11 @@ def conv3d(
         >>> import mlx.core as mx
         >>> from mlx_lattice import ops, samples
         >>> x = samples.tensor()
-        >>> y = ops.conv3d(x, mx.ones((8, 2, 2, 2, 4)), kernel_size=2, stride=2)
-        >>> y.shape, y.stride
-        ((4, 8), (2, 2, 2))
-        >>> options = {"stride": 2, "padding": 1, "support": "reached"}
-        >>> ops.conv3d(x, mx.ones((8, 3, 3, 3, 4)), bounds=((0, 0, 0), (4, 4, 4)), **options).bounds
-        ((0, 0, 0), (2, 2, 2))
+        >>> ops.conv3d(x, mx.ones((8, 2, 2, 2, 4)), kernel_size=2, stride=2).shape
+        (4, 8)
     """
-    return _ext.conv3d(
-        x,
-        weight,
-        bias,
-        kernel_size,
-        stride,
-        padding,
-        dilation,
-        coordinates,
-        groups,
-        support,
-        bounds,
-        order,
-        stream,
-    )
+    kernel, reach = (kernel_size, stride, padding, dilation), (support, bounds, order)
+    return _ext.conv3d(x, weight, bias, *kernel, coordinates, groups, *reach, stream)
 
 
 def subm_conv3d(
@@ -195,21 +177,8 @@ def conv_transpose3d(
         >>> up.same_coords(x)
         True
     """
-    return _ext.conv_transpose3d(
-        x,
-        weight,
-        bias,
-        kernel_size,
-        stride,
-        padding,
-        dilation,
-        coordinates,
-        groups,
-        support,
-        bounds,
-        order,
-        stream,
-    )
+    kernel, reach = (kernel_size, stride, padding, dilation), (support, bounds, order)
+    return _ext.conv_transpose3d(x, weight, bias, *kernel, coordinates, groups, *reach, stream)
 
 
 def inverse_conv3d(
@@ -392,28 +361,10 @@ def conv_norm(
         True
     """
     parts = cast("Sequence[SparseTensor]", x if isinstance(x, (list, tuple)) else [x])
-    return _ext.conv_norm(
-        kind,
-        parts,
-        weight,
-        bias,
-        mean,
-        var,
-        norm_weight,
-        norm_bias,
-        eps,
-        residual,
-        relu,
-        kernel_size,
-        stride,
-        padding,
-        dilation,
-        coordinates,
-        groups,
-        bounds,
-        order,
-        stream,
-    )
+    norm = (mean, var, norm_weight, norm_bias, eps, residual, relu)
+    kernel = (kernel_size, stride, padding, dilation)
+    target = (coordinates, groups, bounds, order)
+    return _ext.conv_norm(kind, parts, weight, bias, *norm, *kernel, *target, stream)
 
 
 def pack_kernel(

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from ..training import VoxelPipeline
 
+    Run = Callable[[examples.Inputs], Any]
+
 ENDING = ".lattice.safetensors"
 
 
@@ -64,6 +66,26 @@ def export(
     if not Path(path).name.endswith(ENDING):
         raise ValueError(f"[export] path must end in {ENDING}, found {Path(path).name!r}")
     _check_evaluation(model)
+    run, inputs, other, named = _what_to_record(model, example, pipeline)
+    tensors, forms = dict(named_arrays(model.parameters())), packed_layers(model)[1]
+    data = program_bytes(
+        run,
+        tensors,
+        forms,
+        inputs,
+        other,
+        classes=named if classes is None else classes,
+        keep_example=keep_example,
+    )
+    from ..io.atomic_files import write_bytes
+
+    write_bytes(Path(path), data)
+
+
+def _what_to_record(
+    model: Module, example: Any, pipeline: VoxelPipeline | None
+) -> tuple[Run, examples.Inputs, examples.Inputs, Sequence[tuple[int, str]] | None]:
+    """The function that is recorded, its two inputs, and the classes if the network names them."""
     from ..models.detection import Detector
     from . import detectors
     from . import pipeline as clouds
@@ -72,34 +94,18 @@ def export(
         if pipeline is not None:
             raise ValueError("[export] pipeline is for networks that label points; leave it out")
         inputs = detectors.inputs_of(model, example)
-        other = clouds.fewer_points(inputs)
-        run: Callable[[examples.Inputs], Any] = functools.partial(detectors.boxes_of, model)
-        if classes is None:
-            classes = list(enumerate(model.settings.class_names, 1))
-    elif pipeline is None:
+        names = list(enumerate(model.settings.class_names, 1))
+        boxes_of = functools.partial(detectors.boxes_of, model)
+        return boxes_of, inputs, clouds.fewer_points(inputs), names
+    if pipeline is None:
         inputs = examples.inputs_of(model, example)
-        other = examples.second(inputs)
-        run = functools.partial(examples.call, model)
-    else:
-        from ..io import PointCloud
+        return functools.partial(examples.call, model), inputs, examples.second(inputs), None
+    from ..io import PointCloud
 
-        _checks.instance("export", "example", example, PointCloud, "a PointCloud")
-        inputs = clouds.cloud_inputs(pipeline, example)
-        other = clouds.fewer_points(inputs)
-        run = functools.partial(clouds.labels_of, model, pipeline)
-        classes = pipeline.classes if classes is None else classes
-    data = program_bytes(
-        run,
-        dict(named_arrays(model.parameters())),
-        packed_layers(model)[1],
-        inputs,
-        other,
-        classes=classes,
-        keep_example=keep_example,
-    )
-    from ..io.atomic_files import write_bytes
-
-    write_bytes(Path(path), data)
+    _checks.instance("export", "example", example, PointCloud, "a PointCloud")
+    inputs = clouds.cloud_inputs(pipeline, example)
+    labels_of = functools.partial(clouds.labels_of, model, pipeline)
+    return labels_of, inputs, clouds.fewer_points(inputs), pipeline.classes
 
 
 def _check_evaluation(model: Module) -> None:
@@ -112,7 +118,7 @@ def _check_evaluation(model: Module) -> None:
 
 
 def program_bytes(
-    run: Callable[[examples.Inputs], Any],
+    run: Run,
     tensors: dict[str, mx.array],
     forms: dict[str, str],
     first: examples.Inputs,
@@ -152,8 +158,8 @@ def program_bytes(
     return data
 
 
-def _recorded(run: Callable[[examples.Inputs], Any], inputs: examples.Inputs) -> Any:
-    return run(inputs)
+def _recorded(run: Run, inputs: examples.Inputs) -> Any:
+    return run(inputs)  # the recorder looks for the name of this function in the stack
 
 
 def _outputs(result: Any) -> dict[str, Any]:

@@ -51,6 +51,25 @@ def pipeline_of(
     columns = _checks.listed("pipeline_of", "columns", columns, "names of columns")
     listed = _checks.listed("pipeline_of", "ignored", ignored, "label values")
     ignored = [_checks.integer("pipeline_of", "ignored", v, -(2**63), 2**63) for v in listed]
+    found, widths = _labels_and_widths(clouds, columns, label)
+    labels = sorted(found.difference(ignored))
+    if not 2 <= len(labels) <= MOST_CLASSES:
+        raise ValueError(
+            f"label column {label!r}: found {len(labels)} classes, expected 2 to {MOST_CLASSES}"
+        )
+    named = {} if names is None else class_names(names, labels)
+    classes = tuple((value, named.get(value, str(value))) for value in labels)
+    sizes = tuple(widths[c] for c in columns)
+    ignored, normalized = tuple(ignored), tuple(normalized)
+    return VoxelPipeline(
+        voxel, classes, tuple(columns), sizes, label, ignored, normalized=normalized
+    )
+
+
+def _labels_and_widths(
+    clouds: Iterable[tuple[str, PointCloud]], columns: Sequence[str], label: str
+) -> tuple[set[int], dict[str, int]]:
+    """The label values of all clouds, and how many values per point each column has."""
     found: set[int] = set()
     widths: dict[str, int] = {}
     for name, cloud in _pairs(clouds):
@@ -64,23 +83,7 @@ def pipeline_of(
                     f"{name}: column {column!r} has {width} values per point, "
                     f"expected {widths[column]} as in the other clouds"
                 )
-    labels = sorted(found.difference(ignored))
-    if not 2 <= len(labels) <= MOST_CLASSES:
-        raise ValueError(
-            f"label column {label!r}: found {len(labels)} classes, expected 2 to {MOST_CLASSES}"
-        )
-    named = {} if names is None else class_names(names, labels)
-    classes = tuple((value, named.get(value, str(value))) for value in labels)
-    sizes = tuple(widths[c] for c in columns)
-    return VoxelPipeline(
-        voxel,
-        classes,
-        tuple(columns),
-        sizes,
-        label,
-        tuple(ignored),
-        normalized=tuple(normalized),
-    )
+    return found, widths
 
 
 def class_names(names: Sequence[str] | Mapping[int, str], labels: Sequence[int]) -> dict[int, str]:
