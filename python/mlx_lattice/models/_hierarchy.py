@@ -118,6 +118,38 @@ class Hierarchy(Model):
         """A block of stage s of "enc" or "dec" with a rate of stochastic depth."""
         raise NotImplementedError
 
+    def _attention(self, side: str, s: int, **options: Any) -> nn.SerializedAttention:
+        config = self._config
+        return nn.SerializedAttention(
+            config[f"{side}_channels"][s],
+            config[f"{side}_num_head"][s],
+            config[f"{side}_patch_size"][s],
+            config["order"][0],
+            qkv_bias=config["qkv_bias"],
+            scale=config["qk_scale"],
+            dropout=config["proj_drop"],
+            **options,
+        )
+
+    def _block_with(
+        self,
+        attention: nn.SerializedAttention | None,
+        side: str,
+        s: int,
+        rate: float,
+        **options: Any,
+    ) -> nn.TransformerBlock:
+        config = self._config
+        return nn.TransformerBlock(
+            config[f"{side}_channels"][s],
+            attention,
+            mlp_ratio=config["mlp_ratio"],
+            drop_path=rate,
+            dropout=config["proj_drop"],
+            pre_norm=config["pre_norm"],
+            **options,
+        )
+
     def _build(
         self, rules: Rules, stem: mlx.nn.Module, norm: Callable[[int], mlx.nn.Module], decoder: bool
     ) -> None:

@@ -126,28 +126,11 @@ class LitePT(Hierarchy):
         return lambda channels: nn.BatchNorm(channels, eps=1e-3, momentum=momentum)
 
     def _block(self, side: str, s: int, rate: float) -> nn.TransformerBlock:
-        config, c = self._config, self._config[f"{side}_channels"][s]
-        attention = None
+        config, attention = self._config, None
         if config[f"{side}_attn"][s]:
-            attention = nn.SerializedAttention(
-                c,
-                config[f"{side}_num_head"][s],
-                config[f"{side}_patch_size"][s],
-                config["order"][0],
-                qkv_bias=config["qkv_bias"],
-                scale=config["qk_scale"],
-                rope=config[f"{side}_rope_freq"][s],
-                dropout=config["proj_drop"],
-            )
-        return nn.TransformerBlock(
-            c,
-            attention,
-            mlp_ratio=config["mlp_ratio"],
-            drop_path=rate,
-            dropout=config["proj_drop"],
-            pre_norm=config["pre_norm"],
-            position=True if config[f"{side}_conv"][s] else "norm",
-        )
+            attention = self._attention(side, s, rope=config[f"{side}_rope_freq"][s])
+        position = True if config[f"{side}_conv"][s] else "norm"
+        return self._block_with(attention, side, s, rate, position=position)
 
     def __call__(self, x: SparseTensor) -> SparseTensor | mx.array:
         y = self.features(x)

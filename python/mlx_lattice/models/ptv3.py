@@ -150,27 +150,9 @@ class PointTransformerV3(Hierarchy):
         return lambda channels: nn.ConditionalNorm(channels, names, make, adaptive)
 
     def _block(self, side: str, s: int, rate: float) -> nn.TransformerBlock:
-        config, c = self._config, self._config[f"{side}_channels"][s]
-        attention = nn.SerializedAttention(
-            c,
-            config[f"{side}_num_head"][s],
-            config[f"{side}_patch_size"][s],
-            config["order"][0],
-            qkv_bias=config["qkv_bias"],
-            scale=config["qk_scale"],
-            rpe=config["enable_rpe"],
-            shrink=not config["enable_flash"],
-            dropout=config["proj_drop"],
-        )
-        return nn.TransformerBlock(
-            c,
-            attention,
-            mlp_ratio=config["mlp_ratio"],
-            drop_path=rate,
-            dropout=config["proj_drop"],
-            pre_norm=config["pre_norm"],
-            norm=self._norm("ln"),
-        )
+        rpe, shrink = self._config["enable_rpe"], not self._config["enable_flash"]
+        attention = self._attention(side, s, rpe=rpe, shrink=shrink)
+        return self._block_with(attention, side, s, rate, norm=self._norm("ln"))
 
     def select(self, condition: str, context: mx.array | None = None) -> None:
         """Chooses the norms of a condition, one of pdnorm_conditions, for the calls that follow.

@@ -122,28 +122,10 @@ class Sonata(Hierarchy):
         return None
 
     def _block(self, side: str, s: int, rate: float) -> nn.TransformerBlock:
-        config, c = self._config, self._config[f"{side}_channels"][s]
-        attention = nn.SerializedAttention(
-            c,
-            config[f"{side}_num_head"][s],
-            config[f"{side}_patch_size"][s],
-            config["order"][0],
-            qkv_bias=config["qkv_bias"],
-            scale=config["qk_scale"],
-            rpe=config["enable_rpe"],
-            shrink=not config["enable_flash"],
-            rope=self._rope(side),
-            dropout=config["proj_drop"],
-        )
-        return nn.TransformerBlock(
-            c,
-            attention,
-            mlp_ratio=config["mlp_ratio"],
-            drop_path=rate,
-            dropout=config["proj_drop"],
-            pre_norm=config["pre_norm"],
-            layer_scale=config["layer_scale"],
-        )
+        rpe, shrink = self._config["enable_rpe"], not self._config["enable_flash"]
+        attention = self._attention(side, s, rpe=rpe, shrink=shrink, rope=self._rope(side))
+        scale = self._config["layer_scale"]
+        return self._block_with(attention, side, s, rate, layer_scale=scale)
 
     def __call__(self, x: SparseTensor, *, mask: mx.array | None = None) -> SparseTensor:
         """The coarsest tensor, or with a decoder the finest; with a head the logits of x.
