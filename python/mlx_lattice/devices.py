@@ -14,10 +14,6 @@ from ._ext import start_on_gpu
 
 _thread = threading.local()  # planning: whether nothing may start
 Lazy = TypeVar("Lazy")  # anything that holds arrays
-_answers: dict[
-    tuple[Any, ...], tuple[Any, ...]
-] = {}  # key: (function, answer); the function is kept, so that its id stays its own
-_MOST_ANSWERS = 256
 
 
 def backend_info() -> dict[str, Any]:
@@ -85,23 +81,6 @@ def clear_cache() -> None:
     _ext.release_memory()
 
 
-def _signature(value: object) -> object:
-    """The part of an argument that can change the answer: shapes and dtypes, values of scalars."""
-    if isinstance(value, mx.array):
-        return ("array", value.shape, str(value.dtype))
-    if isinstance(value, _ext.SparseTensor):
-        return (
-            "tensor",
-            value.feats.shape,
-            str(value.feats.dtype),
-            str(value.coords.dtype),
-            value.stride,
-        )
-    if isinstance(value, (list, tuple)):
-        return tuple(_signature(v) for v in value)
-    return repr(value)
-
-
 def arrays_of(value: object) -> list[mx.array]:
     """The arrays that a value holds: of tensors, lists and dicts."""
     if isinstance(value, mx.array):
@@ -145,24 +124,16 @@ def supported_on(
 ) -> bool:
     """Whether `fn(*args, **kwargs)` runs on `device`.
 
-    The first call runs `fn` and remembers the answer for arguments of this kind. Any exception
-    means that it does not run there.
+    `fn` is called, and its result is evaluated. Any exception means that it does not run there.
 
     >>> import mlx.core as mx
     >>> import mlx_lattice as ml
     >>> ml.supported_on(mx.cpu, ml.ops.relu, ml.samples.tensor())
     True
     """
-    target = mx.Device(device) if isinstance(device, mx.DeviceType) else device
-    key = (str(target), id(fn), _signature(args), _signature(tuple(sorted(kwargs.items()))))
-    if key not in _answers:
-        try:
-            with on(target):
-                mx.eval(*arrays_of(fn(*args, **kwargs)))
-            answer = True
-        except Exception:  # whatever the exception was, the call did not run
-            answer = False
-        if len(_answers) >= _MOST_ANSWERS:
-            _answers.clear()
-        _answers[key] = (fn, answer)
-    return _answers[key][1]
+    try:
+        with on(mx.Device(device) if isinstance(device, mx.DeviceType) else device):
+            mx.eval(*arrays_of(fn(*args, **kwargs)))
+    except Exception:  # whatever the exception was, the call did not run
+        return False
+    return True

@@ -357,7 +357,7 @@ def test_decision_log_used_wrongly_is_an_error():
         log.__enter__()
 
 
-def test_the_probe_does_not_mix_up_calls():
+def test_what_is_supported_is_tried():
     def fails():
         raise RuntimeError
 
