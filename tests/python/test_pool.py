@@ -187,18 +187,6 @@ def test_vjp_and_jvp_agree(name, dtype):
     assert mx.allclose(compiled(feats), run(feats).sum())
 
 
-def test_ties():
-    x = ml.SparseTensor(
-        mx.array([[0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 1, 0]]), mx.array([[2.0], [2.0], [1.0]])
-    )
-
-    def run(f):
-        return ops.max_pool3d(x.replace(feats=f)).feats
-
-    assert mx.grad(lambda f: run(f).sum())(x.feats).tolist() == [[0.5], [0.5], [0]]
-    assert mx.jvp(run, [x.feats], [mx.array([[1.0], [10.0], [100.0]])])[1][0].tolist() == [[1.0]]
-
-
 @pytest.mark.parametrize(
     "call, error, text",
     [

@@ -4,7 +4,6 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from mlx_lattice import points
-from threads import with_threads
 
 mvmr, vvor = points.mvmr_with_grad, points.sparse_vector_vector_outer_product_reduction
 RNG = np.random.default_rng(0)
@@ -38,10 +37,13 @@ CASES = {
         [3, 9, 0, 3, 3],
         50,
     ),
+    "many": (*(RNG.integers(0, n, 60) for n in (5, 9, 7)), 7),
 }
 
 
-@pytest.mark.parametrize("groups, m, c", [(1, 1, 1), (3, 1, 17), (8, 5, 3), (1, 127, 2)])
+@pytest.mark.parametrize(
+    "groups, m, c", [(1, 1, 1), (3, 1, 17), (8, 5, 3), (2, 127, 5), (5, 3, 127), (7, 17, 17)]
+)
 @pytest.mark.parametrize("case", CASES)
 def test_values_and_gradients(case, groups, m, c):
     k, i, o, n_o = CASES[case]
@@ -49,31 +51,19 @@ def test_values_and_gradients(case, groups, m, c):
     g = RNG.normal(size=(n_o, groups, m))
     run = lambda x, v: mvmr(x, ints(k, mx.int64), v, ints(i, mx.uint32), ints(o), n_o)
     np.testing.assert_allclose(
-        np.array(run(f32(a), f32(b))), oracle(a, k, b, i, o, n_o), rtol=1e-5, atol=1e-5
+        np.array(run(f32(a), f32(b))), oracle(a, k, b, i, o, n_o), rtol=1e-5, atol=5e-5
     )
     da, db = mx.grad(lambda x, v: (run(x, v) * f32(g)).sum(), argnums=(0, 1))(f32(a), f32(b))
     want_a, want_b = np.zeros_like(a), np.zeros_like(b)
     np.add.at(want_a, k, np.einsum("tgm,tgc->tgmc", g[o], b[i]))
     np.add.at(want_b, i, np.einsum("tgmc,tgm->tgc", a[k], g[o]))
-    np.testing.assert_allclose(np.array(da), want_a, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(np.array(db), want_b, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(np.array(da), want_a, rtol=1e-5, atol=5e-5)
+    np.testing.assert_allclose(np.array(db), want_b, rtol=1e-5, atol=5e-5)
     np.testing.assert_allclose(
-        np.array(vvor(f32(g), ints(o), f32(b), ints(i), ints(k), 5)), want_a, rtol=1e-5, atol=1e-5
+        np.array(vvor(f32(g), ints(o), f32(b), ints(i), ints(k), 5)), want_a, rtol=1e-5, atol=5e-5
     )
     only_b = mx.grad(lambda v: (run(f32(a), v) * f32(g)).sum())(f32(b))
     assert mx.array_equal(only_b, db)
-
-
-def test_gradient_of_a_gradient():
-    k, i, o, n_o = CASES["unsorted, taps and rows without triplets"]
-    a, b = (f32(v) for v in arrays())
-    y = lambda x, v: mvmr(x, ints(k), v, ints(i), ints(o), n_o)
-    db = lambda x: mx.grad(lambda v: y(x, v).square().sum())(b)
-    u, v = mx.random.normal(b.shape), mx.random.normal(a.shape)
-    found = (mx.grad(lambda x: (db(x) * u).sum())(a) * v).sum().item()
-    eps = 1e-2  # db is quadratic in x: central differences are exact up to rounding
-    expected = (((db(a + eps * v) - db(a - eps * v)) * u).sum() / (2 * eps)).item()
-    assert found == pytest.approx(expected, rel=1e-2, abs=1e-2)
 
 
 def test_mixed_dtypes_are_widened():
@@ -120,24 +110,6 @@ def outer_oracle(a, i, b, j, o, n_o):
 def some(n=60, n_a=5, n_b=9, n_o=7, seed=1):
     rng = np.random.default_rng(seed)
     return rng.integers(0, n_a, n), rng.integers(0, n_b, n), rng.integers(0, n_o, n), n_o
-
-
-@pytest.mark.parametrize("groups", range(1, 9))
-@pytest.mark.parametrize("m, c", [(1, 17), (3, 5), (5, 1), (17, 3), (127, 5), (3, 127), (17, 17)])
-def test_channels(groups, m, c):
-    k, i, o, n_o = some()
-    a, b = arrays(groups=groups, m=m, c=c)
-    g = RNG.normal(size=(n_o, groups, m))
-    y, grads = mx.vjp(
-        lambda x, v: mvmr(x, ints(k), v, ints(i), ints(o), n_o), [f32(a), f32(b)], [f32(g)]
-    )
-    np.testing.assert_allclose(np.array(y[0]), oracle(a, k, b, i, o, n_o), rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(
-        np.array(grads[0]), outer_oracle(g, o, b, i, k, 5), rtol=1e-4, atol=1e-4
-    )
-    np.testing.assert_allclose(
-        np.array(grads[1]), oracle(np.swapaxes(a, 2, 3), k, g, o, i, 9), rtol=1e-4, atol=1e-4
-    )
 
 
 @pytest.mark.parametrize("n_b, n_o", [(9, 7), (0, 7), (9, 0), (0, 0)])
@@ -219,18 +191,6 @@ def test_compiled():
             mx.compile(mx.grad(loss, (0, 1)))(x, y), mx.grad(loss, (0, 1))(x, y)
         ):
             assert mx.allclose(found, want, rtol=1e-4, atol=1e-4)
-
-
-def test_same_bits():
-    k, i, o, n_o = some(20000, 27, 3000, 3000)
-    a, b = RNG.normal(size=(27, 1, 48, 33)), RNG.normal(size=(3000, 1, 33))
-    found = []
-    for _ in with_threads(1, 1, 2):
-        y = mvmr(f32(a), ints(k), f32(b), ints(i), ints(o), n_o)
-        u = vvor(y, ints(o), f32(b), ints(i), ints(k), 27)
-        mx.eval(y, u)
-        found.append((y, u))
-    assert all(mx.array_equal(v, w).item() for other in found[1:] for v, w in zip(found[0], other))
 
 
 def test_nan():

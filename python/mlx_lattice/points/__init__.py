@@ -26,22 +26,8 @@ from ..ops.segments import (
     segment_softmax,
 )
 from ..ops.triplets import mvmr, mvmr_on, point_conv, triplet_relation, vvor
-from .aliases import (
-    FullCoverConv,
-    GenerativeConv,
-    GenerativePointConv3d,
-    PartitionConv,
-    build_triplets,
-    conv_with_stride,
-    conv_with_stride_disjoint,
-    conv_with_stride_full_cover,
-    grid_sample_filter,
-    mvmr_with_grad,
-    radius_scaler_for_kernel_size,
-    sparse_matrix_vector_multiplication_reduction,
-    sparse_vector_vector_outer_product_reduction,
-    voxelize_3d,
-)
+from . import aliases
+from .aliases import *  # noqa: F403
 from .batches import OffsetPointCloudBatch, PointCloudBatch
 from .custom_gradient import custom_sparse_op_with_grad
 from .dgcnn import DGCNN, EdgeConv
@@ -78,19 +64,16 @@ if _TYPE_CHECKING:
     from ..training.point_networks import evaluate, train_pointcnn
 
 __all__ = [
+    *aliases.__all__,
     "DGCNN",
     "BasicBlock",
     "Bottleneck",
     "EdgeConv",
     "FeaturePropagation",
-    "FullCoverConv",
     "FullCoverConv3d",
-    "GenerativeConv",
     "GenerativeConv3d",
-    "GenerativePointConv3d",
     "GlobalPool",
     "OffsetPointCloudBatch",
-    "PartitionConv",
     "PartitionConv3d",
     "PointCNNConv",
     "PointCNNEncoder",
@@ -115,15 +98,10 @@ __all__ = [
     "build_partition_rulebook",
     "build_rulebook",
     "build_subdivision_rulebook",
-    "build_triplets",
     "clip_neighbors",
-    "conv_with_stride",
-    "conv_with_stride_disjoint",
-    "conv_with_stride_full_cover",
     "custom_sparse_op_with_grad",
     "evaluate",
     "grid_downsample",
-    "grid_sample_filter",
     "icp",
     "indexed_distance",
     "indexed_distance_blocked",
@@ -133,12 +111,10 @@ __all__ = [
     "max_pool3d",
     "mvmr",
     "mvmr_on",
-    "mvmr_with_grad",
     "nearest_neighbors",
     "point_conv",
     "radius_inliers",
     "radius_scaler",
-    "radius_scaler_for_kernel_size",
     "radius_search",
     "resnet18",
     "resnet34",
@@ -153,13 +129,10 @@ __all__ = [
     "segment_reduce",
     "segment_reduce_offsets",
     "segment_softmax",
-    "sparse_matrix_vector_multiplication_reduction",
-    "sparse_vector_vector_outer_product_reduction",
     "statistical_inliers",
     "train_pointcnn",
     "triplet_relation",
     "voxel_tap",
-    "voxelize_3d",
     "vvor",
     "wide_resnet50_2",
     "wide_resnet101_2",
