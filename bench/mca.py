@@ -3,9 +3,10 @@
 
     make test-arm && bench/mca.py          a Markdown table for docs/notebook.md
 
-The script takes the objects of `make test-arm` (build/arm). It finds the loop with the most vector
-arithmetic in each kernel, and gives the loop to llvm-mca. The model is a Neoverse V2, which has
-four vector pipes like Apple's cores. LLVM's own model of Apple's cores is of an old one.
+The script takes the objects of `make test-arm` (build/arm), finds the loop with the most vector
+arithmetic in each kernel, and gives that loop to llvm-mca. It asks for the model of a Neoverse V2,
+which has four vector pipes like Apple's cores, because the newest Apple core that LLVM has a model
+of is an old one.
 
     use = multiply-adds per iteration / (4 pipes * predicted cycles per iteration)
 

@@ -55,14 +55,14 @@ def worker(variant):
 class MetalHost:
     """Stands in for the GPU while it lasts.
 
-    The variant "fast" runs, "contract" also fuses products and sums. The variant "check" also
-    watches every access, "asan" is AddressSanitizer and UBSan. Threads and groups run in the order
-    "forward", "reverse" or "random" (by seed). One of `fails` weak compare-exchanges fails without
-    cause. The tier is what the machine says of the tensor API; None is "gpu". The layout says which
-    lane of a simdgroup holds which element of a matrix. Layout 0 is what MLX's kernels rely on;
-    None is another layout each time.
-    With `probe` a small case runs before a kernel is first used. With `tf32` MLX's own products
-    round float32 to TF32.
+    The variant "fast" only runs the kernels, and "contract" also fuses products with sums. The
+    variant "check" watches every access, and "asan" runs under AddressSanitizer and UBSan. Threads
+    and groups run in the order "forward", "reverse" or "random" (by seed). Of every `fails` weak
+    compare-exchanges one fails without a reason, as the language allows. The tier is what the
+    machine answers when it is asked for the tensor API; None means "gpu". The layout says which
+    lane of a simdgroup holds which element of a matrix. Layout 0 is the one that MLX's kernels rely
+    on; with None every run has another one. With `probe` a small case runs before a kernel is first
+    used. With `tf32` MLX's own products round float32 to TF32.
     """
 
     backend = "metal"
