@@ -192,7 +192,8 @@ mx::array taken(const mx::array& a, const std::optional<mx::array>& rows, std::s
                 const char* what, mx::StreamOrDevice s) {
   if (!rows) return a;
   const mx::array checked = checked_rows(*rows, a.shape(0), function, what);
-  if (checked.size() == 0) return mx::zeros({0, a.shape(1)}, a.dtype(), s);
+  const int n = checked.shape(0);  // mx::take has no gradient without rows or channels
+  if (n == 0 || a.shape(1) == 0) return mx::zeros({n, a.shape(1)}, a.dtype(), s);
   return mx::take(a, checked, 0, s);
 }
 

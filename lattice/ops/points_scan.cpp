@@ -144,7 +144,7 @@ mx::array to_points(const mx::array& values, const mx::array& rows, double fill,
   mx::Shape shape = values.shape();
   shape[0] = from.shape(0);
   const mx::array filler = mx::full(shape, fill, values.dtype(), s);
-  if (!values.shape(0) || !from.size()) return filler;
+  if (!values.size() || !from.size()) return filler;
   mx::Shape mask(values.ndim(), 1);
   mask[0] = from.shape(0);
   const mx::array taken = mx::take(values, mx::maximum(from, mx::array(0), s), 0, s);

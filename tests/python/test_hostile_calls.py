@@ -116,14 +116,19 @@ def test_a_slice_without_channels_is_a_weight(name):
         "ops.attention(h, h, h, [0, 7])",
         "ops.neighbor_attention(h, h, h, ops.build_knn_relation(mx.zeros((7, 3)), k=1))",
         "training.losses.dice()(mx.ones((5, 0)).T, mx.zeros((0,), mx.int32))",
+        "mx.grad(lambda a: points.indexed_distance(a, a, rows, rows).sum())(f)",
+        "mx.grad(lambda a: ops.to_points(a, rows).sum())(f)",
+        "mx.grad(lambda a: batch.gather_by_index(rows, a).sum())(f)",
+        "batch.to_dense(values=f)",
     ],
 )
 def test_strided_arrays_without_channels(call):
-    """MLX's sum over their channels never returns."""
+    """MLX's sum over their channels never returns, and its scatter divides by their number."""
     survives(f"""
         from mlx_lattice import ops, points, training
         f, none = mx.ones((5, 7))[:0].T, mx.ones((5,))[:0]
         h, rows = mx.ones((5, 2, 7))[:0].transpose(2, 1, 0), mx.arange(7)
+        batch = points.PointCloudBatch(mx.ones((7, 3)), f, mx.array([3, 0, 4]))
         try:
             mx.eval({call})
         except (ValueError, TypeError) as error:

@@ -127,7 +127,7 @@ class Ragged:
             rank < size, self._indices * size + rank, count
         )  # one row more, for what is dropped
         dense = mx.broadcast_to(mx.array(fill, dtype=values.dtype), (count + 1, *values.shape[1:]))
-        if self.total_points:
+        if values.size:
             dense[place] = values
         dense = dense[:count].reshape(self.batch_size, size, *values.shape[1:])
         if not flag("to_dense", "return_mask", return_mask):
@@ -147,7 +147,7 @@ class Ragged:
             )
         return (
             values[idx]
-            if idx.size
+            if idx.size and values.size
             else mx.zeros((*idx.shape, *values.shape[1:]), dtype=values.dtype)
         )
 
