@@ -150,7 +150,9 @@ def principal_directions(feats: ArrayLike, count: int = 6) -> np.ndarray:
     """
     table = _table("principal_directions", feats)
     integer("principal_directions", "count", count, 1, table.shape[1])
-    centered = table.astype(np.float64) - table.mean(axis=0, dtype=np.float64)
+    wide = table.astype(np.float64)
+    wide /= max(np.abs(wide).max(initial=0.0), 1e-300)  # squares stay finite
+    centered = wide - wide.sum(axis=0) / max(len(wide), 1)
     _, vectors = np.linalg.eigh(centered.T @ centered)
     vectors = vectors[:, ::-1][:, :count]
     largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None], axis=0)
@@ -335,6 +337,12 @@ def _table(who: str, feats: ArrayLike) -> np.ndarray:
         table = table.astype(np.float32)
     if table.ndim != 2 or table.shape[1] < 1 or table.dtype.kind != "f":
         raise ValueError(f"[{who}] feats must be numbers of shape (N, C), found {told(feats)}")
+    wrong = ~np.isfinite(table).all(axis=1)
+    if wrong.any():
+        raise ValueError(
+            f"[{who}] feats must be finite, found NaN or infinity in {wrong.sum():,} of "
+            f"{len(table):,} rows; leave these rows out"
+        )
     return table
 
 

@@ -178,6 +178,8 @@ def test_bad_checkpoints_and_configurations():
         detection.read_settings("yolo")
     with pytest.raises(ValueError, match="must be one of SECONDNet"):
         detection.read_settings({**recorded.config, "model": {"NAME": "YOLO"}})
+    with pytest.raises(ValueError, match="widths must hold 5 numbers of channels"):
+        detection.Detector("second_kitti", widths=(1, 2, 3))
 
 
 def test_frames_without_boxes():

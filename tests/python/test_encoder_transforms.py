@@ -99,6 +99,8 @@ def test_missing_columns():
         tf.encoder_pipeline("sonnet")
     with pytest.raises(ValueError, match="one GridSample"):
         tf.EncoderPipeline((tf.CenterShift(),))
+    with pytest.raises(ValueError, match="expected one name at least"):
+        tf.EncoderPipeline((tf.GridSample(0.1),), ())
     bad = io.PointCloud(np.array([[0, 0, np.nan]], np.float32))
     with pytest.raises(ValueError, match="must be finite"):
         tf.GridSample(0.1)(bad)

@@ -37,6 +37,8 @@ def test_recorded_colors_and_cosines(sonata):
     # The original finds its directions by a few random products: the first ones are exact.
     near = np.abs((ours * theirs).sum(axis=0))
     assert (near[:4] > 0.999).all() and (near > 0.95).all()
+    # Directions do not depend on the unit, not even where squares would overflow.
+    assert np.allclose(encoders.principal_directions(1e200 * feats.astype(np.float64), 6), ours)
     colors = encoders.pca_colors(feats, directions=theirs)
     assert np.allclose(colors, recorded["pca/color"], atol=1e-4)
     cosines = encoders.similarity(feats, int(recorded["sim/index"]))
@@ -93,6 +95,7 @@ def test_packed_features_keep_cosines():
             ),
             "nothing is published",
         ),
+        (lambda f: encoders.pca_colors(f * np.nan), r"pca_colors\] feats must be finite"),
     ],
 )
 def test_wrong_arguments(call, message):

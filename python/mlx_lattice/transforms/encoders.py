@@ -169,7 +169,11 @@ class EncoderPipeline:
         steps = listed(self, "steps", self.steps, "transforms")
         for step in steps:
             instance(self, "steps", step, Transform, "transforms")
-        names(self, "features", self.features)
+        if not names(self, "features", self.features):
+            raise ValueError(
+                f"[EncoderPipeline] features: found {told(self.features)}, expected one name "
+                "at least"
+            )
         if sum(isinstance(step, GridSample) for step in steps) != 1:
             raise ValueError(
                 f"[EncoderPipeline] steps: found {told(self.steps)}, expected one "

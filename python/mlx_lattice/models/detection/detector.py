@@ -121,6 +121,11 @@ class Detector(Model):
             if "CHANNELS" in config:  # of VoxelNeXt: the last is that of conv5 and conv6
                 c = list(config["CHANNELS"])
                 widths = [*c, c[-1], config.get("OUT_CHANNEL", c[-1])]
+        elif len(widths) != len(_WIDTHS[name]):
+            raise ValueError(
+                f"[Detector] widths must hold {len(_WIDTHS[name])} numbers of channels for {name}, "
+                f"got {len(widths)}"
+            )
         if name == "VoxelResBackBone8xVoxelNeXt":
             sizes = config.get("SPCONV_KERNEL_SIZES", (3, 3, 3, 3))
             self.backbone_3d = VoxelNeXtBackbone(in_channels, widths, sizes, order)
