@@ -154,6 +154,9 @@ def changed(function, args, kwargs, r: random.Random):
     if not places or kwargs or inspect.isclass(function):
         return None
     at, form = places[0], r.choice(["grad", "jvp", "vmap", "compile"])
+    given = args[at]
+    if given.ndim > 1 and r.random() < 0.2:
+        given = given[..., :0]  # MLX divides by the number of channels, or never returns
 
     def one(a):
         found = function(*args[:at], a, *args[at + 1 :])
@@ -164,7 +167,7 @@ def changed(function, args, kwargs, r: random.Random):
         return found
 
     def run():
-        a = args[at]
+        a = given
         if form == "grad":
             return mx.grad(lambda a: one(a).sum())(a)
         if form == "jvp":

@@ -18,40 +18,42 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-BATCH = 500
+BATCH = 5000  # a child needs about two seconds before its first call
+
+
+def watch(child, record, limit):
+    """How the child ended. One whose record has not grown for `limit` seconds is killed."""
+    size, since = 0, time.monotonic()
+    while True:
+        try:
+            return f"the process ended with status {child.wait(timeout=1)}"
+        except subprocess.TimeoutExpired:
+            pass
+        if os.path.getsize(record) != size:
+            size, since = os.path.getsize(record), time.monotonic()
+        elif time.monotonic() - since > limit:
+            child.kill()
+            child.wait()
+            return f"the process hung for {limit} s"
 
 
 def batch(seed, first, count, memory, limit):
-    """(findings, calls done): runs a child again behind each call that ended it."""
+    """The findings of `count` calls; a call that ends the child is followed by another child."""
     findings, at = [], first
     while at < first + count:
         with (
             tempfile.NamedTemporaryFile("r", suffix=".txt") as record,
+            tempfile.TemporaryFile("w+", errors="replace") as errors,
             tempfile.TemporaryDirectory() as folder,
         ):
-            command = [
-                sys.executable,
-                str(HERE / "child.py"),
-                "--seed",
-                str(seed),
-                "--first",
-                str(at),
-            ]
-            command += ["--count", str(first + count - at), "--record", record.name]
-            command += ["--folder", folder]
-            child = subprocess.Popen(
-                [*command, "--memory", str(memory)],
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-            )
-            try:
-                _, errors = child.communicate(timeout=limit)
-                ended = f"the process ended with status {child.returncode}"
-            except subprocess.TimeoutExpired:
-                child.kill()
-                _, errors = child.communicate()
-                ended = f"the process hung for {limit} s"
+            command = [sys.executable, str(HERE / "child.py"), "--seed", str(seed)]
+            command += ["--first", str(at), "--count", str(first + count - at)]
+            command += ["--record", record.name, "--folder", folder, "--memory", str(memory)]
+            child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
+            ended = watch(child, record.name, limit)
             lines = record.read().splitlines()
+            errors.seek(0)
+            said = errors.read()
         calls = {int(x.split(" ", 2)[1]): x.split(" ", 2)[2] for x in lines if x.startswith("> ")}
         for line in lines:
             if line.startswith("! "):
@@ -60,9 +62,9 @@ def batch(seed, first, count, memory, limit):
         if "= done" in lines:
             return findings
         if not calls:
-            raise SystemExit(f"the worker did not start: {errors.decode()[-2000:]}")
+            raise SystemExit(f"the worker did not start: {said[-2000:]}")
         last = max(calls)
-        findings.append((last, f"{ended}: {errors.decode()[-1500:]}", calls[last]))
+        findings.append((last, f"{ended}: {said[-1500:]}", calls[last]))
         at = last + 1
     return findings
 
@@ -75,7 +77,7 @@ def main():
     parser.add_argument(
         "--memory", type=int, default=8, help="GiB of a child; 0 under AddressSanitizer"
     )
-    parser.add_argument("--timeout", type=int, default=600, help="seconds of a batch")
+    parser.add_argument("--timeout", type=int, default=600, help="seconds of a call")
     a = parser.parse_args()
     begin, found = time.monotonic(), []
     for first in range(a.first, a.first + a.calls, BATCH):
