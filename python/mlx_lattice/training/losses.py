@@ -406,7 +406,8 @@ def _true_log(logits: mx.array, labels: mx.array) -> mx.array:
 
 def _probabilities(logits: mx.array, labels: mx.array) -> tuple[mx.array, mx.array, mx.array]:
     """(softmax (N, C), one-hot (N, C), rows that count (N,))"""
-    x = logits.astype(mx.float32)
+    # MLX's sum over no rows may never return where they are strided; a copy of them is not.
+    x = mx.contiguous(logits.astype(mx.float32))
     truth = (labels[:, None] == mx.arange(x.shape[1])).astype(mx.float32)
     return mx.softmax(x, axis=1), truth, labels >= 0
 
