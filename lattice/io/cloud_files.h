@@ -43,8 +43,8 @@ class LATTICE_API CloudReader {
  public:
   /// Opens a file and reads its header. Throws as read_cloud does.
   explicit CloudReader(const std::string& path, const std::string& format = {});
-  CloudReader(CloudReader&&) noexcept;
-  CloudReader& operator=(CloudReader&&) noexcept;
+  CloudReader(CloudReader&&) noexcept;             ///< takes the open file of another reader
+  CloudReader& operator=(CloudReader&&) noexcept;  ///< the same, and closes its own
   ~CloudReader();
 
   /// The number of points in the file.

@@ -44,8 +44,8 @@ struct Registration {
   std::array<double, 36> covariance;  ///< of the pose: rotation vector, then translation
   double rms = 0;                     ///< root of the mean squared distance to the planes
   int64_t pairs = 0;                  ///< at the last step
-  int64_t steps = 0;
-  bool converged = false;  ///< whether the last step was below the tolerance
+  int64_t steps = 0;                  ///< that were taken
+  bool converged = false;             ///< whether the last step was below the tolerance
 };
 
 /// The rigid motion of source onto target, point to plane (Chen and Medioni, 1992). Throws

@@ -97,12 +97,12 @@ def write_scans(folder: str | os.PathLike[str], count: int = 5) -> list[Path]:
         The paths, in the order of the seeds 0, 1, 2, ...
 
     Raises:
-        ValueError: count is less than 1.
+        ValueError: count is not in 1..10,000.
     """
     from ..io import write
 
     check_path("write_scans", folder, "folder")
-    count = integer("write_scans", "count", count)
+    count = integer("write_scans", "count", count, 1, 10_000)
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     paths = [target / f"yard_{seed}.ply" for seed in range(count)]
