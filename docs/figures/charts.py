@@ -22,7 +22,7 @@ def rows(page):
     """(operation, compared with, low, high) of the table."""
     table = page.split("## Compared with other code", 1)[1].split("\n## ", 1)[0]
     for line in table.splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        cells = [cell.strip(" `") for cell in line.strip("|").split("|")]
         ratio = (
             re.fullmatch(r"(\d[\d.]*)(?: to (\d[\d.]*))?", cells[-1]) if line[:1] == "|" else None
         )
