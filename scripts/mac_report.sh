@@ -8,10 +8,15 @@ cd "$(dirname "$0")/.." || exit
 . scripts/environment.sh
 mkdir -p build/mac
 
-texts() { python -m pytest tests/metal/test_apple_compiler.py -v -rs; }
+texts() {
+  xcrun metal --version ||
+    echo "no Metal compiler: install Xcode, then xcodebuild -downloadComponent MetalToolchain"
+  python -m pytest tests/metal/test_apple_compiler.py -vv -rs  # ci.yml looks for PASSED
+}
 selftest() { mlx-lattice selftest --device gpu --report build/mac/selftest.json; }
 tests() { make test; }
 speed() {
+  PYTHONPATH=tests python -m metal.step
   mlx-lattice bench train --device gpu --repeat 3
   mlx-lattice bench conv --device gpu
 }

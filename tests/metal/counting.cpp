@@ -1,9 +1,9 @@
 // A GPU that counts. Its kernels are lazy nodes that write zeros, so a graph of a training step is
 // the one that a GPU would get. work_of() lists what evaluating arrays would launch.
 //
-// A node is one launch. Views are none: transpositions, slices, axes of length one. A reshape or
-// `contiguous` launches a copy where its input is not row-contiguous, which is followed through
-// transpositions.
+// A node is one launch, a concatenation one for each input. Views are none: transpositions, slices,
+// axes of length one. A reshape or `contiguous` launches a copy where its input is not
+// row-contiguous, which is followed through transpositions.
 #include "counting.h"
 
 #include <mlx/mlx.h>
@@ -13,6 +13,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <atomic>
 #include <cstring>
 #include <set>
 #include <string_view>
@@ -50,7 +51,13 @@ mx::Strides dense_strides(const mx::Shape& shape) {
   return strides;
 }
 
-using Row = std::tuple<std::string, int64_t, int64_t, std::vector<int>>;  // name, read, written
+using Sizes = std::vector<int>;
+// Name, bytes read, bytes written, shape of the result, shapes of the inputs.
+using Row = std::tuple<std::string, int64_t, int64_t, Sizes, std::vector<Sizes>>;
+
+Sizes sizes_of(const mx::array& a) { return {a.shape().begin(), a.shape().end()}; }
+
+std::atomic<int64_t> kernels_run = 0;
 
 class Walk {
  public:
@@ -70,8 +77,11 @@ class Walk {
     std::unordered_set<std::uintptr_t> once;
     for (const mx::array& in : a.inputs())
       if (once.insert(in.id()).second) read += static_cast<int64_t>(in.nbytes());
-    const mx::Shape shape = a.shape();
-    rows.emplace_back(name, read, written, std::vector<int>(shape.begin(), shape.end()));
+    std::vector<Sizes> inputs;
+    for (const mx::array& in : a.inputs()) inputs.push_back(sizes_of(in));
+    rows.emplace_back(name, read, written, sizes_of(a), inputs);
+    if (name == "Concatenate")  // a copy of each input; the first one has the bytes
+      for (size_t i = 1; i < inputs.size(); ++i) rows.emplace_back(name, 0, 0, sizes_of(a), inputs);
   }
 
  private:
@@ -152,6 +162,7 @@ void fill_counting(const std::string& backend) {
     for (const int n : call.grid) key += std::to_string(n) + "/";
     return graph::cpu_call("gpu." + call.name, key, inputs, call.outputs,
                            [](std::span<const graph::Input>, std::span<const graph::Output> out) {
+                             ++kernels_run;
                              for (const graph::Output& o : out)
                                std::memset(o.data, 0, static_cast<size_t>(o.size) * o.dtype.size());
                            });
@@ -168,5 +179,11 @@ void bind_counting(nb::module_& m) {
     Walk walk;
     for (const mx::array& a : arrays) walk.visit(a);
     return walk.rows;
+  });
+  // How many kernels were evaluated so far, also where nobody looked.
+  m.def("kernels_run", [] { return kernels_run.load(); });
+  // Whether reading the values waits for nothing.
+  m.def("is_ready", [](const mx::array& a) {
+    return !a.has_primitive() || a.status() == mx::array::Status::available;
   });
 }

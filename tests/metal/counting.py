@@ -13,27 +13,31 @@ from mlx_lattice.training import trainer
 
 @dataclass
 class Work:
-    """What was launched: rows of name, bytes read, bytes written, shape of the result."""
+    """What was launched: rows of name, bytes read, bytes written, shapes of result and inputs.
+
+    hidden: kernels that ran although no start and no wait of the program was seen to ask for them.
+    """
 
     rows: list = field(default_factory=list)
     starts: int = 0
     waits: int = 0
+    hidden: int = 0
 
     def __len__(self):
         return len(self.rows)
 
     @property
     def bytes(self):
-        return sum(read + written for _, read, written, _ in self.rows)
+        return sum(read + written for _, read, written, *_ in self.rows)
 
     def named(self, pattern):
         return [row for row in self.rows if re.search(pattern, row[0])]
 
     def table(self):
-        """Launches and megabytes by kind; products of tiles also by the share of used columns."""
+        """Launches and megabytes by kind; of products the share of their tiles that is used."""
         kinds = collections.defaultdict(list)
-        for name, read, written, shape in self.rows:
-            kinds[_kind(name)].append((read + written, tile_use(name, shape)))
+        for row in self.rows:
+            kinds[_kind(row[0])].append((row[1] + row[2], tile_use(row)))
         lines = [f"{'kernel':<34} {'launches':>8} {'MB':>9} {'tile use':>8}"]
         for kind, of in sorted(kinds.items(), key=lambda kind: -sum(b for b, _ in kind[1])):
             used = [use for _, use in of if use]
@@ -49,13 +53,24 @@ def _kind(name):
     return re.sub(r"\d+x\d+(_\w+)?|_\d+$", "", name).rstrip("_")
 
 
-def tile_use(name, shape):
-    """The share of the columns of conv tiles that are channels; None for other kernels."""
-    found = re.match(r"gpu\.conv_tiles_[a-z]+(\d+)x", name)
+def tile_use(row):
+    """The share of the columns of tiles that are channels; None for other kernels.
+
+    A tile of a weight gradient has channels of x and of g on its two sides.
+    """
+    name, _, _, shape, inputs = row
+    found = re.match(r"gpu\.(conv_tiles_[a-z]+|outer_tiles)(\d+)x", name)
     if not found:
         return None
-    width = int(found[1])
-    return shape[-1] / (-(-shape[-1] // width) * width)
+    width, use = int(found[2]), 1.0
+    sides = [shape[-1]] if found[1] != "outer_tiles" else [inputs[0][-1], inputs[1][-1]]
+    for side in sides:
+        use *= side / (-(-side // width) * width)
+    return use
+
+
+# What reads values of an array, and so waits for them.
+READERS = ("item", "tolist", "__float__", "__int__", "__bool__", "__index__", "__array__")
 
 
 @contextlib.contextmanager
@@ -89,12 +104,23 @@ def counting(backend="metal"):
         work.starts += 1
         return True
 
+    def reader(read):
+        def counted(array, *args):
+            if not lattice_stand_in.is_ready(array):
+                look(array)
+                work.waits += 1
+            return read(array, *args)
+
+        return counted
+
     lattice_stand_in.fill_counting(backend)
+    before = lattice_stand_in.kernels_run()
     patches = [
         (mx, "eval", wait),
         (devices, "start_on_gpu", start_on_gpu),
         (trainer, "start", start),
     ]
+    patches += [(mx.array, name, reader(getattr(mx.array, name))) for name in READERS]
     old = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
     for owner, name, new in patches:
         setattr(owner, name, new)
@@ -103,4 +129,7 @@ def counting(backend="metal"):
     finally:
         for owner, name, value in old:
             setattr(owner, name, value)
+        mx.synchronize()
+        seen = sum(row[0].startswith("gpu.") for row in work.rows)
+        work.hidden = lattice_stand_in.kernels_run() - before - seen
         lattice_stand_in.clear()

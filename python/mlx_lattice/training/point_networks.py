@@ -200,7 +200,8 @@ class _Mean:
         self._loss += float(loss)
         scores = outputs.ndim == 2 and labels.ndim == 1 and mx.issubdtype(labels.dtype, mx.integer)
         if scores and outputs.shape[0]:
-            self._right += int((outputs.argmax(axis=1) == labels).sum())
+            with mx.stream(mx.cpu):  # on the GPU it would wait for the step that runs now
+                self._right += int((outputs.argmax(axis=1) == labels).sum())
             self._rows += outputs.shape[0]
 
     def row(self) -> dict[str, float | None]:
