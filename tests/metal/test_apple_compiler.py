@@ -1,4 +1,4 @@
-"""Apple's compiler takes the text of every Metal kernel that the self test launches.
+"""Apple's compiler takes the text of every Metal kernel that the library launches.
 
 It needs Xcode, but no GPU: a host that computes nothing stands in for it and collects the texts.
 """
@@ -14,7 +14,7 @@ import mlx
 import mlx.core as mx
 import pytest
 from metal.host import standing_in
-from mlx_lattice import _ext
+from metal.texts import launch_all
 
 PRELUDE = '#include "mlx/backend/metal/kernels/utils.h"\n'  # what MLX puts before each kernel
 INCLUDE = f"{next(iter(mlx.__path__))}/include"
@@ -29,7 +29,7 @@ def texts():
         return [mx.zeros(shape, dtype) for shape, dtype in launch.outputs]
 
     with standing_in(host, tier="neural_accelerator"):
-        _ext.selftest_rows("gpu", "metal.")
+        launch_all("metal")
     return list(found)
 
 

@@ -13,15 +13,19 @@ import mlx.core as mx
 import pytest
 from metal.host import nvrtc, standing_in
 from metal.host.cuda_text import text_of
-from mlx_lattice import _ext
+from metal.texts import launch_all
 
 FULL = os.environ.get("LATTICE_METAL_FULL") == "1"
+# One of each kind; a strided weight is that of a gradient.
+KERNELS = """norm_parts norm_combine norm_apply_add_relu norm_slope_parts_relu norm_slope_combine
+    norm_slope_apply_relu_keep finite adamw running_statistics conv_tiles_sorted96 outer_tiles96
+    _norm_add_relu _strided outer_tiles32x32_same attention_tile attention_dq attention_dkv"""
 BODY = "namespace mlx::core::cu {\n\nnamespace cg"
 
 
 @functools.cache
 def captured():
-    """Header -> kernels, of all that the self test launches."""
+    """Header -> kernels, of all that the library launches."""
     if nvrtc.missing():
         pytest.skip(nvrtc.missing())
     topics = {}
@@ -33,7 +37,7 @@ def captured():
         return [mx.zeros(shape, dtype) for shape, dtype in launch.outputs]
 
     with standing_in(host, "cuda"):
-        _ext.selftest_rows("gpu", "cuda.")
+        launch_all("cuda")
     return topics
 
 
@@ -53,6 +57,9 @@ def test_all_topics_were_captured():
     topics = captured()
     assert len(topics) >= 7
     assert sum(len(kernels) for kernels in topics.values()) > 150
+    names = " ".join(name for kernels in topics.values() for name in kernels.values())
+    for kernel in KERNELS.split():
+        assert kernel in names, kernel
 
 
 @pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
