@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from metal.host import MetalError
 from metal.host.far import Far, record, run_far
-from mlx_lattice import ops, points
+from mlx_lattice import nn, ops, points
 
 pytestmark = pytest.mark.usefixtures("needs_host")
 
@@ -194,7 +194,74 @@ def norm_values(backend="metal"):
     return launch, arrays, (CHANNELS // 8, ROWS, 1), 1, expected
 
 
+def slopes_of(backend, kernel):
+    """Of a norm with a residual and ReLU; x, g, y and mean of its last 64 rows."""
+    x, added = mx.array(numbers(600, CHANNELS)), mx.array(numbers(600, CHANNELS))
+
+    def loss(x, added):
+        return ops.batch_norm_act(x, eps=1e-3, relu=True, residual=added)[0].sum()
+
+    launch = record(lambda: mx.grad(loss, (0, 1))(x, added), kernel, backend=backend)
+    rows = {name: numbers(64, CHANNELS) for name in "xgy"}
+    mean = numbers(CHANNELS).astype(np.float32)
+    arrays = {name: Far(ROWS, tail) for name, tail in rows.items()}
+    arrays |= {"mean": mean, "words": ints(ROWS, CHANNELS, 512, 0, 0, 0, 0, 0)}
+    x, g, y = (rows[name].astype(np.float32) for name in "xgy")
+    return launch, arrays, np.where(y > 0, g, 0), x - mean
+
+
+def norm_slope_sums(backend="metal"):
+    launch, arrays, slope, away = slopes_of(backend, "norm_slope_parts")
+    parts = -(-ROWS // 512)
+    arrays["parts"] = Far(parts, np.zeros((1, 2, CHANNELS), np.float32))
+    expected = np.stack([slope.sum(0), (slope * away).sum(0)])[None]
+    expected[..., :32] = 0  # only the last group runs, which has the last 32 channels
+    return launch, arrays, (parts * 256, 2, 1), 1, expected
+
+
+def norm_slope_values(backend="metal"):
+    launch, arrays, slope, away = slopes_of(backend, "norm_slope_apply")
+    line = numbers(3, CHANNELS).astype(np.float32)
+    empty = np.zeros((32, CHANNELS), np.float16)
+    arrays |= {"line": line, "kept": Far(ROWS, empty), "dx": Far(ROWS, empty)}
+    expected = line[0] * slope + line[1] * away + line[2]
+    return launch, arrays, (CHANNELS // 8, ROWS, 1), 1, expected[32:]
+
+
+def convolution_with_norm(backend="metal"):
+    """As sorted_convolution, 96 columns wide; norm, residual and ReLU where the tile is stored."""
+    wide, x = 96, scene()
+    layer, after = nn.SubmConv3d(CHANNELS, wide, bias=False), nn.BatchNorm(wide)
+    layer.set_dtype(mx.float16)
+    for module in (layer, after):
+        module.eval()
+    added = x.replace(feats=mx.array(numbers(70, wide)))
+    launch = record(
+        lambda: layer.with_norm(x, after, added, True).feats, "conv_tiles_sorted96", backend=backend
+    )
+    rows = np.arange(ROWS - 1, ROWS - 65, -1, dtype=np.int32)
+    tail, w, residual = numbers(64, CHANNELS), numbers(27, CHANNELS, wide), numbers(64, wide)
+    mean, var, scale, shift = (numbers(wide).astype(np.float32) for _ in range(4))
+    var = np.abs(var) + 1
+    words = ints(ROWS, 27, 1, CHANNELS, wide, CHANNELS * wide, wide, wide, 0, 0)
+    arrays = {"x": Far(ROWS, tail), "w": w, "words": words}
+    arrays |= {"mean": mean, "var": var, "norm_weight": scale, "shift": shift}
+    arrays |= {
+        "residual": Far(ROWS, residual),
+        "map": Far(27 * ROWS, rows),
+        "tile_masks": Far(ROWS // 16, np.full(4, 1 << 26, np.int32)),
+        "order": Far(ROWS, rows[::-1]),
+        "y": Far(ROWS, np.zeros((64, wide), np.float16)),
+    }
+    product = tail[::-1].astype(np.float32) @ w[26].astype(np.float32)
+    expected = (product - mean) / np.sqrt(var) * scale + shift + residual
+    return launch, arrays, (ROWS // 64 * 128, 1, 1), 1, np.maximum(expected, 0)
+
+
 CASES = [
+    norm_slope_sums,
+    norm_slope_values,
+    convolution_with_norm,
     norm_sums,
     norm_values,
     sorted_convolution,
@@ -253,6 +320,11 @@ PLANTS = {
     ),
     "rows of a norm": (
         norm_values,
+        "size_t(row) * size_t(sizes.channels)",
+        "size_t(row * sizes.channels)",
+    ),
+    "rows of a slope": (
+        norm_slope_sums,
         "size_t(row) * size_t(sizes.channels)",
         "size_t(row * sizes.channels)",
     ),

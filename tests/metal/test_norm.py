@@ -136,9 +136,8 @@ def test_without_a_mistake_all_is_right():
     assert outcome(lambda text: text) == "right"
 
 
-@pytest.mark.parametrize("c_out", [24, 96])
-@pytest.mark.parametrize(("residual", "relu"), [(False, False), (True, True)])
-def test_the_norm_where_the_tile_is_stored(c_out, residual, relu):
+def layer_with_norm(c_out):
+    """A layer of 16 -> c_out channels, the norm behind it, its input, and rows to add."""
     random = np.random.default_rng(5)
     coords = np.unique(random.integers(0, 9, (300, 3)), axis=0)
     coords = np.concatenate([np.zeros((len(coords), 1)), coords], 1).astype(np.int32)
@@ -147,18 +146,69 @@ def test_the_norm_where_the_tile_is_stored(c_out, residual, relu):
     layer, after = nn.SubmConv3d(16, c_out, bias=False), nn.BatchNorm(c_out)
     after.running_mean = mx.linspace(-1, 1, c_out)
     after.running_var = mx.linspace(0.5, 2, c_out)
+    after.bias = mx.linspace(1, -1, c_out)
     layer.set_dtype(mx.float16)
     for module in (layer, after):
         module.eval()
-    added = x.replace(
-        feats=mx.array(random.standard_normal((len(coords), c_out)).astype(np.float16))
-    )
+    added = mx.array(random.standard_normal((len(coords), c_out)).astype(np.float16))
+    return layer, after, x, x.replace(feats=added)
+
+
+@pytest.mark.parametrize("c_out", [24, 96])
+@pytest.mark.parametrize(("residual", "relu"), [(False, False), (True, True)])
+def test_the_norm_where_the_tile_is_stored(c_out, residual, relu):
+    layer, after, x, added = layer_with_norm(c_out)
     call = lambda: layer.with_norm(x, after, added if residual else None, relu).feats
     expected = np.array(call())
     with MetalHost("check") as host:
         found = np.array(call())
     assert len(host.launches) == 1 and "_norm" in host.launches[0].name
     np.testing.assert_allclose(found, expected, rtol=4e-3, atol=4e-3)
+
+
+# Of a tile that is 96 wide: norm, residual and ReLU; rows of weights; the gradient of the input.
+TILE_MISTAKES = {
+    "none": ("struct NoBias", "struct NoBias", "^right$"),
+    "the shift": ("* scale + float(shift[m]);", "* scale;", "wrong"),
+    "the residual": ("if (kAdd) value += float(residual[at]);", "", "wrong"),
+    "another channel": ("float(var[m]) + eps", "float(var[0]) + eps", "wrong"),
+    "the ReLU": ("return kRelu ? max(value, 0.0f)", "return kRelu ? value", "wrong"),
+    "rows of weights that two threads have": ("line() < kLines && ", "", "race: "),
+    "strides exchanged": (
+        "int(strides[1]), int(strides[2]),",
+        "int(strides[2]), int(strides[1]),",
+        "wrong|out of",
+    ),
+    "offsets not mirrored": ("kMirrored ? last - k : k", "k", "wrong"),
+}
+
+
+@pytest.mark.parametrize("name", TILE_MISTAKES)
+def test_a_planted_mistake_of_a_tile_is_seen(name):
+    old, new, message = TILE_MISTAKES[name]
+    layer, after, x, added = layer_with_norm(96)
+
+    def gradient(feats):
+        return (layer(x.replace(feats=feats)).feats.astype(mx.float32) * mx.arange(96.0)).sum()
+
+    def results():
+        stored = layer.with_norm(x, after, added, True).feats
+        return [np.array(stored), np.array(mx.grad(gradient)(x.feats))]
+
+    expected = results()
+    change = lambda text: text.replace(old, new) if "struct NoBias" in text else text
+    try:
+        with MetalHost("check", change=change) as host:
+            found = results()
+        assert any("_strided" in ran.name for ran in host.launches)
+        said = "right"
+        for a, b in zip(found, expected, strict=True):
+            limit = 4e-3 * np.abs(b).max()
+            if not np.allclose(a.astype(np.float32), b.astype(np.float32), 4e-3, limit):
+                said = "wrong numbers"
+    except (CompileError, MetalError) as error:
+        said = str(error)
+    assert re.search(message, said), said
 
 
 def test_flags_of_many_arrays_take_few_launches():
