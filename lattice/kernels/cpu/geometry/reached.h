@@ -9,8 +9,9 @@
 // taps, and inside over the input rows, meets them first.
 //
 // Each row lists the taps that fit on each axis, so that a strided kernel looks only at cells that
-// exist: at 3.4 of 27 on average for size 3 and stride 2. The cells are sorted as keys, once each,
-// and then walked as in relations.h.
+// exist: at 3.4 of 27 on average for size 3 and stride 2. Where a bit for every cell fits, marking
+// them sorts them, and the number of bits before a cell is its row. Otherwise the cells are sorted
+// as keys, once each, and then walked as in relations.h.
 #pragma once
 
 #include <memory>
