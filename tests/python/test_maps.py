@@ -33,6 +33,23 @@ def test_dense_transposed_convolution():
     assert mx.allclose(y, mx.conv_transpose2d(x, w, stride=2), atol=1e-5)
 
 
+def test_dilation_of_the_ways_back():
+    rng = np.random.default_rng(3)
+    x = mx.array(rng.normal(size=(1, 4, 5, 3)).astype(np.float32))
+    w = mx.array(rng.normal(size=(6, 2, 3, 3)).astype(np.float32))
+    options = {"stride": (2, 1), "dilation": (3, 2)}
+    y = ops.to_map(ops.conv_transpose2d(ops.from_map(x, stride=2), w, **options))
+    assert mx.allclose(y, mx.conv_transpose2d(x, w, **options), atol=1e-5)
+    fine = ops.from_map(mx.array(rng.normal(size=(1, 9, 8, 6)).astype(np.float32)))
+    # The way back is the adjoint of the way down: <conv(a), b> = <a, inverse(b)>.
+    down = ops.conv2d(fine, mx.moveaxis(w, 3, 0).swapaxes(1, 3).swapaxes(1, 2), **options)
+    b = down.with_feats(mx.array(rng.normal(size=down.shape).astype(np.float32)))
+    back = ops.inverse_conv2d(b, w, fine, **options)
+    assert back.same_coords(fine)
+    assert np.isclose((down.feats * b.feats).sum().item(), (fine.feats * back.feats).sum().item(),
+                      rtol=1e-4)  # fmt: skip
+
+
 def test_map_of_missing_rows():
     x = ops.planar([[0, 1, 2], [1, 0, 0]], mx.array([[1.0, 2], [3, 4]]), shape=(2, 3))
     expected = np.zeros((2, 2, 3, 2), np.float32)

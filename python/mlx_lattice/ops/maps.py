@@ -153,15 +153,17 @@ def conv_transpose2d(
     *,
     stride: int | tuple[int, int] = 2,
     padding: int | tuple[int, int] = 0,
+    dilation: int | tuple[int, int] = 1,
     shape: tuple[int, int] | None = None,
     groups: int = 1,
     order: str = "sorted",
     stream: StreamOrDevice = None,
 ) -> SparseTensor:
     """`ops.conv_transpose3d` with support="reached" of a sparse map."""
-    sparse_input("conv_transpose2d", x)
-    w = _flat("conv_transpose2d", weight)
-    options = _options("conv_transpose2d", stride, padding, 1, shape, groups=groups, order=order)
+    who = "conv_transpose2d"
+    sparse_input(who, x)
+    w = _flat(who, weight)
+    options = _options(who, stride, padding, dilation, shape, groups=groups, order=order)
     return conv_transpose3d(x, w, bias, kernel_size=_size(w), **options, stream=stream)
 
 
@@ -173,19 +175,24 @@ def inverse_conv2d(
     *,
     stride: int | tuple[int, int] = 2,
     padding: int | tuple[int, int] = 0,
+    dilation: int | tuple[int, int] = 1,
+    groups: int = 1,
     stream: StreamOrDevice = None,
 ) -> SparseTensor:
     """`ops.inverse_conv3d` of a sparse map: the way back from `conv2d`, onto the rows of `fine`."""
-    sparse_input("inverse_conv2d", x)
-    w = _flat("inverse_conv2d", weight)
+    who = "inverse_conv2d"
+    sparse_input(who, x)
+    w = _flat(who, weight)
     return inverse_conv3d(
         x,
         w,
         fine,
         bias,
         kernel_size=_size(w),
-        stride=_pair("inverse_conv2d", "stride", stride, 1),
-        padding=_pair("inverse_conv2d", "padding", padding, 0),
+        stride=_pair(who, "stride", stride, 1),
+        padding=_pair(who, "padding", padding, 0),
+        dilation=_pair(who, "dilation", dilation, 1),
+        groups=groups,
         stream=stream,
     )
 
