@@ -174,3 +174,29 @@ def test_box_codes(size, sincos, bins):
     coder["code_size"] = 8
     with pytest.raises(ValueError, match="code_size must be 7"):
         detection.Detector(config)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda c: c["model"].pop("DENSE_HEAD"), "model lacks DENSE_HEAD; it has NAME, VFE"),
+        (lambda c: c["model"]["VFE"].pop("NUM_FILTERS"), r"model\.VFE lacks NUM_FILTERS"),
+        (lambda c: c["model"].pop("BACKBONE_2D"), "other heads follow a BACKBONE_2D"),
+        (lambda c: c["model"]["DENSE_HEAD"].update(NAME="VoxelNeXtHead"), "VoxelNeXtHead follows"),
+        (lambda c: c.pop("voxel_size"), "config lacks voxel_size"),
+        (lambda c: c.update(voxel_size=[0.16, 0.16, 2]), "pillars are one cell high"),
+        (lambda c: c.update(point_cloud_range=[0, 0, 0, 5]), "expected six numbers"),
+        (lambda c: c.update(class_names=[]), "expected at least one name"),
+    ],
+)
+def test_configurations_that_do_not_fit(change, message):
+    config = Recorded("pointpillars").net().settings.as_dict()
+    config = copy.deepcopy(config)
+    change(config)
+    with pytest.raises(ValueError, match=message):
+        detection.Detector(config)
+
+
+def test_a_checkpoint_without_configuration():
+    with pytest.raises(ValueError, match=r"net\.pth needs config: second_kitti"):
+        detection.load("net.pth")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...core._checks import instance
+from ...core._checks import path as check_path
 from .detector import Detector, Voxels
 from .published import PUBLISHED
 from .results import Detections
@@ -49,7 +50,13 @@ def load(
         net = models.detection.load("second_7862.pth", "second_kitti")
         print(net.detect(points))
     """
+    check_path("load", path)
     if config is None:
+        if not str(path).endswith(".safetensors"):
+            raise ValueError(
+                f"[detection.load] {path} needs config: {', '.join(PUBLISHED)}, or a file or dict; "
+                "only files of Detector.save hold their own"
+            )
         return Detector.load(path)
     from ...io import read_checkpoint
 

@@ -102,6 +102,13 @@ class Detector(Model):
                 f"[Detector] DENSE_HEAD must be AnchorHeadSingle, CenterHead or VoxelNeXtHead, got "
                 f"{model['DENSE_HEAD']['NAME']!r}"
             )
+        is_sparse = isinstance(self.get("backbone_3d"), VoxelNeXtBackbone)
+        if (head is SparseCenterHead) != is_sparse or is_sparse == ("backbone_2d" in self):
+            raise ValueError(
+                "[Detector] VoxelNeXtHead follows VoxelResBackBone8xVoxelNeXt, and other heads "
+                f"follow a BACKBONE_2D; got {model['DENSE_HEAD']['NAME']} with "
+                f"{', '.join(k for k in model if k.startswith('BACKBONE')) or 'no backbone'}"
+            )
         self.dense_head = head(channels, settings)
 
     def _add_sparse_part(self, in_channels: int, widths: Sequence[int] | None, order: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,28 @@ from ...core._checks import finite, instance, integer, listed, names, one_of, wr
 Config = Mapping[str, Any]
 
 _NAMES = ("SECONDNet", "PointPillar", "CenterPoint", "VoxelNeXt")
+
+
+class _Part(dict[str, Any]):
+    """A part of the configuration. A key that is asked for and missing is named."""
+
+    def __init__(self, values: Config, path: str) -> None:
+        super().__init__((key, _part(value, f"{path}.{key}")) for key, value in values.items())
+        self._path = path
+
+    def __missing__(self, key: str) -> Any:
+        raise ValueError(
+            f"[detection] {self._path} lacks {key}; it has {', '.join(map(str, self))}"
+        )
+
+
+def _part(value: Any, path: str) -> Any:
+    """A copy of plain data in which every dict is a `_Part`."""
+    if isinstance(value, Mapping):
+        return _Part(value, path)
+    if isinstance(value, (list, tuple)):
+        return [_part(item, f"{path}[{i}]") for i, item in enumerate(value)]
+    return value
 
 
 @dataclass(frozen=True)
@@ -45,6 +66,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "class_names", tuple(names(self, "class_names", self.class_names)))
+        if not self.class_names:
+            wrong_value(self, "class_names", self.class_names, "at least one name")
         for name in ("low", "high", "voxel_size"):
             corner = listed(self, name, getattr(self, name), "three numbers")
             if len(corner) != 3:
@@ -53,6 +76,7 @@ class Settings:
         for name in ("max_points", "max_voxels"):
             object.__setattr__(self, name, integer(self, name, getattr(self, name)))
         instance(self, "model", self.model, dict, "the configuration of the parts")
+        object.__setattr__(self, "model", _part(self.model, "model"))
         one_of(self, "family", self.family, ("openpcdet", "det3d"))
         if min(self.voxel_size) <= 0:
             wrong_value(self, "voxel_size", self.voxel_size, "three numbers > 0")
@@ -94,27 +118,23 @@ def read_settings(config: Config | str | Path) -> Settings:
     """
     expected = "the name of a published detector, a file or a dict"
     instance("read_settings", "config", config, (Mapping, str, os.PathLike), expected)
-    data = config if isinstance(config, Mapping) else _read(config)
+    data: Config = _Part(config if isinstance(config, Mapping) else _read(config), "config")
     if "MODEL" in data:
         data = _from_openpcdet(data)
     elif "tasks" in data:
         data = _from_det3d(data)
-    missing = [
-        key
-        for key in ("class_names", "point_cloud_range", "voxel_size", "model")
-        if key not in data
-    ]
-    if missing:
-        raise ValueError(f"[detection] config lacks {', '.join(missing)}; it has {list(data)}")
-    low_high, size = [float(v) for v in data["point_cloud_range"]], data["voxel_size"]
+    data = _Part(data, "config")
+    corners = listed("read_settings", "point_cloud_range", data["point_cloud_range"], "six numbers")
+    if len(corners) != 6:
+        wrong_value("read_settings", "point_cloud_range", corners, "six numbers, two corners")
     settings = Settings(
-        tuple(map(str, data["class_names"])),
-        (low_high[0], low_high[1], low_high[2]),
-        (low_high[3], low_high[4], low_high[5]),
-        (float(size[0]), float(size[1]), float(size[2])),
+        data["class_names"],
+        (corners[0], corners[1], corners[2]),
+        (corners[3], corners[4], corners[5]),
+        data["voxel_size"],
         int(data.get("max_points_per_voxel", 10)),
         int(data.get("max_voxels", 160000)),
-        copy.deepcopy(dict(data["model"])),
+        data["model"],
         str(data.get("family", "openpcdet")),
         tuple(map(str, data.get("columns", ()))),
     )
@@ -140,6 +160,12 @@ def _check(settings: Settings) -> None:
                 f"[detection] the grid does not fit: {high - low} m along {axis} is no multiple of "
                 f"the voxel size {size}; change point_cloud_range or voxel_size"
             )
+    if settings.model["VFE"]["NAME"] == "PillarVFE" and settings.grid[2] != 1:
+        raise ValueError(
+            "[detection] the grid does not fit: pillars are one cell high, but voxel_size gives "
+            f"{settings.grid[2]} cells along z; set its third number to "
+            f"{settings.high[2] - settings.low[2]}"
+        )
 
 
 def _read(config: str | Path) -> Config:

@@ -113,7 +113,7 @@ def point_columns(state: State, settings: Settings) -> int:
     if weight is None:
         raise ValueError(
             "[detection.load] the file has neither backbone_3d.conv_input.0.weight nor "
-            f"vfe.pfn_layers.0.linear.weight; it begins with {', '.join(list(state)[:4])}"
+            f"vfe.pfn_layers.0.linear.weight; it has {', '.join(list(state)[:4]) or 'no weights'}"
         )
     norm = len(state["backbone_3d.conv_input.1.weight"])
     volume = 27
