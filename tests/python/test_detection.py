@@ -14,7 +14,7 @@ import mlx.nn
 import numpy as np
 import pytest
 from mlx.utils import tree_flatten
-from mlx_lattice import cli, datasets, io, ops, samples, viewer
+from mlx_lattice import cli, datasets, io, ops, samples
 from mlx_lattice.models import detection
 from mlx_lattice.models.detection.anchor_head import decode_boxes
 from mlx_lattice.training.detection import (
@@ -303,16 +303,6 @@ def test_detect_command(tmp_path, capsys):
     assert "43 boxes" in capsys.readouterr().out
     assert len(json.loads((tmp_path / "boxes.json").read_text())) == 43
     assert (tmp_path / "scan.html").stat().st_size > 10_000
-
-
-def test_boxes_in_the_viewer():
-    frame = street_of_boxes()
-    drawn = viewer.with_boxes(frame.points[:, :3], frame.boxes, frame.labels, [0.9, 0.8, 0.7])
-    assert set(np.unique(drawn.columns["box"])) == {0, 1, 2}
-    panels = viewer.compare_boxes(
-        frame.points[:, :3], (frame.boxes, frame.labels), (frame.boxes, frame.labels, [1, 1, 1])
-    )
-    assert [panel.title for panel in panels] == ["found", "truth"]
 
 
 def test_kitti_objects(tmp_path):

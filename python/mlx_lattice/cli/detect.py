@@ -89,7 +89,8 @@ def _detect(arguments: argparse.Namespace) -> None:
         print(f"wrote {arguments.output}")
     if arguments.view is not None:
         path = arguments.view or str(Path(arguments.input).with_suffix(".html"))
-        drawn = viewer.with_boxes(cloud, boxes, labels, scores)
-        classes = ["scan", *net.settings.class_names]
-        viewer.write(path, drawn, color="box", classes=classes, unit="m")
+        classes = net.settings.class_names
+        title = Path(arguments.input).name
+        panel = viewer.box_panel(cloud, boxes, labels, scores, classes=classes, title=title)
+        viewer.write(path, panel, classes=viewer.box_classes(classes), unit="m")
         print(f"next: open {path}")

@@ -18,7 +18,7 @@ from ..core._checks import path as _check_path
 from ..io.atomic_files import atomic_file as _atomic_file
 from ..io.atomic_files import write_bytes as _write_bytes
 from ..io.cloud import PointCloud as _PointCloud
-from .boxes import compare_boxes, with_boxes
+from .boxes import box_classes, box_panel, compare_boxes, with_boxes
 from .html_page import page
 from .notebook_frame import Frame, show
 from .scene import Panel
@@ -32,6 +32,8 @@ if _TYPE_CHECKING:
 __all__ = [
     "Frame",
     "Panel",
+    "box_classes",
+    "box_panel",
     "compare",
     "compare_boxes",
     "page",

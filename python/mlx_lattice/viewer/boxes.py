@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core._checks import numpy_array, positive, wrong_type
+from ..core._checks import names, numpy_array, positive, wrong_type
 from ..io.cloud import PointCloud
 
 if TYPE_CHECKING:
     from ..core.types import ArrayLike
-    from .scene import Panel
+    from .scene import ClassName, Panel
 
 _CORNERS = np.array([[x, y, z] for z in (-1, 1) for x, y in ((1, 1), (-1, 1), (-1, -1), (1, -1))])
 _EDGES = [
@@ -117,21 +117,74 @@ def with_boxes(
     return PointCloud(np.concatenate([scan.points, drawn.astype(scan.points.dtype)]), columns)
 
 
+def box_classes(classes: Sequence[str]) -> dict[int, ClassName]:
+    """Names and colors of the layer `box`, for the option `classes` of `write` and `page`.
+
+    The scan is gray, so that boxes stand out; class i + 1 has the name classes[i].
+
+    >>> from mlx_lattice import viewer
+    >>> viewer.box_classes(["Car"])
+    {0: ('scan', (140, 148, 160)), 1: ('Car', (230, 159, 0))}
+    """
+    from .scene import class_color
+
+    found = names("box_classes", "classes", classes)
+    made: dict[int, ClassName] = {0: ("scan", (140, 148, 160))}
+    return made | {i: (name, class_color(i)) for i, name in enumerate(found, 1)}
+
+
+def box_panel(
+    cloud: PointCloud | ArrayLike,
+    boxes: ArrayLike,
+    labels: ArrayLike | None = None,
+    scores: ArrayLike | None = None,
+    *,
+    classes: Sequence[str] = (),
+    title: str = "",
+) -> Panel:
+    """A panel of a cloud with boxes in the colors of their classes, and their scores above them.
+
+    Args:
+        cloud, boxes, labels, scores: As for `with_boxes`. Without scores nothing is written.
+        classes: Name of label i + 1, as `Settings.class_names` of a detector.
+        title: The caption.
+
+    Examples:
+        >>> import numpy as np
+        >>> from mlx_lattice import viewer
+        >>> box = [[0.0, 0, 0, 4, 2, 2, 0]]
+        >>> viewer.box_panel(np.zeros((1, 3)), box, [1], [0.87], classes=["Car"]).marks
+        [(0.0, 0.0, 1.0, 'Car 0.87')]
+    """
+    from .scene import Panel
+
+    drawn = with_boxes(cloud, boxes, labels, scores)
+    rows, given = _rows("box_panel", boxes), names("box_panel", "classes", classes)
+    kinds = _per_box("labels", labels, len(rows), np.int32)
+    marks = []
+    for i, (x, y, z, _, _, high) in enumerate(rows[:, :6].tolist() if scores is not None else ()):
+        name = [given[kinds[i] - 1]] if 1 <= kinds[i] <= len(given) else []
+        words = " ".join([*name, f"{float(np.asarray(scores)[i]):.2f}"])
+        marks.append((x, y, z + high / 2, words))
+    return Panel(drawn, title, "box", marks)
+
+
 def compare_boxes(
     cloud: PointCloud | ArrayLike,
     truth: tuple[ArrayLike, ArrayLike],
     found: tuple[ArrayLike, ArrayLike, ArrayLike],
+    *,
+    classes: Sequence[str] = (),
 ) -> Sequence[Panel]:
-    """Two panels of one cloud: the boxes that were found, and those that are true.
+    """Two panels of one cloud: the boxes that were found, with their scores, and those that are
+    true.
 
-    truth: (boxes, labels); found: (boxes, labels, scores).
+    truth: (boxes, labels); found: (boxes, labels, scores); classes: names as for `box_panel`.
     """
-    from .scene import Panel
-
     for name, value, count in (("truth", truth, 2), ("found", found, 3)):
         if not isinstance(value, (tuple, list)) or len(value) != count:
             wrong_type("compare_boxes", name, value, f"{count} arrays")
     return [
-        Panel(with_boxes(cloud, *found), "found", "box"),
-        Panel(with_boxes(cloud, *truth), "truth", "box"),
+        box_panel(cloud, *found, classes=classes, title="found"),
+        box_panel(cloud, *truth, classes=classes, title="truth"),
     ]

@@ -98,7 +98,7 @@ def _panels(s: Scene) -> list[dict[str, object]]:
     made: list[dict[str, object]] = []
     first: dict[int, int] = {}
     for i, p in enumerate(s.panels):
-        head = {"title": p.title, "color": p.color}
+        head = {"title": p.title, "color": p.color, "marks": p.marks}
         if p.cloud in first:
             made.append({**head, "same": first[p.cloud]})
         else:

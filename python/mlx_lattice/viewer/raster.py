@@ -19,6 +19,7 @@ from .scene import (
     BACKGROUNDS,
     TILT,
     Classes,
+    Drawn,
     Layer,
     Panels,
     Scene,
@@ -76,6 +77,7 @@ def render(
             diameter,
             BACKGROUNDS[theme],
         )
+        _marks(part, panel, view, INKS[theme], BACKGROUNDS[theme])
         image.paste(part, corner)
     _words(image, s, corners, title, INKS[theme])
     return image
@@ -105,6 +107,22 @@ def _words(
     left = 16
     for name in used:
         left += _legend(pen, by_name[name], left, image.height, ink)
+
+
+def _marks(
+    image: Image.Image,
+    panel: Drawn,
+    view: tuple[np.ndarray, float],
+    ink: tuple[int, int, int],
+    back: tuple[int, int, int],
+) -> None:
+    """Writes the words of a panel at their places."""
+    pen, font, (middle, zoom) = ImageDraw.Draw(image), ImageFont.load_default(13), view
+    for *place, words in panel.marks:
+        x = (np.dot(place, RIGHT) - middle[0]) * zoom / SCALE + image.width / 2
+        y = (middle[1] - np.dot(place, UP)) * zoom / SCALE + image.height / 2
+        if 0 <= x < image.width and 0 <= y < image.height:
+            pen.text((x, y), words, ink, font, "ms", stroke_width=2, stroke_fill=back)
 
 
 def _view(points: np.ndarray, width: int, height: int) -> tuple[np.ndarray, float]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 
 from ..core import SparseTensor
-from ..core._checks import integer, number, numpy_array, told
+from ..core._checks import finite, integer, listed, number, numpy_array, told, wrong_value
 from ..io.cloud import PointCloud, color8, whole_numbers
 
 if TYPE_CHECKING:
@@ -79,14 +79,23 @@ class Panel:
         cloud: A `PointCloud`, or positions of shape (N, 3).
         title: The caption.
         color: The layer that this panel shows first; `None` takes the layer of the page.
+        marks: Words at places: (x, y, z, text) of each.
     """
 
     cloud: PointCloud | SparseTensor | np.ndarray | mx.array
     title: str = ""
     color: str | None = None
+    marks: Sequence[tuple[float, float, float, str]] = ()
 
     def __post_init__(self) -> None:
         text("title", self.title)
+        for mark in listed("Panel", "marks", self.marks, "a list of (x, y, z, text)"):
+            if not isinstance(mark, (tuple, list)) or len(mark) != 4:
+                wrong_value("Panel", "marks", mark, "(x, y, z, text)")
+            *place, words = mark
+            text("marks", words)
+            for value in place:
+                finite("Panel", "marks", value)
         if self.color is not None:
             text("color", self.color)
 
@@ -124,6 +133,7 @@ class Drawn:
     values: dict[str, np.ndarray]
     total: int
     bad: int
+    marks: list[tuple[float, float, float, str]]  # around the center too
 
 
 @dataclass(frozen=True)
@@ -167,7 +177,9 @@ def scene(
     shown = [_sample(cloud, limit // len(clouds)) for cloud in clouds]
     points = [c.points.astype(np.float64) for c in shown]
     center, radius = _center(np.concatenate(points))
-    layers = _layers(shown, _classified(shown, color), _named(classes))
+    begins = {p.color for p in pictures}
+    common = begins.pop() if len(begins) == 1 else None
+    layers = _layers(shown, _classified(shown, color or common), _named(classes))
     first = _first_layer([layer.name for layer in layers], color, pictures)
     drawn = []
     for p in pictures:
@@ -181,6 +193,7 @@ def scene(
                 {layer.name: _values(shown[i], layer) for layer in layers if _has(shown[i], layer)},
                 len(clouds[i]),
                 int((~clouds[i].finite()).sum()),
+                [(*(np.array(mark[:3]) - center).tolist(), mark[3]) for mark in p.marks],
             )
         )
     titles = [
