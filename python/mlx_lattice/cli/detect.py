@@ -39,7 +39,7 @@ def add_command(commands: Commands) -> None:
         metavar="PAGE",
         help="write a page with the boxes (default: the name of the scan with .html)",
     )
-    parser.add_argument("--output", metavar="JSON", help="write the boxes to a JSON file")
+    parser.add_argument("--output", metavar="JSON", help="write the boxes, with velocities if there are any, to a JSON file")
     parser.add_argument(
         "--score", type=float, default=0.0, metavar="S", help="only boxes of at least this score"
     )
@@ -81,10 +81,13 @@ def _detect(arguments: argparse.Namespace) -> None:
         f"{lost.get('full_grid', 0):,} beyond the last voxel"
     )
     if arguments.output:
-        rows = [
-            {"name": n, "score": float(s), "box": [float(v) for v in b]}
-            for n, s, b in zip(names, scores, boxes)
+        rows: list[dict[str, object]] = [
+            {"name": n, "score": s, "box": b}
+            for n, s, b in zip(names, scores.tolist(), boxes.tolist())
         ]
+        if found.velocities is not None:
+            for row, velocity in zip(rows, found.velocities[keep].tolist()):
+                row["velocity"] = velocity
         write_bytes(arguments.output, json.dumps(rows, indent=1).encode())
         print(f"wrote {arguments.output}")
     if arguments.view is not None:
