@@ -10,7 +10,12 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from mlx_lattice import ops
-from mlx_lattice.training.detection import kitti_metrics, nuscenes_metrics
+from mlx_lattice.training.detection import (
+    in_range,
+    kitti_metrics,
+    nuscenes_attributes,
+    nuscenes_metrics,
+)
 
 GOLDENS = Path(__file__).parent / "goldens"
 
@@ -105,3 +110,25 @@ def test_nuscenes_metrics():
     assert np.abs(scores.errors - data["nuscenes/tp_errors"]).max() <= 1e-6
     assert abs(scores.mean_ap - data["nuscenes/mean_ap"]) <= 1e-6
     assert abs(scores.nds - data["nuscenes/nd_score"]) <= 1e-6
+
+
+def test_attributes_and_ranges():
+    names = ["bus", "bus", "bicycle", "bicycle", "pedestrian", "pedestrian", "car", "traffic_cone"]
+    speeds = np.array([[3, 0], [0.1, 0.1], [0, -1], [0, 0], [1, 1], [0, 0], [0, 0.2], [5, 5]])
+    expected = ["vehicle.moving", "vehicle.stopped", "cycle.with_rider", "cycle.without_rider"]
+    expected += ["pedestrian.moving", "pedestrian.standing", "vehicle.parked", ""]
+    assert nuscenes_attributes(names, speeds).tolist() == expected
+    assert nuscenes_attributes([], np.zeros((0, 2))).tolist() == []
+    with pytest.raises(ValueError, match=r"velocities must have shape \(8, 2\)"):
+        nuscenes_attributes(names, speeds[:3])
+    rows = {"class": np.array([0, 5, 8, 8]), "translation": np.zeros((4, 3))}
+    rows["translation"][:, 0] = [49, 41, 31, -29]
+    ego = np.zeros((4, 2))
+    assert in_range(rows, ego).tolist() == [True, False, False, True]
+    assert in_range(rows, ego + [10, 0]).tolist() == [True, True, True, False]
+    with pytest.raises(ValueError, match=r"class must be in 0\.\.1"):
+        in_range(rows, ego, ["car", "bus"])
+    with pytest.raises(ValueError, match="classes must be some of"):
+        in_range(rows, ego, ["tram"])
+    with pytest.raises(ValueError, match="lacks translation"):
+        in_range({"class": rows["class"]}, ego)

@@ -4,7 +4,7 @@ from ...io.box_frame import BoxFrame
 from .frames import Samples, flip, rotate, scale, varied
 from .kitti_metrics import KittiScores, kitti_metrics
 from .losses import detection_loss
-from .nuscenes_metrics import NuScenesScores, nuscenes_metrics
+from .nuscenes_metrics import NuScenesScores, in_range, nuscenes_attributes, nuscenes_metrics
 from .recipes import learn_streets, overfit, street_config
 from .targets import anchor_targets, center_targets
 
@@ -17,8 +17,10 @@ __all__ = [
     "center_targets",
     "detection_loss",
     "flip",
+    "in_range",
     "kitti_metrics",
     "learn_streets",
+    "nuscenes_attributes",
     "nuscenes_metrics",
     "overfit",
     "rotate",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core._checks import instance, names
+from ...core._checks import instance, names, numpy_array
 
 Floats = NDArray[np.float64]
 Columns = Mapping[str, "NDArray[np.generic]"]
@@ -31,6 +31,16 @@ _RECALL = np.linspace(0, 1, 101)
 _FIRST = 11  # index of the first recall above the least one, 0.1
 _NOT_ASKED = {"traffic_cone": ("orient_err", "vel_err", "attr_err"),
               "barrier": ("vel_err", "attr_err")}  # fmt: skip
+_MOVING = 0.2  # meters per second
+# By class: the attribute of what moves, of what stands, and the most frequent one of the data set.
+_VEHICLE = ("vehicle.moving", "", "vehicle.parked")
+_CYCLE = ("cycle.with_rider", "", "cycle.without_rider")
+_ATTRIBUTES = {
+    **dict.fromkeys(("car", "truck", "trailer", "construction_vehicle"), _VEHICLE),
+    "bus": ("vehicle.moving", "vehicle.stopped", "vehicle.moving"),
+    **dict.fromkeys(("motorcycle", "bicycle"), _CYCLE),
+    "pedestrian": ("", "pedestrian.standing", "pedestrian.moving"),
+}
 
 
 @dataclass(frozen=True)
@@ -89,11 +99,64 @@ def nuscenes_metrics(
 def in_range(columns: Columns, ego: Floats, classes: Sequence[str] = CLASSES) -> NDArray[np.bool_]:
     """Which boxes lie nearer to the vehicle than the range of their class.
 
-    ego (N, 2 or more): x, y of the vehicle for each row, in the frame of the boxes.
+    Args:
+        columns: "class" and "translation", as for `nuscenes_metrics`.
+        ego: (N, 2): x, y of the vehicle for each row, in the frame of the boxes.
+        classes: Their names; each must be one of nuScenes.
+
+    >>> import numpy as np
+    >>> from mlx_lattice.training.detection import in_range
+    >>> rows = {"class": np.array([0, 8]), "translation": np.array([[45.0, 0, 0], [45, 0, 0]])}
+    >>> in_range(rows, np.zeros((2, 2))).tolist()
+    [True, False]
     """
-    place = np.asarray(columns["translation"], np.float64)[:, :2]
-    limit = np.array([CLASS_RANGE[classes[int(c)]] for c in np.asarray(columns["class"])])
-    return np.linalg.norm(place - np.asarray(ego, np.float64)[:, :2], axis=1) < limit
+    who = "in_range"
+    instance(who, "columns", columns, Mapping, "columns by name")
+    ranges = np.array([CLASS_RANGE.get(name, np.nan) for name in names(who, "classes", classes)])
+    missing = [name for name in ("class", "translation") if name not in columns]
+    if missing or np.isnan(ranges).any():
+        raise ValueError(
+            f"[{who}] columns lacks {', '.join(missing)}"
+            if missing
+            else f"[{who}] classes must be some of {', '.join(CLASS_RANGE)}, got {list(classes)}"
+        )
+    kinds = numpy_array(who, "class", columns["class"], "integers (N,)", "iu")
+    place = np.asarray(numpy_array(who, "translation", columns["translation"]), np.float64)
+    ego = np.asarray(numpy_array(who, "ego", ego), np.float64)
+    if kinds.ndim != 1 or place.shape != (len(kinds), 3) or ego.shape != (len(kinds), 2):
+        raise ValueError(
+            f"[{who}] class, translation and ego must have shapes (N,), (N, 3) and (N, 2), got "
+            f"{kinds.shape}, {place.shape} and {ego.shape}"
+        )
+    if kinds.size and not (kinds.min() >= 0 and kinds.max() < len(ranges)):
+        raise ValueError(f"[{who}] class must be in 0..{len(ranges) - 1}")
+    return np.asarray(np.linalg.norm(place[:, :2] - ego, axis=1) < ranges[kinds])
+
+
+def nuscenes_attributes(classes: Sequence[str], velocities: Floats) -> NDArray[np.str_]:
+    """The attribute of each found box by its class and velocity (N, 2), for `nuscenes_metrics`.
+
+    Faster than 0.2 m/s, vehicles are moving and cycles have a rider. Slower, people are standing
+    and buses have stopped. Otherwise a box has the most frequent attribute of its class, cones and
+    barriers have "".
+
+    >>> from mlx_lattice.training.detection import nuscenes_attributes
+    >>> nuscenes_attributes(["car", "car", "barrier"], [[3, 0], [0, 0], [0, 0]]).tolist()
+    ['vehicle.moving', 'vehicle.parked', '']
+    """
+    who = "nuscenes_attributes"
+    kinds = names(who, "classes", classes)
+    given = np.asarray(numpy_array(who, "velocities", velocities), np.float64)
+    if given.shape != (len(kinds), 2):
+        raise ValueError(
+            f"[{who}] velocities must have shape ({len(kinds)}, 2), one for each class name, got "
+            f"{given.shape}"
+        )
+    made = []
+    for name, velocity in zip(kinds, given):
+        moving, standing, frequent = _ATTRIBUTES.get(name, ("", "", ""))
+        made.append((moving if np.hypot(*velocity) > _MOVING else standing) or frequent)
+    return np.array(made, dtype=str)
 
 
 def _checked(what: str, columns: Columns, more: Sequence[str]) -> dict[str, NDArray[np.generic]]:
