@@ -62,6 +62,33 @@ def test_every_point_is_in_one_chunk(tmp_path, monkeypatch, in_memory):
     assert len(np.unique(root >> 10, axis=0)) == len(root)
 
 
+def test_a_far_point_leaves_a_cube_that_is_divided_on_the_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(large_page, "IN_MEMORY", 5000)
+    monkeypatch.setattr(large_page, "LEAF", 2000)
+    cloud = town(30_000)
+    cloud.points[7, 0] += 1e6
+    io.write(tmp_path / "town.npy", cloud)
+    read = []
+    monkeypatch.setattr(
+        large_page.Octree, "_divide", counted(large_page.Octree._divide, read.append)
+    )
+    for _ in range(2):  # over the page of before
+        assert main(["view", str(tmp_path / "town.npy"), "--output", str(tmp_path / "page")]) == 0
+    _, places, values = chunks(tmp_path / "page")
+    assert len(places) == len(cloud) and max(read) <= 5000
+    order, expected = np.sort(places[:, 0]), np.sort(cloud.points[:, 0])
+    assert np.abs(order - expected)[:-1].max() < 0.5
+    assert np.array_equal(np.sort(values[:, 1]), np.sort(cloud.columns["intensity"]))
+
+
+def counted(divide, tell):
+    def run(octree, name, rows):
+        tell(len(rows))
+        divide(octree, name, rows)
+
+    return run
+
+
 def test_a_small_cloud_and_one_point(tmp_path):
     for n in (1, 50):
         io.write(tmp_path / "few.ply", town(100)[:n])
@@ -75,7 +102,8 @@ def test_a_small_cloud_and_one_point(tmp_path):
         (("town.ply", "other.ply", "--output", "page"), "one file or one folder"),
         (("none.ply", "--output", "page"), "No such file"),
         (("town.ply", "--output", "page", "--color", "nothing"), "--color"),
-        (("town.ply", "--output", "full"), "not empty"),
+        (("town.ply", "--output", "full"), "kept.txt, which is no file of such a page"),
+        (("town.ply", "--output", "site"), "index.html, which is no file of such a page"),
     ],
 )
 def test_mistakes_are_named(tmp_path, capsys, monkeypatch, words, told):
@@ -84,9 +112,12 @@ def test_mistakes_are_named(tmp_path, capsys, monkeypatch, words, told):
         io.write(tmp_path / name, town(100))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "kept.txt").write_text("mine")
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "index.html").write_text("mine")
     assert main(["view", *words]) == 1
     assert told in capsys.readouterr().err
     assert (tmp_path / "full" / "kept.txt").exists()
+    assert (tmp_path / "site" / "index.html").read_text() == "mine"
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")

@@ -12,7 +12,6 @@ import base64
 import html
 import json
 import re
-import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ GRID = 64  # cells along the cube of a node, of which each keeps one point
 LEAF = 20_000  # points of a node that is not divided further
 IN_MEMORY = 2_000_000  # points of a cube that is divided in memory
 DEEPEST = 20  # levels
+FILES = r"index\.html|r[0-7]*\.(js|rows)|\.writing-.*"  # of a page, or of one that was not finished
 Tell = Callable[[int], object]
 
 
@@ -88,23 +88,46 @@ class Octree:
         keys, first = np.unique(_cells(rows["at"], level), return_index=True)
         return np.asarray(first[~np.isin(keys, taken, assume_unique=True)])
 
-    def _append(self, rows: np.ndarray, level: int) -> None:
-        for name, part in _by_node(rows, level):
+    def _append(self, rows: np.ndarray, level: int) -> list[str]:
+        """Adds rows to the files of their nodes of a level; returns the nodes."""
+        parts = _by_node(rows, level)
+        for name, part in parts:
             with open(self.folder / f"{name}.rows", "ab") as file:
                 file.write(part.tobytes())
             self.nodes[name] = self.nodes.get(name, 0) + len(part)
+        return [name for name, _ in parts]
 
     def end(self, tell: Tell = lambda n: None) -> None:
         """Divides what is left, and writes the chunks."""
         for name in list(self.nodes):
-            path = self.folder / f"{name}.rows"
-            rows = np.fromfile(path, self.dtype)
-            path.unlink()
-            if len(name) - 1 < self.level:
-                self._chunk(name, rows)
-            else:
-                self._divide(name, rows)
-            tell(len(rows))
+            count = self.nodes[name]
+            self._end_node(name)
+            tell(count)
+
+    def _end_node(self, name: str) -> None:
+        path = self.folder / f"{name}.rows"
+        level = len(name) - 1
+        if level < self.level:
+            self._chunk(name, np.fromfile(path, self.dtype))
+        elif self.nodes[name] <= IN_MEMORY or level >= DEEPEST:
+            self._divide(name, np.fromfile(path, self.dtype))
+        else:
+            self._divide_on_disk(name)
+        path.unlink()
+
+    def _divide_on_disk(self, name: str) -> None:
+        """A cube with more points than fit, such as a town where one point lies far away."""
+        level = len(name) - 1
+        taken, kept, children = np.empty(0, np.int64), [], set()
+        with open(self.folder / f"{name}.rows", "rb") as file:
+            while len(rows := np.fromfile(file, self.dtype, IN_MEMORY)):
+                first = self._first(rows, level, taken)
+                taken = np.union1d(taken, _cells(rows["at"][first], level))
+                kept.append(rows[first])
+                children |= set(self._append(np.delete(rows, first), level + 1))
+        self._chunk(name, np.concatenate(kept))
+        for child in sorted(children):
+            self._end_node(child)
 
     def _divide(self, name: str, rows: np.ndarray) -> None:
         level = len(name) - 1
@@ -231,13 +254,20 @@ def build(
         The octree, whose chunks lie in the folder.
 
     Raises:
-        ValueError: The folder holds something else than a page.
+        ValueError: The folder holds files of others.
     """
-    if folder.exists():
-        if any(folder.iterdir()) and not (folder / "index.html").exists():
-            raise ValueError(f"--output: {folder} is not empty and holds no page; name another")
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    before = list(folder.iterdir())
+    others = [path.name for path in before if not re.fullmatch(FILES, path.name)]
+    if (folder / "index.html").exists() and not (folder / "r.js").exists():
+        others.append("index.html")
+    if others:
+        raise ValueError(
+            f"--output: {folder} holds {min(others)}, which is no file of such a page; name "
+            "another folder"
+        )
+    for path in before:
+        path.unlink()
     octree = Octree(folder, *bounds, total, columns)
     for piece in pieces():
         octree.add(piece)
