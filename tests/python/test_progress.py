@@ -27,6 +27,15 @@ def test_one_line_that_is_wiped():
     assert "loss 0.5" in text and "\n" not in text and text.endswith("\r\x1b[K")
 
 
+def test_rate_and_time_left(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    bar = Progress("read", 6_000_000, "points", stream=io.StringIO())
+    bar.advance(2_000_000)
+    now[0] += 4
+    assert bar.line().endswith("2,000,000/6,000,000 points  0:04  500k points/s  0:08 left")
+
+
 def test_without_a_total():
     bar = Progress("read", unit="bytes", stream=io.StringIO())
     bar.advance(12345)

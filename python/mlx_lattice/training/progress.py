@@ -118,6 +118,8 @@ class Progress:
             + (f" {self.unit}" if self.unit else "")
         )
         parts.append(_clock(spent))
+        if self.unit != "steps" and self.done and spent > 1 and self._share is None:
+            parts.append(f"{_rate(self.done / spent)} {self.unit}/s".replace(" /s", "/s"))
         if self.total and 0 < self.done < self.total and spent > 1 and self._share is None:
             parts.append(f"{_clock(spent / done * (self.total - done))} left")
         return "  ".join(parts + ([self.note] if self.note else []))
@@ -167,6 +169,14 @@ def progress(
         for item in items:
             yield item
             bar.advance()
+
+
+def _rate(rate: float) -> str:
+    for letter in ("", "k", "M"):
+        if rate < 1000 or letter == "M":
+            break
+        rate /= 1000
+    return f"{rate:.3g}{letter}"
 
 
 def _clock(seconds: float) -> str:
