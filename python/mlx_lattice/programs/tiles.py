@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -45,9 +46,15 @@ def tile_program(
 
     Raises:
         ExportError: The network cannot be written as a program.
-        ValueError: The network is in training mode.
+        ValueError: The network is in training mode, or takes points instead of a sparse tensor.
     """
     _check_evaluation(model)
+    if "lengths" in inspect.signature(type(model).__call__).parameters:
+        raise ValueError(
+            f"[receptive_field] {type(model).__name__} is not local: it takes points with lengths, "
+            "whose neighbors may be any others of the cloud; a run by tiles needs a network of one "
+            "sparse tensor"
+        )
     rows = [[0, i % 3, i // 3 % 2, i // 6] for i in range(12)]
     feats = mx.random.normal((12, channels), key=mx.random.key(0)).astype(dtype)
     first = examples.inputs_of(model, SparseTensor(mx.array(rows, mx.int32), feats, stride))
