@@ -1,6 +1,7 @@
 """kill -9 at random moments of `train` and `compress`: files are whole, the old or the new ones.
 
 python tests/attack/kill.py --kills 50
+python tests/attack/kill.py --predict 50     a large cloud, labeled by tiles
 
 The epoch of the checkpoint never goes back: nothing is lost but the epoch under way.
 """
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import mlx.core as mx
 import numpy as np
-from mlx_lattice import io, models, ops
+from mlx_lattice import io, models, ops, training
 from mlx_lattice.cli import main as command
 
 
@@ -48,10 +49,55 @@ def epoch_of(folder: Path) -> int:
     return json.loads(about["state"])["epoch"]
 
 
+def predictions(folder: Path, kills: int) -> int:
+    """Kills `predict --memory`; the same command goes on, and labels are those of the whole run."""
+    rng, r = np.random.default_rng(0), random.Random(0)
+    xy = rng.uniform(0, (110, 70), (60000, 2))
+    cloud = io.PointCloud(np.c_[xy, np.sin(xy[:, 0] / 9)].round(3))
+    io.write(folder / "yard.laz", cloud)
+    run = folder / "run"
+    run.mkdir()
+    pipeline = training.VoxelPipeline(0.2, ((0, "a"), (1, "b"), (2, "c")))
+    net = models.MinkUNet(pipeline.channels, 3, depth=14, width=8)
+    net.save(run / "model.safetensors")
+    pipeline.save(run / "pipeline.json")
+    expected = training.predict_points(net, pipeline, io.read(folder / "yard.laz"))
+    output, work = folder / "out.laz", folder / "out.laz.tiles"
+    words = ["predict", run, folder / "yard.laz", output, "--memory", "1GB", "--tile", "64"]
+    begin = time.monotonic()
+    started(*words).wait()
+    once, hit, finished, passes = time.monotonic() - begin, 0, 0, [0, 0, 0]
+    for i in range(kills + 1):
+        process = started(*words)
+        if i == kills:
+            process.wait()
+        else:
+            hit += killed(process, once * r.random())
+        if (work / "manifest.json").exists():
+            passes[(work / "classes").exists() + any(work.glob("tile_*"))] += 1
+        if output.exists():
+            finished += 1
+            if not np.array_equal(io.read(output).columns["label"], expected):
+                print("the labels are others than those of the whole run")
+                return 1
+            output.unlink()
+    left = [path.name for path in folder.iterdir() if path not in (run, folder / "yard.laz")]
+    print(
+        f"{kills} kills, {hit} of a running process, {passes} in passes 1 to 3; {finished} times "
+        f"to the end, all labels are those of the whole run; left over: {left or 'nothing'}"
+    )
+    return int(bool(left) or not finished)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=50)
-    kills = parser.parse_args().kills
+    parser.add_argument("--predict", type=int, metavar="KILLS")
+    arguments = parser.parse_args()
+    if arguments.predict is not None:
+        with tempfile.TemporaryDirectory() as name:
+            return predictions(Path(name), arguments.predict)
+    kills = arguments.kills
     r, wrong, hit, epoch = random.Random(0), [], 0, 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import shlex
 import time
 from pathlib import Path
@@ -71,10 +72,15 @@ def predict(arguments: argparse.Namespace) -> None:
     if not prediction.total:
         raise ValueError(f"{arguments.cloud}: no points, so there is nothing to label")
     prediction.begin()
+    kept = f"{work} keeps what is done; the same command goes on"
     try:
         _passes(prediction, arguments, begin)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"{work} keeps what is done; the same command goes on") from None
+        raise KeyboardInterrupt(kept) from None
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise ValueError(f"the disk is full; {kept} when there is space") from None
+        raise
 
 
 def _passes(prediction: Prediction, arguments: argparse.Namespace, begin: float) -> None:
@@ -91,10 +97,13 @@ def _passes(prediction: Prediction, arguments: argparse.Namespace, begin: float)
     else:
         prediction.tiles(manifest)
     left = prediction.left(manifest)
-    if left:
+    if left and not prediction.run.ended():
         print(f"this part is done; {len(left):,} tiles of other parts are not yet")
         return
     with prediction.run.locked():
+        if prediction.run.ended():
+            print(f"another process has written {arguments.output}")
+            return
         confusion = prediction.write(manifest)
         prediction.run.remove()
     seconds = time.perf_counter() - begin

@@ -1,12 +1,11 @@
 """Pass 1: points go into the cells of a grid on disk, and the points of each cell become voxels.
 
-The low corner of the whole cloud is the origin, and the second percentile of z is that of the whole
-cloud. So the voxels are those of `VoxelPipeline.scan` on the whole cloud, with the same bits.
+The low corner, the second percentile of z and the sizes of normalized columns are those of the
+whole cloud. So the voxels are those of `VoxelPipeline.scan` on the whole cloud, with the same bits.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from .. import ops
 from ..io.atomic_files import atomic_file
 from ..io.cloud import PointCloud
 from ..training import VoxelPipeline
-from ..training.voxel_pipeline import _column
+from ..training.voxel_pipeline import _column, _exact, to_unit, typical_size
 from .clouds import CloudFile
 
 FAR = 1 << 20  # voxels: float32 positions then still have 1/16 of a voxel
@@ -135,6 +134,11 @@ class PointPass:
         self._folder, self._pipeline, self.low, self._side = folder, pipeline, low, side
         self.cells: dict[tuple[int, int], Cell] = {}
         self._lowest = Smallest(int(total * 0.02) + 2)
+        self._largest = {  # of columns that are divided by their size: the largest, less than 0
+            column: (Smallest(int(total * width * 0.01) + 2), width)
+            for column, width in zip(pipeline.columns, pipeline.widths, strict=True)
+            if column in pipeline.normalized
+        }
         self.finite = 0
         self._seen_low = np.full(3, np.inf)
 
@@ -165,7 +169,10 @@ class PointPass:
         columns = []
         for column, width in zip(self._pipeline.columns, self._pipeline.widths, strict=True):
             values = _column(cloud, column, width, name).reshape(len(cloud), width)
-            if values.dtype.itemsize > 4 or values.dtype.kind == "i":
+            if column in self._largest:
+                kept = values if finite.all() else values[finite]
+                self._largest[column][0].add(-np.abs(to_unit(kept, width)).reshape(-1))
+            elif values.dtype.itemsize > 4 or values.dtype.kind == "i":
                 values = values.astype(np.float32)
             columns.append(values if finite.all() else values[finite])
         dtype: list[Any] = [("p", "<f4", 3)]
@@ -183,10 +190,12 @@ class PointPass:
             raise Moved
         return ground_of(self._lowest.sorted(), self.finite, self._pipeline.voxel)
 
-    @property
-    def found_low(self) -> np.ndarray:
-        """The low corner of the points so far."""
-        return self._seen_low
+    def sizes(self) -> dict[str, float]:
+        """By what columns are divided."""
+        return {
+            column: typical_size(-lowest.sorted(), self.finite * width)
+            for column, (lowest, width) in self._largest.items()
+        }
 
 
 def ground_of(smallest: np.ndarray, count: int, voxel: float) -> float:
@@ -209,7 +218,12 @@ def ground_of(smallest: np.ndarray, count: int, voxel: float) -> float:
 
 
 def make_voxels(
-    folder: Path, cell: Cell, dtype: np.dtype[Any], pipeline: VoxelPipeline, ground: float
+    folder: Path,
+    cell: Cell,
+    dtype: np.dtype[Any],
+    pipeline: VoxelPipeline,
+    ground: float,
+    sizes: dict[str, float],
 ) -> None:
     """Turns the points of a cell into voxels, and deletes the points.
 
@@ -217,7 +231,12 @@ def make_voxels(
     point its voxel.
     """
     points = np.fromfile(cell.path(folder, "points"), dtype)
-    columns = [mx.array(points[n]) for n in (dtype.names or ())[1:]]
+    columns = []
+    for column, width, name in zip(pipeline.columns, pipeline.widths, (dtype.names or ())[1:]):
+        values = points[name]
+        if column in sizes:
+            values = to_unit(values, width) / sizes[column]
+        columns.append(_exact(np.ascontiguousarray(values)))
     tensor, rows = ops.voxel_features(
         mx.array(np.ascontiguousarray(points["p"])),
         pipeline.voxel,
@@ -239,24 +258,3 @@ def count_rows(coords: np.ndarray, side: Sequence[int]) -> tuple[np.ndarray, np.
     """(cells (K, 3), counts (K,)) of voxels in a finer grid."""
     found, counts = np.unique(coords.astype(np.int64) // np.array(side), axis=0, return_counts=True)
     return found, counts
-
-
-def clear(folder: Path) -> None:
-    """Deletes the files of a pass that did not end."""
-    for path in folder.glob("cell_*"):
-        path.unlink()
-    for path in folder.glob("tile_*"):
-        path.unlink()
-
-
-def disk_bytes(files: Sequence[CloudFile], pipeline: VoxelPipeline) -> int:
-    """About how many bytes the passes write: points, then voxels and rows."""
-    total = sum(file.count for file in files)
-    point = 12 + 4 * sum(pipeline.widths) + 4
-    voxel = 12 + 4 * pipeline.channels + 19
-    return total * point + total * voxel // 2
-
-
-def free_bytes(folder: Path) -> int:
-    """What the disk has left."""
-    return shutil.disk_usage(folder).free

@@ -11,9 +11,8 @@ import fcntl
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,8 @@ from .. import __version__
 from .._ext import backend_info
 from ..io.atomic_files import write_bytes
 
-NAME = "manifest.json"
+NAME, LOCK = "manifest.json", "lock"
+OWN = ("cell_", "tile_", ".writing-")
 
 
 def file_hash(path: Path, tell: Callable[[int], object] = lambda n: None) -> str:
@@ -62,7 +62,13 @@ class Run:
         asked = json.loads(json.dumps(asked))
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.locked():
-            if not (self.folder / NAME).exists():
+            if self.ended():
+                others = [path.name for path in self.folder.iterdir() if not _is_own(path.name)]
+                if others:
+                    raise ValueError(
+                        f"{self.folder} holds {min(others)}, which is no file of a run; name an "
+                        "empty folder with --work"
+                    )
                 self.write({"asked": asked})
                 return
             before = self.read()["asked"]
@@ -90,23 +96,32 @@ class Run:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """One process at a time; the system frees the lock of a killed process."""
-        handle = os.open(self.folder / "lock", os.O_CREAT | os.O_RDWR, 0o644)
+        handle = os.open(self.folder / LOCK, os.O_CREAT | os.O_RDWR, 0o644)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
         finally:
             os.close(handle)
 
+    def ended(self) -> bool:
+        """Whether there is no run in the folder: none has begun, or a process has ended it."""
+        return not (self.folder / NAME).exists()
+
+    def clear(self) -> None:
+        """Deletes the files of a pass that did not end."""
+        for path in self.folder.iterdir():
+            if path.name not in (NAME, LOCK) and _is_own(path.name):
+                path.unlink()
+
     def remove(self) -> None:
-        """Deletes the folder."""
-        shutil.rmtree(self.folder)
+        """Deletes the files of the run, and the folder if it then is empty."""
+        (self.folder / NAME).unlink()  # first: a run that was killed here begins again
+        self.clear()
+        (self.folder / LOCK).unlink()
+        with suppress(OSError):
+            self.folder.rmdir()
 
 
-def check_space(folder: Path, needed: int, what: str) -> None:
-    """ValueError unless the disk of the folder has so many bytes."""
-    free = shutil.disk_usage(folder).free
-    if needed > free:
-        raise ValueError(
-            f"{folder}: {what} need about {needed / 1e9:.1f} GB, and the disk has "
-            f"{free / 1e9:.1f} GB; free some space, or name another folder with --work"
-        )
+def _is_own(name: str) -> bool:
+    """Whether a file in the folder of a run has a name that the passes give."""
+    return name in (NAME, LOCK, "classes", "scores") or name.startswith(OWN)

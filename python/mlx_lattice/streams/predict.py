@@ -25,7 +25,8 @@ from . import cells as first_pass
 from . import results as third_pass
 from .cells import Cell, Moved, PointPass
 from .clouds import LAS, CloudFile, files_of
-from .manifest import Run, check_space, file_hash, settings
+from .disk import check_space, existing, output_bytes, work_bytes
+from .manifest import Run, file_hash, settings
 from .tiles import TilePass, cells_from, plan, tile_path
 
 if TYPE_CHECKING:
@@ -78,12 +79,14 @@ class Prediction:
                 f"--memory: found {job.memory >> 20} MiB, expected more than {OWN >> 20} MiB, "
                 "which the process itself takes"
             )
-        if job.pipeline.normalized:
-            raise ValueError(
-                f"{job.cloud}: the pipeline normalizes {', '.join(job.pipeline.normalized)} by the "
-                "whole cloud, which a run by tiles does not do; train without normalization"
-            )
         _ext.receptive_field(self.program)  # an error names what is not local
+        if job.cloud.is_dir():
+            for path in [job.work, *([] if job.output is None else [Path(job.output)])]:
+                if job.cloud.resolve() in path.resolve().parents:
+                    raise ValueError(
+                        f"{path}: found it inside of the input {job.cloud}, whose files count as "
+                        "one cloud; write elsewhere"
+                    )
         if job.output is not None:
             self.output_format = io.format_of(job.output, write=True)
             third_pass.check_output(self.files, job.output, self.output_format, job.pipeline.values)
@@ -91,12 +94,16 @@ class Prediction:
 
     def begin(self) -> None:
         """Checks the disk, and that the folder of the run was made for the same."""
-        there = next(p for p in (self.job.work, *self.job.work.absolute().parents) if p.exists())
+        there = existing(self.job.work)
         if not os.access(there, os.W_OK):
             raise ValueError(f"{self.job.work} cannot be made: {there} may not be written to")
-        if not (self.job.work / "manifest.json").exists():
-            needed = first_pass.disk_bytes(self.files, self.job.pipeline)
-            check_space(there, needed, "the files of the passes")
+        if self.run.ended():  # not begun either
+            needed = work_bytes(self.files, self.job.pipeline)
+            needs = [(self.job.work, needed, "the files of the passes")]
+            if self.job.output is not None:
+                needed = output_bytes(self.files, self.output_format)
+                needs.append((Path(self.job.output).absolute().parent, needed, "the output"))
+            check_space(needs, "name another folder with --work")
         sizes = sum(file.path.stat().st_size for file in self.files)
         with Progress("check", max(sizes >> 20, 1), "MiB") as bar:
             hashes = [file_hash(f.path, lambda n: bar.advance(n >> 20)) for f in self.files]
@@ -120,7 +127,7 @@ class Prediction:
         low, side = self._low(), first_pass.SIDE
         most = (self.job.memory - OWN) // first_pass.POINT_BYTES
         while True:
-            first_pass.clear(self.job.work)
+            self.run.clear()
             done = PointPass(self.job.work, self.job.pipeline, low, self.total, side)
             try:
                 self._bucket(done)
@@ -133,9 +140,12 @@ class Prediction:
                 break
             side //= 2
         cells = [done.cells[at] for at in sorted(done.cells)]
+        sizes = done.sizes()
         with Progress("pass 1 of 3, voxels", sum(c.points for c in cells), "points") as bar:
             for cell in cells:
-                first_pass.make_voxels(self.job.work, cell, done.dtype, self.job.pipeline, ground)
+                first_pass.make_voxels(
+                    self.job.work, cell, done.dtype, self.job.pipeline, ground, sizes
+                )
                 _ext.release_memory()
                 mx.clear_cache()
                 bar.advance(cell.points)

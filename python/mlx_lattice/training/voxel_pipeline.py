@@ -192,8 +192,8 @@ class VoxelPipeline:
         if column not in self.normalized:
             return _exact(_column(cloud, column, width, name))
         values = scaled(cloud, column, width, name)
-        finite = np.abs(values[cloud.finite()])
-        return _exact(values / ((np.percentile(finite, 99) if finite.size else 1.0) or 1.0))
+        sizes = np.abs(values[cloud.finite()]).reshape(-1)
+        return _exact(values / typical_size(sizes, sizes.size))
 
     def point_labels(self, scan: Scan, classes: ArrayLike) -> np.ndarray:
         """(P,) label values of the points of a scan, from the class indices of its voxels.
@@ -274,9 +274,26 @@ class VoxelPipeline:
 
 def scaled(cloud: PointCloud, column: str, width: int, name: str) -> np.ndarray:
     """(P, width) values of a column; 8 and 16 bits become 0..1."""
-    values = _column(cloud, column, width, name)
+    return to_unit(_column(cloud, column, width, name), width)
+
+
+def to_unit(values: np.ndarray, width: int) -> np.ndarray:
+    """(P, width) the same values; 8 and 16 bits become 0..1."""
     scale = {"u1": 255.0, "u2": 65535.0}.get(values.dtype.str[1:], 1.0)
-    return values.reshape(len(cloud), width) / scale
+    return values.reshape(len(values), width) / scale
+
+
+def typical_size(largest: np.ndarray, count: int) -> float:
+    """The 99th percentile of `count` sizes, from the largest of them; 1 for none or zeros."""
+    if not count:
+        return 1.0
+    at = (count - 1) * 0.99
+    before = int(at)
+    places = [before, min(before + 1, count - 1)]
+    places = [place - (count - len(largest)) for place in places]
+    low, high = (float(v) for v in np.partition(largest, places)[places])
+    t = at - before
+    return (low + (high - low) * t if t < 0.5 else high - (high - low) * (1 - t)) or 1.0
 
 
 def _column(cloud: PointCloud, column: str, width: int, name: str) -> np.ndarray:
