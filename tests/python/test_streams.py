@@ -1,5 +1,6 @@
 """`predict --memory`: the labels of the whole run, from files, after a kill, and in parts."""
 
+import errno
 import json
 import re
 import shutil
@@ -13,6 +14,8 @@ import numpy as np
 import pytest
 from mlx_lattice import io, models, training
 from mlx_lattice.cli.main import main
+from mlx_lattice.io.downsample import downsample
+from mlx_lattice.streams import tiles
 from mlx_lattice.streams.cells import Smallest, ground_of
 from test_tiled import random_statistics
 
@@ -94,6 +97,35 @@ def test_a_folder_is_one_cloud(yard, tmp_path):
     io.write(tmp_path / "joined.ply", joined)
     labels, _ = whole(yard, tmp_path / "joined.ply")
     assert np.array_equal(io.read(tmp_path / "out.las").columns["label"], labels)
+
+
+def test_columns_that_are_divided_by_their_size_in_the_whole_cloud(yard, tmp_path):
+    run = shutil.copytree(yard / "run", tmp_path / "run")
+    columns = ("intensity", "gps_time")
+    pipeline = training.VoxelPipeline(
+        0.2, CLASSES, columns=columns, widths=(1, 1), normalized=columns
+    )
+    pipeline.save(run / "pipeline.json")
+    mx.random.seed(4)
+    net = random_statistics(models.MinkUNet(pipeline.channels, 5, depth=14, width=8))
+    net.save(run / "model.safetensors")
+    words = [run, yard / "yard.las", tmp_path / "out.las", "--memory", "1GB", "--tile", "192"]
+    assert main(["predict", *map(str, words)]) == 0
+    p = training.probabilities(net, pipeline, io.read(yard / "yard.las"))
+    after = io.read(tmp_path / "out.las")
+    assert np.array_equal(after.columns["label"], p.argmax(axis=1))
+    assert np.array_equal(after.columns["score"], p.max(axis=1))
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_the_size_of_a_column_from_its_largest_values(kind):
+    rng = np.random.default_rng(6)
+    for n in (1, 2, 99, 100, 101, 5000):
+        sizes = np.abs(rng.normal(size=n)).astype(kind)
+        largest = np.sort(sizes)[-(n // 100 + 2) :]
+        whole = training.voxel_pipeline.typical_size(sizes, n)
+        assert training.voxel_pipeline.typical_size(largest, n) == whole
+        assert whole == pytest.approx(np.percentile(sizes.astype(float), 99), rel=1e-12)
 
 
 def test_points_that_are_not_finite_get_no_label(yard, tmp_path):
@@ -236,6 +268,78 @@ def test_a_full_disk_is_found_before_the_work(yard, tmp_path, capsys, monkeypatc
     assert predict(yard, yard / "yard.las", tmp_path / "out.las") == 1
     assert "the disk has 0.0 GB" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_that_gets_full_on_the_way(yard, tmp_path, capsys, monkeypatch):
+    def full(path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    words = (yard / "yard.las", tmp_path / "out.las", "--tile", "128")
+    with monkeypatch.context() as patch:
+        patch.setattr(tiles, "atomic_file", full)
+        assert predict(yard, *words) == 1
+    assert re.search("disk is full; .*out.las.tiles keeps what is done", capsys.readouterr().err)
+    assert predict(yard, *words) == 0
+
+
+def test_folders_of_others_are_left_alone(yard, tmp_path, capsys):
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "letter.txt").write_text("dear")
+    assert predict(yard, yard / "yard.las", tmp_path / "out.las", "--work", home) == 1
+    assert "letter.txt, which is no file of a run" in capsys.readouterr().err
+    work = tmp_path / "work"
+    work.mkdir()
+    assert predict(yard, yard / "yard.las", work / "out.las", "--work", work) == 0
+    assert [p.name for p in work.iterdir()] == ["out.las"]
+    inside = yard / "tiles" / "out.las"
+    assert predict(yard, yard / "tiles", inside) == 1
+    assert "inside of the input" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("written", ["las", "ply", "npy"])
+@pytest.mark.parametrize("points", ["mean", "first"])
+def test_voxelize_as_in_memory(yard, tmp_path, written, points):
+    words = ["voxelize", yard / "yard.las", "--voxel", 0.5, "--points", points, "--counts"]
+    made = [tmp_path / f"{name}.{written}" for name in ("whole", "cells")]
+    for path, more in zip(made, ([], ["--memory", "1GB"])):
+        assert main(list(map(str, [*words, path, *more]))) == 0
+    if written == "npy":  # whose header may be padded
+        assert np.array_equal(*map(np.load, made))
+    else:
+        assert made[0].read_bytes() == made[1].read_bytes()
+    assert sorted(tmp_path.iterdir()) == sorted(made)
+
+
+def test_voxelize_a_folder_in_little_memory(yard, tmp_path, capsys):
+    out, folder = tmp_path / "out.ply", yard / "tiles"
+    words = ["voxelize", folder, out, "--voxel", "0.5", "--memory"]
+    assert main(list(map(str, [*words, "305MB"]))) == 0
+    assert len(io.read(out)) == len(downsample(io.read(yard / "yard.las"), 0.5).cloud)
+    assert main(list(map(str, [*words, "100MB"]))) == 1
+    assert "--memory: found 100 MiB, expected more than" in capsys.readouterr().err
+
+
+def test_compress_as_in_memory(yard, tmp_path, capsys):
+    folder, whole = tmp_path / "city", tmp_path / "city.mlat"
+    words = ["compress", yard / "yard.las", "--voxel", "0.2"]
+    assert main(list(map(str, [*words, folder, "--memory", "1GB"]))) == 1
+    assert "mkdir -p" in capsys.readouterr().err
+    folder.mkdir()
+    assert main(list(map(str, [*words, whole]))) == 0
+    assert main(list(map(str, [*words, folder, "--memory", "1GB"]))) == 0
+    a, parts = io.read(whole), [io.read(path) for path in sorted(folder.iterdir())]
+    assert len(parts) > 3
+    order = np.lexsort(a.points.T)
+    points = np.concatenate([part.points for part in parts])
+    cells = np.lexsort(points.T)
+    assert np.array_equal(points[cells], a.points[order])
+    for name, values in a.columns.items():
+        found = np.concatenate([part.columns[name] for part in parts])
+        assert np.array_equal(found[cells], values[order]), name
+    (folder / "letter.txt").write_text("dear")
+    assert main(list(map(str, [*words, folder, "--memory", "1GB"]))) == 1
+    assert "letter.txt" in capsys.readouterr().err
 
 
 def test_evaluate_counts_as_in_memory(yard, capsys):

@@ -60,6 +60,8 @@ def add_command(commands: Commands) -> None:
     pack.add_argument(
         "--sensor", type=float, nargs=3, default=[0.0, 0.0, 0.0], metavar=("X", "Y", "Z"), help=what
     )
+    what = "write a folder of files, one for each cell of a grid, in so much memory, such as 2GB"
+    pack.add_argument("--memory", metavar="SIZE", help=what)
     pack.set_defaults(run=_compress)
     written = "Writes the centers of the voxels, in Morton order, with their attributes."
     what = "a .mlat file as a point cloud"
@@ -143,16 +145,14 @@ def _parts(name: str, values: np.ndarray) -> dict[str, mx.array]:
 
 
 def _voxels(
-    cloud: io.PointCloud, size: float, with_attributes: bool
+    cloud: io.PointCloud, size: float, with_attributes: bool, origin: np.ndarray | None = None
 ) -> tuple[mx.array, dict[str, mx.array], tuple[float, float, float], int]:
-    """(coords, attributes, origin, number) of the finite points."""
+    """(coords, attributes, origin, number) of the finite points; from their low corner on."""
     cloud = cloud[cloud.finite()]
     points = cloud.points.astype(np.float64)
-    origin = points.min(0) if len(points) else np.zeros(3)
-    with np.errstate(over="ignore", invalid="ignore"):
-        cells = np.floor((points - origin) / size)
-    if len(cells) and not cells.max() <= 2**31 - 1:
-        raise ValueError(f"--voxel {size}: the points span more than 2^31 voxels")
+    if origin is None:
+        origin = points.min(0) if len(points) else np.zeros(3)
+    cells = _cells(cloud, origin, size)
     table = np.zeros((len(points), 4), np.int32)
     table[:, 1:] = cells
     rows = mx.array(table)
@@ -166,6 +166,15 @@ def _voxels(
             attributes |= _stored(name, values, first, inverse, counts)
     x, y, z = (float(v) for v in origin)
     return coords.coords, attributes, (x, y, z), len(points)
+
+
+def _cells(cloud: io.PointCloud, origin: np.ndarray, size: float) -> np.ndarray:
+    """(N, 3) the voxels of points."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        cells = np.floor((cloud.points.astype(np.float64) - origin) / size)
+    if len(cells) and not cells.max() <= 2**31 - 1:
+        raise ValueError(f"--voxel {size}: the points span more than 2^31 voxels")
+    return cells
 
 
 def _sections(data: bytes) -> Iterator[tuple[str, int]]:
@@ -184,6 +193,11 @@ def _sections(data: bytes) -> Iterator[tuple[str, int]]:
 
 def _compress(arguments: argparse.Namespace) -> None:
     check_positive(arguments, "voxel")
+    if arguments.memory:
+        from .compress_large import compress_large
+
+        compress_large(arguments)
+        return
     if os.path.isdir(arguments.input) and not arguments.output.lower().endswith(".mlat"):
         _compress_folder(arguments)
         return

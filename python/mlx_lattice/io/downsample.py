@@ -7,7 +7,7 @@ other integers   the most frequent value; the smallest in a tie
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import mlx.core as mx
 import numpy as np
@@ -21,18 +21,28 @@ if TYPE_CHECKING:
 AVERAGED = ("color", "intensity")  # also when they are integers
 
 
-def downsample(
-    cloud: PointCloud, size: float, points: str = "mean"
-) -> tuple[PointCloud, np.ndarray, int]:
-    """(PointCloud of the voxels, counts (V,), number of rows that are not finite and left out).
+class Voxels(NamedTuple):
+    """What `downsample` makes: one point per voxel, in the order of their first points."""
 
-    Voxels come in the order of their first point. The grid is aligned to multiples of `size`. Its
-    origin is subtracted in float64, so that maps keep their precision.
+    cloud: PointCloud
+    counts: np.ndarray  # (V,) points of each voxel
+    bad: int  # rows that are not finite and left out
+    first: np.ndarray  # (V,) the row of the first point of each voxel
+
+
+def downsample(
+    cloud: PointCloud, size: float, points: str = "mean", origin: np.ndarray | None = None
+) -> Voxels:
+    """One point for each voxel of a cloud.
+
+    The grid is aligned to multiples of `size`. Its origin, by default that below the low corner, is
+    subtracted in float64, so that maps keep their precision.
     """
     if not (np.isfinite(size) and size > 0):
         raise ValueError(f"[voxelize] size: found {size}, expected a positive number")
     finite = cloud.finite()
     bad = int((~finite).sum())
+    kept = np.flatnonzero(finite)
     if bad:
         cloud = cloud[finite]
     low, high = cloud.bounds() or (np.zeros(3), np.zeros(3))
@@ -42,28 +52,28 @@ def downsample(
                 f"[voxelize] size: found {size}, but the points span {np.max(high - low):g}, more "
                 "than 2^31 voxels; give a larger size, or drop far points"
             )
-    origin = np.floor(low / size) * size
+    if origin is None:
+        origin = np.floor(low / size) * size
     local = cloud.less(origin)
     q = ops.sparse_quantize(local, size)
     voxels, inverse, counts = np.array(q.coords), np.array(q.inverse_rows), np.array(q.counts)
     corners = voxels[:, 1:] * float(size)
+    first = np.empty(len(counts), np.int64)
+    first[inverse[::-1]] = np.arange(len(inverse))[::-1]
     if points == "mean":  # from the corner of the voxel: that is short, and float32 holds it
         inside = mx.array((local - corners[inverse]).astype(np.float32))
         placed = corners + np.array(_mean(q, inside), np.float64)
     elif points == "center":
         placed = corners + 0.5 * float(size)
     elif points == "first":
-        placed = local[np.unique(inverse, return_index=True)[1]].astype(np.float64)
+        placed = local[first].astype(np.float64)
     else:
         raise ValueError(f"[voxelize] points: found {points!r}, expected mean, center or first")
     columns = {
         name: _reduced(name, values, q, inverse, counts) for name, values in cloud.columns.items()
     }
-    return (
-        PointCloud((placed + origin).astype(cloud.points.dtype), columns, dict(cloud.meta)),
-        counts,
-        bad,
-    )
+    made = PointCloud((placed + origin).astype(cloud.points.dtype), columns, dict(cloud.meta))
+    return Voxels(made, counts, bad, kept[first])
 
 
 def _mean(q: SparseQuantization, feats: mx.array) -> mx.array:

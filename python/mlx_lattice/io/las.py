@@ -8,6 +8,7 @@ writing with them gives the same integers again.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -201,13 +202,49 @@ def write_las(
         ValueError: A point or a column does not fit the format; the message says which.
     """
     check_cloud("write_las", cloud)
+    write_las_pieces(path, iter([cloud]), scale=scale, offset=offset, compressed=compressed)
+
+
+def write_las_pieces(
+    path: FilePath,
+    pieces: Iterator[PointCloud],
+    *,
+    scale: ArrayLike | float | None = None,
+    offset: ArrayLike | float | None = None,
+    compressed: bool | None = None,
+) -> None:
+    """`write_las` of a cloud that comes in pieces, whose columns are those of the first."""
     check_path("write_las", path)
     laspy = require("laspy", "io")
     if compressed is None:
         compressed = str(path).lower().endswith(".laz")
     if flag("write_las", "compressed", compressed):
         require("lazrs", "io")
+    cloud = next(pieces)
     scales, offsets = _scale(path, cloud, scale, offset)
+    header, record = _record(path, cloud, scales, offsets, laspy)
+    backend = laspy.LazBackend.Lazrs if compressed else None
+    how = {"closefd": False, "do_compress": compressed, "laz_backend": backend}
+    with (
+        atomic_file(path) as file,
+        laspy.open(file, mode="w", header=header, **how) as writer,
+    ):
+        writer.write_points(record)
+        for cloud in pieces:
+            own, record = _record(path, cloud, scales, offsets, laspy)
+            if own.point_format != header.point_format:
+                raise ValueError(
+                    f"{path}: the columns of the cloud change on the way: found "
+                    f"{list(own.point_format.dimension_names)}, expected "
+                    f"{list(header.point_format.dimension_names)}"
+                )
+            writer.write_points(record)
+
+
+def _record(
+    path: FilePath, cloud: PointCloud, scales: np.ndarray, offsets: np.ndarray, laspy: ModuleType
+) -> tuple[Any, Any]:
+    """The header and the packed points of a cloud."""
     columns = dict(cloud.columns)
     color = columns.pop("color") if _is_color(columns.get("color")) else None
     header = laspy.LasHeader(version="1.4", point_format=6 if color is None else 7)
@@ -229,13 +266,7 @@ def write_las(
         record[name] = values
     for name, values in extra.items():
         record.array[name] = values  # record[name] would take return_num for return_number
-    backend = laspy.LazBackend.Lazrs if compressed else None
-    how = {"closefd": False, "do_compress": compressed, "laz_backend": backend}
-    with (
-        atomic_file(path) as file,
-        laspy.open(file, mode="w", header=header, **how) as writer,
-    ):
-        writer.write_points(record)
+    return header, record
 
 
 def _scale(
