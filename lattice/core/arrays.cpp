@@ -10,6 +10,7 @@
 
 #include "lattice/core/errors.h"
 #include "lattice/graph/dtype.h"
+#include "lattice/kernels/cpu/base/threads.h"
 
 namespace lattice {
 
@@ -40,7 +41,13 @@ mx::array evaluated(const mx::array& a, std::string_view operation, std::string_
 
 mx::array new_array(const void* data, mx::Shape shape, mx::Dtype dtype) {
   mx::array made = graph::empty_array(std::move(shape), dtype);
-  if (data && made.nbytes() > 0) std::memcpy(made.data<char>(), data, made.nbytes());
+  if (!data) return made;
+  // Fresh pages cost more than the copy, so every thread touches its own.
+  constexpr int64_t kPiece = 1 << 20;
+  cpu::parallel_range(static_cast<int64_t>(made.nbytes()), kPiece, [&](int64_t begin, int64_t end) {
+    std::memcpy(made.data<char>() + begin, static_cast<const char*>(data) + begin,
+                static_cast<size_t>(end - begin));
+  });
   return made;
 }
 

@@ -288,7 +288,7 @@ def linear_probe(
     """
     who = "linear_probe"
     table, truth = _table(who, feats), numpy_array(who, "labels", labels)
-    classes, steps = integer(who, "classes", classes), integer(who, "steps", steps)
+    classes, steps = integer(who, "classes", classes, 1, 65536), integer(who, "steps", steps)
     rate, seed = positive(who, "rate", rate), integer(who, "seed", seed, 0, 2**63 - 1)
     if truth.shape != (len(table),) or truth.dtype.kind not in "iu":
         raise ValueError(f"[linear_probe] labels must be {len(table)} integers")
@@ -343,7 +343,8 @@ def _table(who: str, feats: ArrayLike) -> np.ndarray:
             f"[{who}] feats must be finite, found NaN or infinity in {wrong.sum():,} of "
             f"{len(table):,} rows; leave these rows out"
         )
-    return table
+    # The formats for which NumPy has linear algebra.
+    return table.astype(np.float64 if table.dtype.itemsize > 4 else np.float32, copy=False)
 
 
 def _unit(table: np.ndarray) -> np.ndarray:

@@ -360,3 +360,11 @@ def test_writing_to_shown_coordinates_does_not_reach_the_set():
     assert rows_of(
         ops.build_sparse_alignment(kept, None, kept.coords, None, join="left").coords
     ) == rows_of(kept.coords)
+
+
+def test_large_coordinates_are_copied_whole():
+    """Copies of more than a MiB are made piece by piece."""
+    n = 100_003
+    coords = np.zeros((n, 4), np.int32)
+    coords[:, 1], coords[:, 2] = np.divmod(np.random.default_rng(0).permutation(n), 317)
+    assert ops.lookup_coords(coords, coords).tolist() == list(range(n))

@@ -70,6 +70,7 @@ def test_packed_features_keep_cosines():
     packed = encoders.packed_features(feats, 32).astype(np.float32)
     assert packed.dtype == np.float32 and packed.shape == (180, 32)
     assert np.allclose(encoders.similarity(packed, 3), encoders.similarity(feats, 3), atol=0.02)
+    assert encoders.packed_features(feats.astype(np.float16), 32).shape == (180, 32)
 
 
 @pytest.mark.parametrize(
@@ -81,6 +82,7 @@ def test_packed_features_keep_cosines():
         (lambda f: encoders.transfer_labels(f, [], []), "at least 1"),
         (lambda f: encoders.transfer_labels(f, [999], [1]), "rows must be in 0..179"),
         (lambda f: encoders.linear_probe(f, np.full(180, -1), 3), "one at least"),
+        (lambda f: encoders.linear_probe(f, np.zeros(180, int), 2**31 - 1), "at most 65,536"),
         (lambda f: encoders.principal_directions(f, 99), "count must be"),
         (
             lambda f: encoders.pipeline_of(
