@@ -20,7 +20,8 @@ import mlx.nn
 
 from .. import _ext
 from ..core import SparseTensor
-from ..nn._conv import Linear, _Conv
+from ..nn._conv import _Conv
+from ..nn._linear import Linear
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

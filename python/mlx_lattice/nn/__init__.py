@@ -6,12 +6,10 @@ from ._conv import (
     Conv3d,
     ConvTranspose3d,
     GenerativeConvTranspose3d,
-    Linear,
     NormalizedConvTranspose3d,
     NormalizedGenerativeConvTranspose3d,
     NormalizedSubmConv3d,
     SubmConv3d,
-    pack,
 )
 from ._features import (
     GELU,
@@ -26,6 +24,7 @@ from ._features import (
     Softplus,
     Tanh,
 )
+from ._linear import Linear, pack
 from ._neighbor_attention import NeighborAttention
 from ._pool import (
     AvgPool3d,

@@ -15,8 +15,8 @@ import mlx.nn as nn
 
 from .. import ops
 from ..core._checks import flag, integer, number, one_of, positive, share, sparse_input, triple
-from ._conv import Linear
 from ._features import Dropout
+from ._linear import Linear
 
 if TYPE_CHECKING:
     from ..core import SparseTensor

@@ -8,8 +8,8 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from ..core._checks import array, flag, function, integer, names, one_of
-from ._conv import Linear
 from ._features import _on_rows
+from ._linear import Linear
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,8 +10,8 @@ import mlx.nn as nn
 from .. import ops
 from ..core import KernelRelation, KernelSpec, NeighborRelation, SparseTensor
 from ..core._checks import array, flag, integer, number, one_of, rows_input, share, told
-from ._conv import Linear
 from ._features import Dropout
+from ._linear import Linear
 
 if TYPE_CHECKING:
     from ..core.types import Rows, Triple

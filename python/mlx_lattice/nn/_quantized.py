@@ -12,7 +12,8 @@ import mlx.nn as nn
 
 from ..core import QuantizedWeight
 from ..ops import quantize_weight
-from ._conv import Conv3d, ConvTranspose3d, GenerativeConvTranspose3d, Linear, SubmConv3d
+from ._conv import Conv3d, ConvTranspose3d, GenerativeConvTranspose3d, SubmConv3d
+from ._linear import Linear
 
 if TYPE_CHECKING:
     import mlx.core as mx

@@ -20,8 +20,9 @@ from ..core._checks import (
     told,
 )
 from ..core.layouts import GridPooling
-from ._conv import Linear, SubmConv3d
+from ._conv import SubmConv3d
 from ._features import GELU, BatchNorm, Dropout, LayerNorm, _on_rows
+from ._linear import Linear
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
