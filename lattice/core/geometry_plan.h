@@ -24,8 +24,8 @@ namespace lattice {
 /// Everything a network needs to know about the coordinates of one scan.
 class LATTICE_API GeometryPlan {
  public:
-  /// `gradients`: also what the gradients read, such as reversed lists. `gpu`: what kernels of a
-  /// GPU read in place of what those of the CPU do.
+  /// With `gradients` the plan also builds what gradients read, such as reversed lists. With `gpu`
+  /// it builds what the kernels of a GPU read, and not what those of the CPU read.
   static GeometryPlan record(const SparseTensor& x, bool gradients = true, bool gpu = false);
   /// `build` makes the relations: relation_builder() of ops/relations.h asks the routes. Throws
   /// std::invalid_argument for bytes that are no plan.

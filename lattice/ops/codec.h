@@ -1,9 +1,9 @@
 /// @file
 /// Voxels and their values as one compressed byte string: the file format of docs/codec.md.
 ///
-/// Lossless. Rows come back in Morton order (by batch, then as morton_order sorts them), attributes
-/// with them. Bytes that are no such file are std::invalid_argument, whatever they are, in memory
-/// proportional to them. Computed at once, on the CPU.
+/// Lossless. Rows come back in Morton order (by batch, then as morton_order sorts them), with their
+/// attributes. Other bytes raise std::invalid_argument, and decoding never takes more memory than
+/// the size of the input accounts for. Everything is computed at once, on the CPU.
 #pragma once
 
 #include <mlx/array.h>

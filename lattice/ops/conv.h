@@ -29,9 +29,9 @@ namespace lattice {
 /// An array in one of the layouts above, such an array packed for the CPU, or codes of 4 or 8 bits.
 using Weight = std::variant<mx::array, QuantizedWeight, PackedKernel>;
 
-/// Arranges an array in one of the layouts above for many calls on the CPU (core/weights.h).
-/// The array is evaluated; it has values, so not inside mx.compile. `s` decides as in the calls: on
-/// a GPU nothing is arranged.
+/// Arranges an array in one of the layouts above for many calls on the CPU (core/weights.h). The
+/// array is evaluated, so this does not work inside mx.compile. Where `s` is a stream of a GPU,
+/// nothing is arranged.
 LATTICE_API PackedKernel pack_kernel(const mx::array& weight, int64_t groups = 1,
                                      mx::StreamOrDevice s = {});
 

@@ -321,7 +321,8 @@ class Lowering {
   }
 
   // The kernel of a convolution, or the matrix of a linear layer; `x` is what it is applied to.
-  // Its output channels go to last_outputs_. must_be_dense: unpacked here.
+  // Keeps the number of output channels in last_outputs_. With must_be_dense, packed weights are
+  // unpacked here.
   std::string kernel(int weight, int x, bool must_be_dense) {
     const bool linear = now_->name == "linear";
     std::vector<int64_t> shape{-1};

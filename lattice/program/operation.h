@@ -3,7 +3,7 @@
 // An operation has the name, and its operands and attributes have the names, of the function of the
 // extension that Python calls (python/bindings). So the recorder of an export needs no code for a
 // single operation: a function is exportable when a row of this table has its name. One file for
-// each group of operations: ops_<topic>.cpp defines <topic>_operations(), and table.cpp lists them.
+// each group: ops_<topic>.cpp defines <topic>_operations(), and operation.cpp lists them.
 //
 // There is no second description of shapes and dtypes: a program is checked on load by a dry run on
 // a few rows, in which every operation checks its own arguments and nothing is computed.
