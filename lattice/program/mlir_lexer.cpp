@@ -115,11 +115,18 @@ class Lexer {
     return {Token::Kind::string, value, begin};
   }
 
-  // The shape of a tensor holds words such as ?x4xi32: one token from < to >.
+  // The shape of a tensor holds words such as ?x4xi32: one token from < to >. MLIR also reads
+  // spaces around an x.
   Token shape() {
-    const size_t begin = here_;
-    while (is_digit(at()) || is_letter(at()) || at() == '?') ++here_;
-    return token(Token::Kind::word, begin);
+    Token made{Token::Kind::word, "", line_};
+    for (bool apart = false; is_digit(at()) || is_letter(at()) || at() == '?';) {
+      if (apart && at() != 'x' && made.text.back() != 'x') break;
+      made.text += text_[here_++];
+      const size_t before = here_;
+      skip_space();
+      apart = here_ != before;
+    }
+    return made;
   }
 
   Token next() {
@@ -148,6 +155,7 @@ class Lexer {
       case '%':
         return name(Token::Kind::value, here_);
       case '@':
+        if (at() == '"') return {Token::Kind::symbol, string().text, line_};
         return name(Token::Kind::symbol, here_);
       case '!':
         return name(Token::Kind::type, here_);

@@ -148,6 +148,10 @@ class Lowering {
   void convolution(std::string name) {
     const bool onto = name.starts_with("target_");
     if (onto) name = name.substr(7);
+    // In the older package a 1x1x1 kernel is not normalized; older_generative knows it, too.
+    const std::vector<int64_t>& size = attribute("kernel_size").integers;
+    if (name.starts_with("normalized") && size == std::vector<int64_t>{1, 1, 1})
+      name = name.substr(11);
     const size_t weight = onto ? 2 : 1;
     Operands operands{{"x", value(operand(0))}};
     if (onto) operands.emplace_back("coordinates", value(operand(1)));

@@ -13,6 +13,11 @@ namespace {
 
 using Kind = Token::Kind;
 
+// Attributes of a module that verify() reads.
+constexpr std::string_view kOfModules[] = {
+    "lattice.ir_version",   "lattice.schema_digest", "lattice.input_names", "lattice.input_roles",
+    "lattice.output_names", "lattice.output_roles",  "lattice.weight_file"};
+
 class Parser {
  public:
   explicit Parser(std::string_view text) : tokens_(tokens(text)) {}
@@ -21,7 +26,7 @@ class Parser {
     expect_word("module");
     if (is(Kind::symbol)) ++here_;
     expect_word("attributes");
-    module_.attributes = dictionary();
+    module_.attributes = dictionary(true);
     expect("{");
     if (!is_word("func.func"))
       wrong("exactly one function, func.func @forward; a lattice artifact has nothing else");
@@ -163,17 +168,37 @@ class Parser {
     return made;
   }
 
-  Attributes dictionary() {
+  // A module may have further attributes, of any form that MLIR knows; they mean nothing here.
+  Attributes dictionary(bool of_module = false) {
     Attributes made;
     expect("{");
     list("}", [&] {
       const int line = now().line;
-      const std::string key = take(Kind::word, "the name of an attribute");
+      const std::string key =
+          is(Kind::string) ? take(Kind::string, "") : take(Kind::word, "the name of an attribute");
+      const auto [place, fresh] = made.emplace(key, Attribute());
+      if (!fresh) fail_at(line, "the attribute " + key + " is given twice");
+      if (of_module &&
+          std::find(std::begin(kOfModules), std::end(kOfModules), key) == std::end(kOfModules)) {
+        skip_value();
+        return;
+      }
       expect("=");
-      if (!made.emplace(key, attribute()).second)
-        fail_at(line, "the attribute " + key + " is given twice");
+      place->second = attribute();
     });
     return made;
+  }
+
+  // Up to the comma or the brace behind an attribute.
+  void skip_value() {
+    const auto any = [&](std::string_view signs) {
+      return is(Kind::sign) && now().text.size() == 1 && signs.find(now().text) != signs.npos;
+    };
+    for (int depth = 0; depth > 0 || !any(",}"); ++here_) {
+      if (is(Kind::end)) wrong("'}'");
+      depth += any("{[(<") ? 1 : any("}])>") ? -1 : 0;
+      if (depth < 0) wrong("',' or '}'");
+    }
   }
 
   // "key = word" of a sparse type; the order is fixed.

@@ -276,6 +276,8 @@ class Writer {
       refuse("keeps one row per edge in a generative convolution; ours merges them");
     if (!subm) check_padding({"padding"});
     std::string name = subm ? "subm_conv3d" : kind == "forward" ? "conv3d" : "conv_transpose3d";
+    if (normalized && view.triple("kernel_size") == Triple{1, 1, 1})
+      refuse("does not normalize a 1x1x1 kernel; ours does");
     if (normalized) name = "normalized_" + name;
     std::vector<Value> operands{x};
     if (target && given("coordinates")) {

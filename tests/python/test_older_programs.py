@@ -1,6 +1,7 @@
 """Artifacts of the older package: every stored case runs or is refused as it says."""
 
 import json
+import re
 import shutil
 import tarfile
 from pathlib import Path
@@ -10,6 +11,7 @@ import mlx.nn
 import numpy as np
 import pytest
 from mlx_lattice import Program, _ext, models, samples
+from older_oracle import MAKERS, Sparse, random_case
 
 ARCHIVE = Path(__file__).parents[1] / "programs" / "older.tar.xz"
 
@@ -205,3 +207,139 @@ def test_networks_that_it_cannot_say_are_refused(tmp_path):
     program = Program.load(tmp_path / "net.lattice.safetensors")
     with pytest.raises(ValueError, match=r"line \d+: [a-z_]+@1.* has no operation for `"):
         program.export_mlir(tmp_path / "older")
+
+
+def written(folder, text, weights):
+    (folder / "graph.mlir").write_text(text)
+    arrays = {name: mx.array(value) for name, value in weights.items()}
+    mx.save_safetensors(str(folder / "weights.safetensors"), arrays)
+    return folder
+
+
+def check_case(case, found):
+    for name, (_, expected) in case.outputs.items():
+        if not isinstance(expected, Sparse):
+            close(found[name], expected, {"atol": 1e-5, "rtol": 1e-5})
+            continue
+        assert found[name].stride == expected.stride
+        # The order of rows is no part of the format; ours is that of the older package.
+        assert np.array_equal(np.array(found[name].coords), expected.index)
+        close(found[name].feats, expected.feats, {"atol": 1e-5, "rtol": 1e-5})
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_random_programs_of_every_operation(tmp_path, name):
+    for seed in range(6):
+        case = random_case(name, np.random.default_rng(seed))
+        path = written(tmp_path, case.text(), case.weights)
+        check_case(case, run(path, {n: mx.array(a) for n, a in case.inputs.items()}))
+
+
+def split(attributes):
+    """The attributes of a dict: commas inside of brackets do not count."""
+    found, depth = [""], 0
+    for sign in re.sub(r"//[^\n]*", "", attributes):
+        depth += (sign in "<[") - (sign in ">]")
+        if sign == "," and depth == 0:
+            found.append("")
+        else:
+            found[-1] += sign
+    return [a.strip() for a in found]
+
+
+def wrong_values(operation, key, value):
+    yield from ('"x"', "7 : i32", '["a"]', "#lattice.coord<foo>", "array<i64: 1, 1>", "true", "")
+    if value.startswith("array<i64"):
+        yield from ("array<i64: -1, 1, 1>", "array<i64: 1, 1, 1, 1>", "[3, 3, 3]", "3")
+        yield from () if key == "padding" else ("array<i64: 0, 1, 1>",)
+        yield from (
+            ("array<i64: 2, 3, 3>",)
+            if (key, "subm" in operation)
+            == (
+                "kernel_size",
+                True,
+            )
+            else ()
+        )
+    if key in ("eps", "beta"):
+        yield from ("0.0 : f32", "-1.0 : f32", "1 : f32", "1.0", "1e-05 : f32")
+    if key == "alpha":
+        yield from ("-0.5 : f32", "0.5")
+    if key == "batch_size":
+        yield from ("-2", "2.0 : f32")
+    if key == "axis":
+        yield from ("0", "2", "-2")
+    if key == "voxel_size":
+        yield from ("array<f64: 0.0, 1.0, 1.0>", "array<f64: 1, 1, 1>")
+    if value.startswith("#lattice."):
+        word = value[9 : value.index("<")]
+        yield from (f"#lattice.{word}<foo>", f"#lattice.{word}<>", f"#other.{word}<sum>")
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_every_attribute_is_checked(tmp_path, name):
+    """Missing, unknown and wrong attributes of each operation are refused, with the line."""
+    case = random_case(name, np.random.default_rng(0))
+    text = re.sub(r"//[^\n]*", "", case.text())
+    for found in re.finditer(r"= lattice\.(\S+) [^{\n]*?\{([^{}]*)\}(?= :)", text):
+        operation, given = found[1], split(found[2])
+
+        def put(attributes, found=found):
+            return text[: found.start(2)] + ", ".join(attributes) + text[found.end(2) :]
+
+        _ext.LoadedProgram.load(str(written(tmp_path, put(given[::-1]), case.weights)))
+        wrong = [put([*given, "extra = 1"]), put([*given, given[0]])]
+        for i, attribute in enumerate(given):
+            key, value = (part.strip() for part in attribute.split("=", 1))
+            rest = given[:i] + given[i + 1 :]
+            wrong += [put(rest), put([*rest, f"{key}2 = {value}"])]
+            wrong += [
+                put([*rest, f"{key} = {other}"])
+                for other in wrong_values(operation, key, value)
+                if key != "storage_key" or other != '"x"'
+            ]
+        for changed_text in wrong:
+            with pytest.raises(ValueError, match=r"\[Program.load\] line \d+: "):
+                _ext.LoadedProgram.load(str(written(tmp_path, changed_text, case.weights)))
+
+
+MLIR = "a.b = {c = [true, 1], d = affine_map<(i) -> (i)>}"
+
+
+def test_other_spellings_are_read(tmp_path):
+    case = random_case("conv3d", np.random.default_rng(1))
+    text = case.text()
+    spellings = [
+        text.replace("tensor<?x4xi32>", "tensor< ? x 4 x i32 >"),
+        text.replace("tensor<1xi32>", "tensor<1x i32>"),
+        text.replace("@k ", '@"0.weight" '),
+        text.replace("module attributes", "module @net attributes"),
+        text.replace("lattice.ir_version =", '"lattice.ir_version" ='),
+        text.replace("lattice.producer", f"a.unit, {MLIR}, lattice.producer"),
+        text.replace(": !lattice.weight<conv3d", ": <conv3d"),
+        text.replace("return ", "func.return "),
+        text.replace("\n", " // said\r\n"),
+    ]
+    values = {n: mx.array(a) for n, a in case.inputs.items()}
+    for spelling in spellings:
+        assert spelling != text
+        check_case(case, run(written(tmp_path, spelling, case.weights), values))
+
+
+def test_a_tensor_stands_for_its_three_inputs(tmp_path):
+    case = random_case("sparse.reindex", np.random.default_rng(3))
+    program = Program.load(written(tmp_path, case.text(), case.weights))
+    from mlx_lattice import SparseTensor
+
+    tensors = {}
+    for name in ("a", "b"):
+        n = int(case.inputs[f"{name}_active"][0])
+        stride = tuple(program(**{k: mx.array(v) for k, v in case.inputs.items()})["made"].stride)
+        coords = case.inputs[f"{name}_coords"][:n] // [1, *stride]
+        feats = case.inputs[f"{name}_features"][:n]
+        tensors[name] = SparseTensor(mx.array(coords, mx.int32), mx.array(feats), stride)
+    check_case(case, program(**tensors))
+    text = case.text().replace('"a_', '"')  # the inputs coords, features and active
+    program = Program.load(written(tmp_path, text, case.weights))
+    check_case(case, program(tensors["a"], b=tensors["b"]))
+    check_case(case, program(coords=tensors["a"], b=tensors["b"]))

@@ -133,8 +133,8 @@ class Program:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         found = self._session.run(self._inputs(args, kwargs))
-        older = bool(self._loaded.note("older"))  # its artifacts name every output
-        return found if older or len(found) > 1 else next(iter(found.values()))
+        whole = self._is_older or len(found) > 1  # older artifacts name every output
+        return found if whole else next(iter(found.values()))
 
     def _inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         names = list(self.inputs)
@@ -147,8 +147,8 @@ class Program:
                 if "features" in names and value.features is not None:
                     values["features"] = value.features
                 values["lengths"] = value.lengths
-            elif isinstance(value, SparseTensor) and name not in names:
-                values |= _parts(name, value)
+            elif isinstance(value, SparseTensor) and self._is_older:
+                values |= _parts(name, value, names)
             elif value is not None:
                 values[name] = self._value(name, value)
         if len(args) > len(names):
@@ -157,6 +157,11 @@ class Program:
         if lengths is not None and lengths[0] not in values and lengths[2] in values:
             values[lengths[0]] = mx.array([values[lengths[2]].shape[0]], dtype=mx.int32)
         return values
+
+    @property
+    def _is_older(self) -> bool:
+        """Whether this is an artifact of the older package, which has no sparse inputs."""
+        return bool(self._loaded.note("older"))
 
     def _value(self, name: str, value: Any) -> Any:
         if isinstance(value, (mx.array, SparseTensor)):
@@ -173,11 +178,16 @@ class Program:
         return f"Program({inputs} -> {', '.join(self.outputs)})"
 
 
-def _parts(name: str, tensor: SparseTensor) -> dict[str, mx.array]:
-    """A tensor as the three inputs of an artifact of the older package: physical coordinates."""
+def _parts(name: str, tensor: SparseTensor, names: list[str]) -> dict[str, mx.array]:
+    """A tensor as the three inputs of an artifact of the older package: physical coordinates.
+
+    They are called NAME_coords, NAME_features and NAME_active, or without a name.
+    """
+    stem = name.removesuffix("coords").removesuffix("_")
+    prefix = f"{stem}_" if f"{stem}_coords" in names or "coords" not in names else ""
     stride = mx.array([1, *tensor.stride], dtype=mx.int32)
     return {
-        f"{name}_coords": tensor.coords.astype(mx.int32) * stride,
-        f"{name}_features": tensor.feats,
-        f"{name}_active": tensor.active_rows,
+        f"{prefix}coords": tensor.coords.astype(mx.int32) * stride,
+        f"{prefix}features": tensor.feats,
+        f"{prefix}active": tensor.active_rows,
     }
