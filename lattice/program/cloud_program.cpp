@@ -16,6 +16,11 @@ namespace {
 
 constexpr const char* kPoints = "points";
 
+bool is_finite(const Column& points, int64_t row) {
+  return std::isfinite(points.at(row, 0)) && std::isfinite(points.at(row, 1)) &&
+         std::isfinite(points.at(row, 2));
+}
+
 // float32 positions. Coordinates of maps would lose their millimeters, so that float64 is taken
 // relative to its low corner; voxel_features does the same, and finds a corner of 0.
 mx::array positions(const Column& points, bool keep_place) {
@@ -24,8 +29,8 @@ mx::array positions(const Column& points, bool keep_place) {
   if (points.type == Number::float64 && !keep_place) {
     bool any = false;
     for (int64_t r = 0; r < n; ++r) {
+      if (!is_finite(points, r)) continue;
       const std::array<double, 3> p{points.at(r, 0), points.at(r, 1), points.at(r, 2)};
-      if (!std::isfinite(p[0]) || !std::isfinite(p[1]) || !std::isfinite(p[2])) continue;
       for (int axis = 0; axis < 3; ++axis) low[axis] = any ? std::min(low[axis], p[axis]) : p[axis];
       any = true;
     }
@@ -37,8 +42,10 @@ mx::array positions(const Column& points, bool keep_place) {
   return adopt(std::move(made), {n, 3});
 }
 
-// A column as the pipeline reads it: 8 and 16 bits become 0..1.
-mx::array scaled(const char* operation, const Column& column, const ProgramPort& port) {
+// A column as the pipeline reads it: 8 and 16 bits become 0..1. Values of points that are not
+// finite do not matter.
+mx::array scaled(const char* operation, const Column& points, const Column& column,
+                 const ProgramPort& port) {
   const auto n = static_cast<int>(column.rows), width = static_cast<int>(column.width);
   const double scale = column.type == Number::uint8    ? 255.0
                        : column.type == Number::uint16 ? 65535.0
@@ -47,7 +54,7 @@ mx::array scaled(const char* operation, const Column& column, const ProgramPort&
   for (int64_t r = 0; r < n; ++r)
     for (int64_t j = 0; j < width; ++j) {
       const auto value = static_cast<float>(column.at(r, j) / scale);
-      if (!std::isfinite(value))
+      if (!std::isfinite(value) && is_finite(points, r))
         refuse(operation, port.name, "column \"" + port.name + "\" has values that are not finite");
       made[r * width + j] = value;
     }
@@ -83,14 +90,6 @@ int64_t width_of(const ProgramPort& port) {
 void refuse(const char* operation, const std::string& argument, const std::string& text,
             ErrorCode code) {
   throw Error(code, "[" + std::string(operation) + "] " + text, operation, argument);
-}
-
-bool any_finite(const Column& points) {
-  for (int64_t r = 0; r < points.rows; ++r)
-    if (std::isfinite(points.at(r, 0)) && std::isfinite(points.at(r, 1)) &&
-        std::isfinite(points.at(r, 2)))
-      return true;
-  return false;
 }
 
 CloudProgram CloudProgram::load(const char* operation, const std::string& path, int threads,
@@ -138,7 +137,7 @@ ProgramValues CloudProgram::inputs(const char* operation, const Cloud& cloud) co
       refuse(operation, port.name,
              "column \"" + port.name + "\" has " + std::to_string(found->width) +
                  " values per point, expected " + std::to_string(width_of(port)));
-    inputs.emplace(port.name, scaled(operation, *found, port));
+    inputs.emplace(port.name, scaled(operation, cloud.points(), *found, port));
   }
   return inputs;
 }

@@ -34,8 +34,6 @@ struct CloudProgram {
 // An output as an array in row-major order on the CPU.
 mx::array output_of(const char* operation, const ProgramValues& outputs, const char* name,
                     mx::Dtype dtype);
-// Whether some point is finite.
-bool any_finite(const Column& points);
 
 [[noreturn]] void refuse(const char* operation, const std::string& argument,
                          const std::string& text, ErrorCode code = ErrorCode::argument);

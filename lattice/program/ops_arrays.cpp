@@ -87,20 +87,50 @@ void add_binary(std::vector<Operation>& rows) {
          }});
 }
 
+// The shape behind a reduction; nothing where values are reduced. MLX refuses to take the largest
+// of no rows even where each row has values, and a frame without voxels has no rows.
+std::optional<mx::array> reduced_nothing(const mx::array& a, const std::vector<int>& axes,
+                                         bool keep, mx::Dtype dtype) {
+  if (a.size() > 0) return std::nullopt;
+  mx::Shape shape;
+  for (int axis = 0; axis < static_cast<int>(a.ndim()); ++axis) {
+    const bool gone = std::any_of(axes.begin(), axes.end(), [&](int given) {
+      return given == axis || given + static_cast<int>(a.ndim()) == axis;
+    });
+    if (gone && a.shape(axis) == 0) return std::nullopt;
+    if (!gone || keep) shape.push_back(gone ? 1 : a.shape(axis));
+  }
+  return mx::zeros(shape, dtype);
+}
+
 void add_reductions(std::vector<Operation>& rows) {
   const std::pair<const char*, Reduce> all[] = {
       {"max", mx::max}, {"mean", mx::mean}, {"min", mx::min}, {"sum", mx::sum}};
   for (const auto& [name, f] : all)
-    rows.push_back(
-        {name,
-         1,
-         {kA},
-         {kAxes, kKeep},
-         {"array"},
-         Phase::features,
-         [f = f](const Call& call) -> Results {
-           return {f(call.array("a"), small(call.integers("axes")), call.flag("keepdims"), {})};
-         }});
+    rows.push_back({name,
+                    1,
+                    {kA},
+                    {kAxes, kKeep},
+                    {"array"},
+                    Phase::features,
+                    [f = f](const Call& call) -> Results {
+                      const mx::array& a = call.array("a");
+                      const std::vector<int> axes = small(call.integers("axes"));
+                      const bool keep = call.flag("keepdims");
+                      if (const auto none = reduced_nothing(a, axes, keep, a.dtype()))
+                        return {*none};
+                      return {f(a, axes, keep, {})};
+                    }});
+  rows.push_back({"var",
+                  1,
+                  {kA},
+                  {kAxes, kKeep, {"ddof", Type::integer, false, -1, 0}},
+                  {"array"},
+                  Phase::features,
+                  [](const Call& call) -> Results {
+                    return {mx::var(call.array("a"), small(call.integers("axes")),
+                                    call.flag("keepdims"), static_cast<int>(call.integer("ddof")))};
+                  }});
   rows.push_back(
       {"softmax",
        1,
@@ -118,8 +148,12 @@ void add_reductions(std::vector<Operation>& rows) {
                   {"array"},
                   Phase::features,
                   [](const Call& call) -> Results {
-                    return {mx::argmax(call.array("a"), static_cast<int>(call.integer("axis")),
-                                       call.flag("keepdims"))};
+                    const mx::array& a = call.array("a");
+                    const auto axis = static_cast<int>(call.integer("axis"));
+                    const bool keep = call.flag("keepdims");
+                    if (const auto none = reduced_nothing(a, {axis}, keep, mx::uint32))
+                      return {*none};
+                    return {mx::argmax(a, axis, keep)};
                   }});
   rows.push_back(
       {"argsort", 1, {kA}, {kAxis}, {"array"}, Phase::features, [](const Call& call) -> Results {

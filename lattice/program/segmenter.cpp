@@ -1,6 +1,5 @@
 #include "lattice/program/segmenter.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "lattice/program/cloud_program.h"
@@ -38,11 +37,6 @@ void Segmenter::label(const Cloud& cloud, std::span<int32_t> labels) const {
   guarded(kName, [&] {
     const program::CloudProgram& net = state_->net;
     net.check_size(kName, cloud);
-    // Without a finite point there is no voxel, and nothing for a network to do.
-    if (!program::any_finite(cloud.points())) {
-      std::fill(labels.begin(), labels.end(), -1);
-      return;
-    }
     Session session = net.program.session(net.limits);
     const mx::array made =
         program::output_of(kName, session.run(net.inputs(kName, cloud)), kLabels, mx::int32);

@@ -82,6 +82,8 @@ def _about_run(folder: RunFolder) -> Iterator[tuple[str, str]]:
     yield "columns", ", ".join(pipeline.columns) or "none besides the shape of the cloud"
     if pipeline.normalized:
         yield "normalized", ", ".join(pipeline.normalized) + ", by their size in each cloud"
+    if pipeline.crop is not None:
+        yield "crop", " to ".join(" ".join(f"{v:g}" for v in corner) for corner in pipeline.crop)
     if folder.history.is_file():
         yield "epochs", str(len(folder.history.read_text(encoding="utf-8").splitlines()) - 1)
 

@@ -81,6 +81,29 @@ def reduction(operation: str) -> Maker:
     return make
 
 
+def variance(
+    recorder: Recorder,
+    a: mx.array,
+    axis: Any = None,
+    keepdims: bool = False,
+    ddof: int = 0,
+    **_: Any,
+) -> Write:
+    attributes = [_axes(a, axis), bool(keepdims), int(ddof)]
+    return _writer(recorder, "var", [recorder.array(a)], attributes)
+
+
+def clip(recorder: Recorder, a: mx.array, a_min: Any, a_max: Any, **_: Any) -> Write:
+    value = recorder.array(a)
+    bounds = [(n, v) for n, v in (("maximum", a_min), ("minimum", a_max)) if v is not None]
+    for operation, bound in bounds[:-1]:
+        between = recorder.new_value()
+        recorder._add(operation, [value, _beside(recorder, bound, a)], [], [between])
+        value = between
+    operation, bound = bounds[-1]
+    return _writer(recorder, operation, [value, _beside(recorder, bound, a)])
+
+
 def softmax(
     recorder: Recorder, a: mx.array, axis: Any = None, precise: bool = False, **_: Any
 ) -> Write:
@@ -343,6 +366,8 @@ FUNCTIONS: dict[str, Maker] = {
     "tanh": unary("tanh_array"),
     **{name: binary(name) for name in _BINARY},
     **{name: reduction(name) for name in ("max", "mean", "min", "sum")},
+    "var": variance,
+    "clip": clip,
     **_SHAPES,
 }
 #: Functions of mlx.core.fast.
@@ -359,7 +384,8 @@ _OPERATORS = {
 METHODS: dict[str, Maker] = {
     **{name: FUNCTIONS[name] for name in ("abs", "cos", "exp", "log", "log1p", "reciprocal")},
     **{name: FUNCTIONS[name] for name in ("rsqrt", "sin", "sqrt", "square")},
-    **{name: FUNCTIONS[name] for name in ("max", "mean", "min", "sum", "argmax", "cumsum")},
+    **{name: FUNCTIONS[name] for name in ("max", "mean", "min", "sum", "var")},
+    **{name: FUNCTIONS[name] for name in ("argmax", "cumsum")},
     **{name: _SHAPES[name] for name in ("reshape", "flatten", "transpose", "swapaxes")},
     **{name: _SHAPES[name] for name in ("moveaxis", "squeeze")},
     "astype": astype,

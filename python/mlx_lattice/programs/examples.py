@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import mlx.core as mx
+import numpy as np
 
 from .. import _ext
 from ..core import SparseTensor
@@ -109,7 +110,11 @@ def call(model: Module, inputs: Inputs) -> Any:
 
 
 def second(inputs: Inputs) -> Inputs:
-    """Inputs of other sizes: one more cloud, of two thirds of the rows."""
+    """Inputs of other sizes, other values and one more cloud.
+
+    A number that the network reads from the data then differs: rows, the first value, the largest
+    value or coordinate.
+    """
     values = {name: _more(name, value, inputs) for name, value in inputs.values.items()}
     arguments: dict[str, Any] = {}
     for name, value in inputs.arguments.items():
@@ -120,27 +125,43 @@ def second(inputs: Inputs) -> Inputs:
     return Inputs(arguments, values, inputs.lengths_of)
 
 
+def other_values(value: mx.array) -> mx.array:
+    """The array with other numbers; integers may be indices, and stay."""
+    return value * 0.875 if mx.issubdtype(value.dtype, mx.floating) else value
+
+
 def _more(name: str, value: mx.array | SparseTensor, inputs: Inputs) -> mx.array | SparseTensor:
     if isinstance(value, SparseTensor):
-        rows = math.ceil(value.active_count * 2 / 3)
-        batch = value.batch_size
-        further = mx.concatenate(
-            [mx.full((rows, 1), batch, dtype=value.coords.dtype), value.coords[:rows, 1:]], axis=1
-        )
-        counts = list(value.batch_counts) if value.batch_counts is not None else None
-        feats = mx.concatenate([value.feats, value.feats[:rows]])
-        return SparseTensor(
-            mx.concatenate([value.coords, further]),
-            feats,
-            value.stride,
-            batch_counts=None if counts is None else (*counts, rows),
-        )
+        return _more_voxels(value)
     if name in inputs.lengths_of:
         rows = math.ceil(inputs.values[inputs.lengths_of[name]].shape[0] * 2 / 3)
         return mx.concatenate([value, mx.array([rows], dtype=mx.int32)])
+    value = other_values(value)
     if value.ndim == 0:
         return value
     return mx.concatenate([value, value[: math.ceil(value.shape[0] * 2 / 3)]])
+
+
+def _more_voxels(x: SparseTensor) -> SparseTensor:
+    """Without the upper faces of the bounding box, as far as half of the rows are left; then all
+    clouds twice more."""
+    coords = np.array(x.coords)
+    kept = np.arange(len(coords))
+    for axis in (1, 2, 3):
+        lower = kept[coords[kept, axis] < coords[:, axis].max()]
+        if 2 * len(lower) >= len(coords):
+            kept = lower
+    clouds = [coords[kept] + [i * x.batch_size, 0, 0, 0] for i in range(3)]
+    counts = x.batch_counts
+    if counts is not None:
+        found = np.bincount(coords[kept, 0].astype(np.int64), minlength=len(counts))
+        counts = 3 * tuple(found.tolist())
+    return SparseTensor(
+        mx.array(np.concatenate(clouds).astype(coords.dtype)),
+        mx.take(other_values(x.feats), mx.array(np.tile(kept, 3)), axis=0),
+        x.stride,
+        batch_counts=counts,
+    )
 
 
 def type_text(

@@ -184,7 +184,10 @@ def _number(recorder: Recorder, name: str, value: Any) -> int:
     found = recorder.array(value)
     number = getattr(found, "number", None)
     if number is None:
-        raise ExportError(f"[export] {name} does not depend on the inputs")
+        raise ExportError(
+            f"[export] {name} is not made of recorded calls: it does not depend on the inputs, or "
+            "another thread computed it"
+        )
     return int(number)
 
 

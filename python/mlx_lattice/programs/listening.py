@@ -202,14 +202,17 @@ class _Patches:
             for name in dir(owner):
                 function = getattr(owner, name)
                 if type(function).__name__ == "nb_func":
-                    note = self._mlx_note(f"{owner.__name__}.{name}", None)
+                    note = self._mlx_note(f"{owner.__name__[9:]}.{name}", None)  # without mlx.core.
                     self._set(owner, name, self._wrap(function, note), function)
         for name, before in vars(mx.array).items():
             if name in _SAFE_METHODS or isinstance(before, property) or not callable(before):
                 continue
             note = self._mlx_note(name, arrays.METHODS.get(name), "array.")
             self._set(mx.array, name, self._wrap(before, note), before)
-        for name, maker in arrays.PROPERTIES.items():
+        for name in ("vmap", "grad", "value_and_grad"):
+            before = getattr(mx, name)
+            self._set(mx, name, self._wrap(before, self._refusal(f"mx.{name}")), before)
+        for name, maker in [("at", None), *arrays.PROPERTIES.items()]:
             before = vars(mx.array)[name]
             read = self._wrap(before.__get__, self._mlx_note(name, maker, "array."))
             self._set(mx.array, name, property(read), before)
@@ -269,11 +272,15 @@ class _Patches:
         self._patch_tensor_operators()
 
     def _refuse_method(self, owner: type, name: str) -> None:
-        def note(*_: Any, **__: Any) -> Any:
-            self._recorder.refuse(f"{owner.__name__}.{name}", "is no operation of programs")
-
         before = getattr(owner, name)
+        note = self._refusal(f"{owner.__name__}.{name}")
         self._set(owner, name, self._wrap(before, note), before)
+
+    def _refusal(self, name: str) -> Callable[..., Any]:
+        def note(*_: Any, **__: Any) -> Any:
+            self._recorder.refuse(name, "is no operation of programs")
+
+        return note
 
     def _part_note(self, operation: str) -> Callable[..., Any]:
         recorder = self._recorder

@@ -8,7 +8,7 @@ import mlx.core as mx
 
 from .. import ops
 from ..core import SparseTensor
-from .examples import Inputs
+from .examples import Inputs, other_values
 
 if TYPE_CHECKING:
     from mlx.nn import Module
@@ -41,6 +41,8 @@ def cloud_values(
             )
         column = cloud.columns[name]
         column = (column / scales.get(column.dtype, 1.0)).astype(np.float32)
+        if not np.isfinite(column).all() and not np.isfinite(column[cloud.finite()]).all():
+            raise ValueError(f"[Program] column {name!r} has values that are not finite")
         values[name] = mx.array(
             column.reshape(len(column), -1) if width > 1 else column.reshape(-1)
         )
@@ -55,14 +57,15 @@ def cloud_inputs(pipeline: VoxelPipeline, cloud: PointCloud) -> Inputs:
             "cloud, which a program does not do; give the files one unit and train without "
             "normalization"
         )
-    values = cloud_values(dict(zip(pipeline.columns, pipeline.widths, strict=True)), cloud)
+    widths = dict(zip(pipeline.columns, pipeline.widths, strict=True))
+    values = cloud_values(widths, cloud, keep_place=pipeline.crop is not None)
     return Inputs(dict(values), dict(values), {})
 
 
 def fewer_points(inputs: Inputs) -> Inputs:
-    """The first two thirds of the points, which have other voxels than all of them."""
+    """The first two thirds of the points with other values, which have other voxels."""
     every = _arrays(inputs)
-    values = {name: value[: -(-2 * value.shape[0] // 3)] for name, value in every.items()}
+    values = {n: other_values(v[: -(-2 * v.shape[0] // 3)]) for n, v in every.items()}
     return Inputs(dict(values), dict(values), {})
 
 
@@ -73,6 +76,8 @@ def _arrays(inputs: Inputs) -> dict[str, mx.array]:
 def labels_of(model: Module, pipeline: VoxelPipeline, inputs: Inputs) -> dict[str, mx.array]:
     """`labels`: the label value of each point, -1 without a voxel; `scores`: its probability."""
     points, *columns = _arrays(inputs).values()
+    if pipeline.crop is not None:
+        points = ops.crop_points(points, *pipeline.crop)
     tensor, rows = ops.voxel_features(points, pipeline.voxel, columns)
     logits: Any = model(tensor)
     if not isinstance(logits, SparseTensor):

@@ -79,6 +79,11 @@ class Prediction:
                 f"--memory: found {job.memory >> 20} MiB, expected more than {OWN >> 20} MiB, "
                 "which the process itself takes"
             )
+        if job.pipeline.crop is not None:
+            raise ValueError(
+                f"{job.cloud}: the pipeline crops points to a box, which a run by tiles does not "
+                "do; leave out --memory, or train without a crop"
+            )
         _ext.receptive_field(self.program)  # an error names what is not local
         if job.cloud.is_dir():
             for path in [job.work, *([] if job.output is None else [Path(job.output)])]:

@@ -19,7 +19,7 @@ import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import mlx.core as mx
 import numpy as np
@@ -34,7 +34,10 @@ from ..io.cloud import labels_of
 if TYPE_CHECKING:
     from ..core.types import ArrayLike
 
-FORMAT, VERSIONS = "mlx-lattice-scans", (1, 2)  # version 1 had no `joined` and no `normalized`
+Corner: TypeAlias = tuple[float, float, float]
+
+FORMAT = "mlx-lattice-scans"
+VERSIONS = (1, 2, 3)  # version 1 had no `joined` and no `normalized`, version 2 no `crop`
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +79,8 @@ class VoxelPipeline:
         joined: Pairs (label value, class index): further values that mean a class.
         normalized: The columns that are divided by their own size in each cloud, because files
             have them in different units.
+        crop: A box ((x, y, z), (x, y, z)) in units of the points, its low and its high corner.
+            Points outside of it have no voxel and get the label -1.
 
     Raises:
         ValueError: An argument does not fit.
@@ -100,6 +105,7 @@ class VoxelPipeline:
     ignored: tuple[int, ...] = field(default=())
     joined: tuple[tuple[int, int], ...] = field(default=())
     normalized: tuple[str, ...] = field(default=())
+    crop: tuple[Corner, Corner] | None = None
 
     def __post_init__(self) -> None:
         def fail(name: str, value: object, expected: str) -> NoReturn:
@@ -124,6 +130,9 @@ class VoxelPipeline:
             _checks.integer("VoxelPipeline", "joined", pair[1], 0, len(pairs) - 1)
         for name in self.normalized:
             _checks.one_of("VoxelPipeline", "normalized", name, self.columns)
+        box = np.zeros((2, 3)) if self.crop is None else np.array(self.crop, np.float64)
+        if box.shape != (2, 3) or not (box[0] <= box[1]).all():
+            fail("crop", self.crop, "the low and the high corner of a box, ((x, y, z), (x, y, z))")
 
     @property
     def channels(self) -> int:
@@ -177,7 +186,7 @@ class VoxelPipeline:
             self._feature(cloud, column, width, name)
             for column, width in zip(self.columns, self.widths, strict=True)
         ]
-        tensor, voxels = ops.voxel_features(_exact(cloud.points), self.voxel, columns)
+        tensor, voxels = ops.voxel_features(self._positions(cloud), self.voxel, columns)
         rows = np.array(voxels).astype(np.int64)
         labels = None
         if self.label in cloud.columns:
@@ -186,6 +195,12 @@ class VoxelPipeline:
             of_points = self.class_indices(kept, name, strict=strict)
             labels = mx.array(_vote(of_points, rows[inside], len(tensor), len(self.classes)))
         return Scan(tensor, labels, rows, name)
+
+    def _positions(self, cloud: PointCloud) -> mx.array:
+        """The points; those outside of the crop are NaN. A crop reads float32, as programs do."""
+        if self.crop is None:
+            return _exact(cloud.points)
+        return ops.crop_points(cloud.points.astype(np.float32), *self.crop)
 
     def _feature(self, cloud: PointCloud, column: str, width: int, name: str) -> mx.array:
         """The values of a column as `ops.voxel_features` takes them."""
@@ -242,6 +257,7 @@ class VoxelPipeline:
                 tuple(map(int, text["ignored"])),
                 tuple((int(v), int(i)) for v, i in text.get("joined", ())),
                 tuple(map(str, text.get("normalized", ()))),
+                text.get("crop"),
             )
         except (KeyError, TypeError, ValueError) as error:
             fail(f"not a pipeline: {error!r}")
