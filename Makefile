@@ -8,7 +8,8 @@
 #   make tsan      the kernels and the coordinate manager under ThreadSanitizer
 #   make test-arm  the kernels cross-compiled for NEON, under qemu-user; TESTS=regex
 #   make attack    hostile calls of every public function; CALLS=200000, SEED=2, LATTICE_ASAN=1
-#   make fuzz      a million hostile inputs for every decoder, under AddressSanitizer; INPUTS=...
+#   make fuzz      a million hostile inputs for every decoder, 100,000 program files and 20,000
+#                  graph texts, under AddressSanitizer; INPUTS=...
 #   make bench     all benchmarks; make bench BENCH=conv ARGS=--benchmark_filter=lidar
 #   make docs      build, then the site: build/site/index.html, which works offline
 #   make lint      layout, spelling, common mistakes, types: the hooks of .pre-commit-config.yaml.
@@ -52,11 +53,14 @@ asan tsan:
 fuzz:
 	scripts/setup.sh test
 	$(IN_ENVIRONMENT) cmake --preset asan >/dev/null && cmake --build --preset asan \
-	  --target kernels_coding_fuzz_test ops_codec_test -- --quiet
+	  --target kernels_coding_fuzz_test ops_codec_test ops_program_fuzz_test ops_program_mlir_test \
+	  -- --quiet
 	export LATTICE_FUZZ_INPUTS=$(INPUTS) ASAN_OPTIONS=max_allocation_size_mb=256 \
-	  LSAN_OPTIONS=suppressions=$(CURDIR)/tests/support/lsan.txt; \
-	  build/asan/tests/kernels_coding_fuzz_test && \
-	  build/asan/tests/ops_codec_test --gtest_filter=Codec.HostileFiles
+	  LSAN_OPTIONS=suppressions=$(CURDIR)/tests/support/lsan.txt; cd tests && \
+	  ../build/asan/tests/kernels_coding_fuzz_test && \
+	  ../build/asan/tests/ops_codec_test --gtest_filter=Codec.HostileFiles && \
+	  ../build/asan/tests/ops_program_fuzz_test && \
+	  ../build/asan/tests/ops_program_mlir_test --gtest_filter=Mlir.Mutated*
 
 test-arm:
 	scripts/test_arm.sh '$(TESTS)'

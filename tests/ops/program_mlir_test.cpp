@@ -26,6 +26,12 @@ std::vector<std::string> texts() {
   return found;
 }
 
+// LATTICE_FUZZ_INPUTS is the number of inputs of `make fuzz`; a fiftieth of them are texts.
+int count_of(int otherwise) {
+  const char* wanted = std::getenv("LATTICE_FUZZ_INPUTS");
+  return wanted ? std::max(std::atoi(wanted) / 50, 1) : otherwise;
+}
+
 // The message of a refusal; empty when the text is read.
 std::string refused(const std::string& text) {
   try {
@@ -106,8 +112,7 @@ std::string mutated(std::string text, const std::string& other, std::mt19937& ra
 
 // The same for whole programs: what the text asks of weights and operations is checked, too.
 TEST(Mlir, MutatedProgramsAreLoadedOrRefused) {
-  const char* wanted = std::getenv("LATTICE_FUZZ");
-  const int count = wanted ? std::atoi(wanted) : 200;
+  const int count = count_of(200);
   std::vector<std::pair<std::string, Arrays>> all;
   for (const auto& entry : std::filesystem::directory_iterator("programs/cases")) {
     std::ostringstream text;
@@ -132,8 +137,7 @@ TEST(Mlir, MutatedProgramsAreLoadedOrRefused) {
 }
 
 TEST(Mlir, MutatedTextsAreReadOrRefused) {
-  const char* wanted = std::getenv("LATTICE_FUZZ");
-  const int count = wanted ? std::atoi(wanted) : 1000;
+  const int count = count_of(1000);
   const std::vector<std::string> all = texts();
   std::mt19937 random(7);
   int read = 0;
