@@ -65,6 +65,7 @@ Buffer<uint8_t> convolved(const RelationLists& lists, const TileBounds& bounds,
   args.residual_type = kind;
   args.y = y.data();
   args.one_edge_each = one_edge_each;
+  args.dot = int_dots().front();
   int_conv(lists, bounds, args);
   return y;
 }
