@@ -28,7 +28,9 @@ OctreeLevel walk(const Octree& tree, const LidarOptions& options, Meter& meter, 
     call.level = &level;
     call.parents = d > 0 ? &parents : nullptr;
     call.places = &places;
+    call.sensor = sensor;
     call.depth = d;
+    call.shift = tree.cube.depth - d;
     call.hidden = hidden.empty() ? nullptr : hidden.data();
     call.net = options.net;
     call.fast = options.fast;

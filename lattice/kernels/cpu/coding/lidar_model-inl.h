@@ -112,8 +112,35 @@ class LevelCoder {
     direction_ = (side(0) | side(1) | side(2)) * 4 + steep;
   }
 
+  // The scanner turns a fixed number of beams, so points lie at few heights over distance, and at
+  // few azimuths. Whether a beam can meet a child is learned from these, in steps of 1/2048 and
+  // 1/1024 of an eighth of a turn. Square roots of IEEE 754 have the same bits everywhere.
+  void see_rays(size_t i) {
+    constexpr int64_t kFar = int64_t{1} << 30;
+    std::array<std::array<int64_t, 2>, 3> d;  // from the sensor, in halves of a child
+    for (size_t a = 0; a < 3; ++a)
+      for (int64_t b = 0; b < 2; ++b)
+        d[a][static_cast<size_t>(b)] =
+            std::clamp(2 * (2 * int64_t{level_.nodes[i][a + 1]} + b) + 1 -
+                           ((2 * call_.sensor[a] + 1) >> (call_.shift - 1)),
+                       -kFar, kFar);
+    for (size_t j = 0; j < 4; ++j) {
+      const int64_t x = d[0][j & 1], y = d[1][j >> 1], across = std::abs(x), along = std::abs(y);
+      const int64_t most = std::max({across, along, int64_t{1}});
+      azimuth_[j] = static_cast<uint32_t>((std::min(across, along) << 10) / most) << 3 |
+                    uint32_t{x < 0} | uint32_t{y < 0} << 1 | uint32_t{across < along} << 2;
+      const auto far = static_cast<int64_t>(std::sqrt(static_cast<double>(x * x + y * y)));
+      for (size_t b = 0; b < 2; ++b) {
+        const int64_t height = (d[2][b] << 11) / std::max(far, int64_t{1}) - (d[2][b] < 0);
+        height_[j + 4 * b] =
+            static_cast<uint32_t>(std::clamp<int64_t>(height, -16384, 16383) + 16384);
+      }
+    }
+  }
+
   uint8_t mask(size_t i, uint8_t given) {
     see_node(i);
+    see_rays(i);
     uint32_t got = 0;
     for (uint32_t j = 0; j < 8; ++j) {
       if (j == 7 && got == 0) return 128;  // a node has a child
@@ -139,43 +166,46 @@ class LevelCoder {
       }
     const uint32_t occ = inner(o), unk = inner(u) & ~(1u << kSelf), prefix = 1u << j | got;
     const auto count = [](auto v) { return static_cast<uint32_t>(std::popcount(v)); };
-    const uint32_t n_occ = count(occ), n_unk = count(unk), wide = count(o) << 8 | count(u),
-                   n_nodes = count(nodes);
+    const uint32_t n_occ = count(occ), n_unk = count(unk), n_nodes = count(nodes);
     const uint32_t faces = occ & kFaces, open = unk & kFaces, own = nodes_ & kFaces,
                    depth = static_cast<uint32_t>(call_.depth);
     const int net = call_.hidden ? logit(prefix) : 0;
     const uint32_t belief = call_.hidden ? 1u + static_cast<uint32_t>(squash(net) >> 13) : 0u;
     const auto fine = static_cast<uint32_t>((net + kDomain) >> 6);
+    const uint32_t height = height_[j], azimuth = azimuth_[j & 3];
     const std::array<uint64_t, M::kContexts> contexts{
-        mixed(faces, open, count(occ & kEdges)),
         mixed(occ & (kFaces | kEdges), open, 1),
         mixed(occ, open, nodes & kTouching),
         mixed(nodes, prefix, 2),
         mixed(nodes & kTouching, fine >> 1, faces),
-        mixed(nodes & kTouching, prefix, faces),
         mixed(n_occ, n_unk, j | faces << 3),
         mixed(parent_mask_, index_, prefix),
-        mixed(wide, faces, n_nodes << 8 | n_unk),
         mixed(prefix, depth << 6 | range_, own),
         mixed(prefix, beside_[0], beside_[1]),
         mixed(prefix, beside_[2], beside_[0]),
         mixed(prefix, direction_, depth),
         mixed(parent_nodes_, prefix, index_),
-        mixed(prefix, nodes_ & (kFaces | kEdges), parent_mask_),
-        mixed(prefix, range_ << 5 | direction_, n_nodes << 5 | count(parent_nodes_)),
         mixed(prefix, fine, n_unk),
-        mixed(faces, open, fine << 3 | j),
         mixed(prefix, fine >> 1, beside_[0] << 9 | beside_[1]),
         mixed(occ, unk, fine >> 3),
         mixed(prefix, beside_[2] << 9 | beside_[1], parent_mask_),
         mixed(prefix, fine, range_),
+        mixed(height, range_, prefix),
+        mixed(azimuth, range_, prefix),
+        mixed(height, azimuth >> 7 << 3 | (azimuth & 7), range_ << 8 | prefix),
+        mixed(height, range_ << 4 | belief, count(got) << 4 | std::min(n_occ, 15u)),
+        mixed(height, faces << 8 | open, range_),
     };
-    const int bits = model_.table_bits;
+    const int shift = 64 - model_.table_bits;
     for (size_t k = 0; k < M::kContexts; ++k) {
-      Counter& c = model_.counters[(k << bits) + (contexts[k] >> (64 - bits))];
+      chosen_[k] =
+          &model_.counters[static_cast<int64_t>((k << model_.table_bits) + (contexts[k] >> shift))];
+      hwy::Prefetch(chosen_[k]);
+    }
+    for (size_t k = 0; k < M::kContexts; ++k) {
+      Counter& c = *chosen_[k];
       const auto check = static_cast<uint16_t>(contexts[k]);
       if (c.check != check) c = {32768, 32768, 0, check};
-      chosen_[k] = &c;
       const int trust = kCounts.trust[c.count];
       inputs_[2 * k] = static_cast<int16_t>((kLogistic.stretch[c.slow >> 4] * trust) >> 6);
       inputs_[2 * k + 1] = static_cast<int16_t>((kLogistic.stretch[c.fast >> 4] * trust) >> 6);
@@ -244,6 +274,8 @@ class LevelCoder {
   std::array<Counter*, M::kContexts> chosen_{};
   std::array<int32_t*, M::kSets> sets_{};
   std::array<int, M::kSets> guesses_{};
+  std::array<uint32_t, 8> height_{};
+  std::array<uint32_t, 4> azimuth_{};
   uint16_t* low_ = nullptr;
   int part_ = 0;
 };

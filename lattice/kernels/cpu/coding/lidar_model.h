@@ -1,12 +1,14 @@
-// The context model of codec version 2: bits of masks from 22 adaptive contexts and the network.
+// The context model of codec version 2: bits of masks from 21 adaptive contexts and the network.
 //
 //   p = squash(mean over 5 sets of sum_i w_i s_i), then half of it from a last adaptive table
 //
 // As in octree_model.h, every context keeps a slow and a fast probability of its bit, and s_i is
 // the stretched probability times its confidence. The contexts that are new look at the masks of
-// single neighbors, at the 27 nodes around the parent, at range and direction from the sensor, and
-// at the logit of the network, which is one more input as well. Five sets of weights are selected,
-// each by another part of the known context (Mahoney 2005). Integers only, tables included.
+// single neighbors, at the 27 nodes around the parent, at range and direction from the sensor, at
+// the azimuth of each child and its height over distance, where the beams of a scanner stand in
+// fixed places (as in the angular mode of G-PCC), and at the logit of the network, which is one
+// more input as well. Five sets of weights are selected, each by another part of the known context
+// (Mahoney 2005). Integers only, tables included.
 #pragma once
 
 #include <array>
@@ -14,6 +16,7 @@
 #include <functional>
 #include <vector>
 
+#include "lattice/kernels/cpu/base/memory.h"
 #include "lattice/kernels/cpu/coding/lidar_net.h"
 #include "lattice/kernels/cpu/coding/meter.h"
 #include "lattice/kernels/cpu/coding/range_coder.h"
@@ -25,7 +28,7 @@ inline constexpr int kWeightBits = 29;  // a weight of 1 is 2^29
 // What the model has learned so far.
 class LidarModel {
  public:
-  static constexpr int kContexts = 22, kMostTableBits = 18;
+  static constexpr int kContexts = 21, kMostTableBits = 18;
   static constexpr int kInputs = 48;  // 2 per context, 2 of the network, a constant; then zeros
   static constexpr int kSets = 5;
   static constexpr int kLastSteps = 33, kLastRows = 256 * 16;
@@ -38,9 +41,9 @@ class LidarModel {
   explicit LidarModel(int64_t rows);
 
   int table_bits;
-  std::vector<Counter> counters;                    // kContexts tables of 2^table_bits
-  std::array<std::vector<int32_t>, kSets> weights;  // kInputs for each choice
-  std::vector<uint16_t> last;                       // (kLastRows, kLastSteps)
+  Buffer<Counter> counters;                    // kContexts tables of 2^table_bits
+  std::array<Buffer<int32_t>, kSets> weights;  // kInputs for each choice
+  Buffer<uint16_t> last;                       // (kLastRows, kLastSteps)
 };
 
 // One level to write or to read.
@@ -48,7 +51,8 @@ struct LidarLevel {
   OctreeLevel* level = nullptr;
   const OctreeLevel* parents = nullptr;  // null at the root
   const std::vector<Place>* places = nullptr;
-  int depth = 0;
+  std::array<int64_t, 3> sensor{};  // its voxel, from the corner of the cube
+  int depth = 0, shift = 0;         // a node has the side 2^shift
   const uint8_t* hidden = nullptr;  // of the network, (nodes, 32), or null
   const LidarNet* net = nullptr;
   bool fast = false;                // the network's probabilities alone, where it ran
