@@ -4,8 +4,8 @@ A voxel keeps the mean of the colors, intensities and floats of its points, roun
 Of other integers (labels) it keeps the first. So points are merged, but the voxels are stored
 without loss.
 
-The model "lidar" makes sweeps of spinning LiDARs about a tenth smaller. A folder of sweeps becomes
-a folder of .mlat files, each of which decodes alone.
+The model "lidar" makes sweeps of spinning LiDARs 10 to 20 percent smaller. A folder of sweeps
+becomes a folder of .mlat files, each of which decodes alone.
 """
 
 from __future__ import annotations
