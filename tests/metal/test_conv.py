@@ -21,6 +21,7 @@ TOLERANCE = {mx.float32: 2e-6, mx.float16: 2e-3, mx.bfloat16: 1.6e-2}
 ROWS = [0, 1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65]
 CHANNELS = [1, 3, 7, 8, 9, 16, 17, 32, 33, 64]
 THREADGROUP_MEMORY = 32768
+REACHED = {"kernel_size": 3, "stride": 2, "padding": 1, "support": "reached"}
 
 
 def numbers(shape, dtype=mx.float32, seed=0):
@@ -53,6 +54,11 @@ def kinds(groups=1):
             lambda x, w, b: ops.conv_transpose3d(x, w, b, kernel_size=3, stride=2, groups=groups),
         ),
         "generative": (8, lambda x, w, b: ops.generative_conv_transpose3d(x, w, b, groups=groups)),
+        "reached": (27, lambda x, w, b: ops.conv3d(x, w, b, **REACHED, groups=groups)),
+        "reached transposed": (
+            27,
+            lambda x, w, b: ops.conv_transpose3d(x, w, b, **REACHED, groups=groups),
+        ),
     }
 
 
@@ -110,6 +116,8 @@ KINDS = {
     "strided": {"conv metal.sorted", "conv metal.lists", "outer metal.outer"},
     "transposed": {"conv metal.sorted", "outer metal.outer"},
     "generative": {"conv metal.lists", "conv metal.sorted", "outer metal.outer"},
+    "reached": {"conv metal.sorted", "outer metal.outer"},
+    "reached transposed": {"conv metal.sorted", "outer metal.outer"},
 }
 BY_ROWS = {"conv metal.rows", "outer metal.rows"}
 
