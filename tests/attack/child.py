@@ -64,8 +64,8 @@ def has_nan(value) -> bool:
 def complaint(error, names, small) -> str:
     """What is wrong with an exception; empty when nothing is."""
     kind, text = type(error).__name__, str(error)
-    if isinstance(error, OSError) and error.errno and error.filename is not None:
-        return ""  # the system's own words, with the file
+    if isinstance(error, OSError) and (text.startswith("[") or (error.errno and error.filename)):
+        return ""  # ours, or the system's own words with the file
     if isinstance(error, ImportError) and "pip install" in text:
         return ""
     if isinstance(error, FileError) and os.path.exists(text.split(": ")[0]):
@@ -103,7 +103,7 @@ def one(index, seed, callables, record):
     names += [v for v in given if isinstance(v, str) and len(v) > 2]  # a file
     clean, small = all(map(finite, given)), all(map(modest, given))
     eps = kwargs.get("eps", 1)  # with 0 a constant row has no norm
-    clean = clean and not (isinstance(eps, (int, float)) and eps == 0)
+    clean = clean and not (isinstance(eps, (int, float, mx.array)) and np.all(np.array(eps) == 0))
     clean = clean and name != "ops.crop_points"  # NaN marks the points outside of the box
     wrapped = changed(function, args, kwargs, r) if r.random() < 0.2 else None
     steps = [(name, lambda: function(*args, **kwargs), ())]

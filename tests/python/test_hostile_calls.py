@@ -483,7 +483,9 @@ def test_modules_inside_packages_check_their_arguments_too():
 
     for call, kind, text in (
         (lambda: samples.write_scans(0.5), TypeError, r"\[write_scans\] folder: found 0.5"),
+        (lambda: samples.write_scans("x", 2**31 - 1), ValueError, "count must be at most 10,000"),
         (lambda: convert.from_legacy_points({}), TypeError, r"\[from_legacy_points\] weight must"),
+        (lambda: training.precision.Precision({"float16"}), ValueError, "expected one of float32"),
         (
             lambda: convert.minkowski_layer(mx.ones((27, 4, 4)), kind=np.ones(3), kernel_size=3),
             ValueError,
@@ -492,6 +494,7 @@ def test_modules_inside_packages_check_their_arguments_too():
     ):
         with pytest.raises(kind, match=text):
             call()
+    assert convert.from_legacy_points(mx.ones((4, 2, 27)), mx.array(2)).shape == (27, 2, 2, 2)
 
 
 def test_numpy_arrays_of_any_order():

@@ -160,6 +160,8 @@ def test_checkpoints_that_do_not_fit(tmp_path):
 def test_incomplete_batches_count_every_item_once():
     items, _ = some_scans(5)
     t = trainer(batch=2)
+    with pytest.raises(TypeError, match="count must be an integer"):
+        t.order(items)
     batches = t.order(len(items))
     assert sorted(np.concatenate(batches).tolist()) == list(range(5)) and [
         len(b) for b in batches

@@ -165,6 +165,7 @@ def test_voxelize_votes():
     cloud = PointCloud(points, {"label": np.array([4, 9, 9, 1], np.int32)})
     made = tf.Voxelize(1.0)(cloud)
     assert made.columns["label"].tolist() == [9, 1] and np.allclose(made.points[0], 0.2)
+    assert len(tf.Voxelize(2**64)(cloud)) == 1  # more than an integer of NumPy holds
 
 
 def test_colors():

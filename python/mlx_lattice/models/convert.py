@@ -127,7 +127,8 @@ def from_legacy_points(weight: ArrayLike, groups: int = 1) -> mx.array:
     """
     given = array("from_legacy_points", "weight", weight, "C_in", "C_out / G", "K")
     c_in, c_out, volume = given.shape
-    if c_in % integer("from_legacy_points", "groups", groups):
+    groups = integer("from_legacy_points", "groups", groups)
+    if c_in % groups:
         raise ValueError(
             f"[from_legacy_points] groups must divide {c_in} input channels, found {groups}"
         )

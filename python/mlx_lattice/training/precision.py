@@ -17,6 +17,7 @@ import mlx.core as mx
 from mlx.utils import tree_map_with_path
 
 from .. import nn, ops
+from ..core._checks import told
 from ..nn._arrays import named_arrays
 
 if TYPE_CHECKING:
@@ -37,9 +38,9 @@ class Precision:
     """
 
     def __init__(self, name: str = "float32") -> None:
-        if name not in DTYPES:
+        if not isinstance(name, str) or name not in DTYPES:
             raise ValueError(
-                f"[Precision] name: found {name!r}, expected one of {', '.join(DTYPES)}"
+                f"[Precision] name: found {told(name)}, expected one of {', '.join(DTYPES)}"
             )
         self.dtype = DTYPES[name]
         self._set(FIRST if name == "float16" else 1.0, 0, 0)

@@ -332,6 +332,7 @@ class Trainer:
 
     def order(self, count: int) -> list[np.ndarray]:
         """The items of this epoch in global batches; the same on every rank."""
+        count = _checks.integer("Trainer", "count", count, 0)
         mixed = np.random.default_rng([self.seed, self.epoch]).permutation(count)
         size = self.batch * self.ranks.size
         if self._even:

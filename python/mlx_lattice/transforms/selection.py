@@ -110,7 +110,7 @@ class Voxelize(Transform):
     def apply(
         self, cloud: PointCloud, rng: np.random.Generator | None, draw: Draw | None
     ) -> PointCloud:
-        return downsample(cloud, self.size, self.points)[0]
+        return downsample(cloud, float(self.size), self.points)[0]
 
 
 def kept(cloud: PointCloud, mask: np.ndarray) -> PointCloud:
