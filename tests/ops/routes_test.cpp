@@ -29,10 +29,16 @@ struct ForcedRoute {
   ~ForcedRoute() { unsetenv("LATTICE_ROUTE"); }
 };
 
+// They are made once: their oracles take a second.
+const std::vector<OracleCase>& cases() {
+  static const std::vector<OracleCase> made = oracle_cases();
+  return made;
+}
+
 // Rows for instructions that this machine does not have.
 std::set<const Route*> rows_of_other_machines() {
   std::set<const Route*> found;
-  for (const OracleCase& test : oracle_cases())
+  for (const OracleCase& test : cases())
     for (const Route* route : test.routes())
       if (route->device == mx::Device::cpu &&
           test.question->refusal_by_conditions(*route).step == Step::capability)
@@ -63,7 +69,7 @@ bool is_gpu_row_without_a_text_of_ours(const Route& route) {
 // memory. The CPU evaluates the same graph.
 TEST(Routes, GpuRowsWithoutATextOfOursMatchTheOracleOnTheCpu) {
   std::map<const Route*, int> ran;
-  for (const OracleCase& test : oracle_cases())
+  for (const OracleCase& test : cases())
     for (const Route* route : test.routes()) {
       if (!is_gpu_row_without_a_text_of_ours(*route) ||
           !test.question->refusal_by_conditions(*route).fits())
@@ -83,14 +89,13 @@ TEST(Routes, GpuRowsWithoutATextOfOursMatchTheOracleOnTheCpu) {
 }
 
 TEST(Routes, SomeRowOfEveryOperationAlwaysFits) {
-  const std::vector<OracleCase> cases = oracle_cases();
   for (const AnyTable* table : tables())
     for (const auto device : {mx::Device::cpu, mx::Device::gpu})
       EXPECT_TRUE(std::ranges::any_of(table->routes,
                                       [&](const Route* route) {
                                         return route->device == device &&
                                                std::ranges::all_of(
-                                                   cases, [&](const OracleCase& test) {
+                                                   cases(), [&](const OracleCase& test) {
                                                      return &test.question->table() != table ||
                                                             test.question->refusal(*route).fits();
                                                    });
@@ -118,7 +123,7 @@ TEST(Routes, NamesAreUnique) {
 }
 
 OracleCase small_conv() {
-  for (OracleCase& test : oracle_cases())
+  for (const OracleCase& test : cases())
     if (test.operation() == "conv" && test.label.starts_with("submanifold 5")) return test;
   throw std::logic_error("no such case");
 }
@@ -140,7 +145,7 @@ TEST(Routes, AForcedRouteRuns) {
 TEST(Routes, EveryRowCanBeForced) {
   const mx::Device cpu(mx::Device::cpu);
   std::map<const Route*, int> ran;
-  for (const OracleCase& test : oracle_cases())
+  for (const OracleCase& test : cases())
     for (const Route* route : test.routes()) {
       if (route->device != mx::Device::cpu || !test.question->refusal(*route).fits() ||
           ran[route] == 2)
@@ -191,7 +196,7 @@ TEST(Routes, ALogSeesDecisionsAndNothingRuns) {
 
 TEST(Routes, SameBitsForAnyNumberOfThreads) {
   const int threads = cpu::thread_count();
-  for (const OracleCase& test : oracle_cases()) {
+  for (const OracleCase& test : cases()) {
     std::vector<std::vector<float>> results;
     for (const int n : {1, 2, 3}) {
       cpu::set_thread_count(n);
