@@ -3,6 +3,7 @@
 #include <mlx/ops.h>
 
 #include "lattice/core/arrays.h"
+#include "lattice/core/errors.h"
 #include "lattice/program/executor.h"
 
 namespace lattice::program {
@@ -58,6 +59,19 @@ ProgramType type_of(const ProgramValue& value) {
   return type;
 }
 
+// The values of a trial. An argument that does not fit is a mistake of the file.
+std::vector<ProgramValue> tried(const Frame& frame, const Execution& execution) {
+  try {
+    return execute(frame, execution);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::argument) throw;
+    throw Error(ErrorCode::file,
+                std::string(error.what()) +
+                    "; the graph does not fit the tensors of the file: export the network again",
+                error.operation(), error.argument());
+  }
+}
+
 }  // namespace
 
 ProgramValues few_rows(const std::vector<ProgramPort>& inputs, bool more) {
@@ -78,7 +92,7 @@ void dry_run(const std::shared_ptr<Loaded>& program, const std::vector<ProgramVa
   for (const ProgramValues& inputs : trials) {
     ProgramStats stats;
     const Frame frame = frame_of(program, inputs, limits);
-    const auto values = execute(frame, {limits, stats, false, nullptr, true});
+    const auto values = tried(frame, {limits, stats, false, nullptr, true});
     for (size_t i = 0; i < program->outputs.size(); ++i) {
       const ProgramType found =
           type_of(values[static_cast<size_t>(program->graph.outputs[i].second)]);

@@ -231,7 +231,8 @@ class Parser {
       known += (known.empty() ? "" : ", ") + std::string(attribute.name);
     line.fail("unknown attribute `" + found + "` of " + operation.name + "@" +
                   std::to_string(operation.version) +
-                  ", which has: " + (known.empty() ? "none" : known),
+                  ", which has: " + (known.empty() ? "none" : known) +
+                  "; remove it, or load the file with the mlx-lattice that wrote it",
               ErrorCode::version);
   }
 
@@ -297,8 +298,8 @@ class Parser {
     const auto found = numbers_.find(name);
     if (found == numbers_.end())
       line.fail("value `" + name +
-                "` is used before its definition; operations stand in the order in which they run,"
-                " so that a cycle cannot be written");
+                "` is used before its definition; define it on an earlier line: operations stand in"
+                " the order in which they run, so that a cycle cannot be written");
     return found->second;
   }
 

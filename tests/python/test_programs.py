@@ -353,10 +353,18 @@ CONV = "kernel_size=[1,1,1] dilation=[1,1,1] groups=1\noutput y = a\n"
     ("body", "shape", "words"),
     [
         (f'a = subm_conv3d@1(x, "w", _) {CONV}', None, ["line 3", "no tensor", "export"]),
-        (f'a = subm_conv3d@1(x, "w", _) {CONV}', (8, 5), ["line 3", "subm_conv3d", "4", "5"]),
-        (f'a = subm_conv3d@1(b, "w", _) {CONV}', (8, 4), ["line 3", "`b`", "before its"]),
+        (f'a = subm_conv3d@1(x, "w", _) {CONV}', (8, 5), ["line 3", "C_out, 4", "8, 5", "export"]),
+        (
+            f'a = subm_conv3d@1(b, "w", _) {CONV}',
+            (8, 4),
+            ["line 3", "`b`", "earlier line"],
+        ),
         (f'a = subm_conv3d@1(a, "w", _) {CONV}', (8, 4), ["line 3", "cycle"]),
-        (f'a = subm_conv3d@1(x, "w", _) size=3 {CONV}', (8, 4), ["line 3", "`size`", "groups"]),
+        (
+            f'a = subm_conv3d@1(x, "w", _) size=3 {CONV}',
+            (8, 4),
+            ["line 3", "`size`", "remove it"],
+        ),
         (f'a = subm_conv3d@7(x, "w", _) {CONV}', (8, 4), ["line 3", "version 7"]),
         (f'a = fly@1(x, "w", _) {CONV}', (8, 4), ["line 3", "unknown operation `fly`"]),
         (f"a = subm_conv3d@1(x, x, _) {CONV}", (8, 4), ["line 3", "`weight`"]),
