@@ -6,6 +6,8 @@
 // FLOP = 2 * edges * C * C. Every way to multiply bytes that the machine has is timed in turns with
 // float32 and sgemm; the best time counts, CPU time with one thread and elapsed time with several.
 // Integer figures include bias, residual, ReLU, rounding and the store; float32 has packed weights.
+// Where the machine has AVX-512 BF16, bfloat16 rows are timed too; they pack their weights each
+// time.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -21,6 +23,7 @@
 #include "bench/support/blas.h"
 #include "bench/support/cpu_time.h"
 #include "lattice/kernels/cpu/base/threads.h"
+#include "lattice/kernels/cpu/features/bf16_conv.h"
 #include "lattice/kernels/cpu/features/conv.h"
 #include "lattice/kernels/cpu/features/int_conv.h"
 #include "lattice/kernels/cpu/geometry/relations.h"
@@ -81,10 +84,14 @@ class Layer {
     for (int64_t i = 0; i < p.lists.n_in * c; ++i)
       x_.push_back(static_cast<uint8_t>(random.bits()));
     xf_.assign(x_.begin(), x_.end());
+    for (const float v : xf_) xb_.push_back(to_bf16(v));
+    for (const float v : w_) wb_.push_back(to_bf16(v));
     y_.resize(static_cast<size_t>(p.lists.n_out * c));
     r_ = y_;
     yf_.resize(y_.size());
     rf_ = yf_;
+    rb_.resize(y_.size());
+    yb_ = rb_;
     weight_ = std::make_unique<IntWeight>(IntLayer{.n_k = p.lists.n_k(),
                                                    .c_in = c,
                                                    .c_out = c,
@@ -93,6 +100,7 @@ class Layer {
                                                    .scale = scale_.data(),
                                                    .factor = bias_.data()});
     dense_ = std::make_unique<DenseWeight>(ConvShape{c, c}, w_.data());
+    dense_bf16_ = std::make_unique<DenseWeight>(ConvShape{c, c, 1, FloatType::bf16}, wb_.data());
     panels_ = pack_weight(*dense_, p.lists.n_k(), ConvShape{c, c});
   }
   double flop() const {
@@ -111,16 +119,31 @@ class Layer {
     args.panels = panels_.get();
     conv(p_.lists, bounds_, args);
   }
+  void bfloats() {
+    ConvArgs args{.shape = {c_, c_, 1, FloatType::bf16},
+                  .x = xb_.data(),
+                  .weight = dense_bf16_.get(),
+                  .y = yb_.data()};
+    args.norm = {scale_.data(), scale_.data(), scale_.data(), rb_.data(), true};
+    bf16_conv(p_.lists, bounds_, args);
+  }
 
  private:
+  static uint16_t to_bf16(float v) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, &v, sizeof(bits));
+    return static_cast<uint16_t>(bits >> 16);
+  }
+
   const Problem& p_;
   int64_t c_;
   TileBounds bounds_;
   std::vector<float> w_, scale_, xf_, yf_, rf_;
   std::vector<int32_t> bias_;
   std::vector<uint8_t> x_, y_, r_;
+  std::vector<uint16_t> wb_, xb_, yb_, rb_;
   std::unique_ptr<IntWeight> weight_;
-  std::unique_ptr<DenseWeight> dense_;
+  std::unique_ptr<DenseWeight> dense_, dense_bf16_;
   std::shared_ptr<const WeightPanels> panels_;
 };
 
@@ -153,11 +176,13 @@ void measure(const std::string& scene, int64_t channels, bool sort) {
       if (channels && c != channels) continue;
       Layer layer(p, c);
       std::vector<double> best(dots.size(), 1e30);
-      double floats = 1e30, gemm = sgemm();
+      double floats = 1e30, bfloats = 1e30, gemm = sgemm();
       for (int turn = 0; turn < 5; ++turn) {
         for (size_t i = 0; i < dots.size(); ++i)
           best[i] = std::min(best[i], seconds([&] { layer.integers(dots[i]); }) / layer.flop());
         floats = std::min(floats, seconds([&] { layer.floats(); }) / layer.flop());
+        if (has_bf16_products())
+          bfloats = std::min(bfloats, seconds([&] { layer.bfloats(); }) / layer.flop());
         if (turn < 2) gemm = std::min(gemm, sgemm());
       }
       std::printf("%-6s %-10s C = %-4lld float32 %6.1f GFLOP/s, %4.2f of sgemm", scene.c_str(),
@@ -165,6 +190,9 @@ void measure(const std::string& scene, int64_t channels, bool sort) {
       for (size_t i = 0; i < dots.size(); ++i)
         std::printf("; %s %6.1f, %4.2f of sgemm, %4.2f of float32", name(dots[i]), 1e-9 / best[i],
                     gemm / best[i], floats / best[i]);
+      if (has_bf16_products())
+        std::printf("; bfloat16 %6.1f, %4.2f of sgemm, %4.2f of float32", 1e-9 / bfloats,
+                    gemm / bfloats, floats / bfloats);
       std::printf("\n");
       std::fflush(stdout);
     }

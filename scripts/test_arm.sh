@@ -5,7 +5,7 @@
 # Emulation is 20 to 50 times slower than the machine, so that the list leaves large scenes out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-tests=${1:-'kernels/(base/(simd|caches)|features/(bits|norm|adamw))'}
+tests=${1:-'kernels/(base/(simd|caches)|features/(bits|norm|adamw|int_conv))'}
 for tool in aarch64-linux-gnu-g++ qemu-aarch64; do
   if ! command -v "$tool" >/dev/null; then
     echo "test_arm.sh: $tool is missing; install g++-aarch64-linux-gnu and qemu-user" >&2

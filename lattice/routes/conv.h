@@ -115,6 +115,8 @@ mx::array conv_packed(const ConvAsked& asked, const Route& route);
 // The same; rows that share (offset, output row) are added first and multiplied once.
 mx::array conv_buckets(const ConvAsked& asked, const Route& route);
 mx::array conv_packed_buckets(const ConvAsked& asked, const Route& route);
+// bfloat16 with the products of AVX-512 BF16.
+mx::array conv_bf16(const ConvAsked& asked, const Route& route);
 mx::array conv_reference(const ConvAsked& asked, const Route& route);
 mx::array outer_buckets(const OuterAsked& asked, const Route& route);
 mx::array outer_tiles(const OuterAsked& asked, const Route& route);

@@ -2,6 +2,7 @@
 #include <mlx/ops.h>
 
 #include "lattice/core/arrays.h"
+#include "lattice/kernels/cpu/features/bf16_conv.h"
 #include "lattice/kernels/cpu/features/buckets.h"
 #include "lattice/kernels/cpu/features/conv.h"
 #include "lattice/kernels/cpu/features/outer.h"
@@ -170,6 +171,18 @@ mx::array conv_packed(const ConvAsked& asked, const Route& route) {
 }
 mx::array conv_packed_buckets(const ConvAsked& asked, const Route& route) {
   return conv_packed_with<true>(asked, route);
+}
+
+mx::array conv_bf16(const ConvAsked& asked, const Route& route) {
+  return conv_node(asked, route,
+                   [](const ConvProblem& z, const Places& at, std::span<const graph::Input> in,
+                      const graph::Output& out) {
+                     const cpu::DenseWeight weight = dense_weight(z, in[at.weight_at()]);
+                     cpu::bf16_conv(z.relation->lists(), z.relation->tiles(),
+                                    {z, in[0].data, &weight, at.bias_data(in), out.data, false,
+                                     at.norm_after(in), at.more ? in[1].data : nullptr,
+                                     at.more ? in[1].shape[1] : 0});
+                   });
 }
 
 mx::array conv_reference(const ConvAsked& asked, const Route& route) {

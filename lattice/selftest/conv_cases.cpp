@@ -267,6 +267,12 @@ void add_conv_cases(std::vector<OracleCase>& cases) {
         add(conv_case(other, routes::conv_rows(), back, shape, dtype, packing), shape,
             name_of(packing) + "reversed submanifold");
     }
+  // As many channels as cpu.bf16 wants of a product of matrices.
+  const Shape many{136, 128, 1, true};
+  for (const mx::Dtype dtype : kDtypes)
+    Labeled{cases, dtype}(
+        conv_case(other, routes::linear_rows(), Relation::identity(20), many, dtype), many,
+        "20 rows");
 }
 
 }  // namespace lattice

@@ -18,6 +18,18 @@
 namespace lattice::cpu {
 namespace {
 
+constexpr int64_t kAhead = 16;  // rows that are asked for before they are copied
+
+// Asks for rows that are scattered in memory before they are read. 2x2x2 down at C = 64 on room
+// takes 0.6 of the time.
+void prefetch(const uint8_t* row, int64_t bytes) {
+#if defined(__GNUC__) || defined(__clang__)
+  for (int64_t b = 0; b < bytes; b += 64) __builtin_prefetch(row + b);
+#endif
+  (void)row;
+  (void)bytes;
+}
+
 class IntConv {
  public:
   IntConv(const RelationLists& lists, const TileBounds& bounds, const IntConvArgs& args)
@@ -74,26 +86,21 @@ class IntConv {
     if (more) parts_.push_back({static_cast<const uint8_t*>(args_.more.data), more, more, first});
   }
 
-  // Rows scattered in memory, before they are multiplied. 2x2x2 down at C = 64 on room takes 0.6 of
-  // the time.
-  void prefetch_row(int64_t row) const {
-#if defined(__GNUC__) || defined(__clang__)
-    for (const Part& part : parts_)
-      for (int64_t b = 0; b < part.bytes; b += 64)
-        __builtin_prefetch(part.x + row * part.pitch + b);
-#endif
-    (void)row;
-  }
-
   void copy_rows(int64_t first, int64_t more) {
     copy_ = Buffer<uint8_t>(lists_.n_in * weight_.row_bytes);
     const auto one = static_cast<size_t>(first), two = static_cast<size_t>(more),
                all = static_cast<size_t>(weight_.row_bytes);
     const auto* x = static_cast<const uint8_t*>(args_.x.data);
     const auto* behind = static_cast<const uint8_t*>(args_.more.data);
+    const int32_t* order = lists_.in_rows();
     parallel_range(lists_.n_in, 2048, [&](int64_t begin, int64_t end) {
       for (int64_t p = begin; p < end; ++p) {
-        const auto row = static_cast<size_t>(lists_.in_rows() ? lists_.in_rows()[p] : p);
+        if (order && p + kAhead < end) {
+          const auto ahead = static_cast<size_t>(order[p + kAhead]);
+          prefetch(x + ahead * one, first);
+          if (behind) prefetch(behind + ahead * two, more);
+        }
+        const auto row = static_cast<size_t>(order ? order[p] : p);
         uint8_t* to = copy_.data() + p * weight_.row_bytes;
         std::memcpy(to, x + row * one, one);
         if (behind) std::memcpy(to + one, behind + row * two, two);
@@ -166,7 +173,8 @@ class IntConv {
     if (in_rows_) {
       for (int64_t e = 0; e < n; ++e) {
         s.rows[e] = in_rows_[call.in[e]];
-        if (s.p == s.p0) prefetch_row(s.rows[e]);
+        if (s.p == s.p0)
+          for (const Part& part : parts_) prefetch(part.x + s.rows[e] * part.pitch, part.bytes);
       }
       call.in = s.rows;
     }
