@@ -54,7 +54,7 @@ def add_command(commands: Commands) -> None:
     choices = ("octree", "lidar", "auto")
     what = "octree for every cloud, lidar for sweeps, auto for the smaller (default: octree)"
     pack.add_argument("--model", choices=choices, default="octree", help=what)
-    what = "with lidar or auto: three times as fast, larger files"
+    what = "with lidar or auto: five times as fast, larger files"
     pack.add_argument("--fast", action="store_true", help=what)
     what = "with lidar or auto: where the scanner stood, in the file's unit (default: 0 0 0)"
     pack.add_argument(

@@ -30,7 +30,7 @@ def encode_points(
 
     Lossless. voxel_size and origin are stored and come back. model "octree" suits every cloud,
     "lidar" makes sweeps of spinning LiDARs smaller, "auto" tries both and keeps the smaller file.
-    `fast` makes "lidar" three times as fast and its files larger. sensor is where the scanner
+    `fast` makes "lidar" five times as fast and its files larger. sensor is where the scanner
     stood, in the units of the points. A voxel that appears twice, and values with another number of
     rows, are a ValueError. on_progress is called now and then with the share
     that is done, 0..1; what it raises ends the work.
