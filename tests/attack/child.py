@@ -103,7 +103,12 @@ def one(index, seed, callables, record):
     names += [v for v in given if isinstance(v, str) and len(v) > 2]  # a file
     clean, small = all(map(finite, given)), all(map(modest, given))
     eps = kwargs.get("eps", 1)  # with 0 a constant row has no norm
-    clean = clean and not (isinstance(eps, (int, float, mx.array)) and np.all(np.array(eps) == 0))
+    zero = (
+        mx.all(eps == 0).item()
+        if isinstance(eps, mx.array)
+        else isinstance(eps, (int, float)) and eps == 0
+    )
+    clean = clean and not zero
     clean = clean and name != "ops.crop_points"  # NaN marks the points outside of the box
     wrapped = changed(function, args, kwargs, r) if r.random() < 0.2 else None
     steps = [(name, lambda: function(*args, **kwargs), ())]

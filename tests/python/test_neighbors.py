@@ -69,6 +69,8 @@ def test_float64_points_on_a_map():
             assert mx.array_equal(a.distances, b.distances)
     with pytest.raises(ValueError, match="in row 1"):
         ops.build_knn_relation(np.array([[5e6, 0, 0], [np.nan, 0, 0]]), k=1)
+    coarse = mx.array([[1.0, 2, 3]], dtype=mx.bfloat16)  # NumPy has no such format
+    assert ops.build_knn_relation(np.array([[1.0, 2, 3.5]]), coarse, k=1).distances.item() == 0.25
 
 
 def edges_of(r):

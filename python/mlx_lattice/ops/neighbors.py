@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import mlx.core as mx
+
 from .. import _ext
 from ..compat import active
 
 if TYPE_CHECKING:
-    import mlx.core as mx
-
     from .._ext import NeighborRelation, SparseTensor
     from ..core.types import ArrayLike, StreamOrDevice
 
@@ -147,6 +147,8 @@ def _near_the_origin(
     points = np.asarray(source)
     if points.dtype != np.float64 or points.ndim != 2 or points.shape[1] != 3 or not len(points):
         return source, query
+    if isinstance(query, mx.array) and query.dtype == mx.bfloat16:  # which NumPy does not know
+        query = query.astype(mx.float32)
     asked = None if query is None else np.asarray(query)
     if asked is not None and (asked.dtype.kind != "f" or asked.ndim != 2 or asked.shape[1] != 3):
         return source, query  # the check of all rows reports what is wrong with it
