@@ -481,10 +481,13 @@ def test_modules_inside_packages_check_their_arguments_too():
     from mlx_lattice import samples
     from mlx_lattice.models import convert
 
+    pipeline = training.VoxelPipeline(0.5, ((0, "low"), (1, "high")))
     for call, kind, text in (
         (lambda: samples.write_scans(0.5), TypeError, r"\[write_scans\] folder: found 0.5"),
         (lambda: samples.write_scans("x", 2**31 - 1), ValueError, "count must be at most 10,000"),
         (lambda: convert.from_legacy_points({}), TypeError, r"\[from_legacy_points\] weight must"),
+        (lambda: pipeline.class_indices(10), TypeError, "cloud: found 10, expected a PointCloud"),
+        (lambda: pipeline.of_files(mx.ones(2)), TypeError, "table: found .* a LabelTable"),
         (lambda: training.precision.Precision({"float16"}), ValueError, "expected one of float32"),
         (
             lambda: convert.minkowski_layer(mx.ones((27, 4, 4)), kind=np.ones(3), kernel_size=3),

@@ -155,6 +155,7 @@ class VoxelPipeline:
         A data set gives class indices. The files have the ids of `table`, in a column `label`, and
         the result gives the first id of a class to its points.
         """
+        _checks.instance("VoxelPipeline", "table", table, LabelTable, "a LabelTable")
         ids: list[list[int]] = [[] for _ in self.classes]
         for value, index in table.ids.items():
             if index >= 0:
@@ -271,6 +272,7 @@ class VoxelPipeline:
         Raises ValueError if the cloud has no labels, or one that is no class and not ignored,
         unless `strict` is False.
         """
+        _checks.instance("VoxelPipeline", "cloud", cloud, PointCloud, "a PointCloud")
         labels, classes = labels_of(cloud, self.label, name), len(self.classes)
         values = np.concatenate([self.values, np.array([v for v, _ in self.joined], np.int64)])
         index = np.array([*range(classes), *(i for _, i in self.joined)])
