@@ -35,20 +35,26 @@ class Axis {
   }
   void find(int64_t c, Hits* hits) const {
     hits->clear();
+    if (scatters_) {
+      for (int64_t t = 0; t < size_; ++t) add(t, c * stride_ + t * dilation_ - padding_, hits);
+      return;
+    }
+    const int64_t moved = c + padding_, cell = by_(moved);
+    if (dilation_ == 1) {  // taps that hit: the remainder, and on in steps of the stride
+      const int64_t first = moved - cell * stride_;
+      for (int64_t t = first, i = 0; t < size_; t += stride_, ++i) add(t, cell - i, hits);
+      return;
+    }
     for (int64_t t = 0; t < size_; ++t) {
-      int64_t cell = 0;
-      if (scatters_) {
-        cell = c * stride_ + t * dilation_ - padding_;
-      } else {
-        const int64_t moved = c + padding_ - t * dilation_;
-        cell = by_(moved);
-        if (cell * stride_ != moved) continue;
-      }
-      if (cell >= low_ && cell < high_) hits->push_back({t, cell});
+      const int64_t at = by_(moved - t * dilation_);
+      if (at * stride_ == moved - t * dilation_) add(t, at, hits);
     }
   }
 
  private:
+  void add(int64_t tap, int64_t cell, Hits* hits) const {
+    if (cell >= low_ && cell < high_) hits->push_back({tap, cell});
+  }
   int64_t size_, stride_, padding_, dilation_;
   FloorDivider by_;
   bool scatters_;
@@ -197,7 +203,7 @@ int64_t find_reached(const PackedSpace& space, const CoordIndex& in, int64_t beg
 
 // Reached cells in ascending order, and the edges to them: for one tap, cells ascend with the
 // positions of the input, so nothing is searched. A sweep of 91,000 rows on 2^25 cells, one thread:
-// 4 ms; 7 ms with a walk along rows and cells, 13 ms with sorted keys.
+// 3.4 ms; 6.6 ms with a walk along rows and cells.
 RelationLists relate_marked(const PackedSpace& space, const CoordIndex& in,
                             const std::array<Axis, 3>& axes, const Kernel& kernel, int64_t most,
                             DistinctKeys<PackedSpace>* cells) {
