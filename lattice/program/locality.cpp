@@ -30,6 +30,8 @@ const std::set<std::string_view> kByRow = {"abs",
                                            "divide",
                                            "equal",
                                            "exp",
+                                           "fast_layer_norm",
+                                           "fast_rms_norm",
                                            "feats",
                                            "gelu",
                                            "gelu_features",
@@ -209,6 +211,8 @@ class Reader {
       for (const char* statistic : {"mean", "var"})
         if (node.operands[view.operand_index(statistic)].kind == Reference::Kind::none)
           refuse(view, "the statistics are those of all rows");
+    if (name.starts_with("fast_") && ranks_[at(with_rows(node.operands[0]).at(0))] < 2)
+      refuse(view, "it works along the rows");
     if (!kAlongAxis.contains(name)) return check_ranks(view);
     const int rank = ranks_[at(with_rows(node.operands[0]).at(0))];
     std::vector<int64_t> axes;

@@ -1,11 +1,12 @@
 """Tiles give the bits of the whole run, and what is not local is refused by name."""
 
 import mlx.core as mx
+import mlx.nn as mnn
 import mlx_lattice as ml
 import numpy as np
 import pytest
 from mlx.utils import tree_map
-from mlx_lattice import SparseTensor, _ext, models, nn, training
+from mlx_lattice import SparseTensor, _ext, models, nn, points, training
 from mlx_lattice.programs.tiles import receptive_field, tile_program
 
 
@@ -154,6 +155,27 @@ class Reached(models.MinkUNet):
 
     def __call__(self, x):
         return self.last(super().__call__(x))
+
+
+class Normalized(models.MinkUNet):
+    def __init__(self):
+        super().__init__(4, 8, depth=14, width=8)
+        self.layer, self.rms = mnn.LayerNorm(8), mnn.RMSNorm(8)
+
+    def __call__(self, x):
+        y = super().__call__(x)
+        return y.with_feats(self.rms(self.layer(y.feats)))
+
+
+def test_norms_of_rows_of_mlx(street):
+    net = random_statistics(Normalized())
+    assert same_bits(training.predict_tiled(net, street, tile=160), net(street))
+
+
+def test_networks_of_points_are_refused_by_name(street):
+    for net in (points.DGCNN(4, 3), points.PointNet2(4, 3)):
+        with pytest.raises(ValueError, match=f"{type(net).__name__} is not local"):
+            training.predict_tiled(net, street)
 
 
 @pytest.mark.parametrize(
