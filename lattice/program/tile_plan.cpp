@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "lattice/core/errors.h"
 #include "lattice/program/locality.h"
@@ -17,9 +18,9 @@ struct Cell {
   int64_t rows;
 };
 
-int64_t bytes_of_row(const Program& program) {
-  // Values at their most, and a quarter more for coordinates, relations and kernels (measured on
-  // MinkUNets of depth 14 to 34; docs/notebook.md).
+// Where nobody has measured: the values at their most, and a quarter more for coordinates,
+// relations and kernels. Relations depend on the cloud: dense clouds may need more than this.
+int64_t estimate(const Program& program) {
   constexpr int64_t kRows = 1024;
   return std::max<int64_t>(1, program.bytes_for(kRows) / kRows * 5 / 4);
 }
@@ -33,7 +34,7 @@ class Planner {
         cells_(std::move(cells)),
         side_(side),
         options_(options),
-        row_bytes_(bytes_of_row(program)) {}
+        row_bytes_(options.row_bytes > 0 ? options.row_bytes : estimate(program)) {}
 
   std::vector<TileBox> plan() {
     if (cells_.empty()) return {};
@@ -89,59 +90,96 @@ class Planner {
     return made;
   }
 
-  int64_t rows_in(const TileBox& box) const {
+  template <typename Visit>
+  void for_cells(const TileBox& box, const Visit& visit) const {
     const auto begins_before = [&](const Cell& cell, int64_t x) {
       return (cell.at[0] + 1) * side_[0] <= x;
     };
-    int64_t rows = 0;
     for (auto at = std::lower_bound(cells_.begin(), cells_.end(), box.low[0], begins_before);
          at != cells_.end() && at->at[0] * side_[0] < box.high[0]; ++at) {
       bool touches = true;
       for (size_t a = 1; a < 3; ++a)
         touches = touches && at->at[a] * side_[a] < box.high[a] &&
                   (at->at[a] + 1) * side_[a] > box.low[a];
-      if (touches) rows += at->rows;
+      if (touches) visit(*at);
     }
+  }
+
+  int64_t rows_in(const TileBox& box) const {
+    int64_t rows = 0;
+    for_cells(box, [&](const Cell& cell) { rows += cell.rows; });
     return rows;
   }
 
   void add(const Triple& first, const Triple& last) {
     const TileBox own = box(first, last);
     if (rows_in(own) == 0) return;
-    const int64_t most =
-        options_.bytes > 0 ? options_.bytes / row_bytes_ : std::numeric_limits<int64_t>::max();
-    const int64_t rows = rows_in(tile_input(program_, graph_, own));
-    if (rows <= most) {
+    const int64_t needed = bytes_of(own);
+    if (options_.bytes <= 0 || needed <= options_.bytes) {
       made_.push_back(own);
       return;
     }
-    Triple middle = last;
-    bool split = false;
+    split(own, needed);
+  }
+
+  int64_t bytes_of(const TileBox& own) const {
+    const int64_t rows = rows_in(tile_input(program_, graph_, own));
+    if (options_.row_bytes <= 0) return rows * row_bytes_;
+    // Rows around a tile are left out after the first stages: 0.2 to 0.4 of the bytes (measured;
+    // docs/notebook.md).
+    const int64_t inside = rows_in(own);
+    return inside * row_bytes_ + (rows - inside) * row_bytes_ / 4;
+  }
+
+  // Divides a tile on its longer side. If three tiles would do, the parts get one and two of them,
+  // and so on, so that most tiles use most of the memory.
+  void split(const TileBox& own, int64_t needed) {
+    Triple first{-kFar, -kFar, -kFar}, last{kFar, kFar, kFar};  // around the rows, in cells
     for (size_t a = 0; a < 3; ++a)
-      if (step_[a] && last[a] - first[a] > 1) {
-        middle[a] = first[a] + (last[a] - first[a]) / 2;
-        split = true;
-      }
-    if (!split)
-      throw Error(ErrorCode::limit,
-                  "[plan_tiles] the smallest tile at " + triple_text(own.low) + " needs " +
-                      std::to_string(rows) + " rows with those around it, about " +
-                      std::to_string(rows * row_bytes_ >> 20) + " MiB, and the limit is " +
-                      std::to_string(options_.bytes >> 20) +
-                      " MiB; give more memory or larger voxels",
-                  "plan_tiles", "bytes");
-    for (int part = 0; part < 8; ++part) {
-      Triple from = first, to = last;
-      bool exists = true;
-      for (size_t a = 0; a < 3; ++a) {
-        const bool upper = part >> (2 - a) & 1;
-        if (middle[a] == last[a])
-          exists = exists && !upper;
-        else
-          (upper ? from[a] : to[a]) = middle[a];
-      }
-      if (exists) add(from, to);
+      if (step_[a]) std::swap(first[a], last[a]);
+    for_cells(own, [&](const Cell& cell) {
+      for (size_t a = 0; a < 3; ++a)
+        if (step_[a]) {
+          first[a] = std::min(first[a], cell.at[a]);
+          last[a] = std::max(last[a], cell.at[a] + 1);
+        }
+    });
+    const auto length = [&](size_t a) { return step_[a] ? (last[a] - first[a]) * side_[a] : 0; };
+    size_t axis = 0;
+    for (size_t a = 1; a < 3; ++a)
+      if (length(a) > length(axis)) axis = a;
+    if (length(axis) <= side_[axis])
+      throw Error(
+          ErrorCode::limit,
+          "[plan_tiles] the smallest tile at " + triple_text(own.low) + " needs about " +
+              std::to_string(needed >> 20) + " MiB with the rows around it, and the limit is " +
+              std::to_string(options_.bytes >> 20) + " MiB; give more memory or larger voxels",
+          "plan_tiles", "bytes");
+    Triple middle = last;
+    const int64_t tiles = std::max<int64_t>(2, (needed - 1) / options_.bytes + 1);
+    const int64_t cut = cut_at(own, axis, first[axis], tiles);
+    middle[axis] = cut;
+    add(first, middle);
+    middle = first;
+    middle[axis] = cut;
+    add(middle, last);
+  }
+
+  // The cell after `first` on an axis below which about tiles / 2 of `tiles` shares of rows lie.
+  int64_t cut_at(const TileBox& own, size_t axis, int64_t first, int64_t tiles) const {
+    std::map<int64_t, int64_t> rows;  // by cell; there may be empty space of any size
+    int64_t total = 0;
+    for_cells(own, [&](const Cell& cell) {
+      rows[cell.at[axis]] += cell.rows;
+      total += cell.rows;
+    });
+    int64_t at = first, below = 0;
+    for (const auto& [cell, n] : rows) {
+      if (cell > first) at = cell;
+      if (cell > first && (below + n / 2) * tiles >= total * (tiles / 2)) break;
+      below += n;
     }
+    return at;
   }
 
   const Loaded& program_;

@@ -20,6 +20,9 @@ struct TileOptions {
   Triple origin{0, 0, 0};
   /// Bytes that a tile may take; tiles with more rows are split. 0: no limit.
   int64_t bytes = 0;
+  /// Bytes for each row of a tile itself, where somebody has measured them; rows around a tile take
+  /// a quarter. 0: an estimate from the graph, the same for all rows.
+  int64_t row_bytes = 0;
   /// Called after each tile with the rows that are done and all rows. An exception ends the run.
   std::function<void(int64_t, int64_t)> progress = {};
 };

@@ -38,15 +38,16 @@ void bind_tiles(nb::module_& m) {
       "plan_tiles",
       [](const Program& program, const std::vector<int64_t>& cells,
          const std::vector<int64_t>& counts, const Triple& side, const Triple& tile,
-         const Triple& origin, int64_t bytes) {
-        const auto boxes = unlocked(
-            [&] { return plan_tiles(program, cells, counts, side, {tile, origin, bytes}); });
+         const Triple& origin, int64_t bytes, int64_t row_bytes) {
+        const TileOptions options{tile, origin, bytes, row_bytes};
+        const auto boxes =
+            unlocked([&] { return plan_tiles(program, cells, counts, side, options); });
         nb::list made;
         for (const TileBox& box : boxes) made.append(pair_of(box));
         return made;
       },
       "program"_a, "cells"_a, "counts"_a, "side"_a, "tile"_a, "origin"_a, "bytes"_a,
-      "(low, high) of each tile.");
+      "row_bytes"_a = 0, "(low, high) of each tile.");
   m.def(
       "tile_input",
       [](const Program& program, const Triple& low, const Triple& high) {
@@ -63,7 +64,7 @@ void bind_tiles(nb::module_& m) {
       "run_tiled",
       [](const Program& program, const SparseTensor& x, const Triple& tile, const Triple& origin,
          int64_t bytes, const nb::object& progress) {
-        const TileOptions options{tile, origin, bytes, progress_of(progress)};
+        const TileOptions options{tile, origin, bytes, 0, progress_of(progress)};
         return unlocked([&] { return run_tiled(program, x, options); });
       },
       "program"_a, "x"_a, "tile"_a, "origin"_a, "bytes"_a, "progress"_a = nb::none(),

@@ -42,7 +42,7 @@ TEST(Tiles, GiveTheBitsOfTheWholeRun) {
   for (const int64_t side : {0, 64, 176}) {
     int64_t done = 0;
     const SparseTensor tiled =
-        run_tiled(program, x, {{side, side, 0}, {5, -3, 0}, 0, [&](int64_t n, int64_t all) {
+        run_tiled(program, x, {{side, side, 0}, {5, -3, 0}, 0, 0, [&](int64_t n, int64_t all) {
                                  EXPECT_EQ(all, 6000);
                                  done = n;
                                }});
@@ -66,6 +66,27 @@ TEST(Tiles, ArePlannedFromCountedRows) {
   EXPECT_THROW(plan_tiles(program, {cells.data(), 4}, counts, side, {}), Error);
   EXPECT_THROW(plan_tiles(program, cells, counts, {0, 64, 64}, {}), Error);
   EXPECT_THROW(plan_tiles(program, cells, counts, side, {{-64, 64, 0}}), Error);
+}
+
+TEST(Tiles, AreFullWhereRowsWereMeasured) {
+  const Program program = Program::load(kFile);
+  const Triple side{64, 64, 64};
+  std::vector<int64_t> cells, counts;
+  for (int64_t x = 0; x < 90; ++x)
+    for (int64_t y = 0; y < 60; ++y) {
+      cells.insert(cells.end(), {x, y, 0});
+      counts.push_back(100);
+    }
+  TileOptions options;
+  options.row_bytes = 10;
+  options.bytes = 10 * 100 * 90 * 60 / 5;  // five tiles, if there were nothing around them
+  const auto tiles = plan_tiles(program, cells, counts, side, options);
+  EXPECT_LE(tiles.size(), 8U);
+  int64_t area = 0;
+  for (const TileBox& tile : tiles)
+    area += (std::min<int64_t>(tile.high[0], 90 * 64) - tile.low[0]) / 64 *
+            ((std::min<int64_t>(tile.high[1], 60 * 64) - tile.low[1]) / 64);
+  EXPECT_EQ(area, 90 * 60);
 }
 
 TEST(Tiles, HaveSidesThatAreNotNegative) {

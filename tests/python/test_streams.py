@@ -87,6 +87,24 @@ def test_labels_and_scores_are_those_of_the_whole_run(yard, tmp_path, given, wri
     assert not (tmp_path / f"out.{written}.tiles").exists()
 
 
+def test_tiles_are_as_large_as_a_measured_one_allows(yard, tmp_path, monkeypatch):
+    measured, measure = [], tiles.TilePass.row_bytes
+
+    def row_bytes(runner, low, high):
+        measured.append(measure(runner, low, high))
+        return measured[-1]
+
+    monkeypatch.setattr(tiles.TilePass, "row_bytes", row_bytes)
+    monkeypatch.setattr(tiles, "FEW", 1)
+    words = ["predict", yard / "run", yard / "yard.las", tmp_path / "out.las"]
+    assert main(list(map(str, [*words, "--memory", "450MB"]))) == 0
+    assert len(measured) == 1 and 200 < measured[0] < 20_000
+    labels, scores = whole(yard, yard / "yard.las")
+    after = io.read(tmp_path / "out.las")
+    assert np.array_equal(after.columns["label"], labels)
+    assert np.array_equal(after.columns["score"], scores)
+
+
 def test_a_folder_is_one_cloud(yard, tmp_path):
     assert predict(yard, yard / "tiles", tmp_path / "out.las", "--tile", "192") == 0
     both = [io.read(yard / "tiles" / name) for name in ("a.laz", "b.laz")]

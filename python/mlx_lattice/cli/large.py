@@ -22,9 +22,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--memory", metavar="SIZE", help="run by tiles in so much memory, such as 2GB"
     )
-    group.add_argument(
-        "--tile", type=int, default=2048, metavar="N", help="largest side of a tile in voxels"
-    )
+    side = "largest side of a tile in voxels (default: as the memory allows)"
+    group.add_argument("--tile", type=int, default=0, metavar="N", help=side)
     group.add_argument(
         "--part", metavar="K/N", help="run only the K-th of N parts of the tiles, K from 0"
     )

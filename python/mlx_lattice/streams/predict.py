@@ -47,7 +47,7 @@ class Job:
         output: The file to write; None only counts how right the labels are.
         work: The folder of the run; it is deleted at the end.
         memory: Bytes that the process may take.
-        tile: The largest side of a tile, in voxels.
+        tile: The largest side of a tile, in voxels; 0: as the memory allows.
         part: (k, n): this process takes the tiles k, k + n, ...
         format: Of the input, where its extension does not tell.
     """
@@ -59,7 +59,7 @@ class Job:
     output: str | None
     work: Path
     memory: int
-    tile: int = 2048
+    tile: int = 0
     part: tuple[int, int] = (0, 1)
     format: str | None = None
 
@@ -157,7 +157,8 @@ class Prediction:
         voxels = 0
         for cell in cells:
             cell.first, voxels = voxels, voxels + cell.voxels
-        tiles = plan(self.program, self.job.work, cells, self.job.tile, self.job.memory - OWN)
+        memory = self.job.memory - OWN
+        tiles = plan(self.program, self.job.work, cells, side, self.job.tile, memory)
         return {
             "low": low.tolist(),
             "side": side,
