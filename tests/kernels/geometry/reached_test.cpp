@@ -102,7 +102,7 @@ TEST(Reached, RowsOrderAndEdgesOfRandomKernels) {
       distinct.insert(
           {random.below(2), random.between(-3, 6), random.between(-3, 6), random.between(-3, 6)});
     std::vector<Cell> rows(distinct.begin(), distinct.end());
-    if (round % 4 == 1) rows.push_back(rows.front());  // a coordinate twice
+    if (round % 4 == 1) rows.push_back(rows.front());               // a coordinate twice
     if (round % 4 == 2) rows.push_back({1, 1 << 20, -1, 1 << 20});  // too far for bits
     for (size_t i = rows.size(); i > 1; --i)
       std::swap(rows[i - 1], rows[static_cast<size_t>(random.below(static_cast<int64_t>(i)))]);
