@@ -8,7 +8,7 @@
 // the azimuth of each child and its height over distance, where the beams of a scanner stand in
 // fixed places (as in the angular mode of G-PCC), and at the logit of the network, which is one
 // more input as well. Five sets of weights are selected, each by another part of the known context
-// (Mahoney 2005). Integers only, tables included.
+// (Mahoney 2005). Integers, tables included, but for one exact square root of IEEE 754.
 #pragma once
 
 #include <array>
