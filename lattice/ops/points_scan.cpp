@@ -9,7 +9,7 @@
 #include "lattice/core/arrays.h"
 #include "lattice/core/errors.h"
 #include "lattice/graph/dtype.h"
-#include "lattice/kernels/cpu/geometry/scan.h"
+#include "lattice/kernels/cpu/geometry/scan_features.h"
 #include "lattice/ops/points.h"
 
 namespace lattice {

@@ -1,4 +1,4 @@
-#include "lattice/kernels/cpu/geometry/scan.h"
+#include "lattice/kernels/cpu/geometry/scan_features.h"
 
 #include <algorithm>
 #include <cmath>
