@@ -107,17 +107,11 @@ struct ConvCall {
   }
 };
 
-// Whether no derivative can be asked of `a`: it has values, or is another form of one that has. MLX
-// copies what is differentiated first, or passes it through stop_gradient. The arrays of a relation
-// are made when a node is made, also one that nobody evaluates; so the gradient of a constant, such
-// as the features of a scan, gets no node.
-bool is_constant(mx::array a) {
-  while (a.has_primitive()) {
-    const std::string_view name = a.primitive().name();
-    if (a.inputs().size() != 1 || name == "StopGradient" || name == "Copy") return false;
-    a = mx::array(a.inputs()[0]);
-  }
-  return !a.is_tracer() || a.status() == mx::array::Status::available;
+// Whether no derivative can be asked of `a`, because it has its values: MLX differentiates copies,
+// which have none yet. The arrays of a relation are made when a node is made, also one that nobody
+// evaluates; so the gradient of a constant, such as the features of a scan, gets no node.
+bool is_constant(const mx::array& a) {
+  return a.status() == mx::array::Status::available && !a.is_tracer();
 }
 
 mx::array conv_of(const ConvCall& call, const graph::Arrays& inputs) {
