@@ -6,6 +6,7 @@
 #include "lattice/kernels/cpu/base/memory.h"
 #include "lattice/kernels/cpu/base/simd.h"
 #include "lattice/kernels/cpu/base/threads.h"
+#include "lattice/ops/maps.h"
 #include "lattice/routes/capability.h"
 #include "lattice/routes/probe.h"
 #include "lattice/routes/products.h"
@@ -31,6 +32,7 @@ constexpr const char* kCudaStatus =
 }  // namespace
 
 void release_memory() {
+  release_maps();
   mx::clear_cache();
   cpu::pool_trim();
 }

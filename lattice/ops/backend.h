@@ -34,8 +34,8 @@ struct BackendInfo {
 /// Looks at the machine and at MLX.
 LATTICE_API BackendInfo backend_info();
 
-/// Returns the memory that MLX and the kernels keep for reuse to the system. The memory of arrays
-/// is not touched.
+/// Returns the memory that MLX and the kernels keep for reuse to the system, and forgets the
+/// coordinates and relations of dense maps (from_map). The memory of arrays is not touched.
 LATTICE_API void release_memory();
 
 /// Threads that one operation may use; n >= 1, else std::invalid_argument. Results do not depend on

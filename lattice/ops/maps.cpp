@@ -34,14 +34,21 @@ SparseTensor make_full_map(int batch, int height, int width, int64_t stride) {
   return full.with_bounds({{0, 0, 0}, {1, std::max(height, 1), std::max(width, 1)}});
 }
 
-// The maps that were asked for last; the newest is in front. Never destroyed, because arrays of MLX
-// must not outlive its allocator.
-SparseTensor full_map(int batch, int height, int width, int64_t stride) {
+// The maps that were asked for last; the newest is in front.
+struct FullMaps {
   using Key = std::array<int64_t, 4>;
-  static std::mutex mutex;
-  static auto& kept = *new std::list<std::pair<Key, SparseTensor>>;
-  const Key key{batch, height, width, stride};
-  const std::lock_guard lock(mutex);
+  std::mutex mutex;
+  std::list<std::pair<Key, SparseTensor>> kept;
+};
+FullMaps& full_maps() {
+  static auto* instance = new FullMaps;  // arrays of MLX must not outlive its allocator
+  return *instance;
+}
+
+SparseTensor full_map(int batch, int height, int width, int64_t stride) {
+  const FullMaps::Key key{batch, height, width, stride};
+  const std::lock_guard lock(full_maps().mutex);
+  auto& kept = full_maps().kept;
   const auto found =
       std::find_if(kept.begin(), kept.end(), [&](const auto& entry) { return entry.first == key; });
   if (found != kept.end()) {
@@ -72,6 +79,11 @@ SparseTensor flattened(const SparseTensor& y, const SparseTensor& x, int64_t axi
 }
 
 }  // namespace
+
+void release_maps() {
+  const std::lock_guard lock(full_maps().mutex);
+  full_maps().kept.clear();
+}
 
 SparseTensor from_map(const mx::array& dense, int64_t stride) {
   if (dense.ndim() != 4)

@@ -18,8 +18,12 @@
 namespace lattice {
 
 /// The rows (b, y, x) of a dense map (B, H, W, C), inside of bounds (1, H, W). Maps of equal size
-/// and stride share their coordinates and relations. Differentiable.
+/// and stride share their coordinates and relations, which the library keeps for the last 16 sizes
+/// until release_memory() is called. Differentiable.
 LATTICE_API SparseTensor from_map(const mx::array& dense, int64_t stride = 1);
+/// @cond internal
+void release_maps();
+/// @endcond
 /// (B, H, W, C) of a sparse map, 0 where it has no row. shape (H, W) is by default that of the
 /// bounds; without both it throws std::invalid_argument. Differentiable.
 LATTICE_API mx::array to_map(const SparseTensor& x,

@@ -72,7 +72,8 @@ def clear_cache() -> None:
     """Returns the memory that MLX and the kernels keep for reuse to the system.
 
     Arrays keep what they hold. `mx.clear_cache()` gives back the memory of results; this also gives
-    back the working memory of kernels, which the next operation takes anew.
+    back the working memory of kernels, which the next operation takes anew, and the relations of
+    dense maps, which `ops.from_map` shares between calls.
 
     Examples:
         >>> import mlx_lattice as ml
