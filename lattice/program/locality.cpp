@@ -16,98 +16,36 @@ namespace lattice::program {
 
 namespace {
 
+using Names = std::set<std::string_view>;
+
+Names names_in(std::string_view text) {
+  Names names;
+  for (size_t end = 0; !text.empty(); text.remove_prefix(std::min(end + 1, text.size()))) {
+    end = std::min(text.find(' '), text.size());
+    names.insert(text.substr(0, end));
+  }
+  return names;
+}
+
 // Row r of the result depends on row r of each operand and on nothing else.
-const std::set<std::string_view> kByRow = {"abs",
-                                           "add",
-                                           "argmax",
-                                           "astype",
-                                           "batch_norm",
-                                           "batch_norm_act",
-                                           "batch_norm_features",
-                                           "cat",
-                                           "concatenate",
-                                           "cos",
-                                           "divide",
-                                           "equal",
-                                           "exp",
-                                           "fast_layer_norm",
-                                           "fast_rms_norm",
-                                           "feats",
-                                           "gelu",
-                                           "gelu_features",
-                                           "greater",
-                                           "greater_equal",
-                                           "layer_norm",
-                                           "layer_norm_features",
-                                           "leaky_relu",
-                                           "leaky_relu_features",
-                                           "less",
-                                           "less_equal",
-                                           "linear",
-                                           "linear_features",
-                                           "log",
-                                           "log1p",
-                                           "logical_and",
-                                           "logical_not",
-                                           "logical_or",
-                                           "max",
-                                           "maximum",
-                                           "mean",
-                                           "min",
-                                           "minimum",
-                                           "multiply",
-                                           "negative",
-                                           "not_equal",
-                                           "ones_like",
-                                           "power",
-                                           "reciprocal",
-                                           "relu",
-                                           "relu_features",
-                                           "rms_norm",
-                                           "rms_norm_features",
-                                           "rsqrt",
-                                           "sigmoid",
-                                           "sigmoid_array",
-                                           "sigmoid_features",
-                                           "sign",
-                                           "silu",
-                                           "silu_features",
-                                           "sin",
-                                           "softmax",
-                                           "softplus",
-                                           "softplus_features",
-                                           "sparse_add",
-                                           "sparse_binary",
-                                           "sparse_cat_aligned",
-                                           "sparse_maximum",
-                                           "sparse_minimum",
-                                           "sparse_mul",
-                                           "sparse_sub",
-                                           "sqrt",
-                                           "square",
-                                           "subtract",
-                                           "sum",
-                                           "tanh",
-                                           "tanh_array",
-                                           "tanh_features",
-                                           "where",
-                                           "with_feats",
-                                           "zeros_like",
-                                           "activation"};
+const Names kByRow = names_in(
+    "abs add argmax astype batch_norm batch_norm_act batch_norm_features cat concatenate cos "
+    "divide equal exp fast_layer_norm fast_rms_norm feats gelu gelu_features greater "
+    "greater_equal layer_norm layer_norm_features leaky_relu leaky_relu_features less less_equal "
+    "linear linear_features log log1p logical_and logical_not logical_or max maximum mean min "
+    "minimum multiply negative not_equal ones_like power reciprocal relu relu_features rms_norm "
+    "rms_norm_features rsqrt sigmoid sigmoid_array sigmoid_features sign silu silu_features sin "
+    "softmax softplus softplus_features sparse_add sparse_binary sparse_cat_aligned "
+    "sparse_maximum sparse_minimum sparse_mul sparse_sub sqrt square subtract sum tanh "
+    "tanh_array tanh_features where with_feats zeros_like activation");
 // Those of them that also work along an axis, which must not be that of the rows.
-const std::set<std::string_view> kAlongAxis = {"argmax", "concatenate", "max", "mean",
-                                               "min",    "softmax",     "sum"};
-const std::set<std::string_view> kGather = {"conv3d",    "subm_conv3d", "normalized_subm_conv3d",
-                                            "pool3d",    "sum_pool3d",  "avg_pool3d",
-                                            "max_pool3d"};
-const std::set<std::string_view> kScatter = {"conv_transpose3d",
-                                             "generative_conv_transpose3d",
-                                             "normalized_conv_transpose3d",
-                                             "normalized_generative_conv_transpose3d",
-                                             "pool_transpose3d",
-                                             "trilinear_upsample3d"};
-const std::set<std::string_view> kBatchNorm = {"batch_norm", "batch_norm_act",
-                                               "batch_norm_features"};
+const Names kAlongAxis = names_in("argmax concatenate max mean min softmax sum");
+const Names kGather = names_in(
+    "conv3d subm_conv3d normalized_subm_conv3d pool3d sum_pool3d avg_pool3d max_pool3d");
+const Names kScatter = names_in(
+    "conv_transpose3d generative_conv_transpose3d normalized_conv_transpose3d "
+    "normalized_generative_conv_transpose3d pool_transpose3d trilinear_upsample3d");
+const Names kBatchNorm = names_in("batch_norm batch_norm_act batch_norm_features");
 
 [[noreturn]] void refuse(const NodeView& node, const std::string& why) {
   throw Error(ErrorCode::argument,

@@ -191,8 +191,8 @@ using Cells = std::map<Triple, std::vector<int32_t>>;
 
 Cells cells_of(const SparseTensor& x, const Triple& side) {
   Cells cells;
-  const mx::array coords = mx::astype(x.coords(), mx::int64, mx::Device::cpu);
-  mx::eval(const_cast<mx::array&>(coords));
+  mx::array coords = mx::astype(x.coords(), mx::int64, mx::Device::cpu);
+  mx::eval(coords);
   const int64_t* c = x.active_count() ? coords.data<int64_t>() : nullptr;
   for (int64_t r = 0; r < x.active_count(); ++r) {
     Triple cell;

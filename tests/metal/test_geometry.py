@@ -52,17 +52,6 @@ def same(want, found):
         np.testing.assert_array_equal(np.array(b), np.array(a))
 
 
-@pytest.mark.parametrize("route", ["metal.hash", "metal.brute"])
-def test_oracle(route):
-    with MetalHost() as host:
-        cases = ml._ext.selftest_rows("gpu", route)
-    assert [f"{r.operation} {r.label}: {r.error} {r.failure}" for r in cases if not r.ok] == []
-    assert {r.operation for r in cases} == (
-        {"neighbors"} if route == "metal.brute" else {"unique", "lookup", "relate"}
-    )
-    assert host.launches
-
-
 def test_the_default_is_the_cpu():
     with MetalHost() as host:
         (decision,) = ml.explain(ops.lookup_coords, rows(9), rows(5)).decisions
