@@ -195,16 +195,26 @@ std::vector<uint8_t> GeometryPlan::encode() const {
   return out;
 }
 
-GeometryPlan GeometryPlan::decode(std::span<const uint8_t> data, bool gradients,
-                                  const RelationBuilder& build, bool gpu) {
+namespace {
+
+[[noreturn]] void bad(const std::string& text) { cpu::throw_bad_data(kDecode, text); }
+
+// What stands behind the head, which is checked.
+cpu::ByteReader body_of(std::span<const uint8_t> data) {
   cpu::ByteReader in(data, kDecode);
-  const auto bad = [](const std::string& text) { cpu::throw_bad_data(kDecode, text); };
   if (!std::ranges::equal(in.bytes(sizeof kMagic), kMagic)) bad("is no geometry plan");
   if (const uint32_t version = in.number<uint32_t>(); version != kVersion)
     bad("has version " + std::to_string(version) + ", expected " + std::to_string(kVersion));
   const uint32_t crc = in.number<uint32_t>();
   if (cpu::crc32c(in.rest()) != crc) bad("is damaged: the checksum differs");
+  return in;
+}
 
+}  // namespace
+
+GeometryPlan GeometryPlan::decode(std::span<const uint8_t> data, bool gradients,
+                                  const RelationBuilder& build, bool gpu) {
+  cpu::ByteReader in = body_of(data);
   GeometryPlan plan;
   plan.manager_ = CoordinateManager::create();
   const uint32_t n_roots = in.number<uint32_t>();

@@ -141,6 +141,10 @@ void add_reductions(std::vector<Operation>& rows) {
        [](const Call& call) -> Results {
          return {mx::softmax(call.array("a"), small(call.integers("axes")), call.flag("precise"))};
        }});
+}
+
+// Along one axis.
+void add_orders(std::vector<Operation>& rows) {
   rows.push_back({"argmax",
                   1,
                   {kA},
@@ -383,6 +387,7 @@ std::vector<Operation> array_operations() {
   add_unary(rows);
   add_binary(rows);
   add_reductions(rows);
+  add_orders(rows);
   add_shapes(rows);
   add_rows(rows);
   add_layers(rows);

@@ -52,86 +52,69 @@ Results run_conv(const Call& call) {
               "integer_conv", "kind");
 }
 
+const Operand kFeats{"feats", "array"}, kX{"x", "sparse"};
+const Attribute kMode{"mode", Type::text}, kScale{"scale", Type::number},
+    kFormat{"format", Type::text}, kOutput{"output", Type::text};
+
+float real(const Call& call, const char* name) { return static_cast<float>(call.number(name)); }
+
+void add(std::vector<Operation>& rows, const char* name, const std::vector<Operand>& operands,
+         const std::vector<Attribute>& attributes, const char* result,
+         Results (*run)(const Call&)) {
+  rows.push_back({name, 1, operands, attributes, {result}, Phase::features, run});
+}
+
+void add_layers(std::vector<Operation>& rows) {
+  add(rows, "integer_kernel",
+      {{"weight", "array"},
+       {"bias", "array"},
+       {"scale", "array"},
+       {"factor", "array", Form::optional},
+       {"table", "array", Form::optional}},
+      {{"input", Type::text}, kOutput, {"residual", Type::text, true}, {"relu", Type::flag}},
+      kKernelKind, run_kernel);
+  add(rows, "integer_conv",
+      {{"x", "sparse", Form::list},
+       kKernel,
+       {"residual", "sparse", Form::optional},
+       {"coordinates", "sparse|array", Form::optional}},
+      {{"kind", Type::text}, kKernelSize, kStride, kPadding, kDilation}, "sparse", run_conv);
+  add(rows, "integer_linear", {{"x", "array"}, kKernel}, {}, "array",
+      [](const Call& call) -> Results {
+        return {integer_linear(call.array("x"), call.object<IntegerKernel>("kernel", kKernelKind))};
+      });
+}
+
+void add_features(std::vector<Operation>& rows) {
+  add(rows, "quantize_features", {kFeats, {"inverse", "array"}}, {kFormat}, "array",
+      [](const Call& call) -> Results {
+        return {quantize_features(call.array("feats"), call.array("inverse"),
+                                  format_of(call, "format"))};
+      });
+  add(rows, "dequantize_features", {kFeats}, {{"step", Type::number}, kFormat}, "array",
+      [](const Call& call) -> Results {
+        return {dequantize_features(call.array("feats"), real(call, "step"),
+                                    format_of(call, "format"))};
+      });
+  add(rows, "integer_pool", {kX}, {kMode, kKernelSize, kStride, kPadding, kDilation, kScale},
+      "sparse", [](const Call& call) -> Results {
+        return {
+            integer_pool(call.sparse("x"), mode_of(call), kernel_of(call), real(call, "scale"))};
+      });
+  add(rows, "integer_global_pool", {kX}, {kMode, kScale, kOutput}, "array",
+      [](const Call& call) -> Results {
+        return {integer_global_pool(call.sparse("x"), mode_of(call), real(call, "scale"),
+                                    format_of(call, "output"))};
+      });
+}
+
 }  // namespace
 
 std::vector<Operation> integer_operations() {
-  const Operand feats{"feats", "array"}, x{"x", "sparse"};
-  const Attribute scale{"scale", Type::number}, mode{"mode", Type::text},
-      format{"format", Type::text}, output{"output", Type::text};
-  return {
-      {"integer_kernel",
-       1,
-       {{"weight", "array"},
-        {"bias", "array"},
-        {"scale", "array"},
-        {"factor", "array", Form::optional},
-        {"table", "array", Form::optional}},
-       {{"input", Type::text}, output, {"residual", Type::text, true}, {"relu", Type::flag}},
-       {kKernelKind},
-       Phase::features,
-       run_kernel},
-      {"integer_conv",
-       1,
-       {{"x", "sparse", Form::list},
-        kKernel,
-        {"residual", "sparse", Form::optional},
-        {"coordinates", "sparse|array", Form::optional}},
-       {{"kind", Type::text}, kKernelSize, kStride, kPadding, kDilation},
-       {"sparse"},
-       Phase::features,
-       run_conv},
-      {"integer_linear",
-       1,
-       {{"x", "array"}, kKernel},
-       {},
-       {"array"},
-       Phase::features,
-       [](const Call& call) -> Results {
-         return {
-             integer_linear(call.array("x"), call.object<IntegerKernel>("kernel", kKernelKind))};
-       }},
-      {"quantize_features",
-       1,
-       {feats, {"inverse", "array"}},
-       {format},
-       {"array"},
-       Phase::features,
-       [](const Call& call) -> Results {
-         return {quantize_features(call.array("feats"), call.array("inverse"),
-                                   format_of(call, "format"))};
-       }},
-      {"dequantize_features",
-       1,
-       {feats},
-       {{"step", Type::number}, format},
-       {"array"},
-       Phase::features,
-       [](const Call& call) -> Results {
-         return {dequantize_features(call.array("feats"), static_cast<float>(call.number("step")),
-                                     format_of(call, "format"))};
-       }},
-      {"integer_pool",
-       1,
-       {x},
-       {mode, kKernelSize, kStride, kPadding, kDilation, scale},
-       {"sparse"},
-       Phase::features,
-       [](const Call& call) -> Results {
-         return {integer_pool(call.sparse("x"), mode_of(call), kernel_of(call),
-                              static_cast<float>(call.number("scale")))};
-       }},
-      {"integer_global_pool",
-       1,
-       {x},
-       {mode, scale, output},
-       {"array"},
-       Phase::features,
-       [](const Call& call) -> Results {
-         return {integer_global_pool(call.sparse("x"), mode_of(call),
-                                     static_cast<float>(call.number("scale")),
-                                     format_of(call, "output"))};
-       }},
-  };
+  std::vector<Operation> rows;
+  add_layers(rows);
+  add_features(rows);
+  return rows;
 }
 
 }  // namespace lattice::program

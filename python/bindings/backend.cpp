@@ -7,6 +7,35 @@
 #include "lattice/ops/device.h"
 #include "lattice/routes/capability.h"
 
+namespace {
+
+nb::dict info_dict() {
+  const lattice::BackendInfo info = lattice::backend_info();
+  nb::dict mlx, capabilities, probes, result;
+  mlx["built"] = info.mlx_built;
+  mlx["running"] = info.mlx_running;
+  capabilities["cpu"] = info.cpu;
+  capabilities["metal"] = info.metal;
+  capabilities["cuda"] = info.cuda;
+  result["version"] = info.version;
+  result["mlx"] = mlx;
+  result["capabilities"] = capabilities;
+  result["simd"] = info.simd;
+  result["threads"] = info.threads;
+  result["tensor_ops"] = info.tensor_ops;
+  result["float32_products"] = info.products;
+  for (const auto& [label, failure] : info.probes)
+    probes[label.c_str()] = failure.empty() ? std::string("passed") : "failed: " + failure;
+  result["probes"] = probes;
+  result["launches"] = info.launches;
+  result["starts"] = info.starts;
+  result["metal_status"] = info.metal_status;
+  result["cuda_status"] = info.cuda_status;
+  return result;
+}
+
+}  // namespace
+
 void bind_backend(nb::module_& m) {
   m.def(
       "start_on_gpu",
@@ -27,33 +56,7 @@ void bind_backend(nb::module_& m) {
       },
       nb::arg("arrays"), "Starts to compute arrays on any device and returns.");
   m.def(
-      "backend_info",
-      [] {
-        lattice::BackendInfo info = lattice::backend_info();
-        nb::dict mlx, capabilities, result;
-        mlx["built"] = info.mlx_built;
-        mlx["running"] = info.mlx_running;
-        capabilities["cpu"] = info.cpu;
-        capabilities["metal"] = info.metal;
-        capabilities["cuda"] = info.cuda;
-        result["version"] = info.version;
-        result["mlx"] = mlx;
-        result["capabilities"] = capabilities;
-        result["simd"] = info.simd;
-        result["threads"] = info.threads;
-        result["tensor_ops"] = info.tensor_ops;
-        result["float32_products"] = info.products;
-        nb::dict probes;
-        for (const auto& [label, failure] : info.probes)
-          probes[label.c_str()] = failure.empty() ? std::string("passed") : "failed: " + failure;
-        result["probes"] = probes;
-        result["launches"] = info.launches;
-        result["starts"] = info.starts;
-        result["metal_status"] = info.metal_status;
-        result["cuda_status"] = info.cuda_status;
-        return result;
-      },
-      nb::sig("def backend_info() -> dict[str, typing.Any]"),
+      "backend_info", info_dict, nb::sig("def backend_info() -> dict[str, typing.Any]"),
       "What this build can do on this machine: versions, devices, instruction set, threads, matrix "
       "units.");
   m.def(

@@ -309,21 +309,15 @@ def convolution(case, name):
     x = case.sparse("x", channels, at)
     taps = np.array(offsets(size, dilation, not back))
     edges_of = transposed_edges if back else forward_edges
+    rows = transposed_rows(x, taps, stride, padding) if back else forward_rows(x, stride, padding)
     if onto:
         target_stride = base if back else tuple(b * s for b, s in zip(base, stride))
-        rows = (
-            transposed_rows(x, taps, stride, padding) if back else forward_rows(x, stride, padding)
-        )
         t = case.sparse("t", 2, target_stride, among=rows)
         rows = t.index
     elif generative:
         rows = np.array(
             [(r[0], *(r[1:] * stride + d)) for r in x.index for d in taps], np.int64
         ).reshape(-1, 4)
-    else:
-        rows = (
-            transposed_rows(x, taps, stride, padding) if back else forward_rows(x, stride, padding)
-        )
     if rng.integers(2):
         weight = case.packed("k", (out, len(taps), channels), "conv3d")
     else:

@@ -126,10 +126,32 @@ std::vector<int64_t> entries(const Problem<T>& p, int64_t i, int64_t j) {
   return found;
 }
 
+double at(const auto& x, int64_t i) { return double{widen(x[static_cast<size_t>(i)])}; }
+
+// A pair of rows of segment s: query i and key j of one head.
+struct Pair {
+  size_t s;
+  int64_t h, i, j, row, key;  // row and key: where their values begin
+  int64_t bias, mask;         // where the entries of the pair stand
+};
+
+template <typename T>
+double logit(const Problem<T>& p, const Pair& z) {
+  const Options& o = p.o;
+  double l = 0;
+  for (int64_t c = 0; c < o.size; ++c) l += at(p.q, z.row + c) * at(p.k, z.key + c);
+  l *= double{p.a.scale};
+  if (o.bias) l += at(p.bias, z.bias);
+  if (o.axes)
+    for (const int64_t e : entries(p, p.q_offsets[z.s] + z.i, p.k_offsets[z.s] + z.j))
+      l += at(p.table, z.h * p.a.positions.size + e);
+  if (o.mask && !p.mask[static_cast<size_t>(z.mask)]) return -INFINITY;
+  return o.causal && z.j > z.i + o.k[z.s] - o.q[z.s] ? -INFINITY : l;
+}
+
 template <typename T>
 Expected oracle(const Problem<T>& p) {
   const Options& o = p.o;
-  const auto at = [](const auto& x, int64_t i) { return double{widen(x[static_cast<size_t>(i)])}; };
   Expected y{Doubles(p.q.size()), Doubles(p.q.size()),    Doubles(p.k.size()),
              Doubles(p.k.size()), Doubles(p.bias.size()), Doubles(p.table.size())};
   const auto add = [](Doubles& x, int64_t i, double v) { x[static_cast<size_t>(i)] += v; };
@@ -144,15 +166,7 @@ Expected oracle(const Problem<T>& p) {
         Doubles weight(static_cast<size_t>(n));
         double top = -INFINITY, total = 0;
         for (int64_t j = 0; j < n; ++j) {
-          double l = 0;
-          for (int64_t c = 0; c < o.size; ++c) l += at(p.q, row + c) * at(p.k, key(j) + c);
-          l *= double{p.a.scale};
-          if (o.bias) l += at(p.bias, b0 + j);
-          if (o.axes)
-            for (const int64_t e : entries(p, i0 + i, j0 + j))
-              l += at(p.table, h * p.a.positions.size + e);
-          if (o.mask && !p.mask[static_cast<size_t>(pairs + i * n + j)]) l = -INFINITY;
-          if (o.causal && j > i + n - o.q[s]) l = -INFINITY;
+          const double l = logit(p, {s, h, i, j, row, key(j), b0 + j, pairs + i * n + j});
           weight[static_cast<size_t>(j)] = l;
           top = std::max(top, l);
         }

@@ -196,6 +196,21 @@ class LevelCoder {
         mixed(height, range_ << 4 | belief, count(got) << 4 | std::min(n_occ, 15u)),
         mixed(height, faces << 8 | open, range_),
     };
+    choose_counters(contexts);
+    inputs_[2 * M::kContexts] = static_cast<int16_t>(net);
+    inputs_[2 * M::kContexts + 1] = static_cast<int16_t>(
+        std::clamp((net * std::abs(net) * 39) >> 16, 1 - kDomain, kDomain - 1));
+    inputs_[2 * M::kContexts + 2] = 77;
+    const uint32_t blind = n_unk == 0 ? 0 : n_unk < 4 ? 1 : n_unk < 10 ? 2 : 3;
+    const std::array<size_t, M::kSets> choice{j * 28 + n_occ, size_t{prefix} * 9 + belief,
+                                              (size_t{std::min(depth, 15u)} * 8 + j) * 4 + blind,
+                                              (size_t{range_} * 8 + j) * 4 + blind,
+                                              (size_t{fine >> 1} * 28 + n_nodes) * 8 + j};
+    return last(guess(choice), prefix * 16 + std::min(15u, n_unk / 2));
+  }
+
+  // The counter of each context, and two inputs from each.
+  HWY_INLINE void choose_counters(const std::array<uint64_t, M::kContexts>& contexts) {
     const int shift = 64 - model_.table_bits;
     for (size_t k = 0; k < M::kContexts; ++k) {
       chosen_[k] =
@@ -210,15 +225,10 @@ class LevelCoder {
       inputs_[2 * k] = static_cast<int16_t>((kLogistic.stretch[c.slow >> 4] * trust) >> 6);
       inputs_[2 * k + 1] = static_cast<int16_t>((kLogistic.stretch[c.fast >> 4] * trust) >> 6);
     }
-    inputs_[2 * M::kContexts] = static_cast<int16_t>(net);
-    inputs_[2 * M::kContexts + 1] = static_cast<int16_t>(
-        std::clamp((net * std::abs(net) * 39) >> 16, 1 - kDomain, kDomain - 1));
-    inputs_[2 * M::kContexts + 2] = 77;
-    const uint32_t blind = n_unk == 0 ? 0 : n_unk < 4 ? 1 : n_unk < 10 ? 2 : 3;
-    const std::array<size_t, M::kSets> choice{j * 28 + n_occ, size_t{prefix} * 9 + belief,
-                                              (size_t{std::min(depth, 15u)} * 8 + j) * 4 + blind,
-                                              (size_t{range_} * 8 + j) * 4 + blind,
-                                              (size_t{fine >> 1} * 28 + n_nodes) * 8 + j};
+  }
+
+  // The mean of what the chosen sets of weights make of the inputs.
+  HWY_INLINE int guess(const std::array<size_t, M::kSets>& choice) {
     int sum = 0;
     for (size_t k = 0; k < M::kSets; ++k) {
       sets_[k] = model_.weights[k].data() + choice[k] * M::kInputs;
@@ -226,7 +236,7 @@ class LevelCoder {
       guesses_[k] = squash(s);
       sum += s;
     }
-    return last(sum / M::kSets, prefix * 16 + std::min(15u, n_unk / 2));
+    return sum / M::kSets;
   }
 
   // Inputs times the upper halves of the weights; 48 products below 2^25 each.

@@ -214,6 +214,16 @@ HWY_INLINE void multiply_keys(int64_t size, const TileQueries& of, const Tile& t
                       vectors_of(t.keys), {w.dp.data(), kTileKeys}, ahead);
 }
 
+// Writes the complete sums of keys and values from k0 on.
+template <typename T>
+HWY_INLINE void write_keys(const Attention& a, const BackwardItem& item, int64_t k0, int64_t keys,
+                           const AttentionGradients& y, const BackwardScratch& w) {
+  const int64_t pitch = a.kv_heads * a.size, from = (k0 - item.k0) * w.ld;
+  const int64_t at = (a.k_offsets[item.s] + k0) * pitch + item.g * a.size;
+  write_head(w.dk.data() + from, w.ld, keys, a.scale, static_cast<T*>(y.dk) + at, pitch, a.size);
+  write_head(w.dv.data() + from, w.ld, keys, 1.0f, static_cast<T*>(y.dv) + at, pitch, a.size);
+}
+
 // `dtable` receives derivatives of the table, (heads of the kv head, size); null if this item
 // computes none.
 template <typename T>
@@ -221,12 +231,11 @@ void backward_item(const Context& x, const BackwardItem& item, const BackwardIte
                    const AttentionGradients& y, double* dtable, BackwardScratch& w) {
   const Attention& a = x.a;
   const int64_t ld = w.ld, sizes = vectors_of(a.size), group = a.heads / a.kv_heads;
-  const int64_t q_pitch = a.heads * a.size, k_pitch = a.kv_heads * a.size;
+  const int64_t q_pitch = a.heads * a.size;
   const HeadRows<T> k = key_rows<T>(a, a.k, item.s, item.g),
                     v = key_rows<T>(a, a.v, item.s, item.g);
   const int64_t first_head = item.g * group, n_q = item.q1 - item.q0, n_k = item.k1 - item.k0;
   T* const dq = static_cast<T*>(y.dq) + (a.q_offsets[item.s] + item.q0) * q_pitch;
-  const int64_t keys_at = (a.k_offsets[item.s] + item.k0) * k_pitch + item.g * a.size;
   // The sums begin with zeros where tiles may be skipped because they see nothing, and where there
   // are no tiles.
   const bool zeros = a.causal || n_q == 0 || n_k == 0;
@@ -270,10 +279,7 @@ void backward_item(const Context& x, const BackwardItem& item, const BackwardIte
           sum(k0 == item.k0, {w.dp.data(), kTileKeys, 1, t.rows}, {w.k.data(), kPanelWidth, ld},
               keys, w.dq.data() + (q0 - item.q0) * ld, ahead);
       }
-      if (!item.of_keys || head + 1 < first_head + group) continue;
-      const int64_t at = keys_at + (k0 - item.k0) * k_pitch;
-      write_head(w.dk.data() + to, ld, keys, a.scale, static_cast<T*>(y.dk) + at, k_pitch, a.size);
-      write_head(w.dv.data() + to, ld, keys, 1.0f, static_cast<T*>(y.dv) + at, k_pitch, a.size);
+      if (item.of_keys && head + 1 == first_head + group) write_keys<T>(a, item, k0, keys, y, w);
     }
     if (item.of_queries)
       write_head(w.dq.data(), ld, n_q, a.scale, dq + head * a.size, q_pitch, a.size);

@@ -183,6 +183,24 @@ HWY_INLINE void write_scaled(const Result& sums, int64_t rows, int64_t size, T* 
             to + r * pitch + j, size - j);
 }
 
+// The queries of a tile: those of x where they can be read in place, else a copy at `to`, which is
+// made with the first keys.
+template <typename T>
+HWY_INLINE Left queries_of(const HeadRows<T>& q, const Tile& t, bool direct, float* to,
+                           int64_t ld) {
+  if constexpr (std::is_same_v<T, float>)
+    if (direct) return {q.x + t.q0 * q.pitch, q.pitch, 1, t.rows};
+  if (t.k0 == 0) copy_head(q, t.q0, t.rows, to, ld);
+  return {to, ld, 1, t.rows};
+}
+
+// The state of rows that have seen no key.
+HWY_INLINE void clear_rows(const Softmax& state, float* sums, int64_t rows, int64_t ld) {
+  std::fill_n(sums, rows * ld, 0.0f);
+  std::fill_n(state.top, rows, -kInf);
+  std::fill_n(state.total, rows * kLine, 0.0f);
+}
+
 template <typename T>
 void forward_item(const Context& x, const ForwardItem& item, const ForwardItem& next, T* out,
                   float* lse, ForwardScratch& w) {
@@ -216,10 +234,7 @@ void forward_item(const Context& x, const ForwardItem& item, const ForwardItem& 
       };
       if (x.seen(t, t.rows - 1) > 0) {
         Ahead ahead = next_rows(x, item, next, t, last, out);
-        Left queries{w.q.data() + r0 * ld, ld, 1, t.rows};
-        if constexpr (std::is_same_v<T, float>)
-          if (direct) queries = {q.x + t.q0 * pitch, pitch, 1, t.rows};
-        if (!direct && k0 == 0) copy_head(q, t.q0, t.rows, w.q.data() + r0 * ld, ld);
+        const Left queries = queries_of(q, t, direct, w.q.data() + r0 * ld, ld);
         multiply<Into::set>(queries, {w.kt.data(), round_up(a.size, 4) * kPanelWidth, kPanelWidth},
                             a.size, vectors_of(keys), {w.logits.data(), kTileKeys}, ahead);
         if (changed || keys % kLine) finish_tile(x, t, w);
@@ -237,9 +252,7 @@ void forward_item(const Context& x, const ForwardItem& item, const ForwardItem& 
           multiply<Into::scaled_add>(weights, values, keys, sizes, {sums, ld, keep}, ahead);
         }
       } else if (k0 == 0) {
-        std::fill_n(sums, t.rows * ld, 0.0f);
-        std::fill_n(state.top, t.rows, -kInf);
-        std::fill_n(state.total, t.rows * kLine, 0.0f);
+        clear_rows(state, sums, t.rows, ld);
       }
       if (direct || !last) continue;
       finish();
