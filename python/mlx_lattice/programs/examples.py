@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import mlx.core as mx
-import numpy as np
 
 from .. import _ext
 from ..core import SparseTensor
@@ -145,6 +144,8 @@ def _more(name: str, value: mx.array | SparseTensor, inputs: Inputs) -> mx.array
 def _more_voxels(x: SparseTensor) -> SparseTensor:
     """Without the upper faces of the bounding box, as far as half of the rows are left; then all
     clouds twice more."""
+    import numpy as np
+
     coords = np.array(x.coords)
     kept = np.arange(len(coords))
     for axis in (1, 2, 3):
