@@ -40,8 +40,8 @@ const Names kByRow = names_in(
     "tanh_array tanh_features where with_feats zeros_like activation");
 // Those of them that also work along an axis, which must not be that of the rows.
 const Names kAlongAxis = names_in("argmax concatenate max mean min softmax sum");
-const Names kGather = names_in(
-    "conv3d subm_conv3d normalized_subm_conv3d pool3d sum_pool3d avg_pool3d max_pool3d");
+const Names kGather =
+    names_in("conv3d subm_conv3d normalized_subm_conv3d pool3d sum_pool3d avg_pool3d max_pool3d");
 const Names kScatter = names_in(
     "conv_transpose3d generative_conv_transpose3d normalized_conv_transpose3d "
     "normalized_generative_conv_transpose3d pool_transpose3d trilinear_upsample3d");
