@@ -95,8 +95,8 @@ def chains(lines):
     return {place: list(chain(place)) for place in places}
 
 
-def count(name, text, calls):
-    """For each of `calls`, a piece of a line of the text: cycles of what was inlined there."""
+def inlined(name, text, calls):
+    """For each of `calls`, a piece of a line of the text: the instructions that it became."""
     lines = ir(name, text)
     where = chains(lines)
     numbered = list(enumerate(text.splitlines(), 1))
@@ -104,12 +104,17 @@ def count(name, text, calls):
     for call in calls:
         own = {n for n, line in numbered if call in line}
         assert own, f"the kernel has no line with {call}"
-        found[call] = sum(
-            cost(line)
+        found[call] = [
+            line
             for line in lines
             if (at := re.search(r"!dbg (!\d+)", line)) and own & set(where.get(at[1], ()))
-        )
+        ]
     return found
+
+
+def count(name, text, calls):
+    """For each of `calls` the cycles of what it became."""
+    return {call: sum(map(cost, lines)) for call, lines in inlined(name, text, calls).items()}
 
 
 FETCH, PUT = "if (left != 0) stage.fetch(c0);", "stage.put(xs, Product::kXs, ws, Product::kWs);"

@@ -1,10 +1,13 @@
 """What a step of a tile costs besides its products: counted, not timed (cycles.py)."""
 
+import re
 import shutil
 
 import mlx.core as mx
 import pytest
 from metal import cycles
+from metal.host.far import record
+from mlx_lattice import ops
 
 pytestmark = [
     pytest.mark.usefixtures("needs_host"),
@@ -31,3 +34,14 @@ def test_a_scalar_load_is_found():
     assert text != made.text
     found = cycles.count(made.name, text, [cycles.FETCH])
     assert found[cycles.FETCH] / 2 > 100
+
+
+def test_accesses_of_attention():
+    """Of 32 keys and 32 channels, in rounds of four: 104 loads for 256 products of a lane."""
+    rows, offsets = mx.zeros((70, 2, 32)), mx.array([0, 40, 70])
+    made = record(lambda: ops.attention(rows, rows, rows, offsets), "attention_tile")
+    calls = ["add_products(logit,", "add_columns<kParts>(sum"]
+    found = cycles.inlined(made.name, made.text, calls)
+    loads = [line for call in calls for line in found[call] if re.search(r" = load ", line)]
+    assert 32 // 4 * len(loads) == 104
+    assert sum("<4 x float>" in line for line in loads) == 9
