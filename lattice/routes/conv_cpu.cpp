@@ -129,6 +129,15 @@ ConvAsked plain(const ConvAsked& given) {
   return asked;
 }
 
+// The same question in float32.
+ConvAsked in_float32(ConvAsked asked) {
+  asked.storage = float_type_of(mx::float32);
+  asked.x = as_float32(asked.x, asked.stream);
+  asked.weight.w = as_float32(asked.weight.w, asked.stream);
+  if (asked.bias) asked.bias = as_float32(*asked.bias, asked.stream);
+  return asked;
+}
+
 // A node that runs kernel(problem, inputs, output).
 template <typename Kernel>
 mx::array outer_node(const OuterAsked& asked, const Route& route, Kernel kernel) {
@@ -191,7 +200,8 @@ mx::array conv_reference(const ConvAsked& asked, const Route& route) {
     cpu::reference_conv(z.relation->lists(), dense_weight(z, in[1]),
                         {.shape = z, .x = in[0].data, .bias = at.bias_data(in), .y = out.data});
   };
-  return with_norm(asked, conv_node(plain(asked), route, run));
+  const ConvAsked alone = plain(asked);  // a norm takes the sums before they are rounded
+  return with_norm(asked, conv_node(asked.norm ? in_float32(alone) : alone, route, run));
 }
 
 mx::array outer_buckets(const OuterAsked& asked, const Route& route) {

@@ -59,9 +59,46 @@ routes::ConvProblem shape_of(const Relation::Ptr& r, const Shape& shape, mx::Dty
 using ConvTable = routes::Table<routes::ConvAsked, mx::array>;
 using routes::Packing;
 
-// With `packing` the weight is packed, and transposed when that says so (one group only).
+// The same values as a view: which axis lies first in memory, which second, which last.
+mx::array stored_as(const mx::array& w, const std::vector<int>& order) {
+  std::vector<int> back(order.size());
+  for (size_t i = 0; i < order.size(); ++i)
+    back[static_cast<size_t>(order[i])] = static_cast<int>(i);
+  const mx::Device cpu = mx::Device::cpu;
+  return mx::transpose(mx::contiguous(mx::transpose(w, order, cpu), false, cpu), back, cpu);
+}
+
+// A norm, and with `more` a residual and a ReLU, in the pass of a convolution.
+void add_norm(Random& random, OracleCase& test, routes::ConvAsked& asked, bool more) {
+  const int c_out = static_cast<int>(asked.c_out);
+  const auto channels = [&] { return random_values(random, {c_out}, mx::float32); };
+  const Values mean = channels(), given = channels(), weight = channels(), shift = channels();
+  const mx::array var = mx::square(given.array, mx::Device::cpu);
+  asked.norm = {mean.array, var, weight.array, shift.array, 0.25f, std::nullopt, more};
+  const Values residual =
+      random_values(random, {static_cast<int>(asked.n_out()), c_out}, asked.dtype());
+  if (more) asked.norm->residual = residual.array;
+  for (size_t i = 0; i < test.expected.size(); ++i) {
+    const size_t m = i % static_cast<size_t>(c_out);
+    const double scale = weight.exact[m] / std::sqrt(given.exact[m] * given.exact[m] + 0.25),
+                 added = more ? residual.exact[i] : 0.0;
+    const double y = (test.expected[i] - mean.exact[m]) * scale + shift.exact[m] + added;
+    test.expected[i] = more ? std::fmax(y, 0.0) : y;
+    test.magnitude[i] = (test.magnitude[i] + std::fabs(mean.exact[m])) * std::fabs(scale) +
+                        std::fabs(shift.exact[m]) + std::fabs(added);
+  }
+}
+
+// What a case has besides a relation and a shape.
+struct Extra {
+  Packing packing = {};             // the weight is packed, and transposed when that says so
+  bool norm = false, more = false;  // as add_norm says
+  std::vector<int> order = {};      // of the axes of a strided weight in memory
+};
+
 OracleCase conv_case(Random& random, const ConvTable& rows, const Relation::Ptr& r,
-                     const Shape& shape, mx::Dtype dtype, const Packing& packing = {}) {
+                     const Shape& shape, mx::Dtype dtype, const Extra& extra = {}) {
+  const Packing& packing = extra.packing;
   const int64_t in_group = shape.c_in / shape.groups, out_group = shape.c_out / shape.groups;
   const int c_out = static_cast<int>(shape.c_out);
   const Values x =
@@ -105,6 +142,11 @@ OracleCase conv_case(Random& random, const ConvTable& rows, const Relation::Ptr&
         test.expected[static_cast<size_t>(o * c_out + m)] += term;
         test.magnitude[static_cast<size_t>(o * c_out + m)] += std::fabs(term);
       }
+  }
+  if (extra.norm) add_norm(random, test, asked, extra.more);
+  if (!extra.order.empty()) {
+    asked.weight.w = stored_as(w.array, extra.order);
+    asked.weight.strided = true;
   }
   test.question = question(rows, asked);
   return test;
@@ -191,7 +233,7 @@ void add_packed_kinds(const Labeled& add, Random& random) {
          {Packing{4, 32, false}, {8, 64, false}, {4, 32, true}, {8, 64, true}})
       for (const Shape& shape : kPackedShapes) {
         if (packing.transposed && shape.groups > 1) continue;
-        add(conv_case(random, routes::conv_rows(), r, shape, add.dtype, packing), shape,
+        add(conv_case(random, routes::conv_rows(), r, shape, add.dtype, {packing}), shape,
             name_of(packing) + kind_name(kind));
       }
   }
@@ -230,9 +272,39 @@ void add_linear(const Labeled& add, Random& random) {
       const std::string rows = std::to_string(n) + " rows";
       add(conv_case(random, routes::linear_rows(), same, shape, add.dtype), shape, rows);
       for (const Packing& packing : {Packing{4, 32, false}, {8, 32, true}})
-        add(conv_case(random, routes::linear_rows(), same, shape, add.dtype, packing), shape,
+        add(conv_case(random, routes::linear_rows(), same, shape, add.dtype, {packing}), shape,
             name_of(packing) + rows);
     }
+}
+
+// What a training step and an evaluated network ask besides: norms in the same pass, weights that
+// are read through strides, 96 columns, rows that meet themselves.
+void add_steps(const Labeled& add, Random& random) {
+  const Relation::Ptr same = make_relation(random, RelationKind::submanifold, 60),
+                      up = make_relation(random, RelationKind::target_transposed, 60);
+  const auto conv = [&](const Relation::Ptr& r, const Shape& shape, const std::string& what,
+                        const Extra& extra) {
+    add(conv_case(random, routes::conv_rows(), r, shape, add.dtype, extra), shape, what);
+  };
+  conv(same, {24, 96, 1, false}, "norm with residual, submanifold", {{}, true, true});
+  conv(same, {5, 17, 1, true}, "norm, submanifold", {{}, true});
+  conv(same, {12, 8, 4, false}, "norm with residual, submanifold", {{}, true, true});
+  conv(same, {40, 17, 1, false}, "int4 norm, submanifold", {{4, 32, false}, true});
+  conv(up, {16, 40, 1, false}, "norm with residual, upwards", {{}, true, true});
+  // Stored as (C_out, K, C_in) and as (K, C_out, C_in): the gradients of layers of both layouts.
+  conv(same->reversed(), {24, 16, 1, false}, "strided, reversed submanifold", {.order = {1, 0, 2}});
+  conv(same->reversed(), {17, 33, 1, false}, "strided, reversed submanifold", {.order = {0, 2, 1}});
+  conv(same->reversed(), {40, 96, 2, false}, "strided, reversed submanifold", {.order = {1, 0, 2}});
+  conv(up->reversed(), {16, 24, 1, false}, "strided, reversed upwards", {.order = {0, 2, 1}});
+  conv(same, {20, 96, 1, true}, "submanifold", {});
+  conv(up, {96, 96, 1, false}, "upwards", {});
+  const auto outer = [&](const Relation::Ptr& r, const Shape& shape, const std::string& what) {
+    add(outer_case(random, r, shape, add.dtype), shape, what);
+  };
+  outer(same, {96, 96, 1, false}, "submanifold");
+  outer(same, {33, 90, 1, false}, "submanifold");
+  outer(Relation::identity(1100), {33, 17, 1, false}, "1100 rows with themselves");
+  outer(Relation::identity(70), {96, 96, 1, false}, "70 rows with themselves");
 }
 
 }  // namespace
@@ -253,7 +325,7 @@ void add_conv_cases(std::vector<OracleCase>& cases) {
     for (const Shape& shape : kCrowdShapes) {
       const Labeled add{cases, dtype};
       add(conv_case(other, routes::conv_rows(), crowd, shape, dtype), shape, "outputs_are_shared");
-      add(conv_case(other, routes::conv_rows(), crowd, shape, dtype, {4, 32, false}), shape,
+      add(conv_case(other, routes::conv_rows(), crowd, shape, dtype, {{4, 32, false}}), shape,
           "int4 outputs_are_shared");
     }
   // The gradient of a submanifold convolution with packed weights.
@@ -264,7 +336,7 @@ void add_conv_cases(std::vector<OracleCase>& cases) {
       const Labeled add{cases, dtype};
       add(conv_case(other, routes::conv_rows(), back, shape, dtype), shape, "reversed submanifold");
       for (const Packing& packing : {Packing{4, 32, false}, {8, 64, true}})
-        add(conv_case(other, routes::conv_rows(), back, shape, dtype, packing), shape,
+        add(conv_case(other, routes::conv_rows(), back, shape, dtype, {packing}), shape,
             name_of(packing) + "reversed submanifold");
     }
   // As many channels as cpu.bf16 wants of a product of matrices.
@@ -273,6 +345,8 @@ void add_conv_cases(std::vector<OracleCase>& cases) {
     Labeled{cases, dtype}(
         conv_case(other, routes::linear_rows(), Relation::identity(20), many, dtype), many,
         "20 rows");
+  Random more{53};
+  for (const mx::Dtype dtype : kDtypes) add_steps({cases, dtype}, more);
 }
 
 }  // namespace lattice
