@@ -39,7 +39,11 @@ def add_command(commands: Commands) -> None:
         metavar="PAGE",
         help="write a page with the boxes (default: the name of the scan with .html)",
     )
-    parser.add_argument("--output", metavar="JSON", help="write the boxes, with velocities if there are any, to a JSON file")
+    parser.add_argument(
+        "--output",
+        metavar="JSON",
+        help="write the boxes, with velocities if there are any, to a JSON file",
+    )
     parser.add_argument(
         "--score", type=float, default=0.0, metavar="S", help="only boxes of at least this score"
     )

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 DEFAULTS = {"epochs": 20, "batch": 1, "seed": 0}
 DESCRIPTION = """\
-Trains a network that predicts one class per point. Each cloud needs an
+Trains a network that predicts one class per point. Each cloud needs a
 column with the class of its points: whole numbers, with gaps if you like. The output folder gets
   model.safetensors, model.json  the network of the best epoch on the validation part
   pipeline.json                  how clouds become voxels
