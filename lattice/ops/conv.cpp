@@ -107,12 +107,11 @@ struct ConvCall {
   }
 };
 
-// Whether no derivative can be asked of `a`, because it has its values: MLX differentiates copies,
-// which have none yet. The arrays of a relation are made when a node is made, also one that nobody
-// evaluates; so the gradient of a constant, such as the features of a scan, gets no node.
-bool is_constant(const mx::array& a) {
-  return a.status() == mx::array::Status::available && !a.is_tracer();
-}
+// Whether no derivative can be asked of `a`: it does not depend on what MLX traces, or it is values
+// alone, while MLX traces copies that remember what they were made of. The arrays of a relation are
+// made when a node is made, also one that nobody evaluates; so the gradient of a constant, such as
+// the features of a scan, gets no node.
+bool is_constant(const mx::array& a) { return !a.is_tracer() || !a.has_primitive(); }
 
 mx::array conv_of(const ConvCall& call, const graph::Arrays& inputs) {
   const mx::StreamOrDevice s = call.s;

@@ -138,6 +138,23 @@ def test_second_order_and_jvp_and_compile():
         assert mx.allclose(compiled(w), mx.grad(loss)(w), rtol=1e-5, atol=1e-5)
 
 
+def test_the_gradient_of_a_constant_is_left_out_and_no_other():
+    x, w = tensor(), mx.random.normal((4, 3, 3, 3, 5))
+
+    def loss(feats, of=lambda f: f):
+        return (ops.subm_conv3d(x.replace(feats=of(feats)), w).feats ** 2).sum()
+
+    def evaluated(f):
+        mx.eval(f)
+        return f
+
+    plain = mx.grad(loss)(x.feats)
+    assert mx.abs(plain).max() > 0
+    for of in (evaluated, lambda f: f.astype(mx.float32), lambda f: evaluated(f * 1) + 0):
+        assert mx.array_equal(mx.grad(lambda f: loss(f, of))(x.feats), plain)
+    assert mx.array_equal(mx.grad(mx.checkpoint(loss))(x.feats), plain)
+
+
 def test_traced_coordinates_and_vmap_are_errors():
     x, w = tensor(), weights(27, 5, 5)
     with pytest.raises(ValueError, match="traced"):
