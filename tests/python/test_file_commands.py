@@ -126,15 +126,17 @@ def test_voxelize(scan, tmp_path, capsys, size):
 def test_places_of_the_points(scan):
     cloud = io.read(scan)
     rows = reference(cloud, 0.5)
-    center, counts, bad = downsample(cloud, 0.5, "center")
-    assert bad == 1 and counts.sum() == 2999
+    made = downsample(cloud, 0.5, "center")
+    center = made.cloud
+    assert made.bad == 1 and made.counts.sum() == 2999
+    assert made.first.tolist() == [r[0] for r in rows]
     assert (
         np.abs(
             np.floor(cloud.points[[r[0] for r in rows]] / 0.5) * 0.5 + 0.25 - center.points
         ).max()
         < 1e-6
     )
-    first = downsample(cloud, 0.5, "first")[0]
+    first = downsample(cloud, 0.5, "first").cloud
     assert np.abs(first.points - cloud.points[[r[0] for r in rows]]).max() < 1e-6
 
 
@@ -149,7 +151,7 @@ def test_maps_keep_their_precision_and_wide_columns_their_digits():
             "id": np.arange(500, dtype=np.int64) + 2**40,
         },
     )
-    small, counts, _ = downsample(cloud, 1.0)
+    small, counts = downsample(cloud, 1.0)[:2]
     rows = reference(cloud, 1.0)
     assert counts.tolist() == [len(r) for r in rows]
     for i, r in enumerate(rows):
@@ -166,7 +168,7 @@ def test_wide_clouds_keep_their_voxels(far, where):
     both = np.concatenate([q, q + far])
     origin = np.floor(both.min(0) / 0.05) * 0.05
     cells = np.floor((both - origin) / 0.05).astype(np.int64)
-    small, counts, _ = downsample(PointCloud(both), 0.05, where)
+    small, counts = downsample(PointCloud(both), 0.05, where)[:2]
     found = np.floor((small.points - origin) / 0.05)
     distinct, sizes = np.unique(cells, axis=0, return_counts=True)
     assert sorted(map(tuple, found.astype(int).tolist())) == sorted(map(tuple, distinct.tolist()))
@@ -178,7 +180,7 @@ def test_an_empty_cloud():
         np.zeros((0, 3)),
         {"label": np.zeros(0, np.int32), "color": np.zeros((0, 3), np.uint8), "time": np.zeros(0)},
     )
-    small, counts, bad = downsample(empty, 0.1)
+    small, counts, bad, _ = downsample(empty, 0.1)
     assert len(small) == len(counts) == bad == 0 and set(small.columns) == {
         "label",
         "color",
@@ -189,7 +191,7 @@ def test_an_empty_cloud():
 def test_voxelize_does_not_depend_on_threads(scan):
     results = []
     for _ in with_threads(1, 3):
-        small = downsample(io.read(scan), 0.3)[0]
+        small = downsample(io.read(scan), 0.3).cloud
         results.append([small.points.tobytes()] + [v.tobytes() for v in small.columns.values()])
     assert results[0] == results[1]
 
