@@ -92,8 +92,8 @@ MISTAKES = {
         "wrong",
     ),
     "parts that are left out": (
-        "p < n; p += 32)\n    sum +=",
-        "p < 2; p += 32)\n    sum +=",
+        "p < n; p += 32) {\n    const size_t at = size_t(3 * p) * channels + c;\n    sum +=",
+        "p < 2; p += 32) {\n    const size_t at = size_t(3 * p) * channels + c;\n    sum +=",
         "wrong",
     ),
     "the shift forgotten": ("+ float(of.bias[c])", "", "wrong"),
