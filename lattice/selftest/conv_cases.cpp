@@ -340,11 +340,11 @@ void add_conv_cases(std::vector<OracleCase>& cases) {
             name_of(packing) + "reversed submanifold");
     }
   // As many channels as cpu.bf16 wants of a product of matrices.
-  const Shape many{136, 128, 1, true};
-  for (const mx::Dtype dtype : kDtypes)
-    Labeled{cases, dtype}(
-        conv_case(other, routes::linear_rows(), Relation::identity(20), many, dtype), many,
-        "20 rows");
+  for (const Shape& many : {Shape{136, 128, 1, true}, Shape{128, 130, 1, false}})
+    for (const int64_t rows : {1, 15, 16, 17, 40, 65})
+      Labeled{cases, mx::bfloat16}(
+          conv_case(other, routes::linear_rows(), Relation::identity(rows), many, mx::bfloat16),
+          many, std::to_string(rows) + " rows");
   Random more{53};
   for (const mx::Dtype dtype : kDtypes) add_steps({cases, dtype}, more);
 }

@@ -5,7 +5,6 @@
 #include <mlx/mlx.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <set>
 
@@ -19,15 +18,10 @@
 #include "lattice/routes/conv.h"
 #include "lattice/routes/table.h"
 #include "lattice/selftest/selftest.h"
+#include "tests/ops/forced_route.h"
 
 namespace lattice::routes {
 namespace {
-
-// Sets LATTICE_ROUTE for one scope.
-struct ForcedRoute {
-  explicit ForcedRoute(const char* text) { setenv("LATTICE_ROUTE", text, 1); }
-  ~ForcedRoute() { unsetenv("LATTICE_ROUTE"); }
-};
 
 // They are made once: their oracles take a second.
 const std::vector<OracleCase>& cases() {
