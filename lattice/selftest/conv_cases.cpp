@@ -341,7 +341,7 @@ void add_conv_cases(std::vector<OracleCase>& cases) {
     }
   // As many channels as cpu.bf16 wants of a product of matrices.
   for (const Shape& many : {Shape{136, 128, 1, true}, Shape{128, 130, 1, false}})
-    for (const int64_t rows : {1, 15, 16, 17, 40, 65})
+    for (const int64_t rows : {0, 1, 2, 3, 6, 17})
       Labeled{cases, mx::bfloat16}(
           conv_case(other, routes::linear_rows(), Relation::identity(rows), many, mx::bfloat16),
           many, std::to_string(rows) + " rows");
