@@ -88,7 +88,6 @@ class _Counts:
 def give_back() -> None:
     """Returns all free memory to the system, also what glibc keeps between pieces in use."""
     _ext.release_memory()
-    mx.clear_cache()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # other systems have none
     if trim is not None:
         trim(0)
